@@ -1,0 +1,56 @@
+# `make help` lists the targets. Everything runs in .venv, which the first target to need it makes.
+#   PYTHON=...     interpreter to build .venv with (3.11 or newer)
+#   PIP_FLAGS=...  further options for pip, such as --extra-index-url for another build of torch
+#   PYTEST_ARGS=.. further options for pytest
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-full checks lint format clean
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11 python
+PYTHON ?= $(firstword $(foreach p,$(CANDIDATES),$(shell $(p) $(NEW_ENOUGH) 2>/dev/null && echo $(p))))
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## make .venv with the pinned dependencies and this checkout (editable)
+
+$(STAMP): pyproject.toml constraints.txt
+	@if [ -x $(BIN)/python ] && $(BIN)/python $(NEW_ENOUGH) 2>/dev/null; then :; \
+	elif [ -n "$(PYTHON)" ] && $(PYTHON) $(NEW_ENOUGH) 2>/dev/null; then \
+	  $(PYTHON) -m venv --clear .venv 2>/dev/null \
+	  || { $(PYTHON) -m venv --clear --without-pip .venv \
+	       && $(PYTHON) -m pip --python $(BIN)/python install pip; }; \
+	else \
+	  echo "rss-rl needs Python 3.11 or newer; $(if $(PYTHON),$(PYTHON) is older or does not run,none of '$(CANDIDATES)' is)." >&2; \
+	  echo "Install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; \
+	  exit 1; \
+	fi
+	$(BIN)/python -m pip install --quiet -c constraints.txt $(PIP_FLAGS) setuptools
+	$(BIN)/python -m pip install --quiet -c constraints.txt $(PIP_FLAGS) --no-build-isolation -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## train on the embedded sentences with a planted rationale (under 4 minutes on 2 cores)
+	$(BIN)/rss-rl demo
+
+test: checks ## lint, types, import contracts and the tests (under 15 minutes on 2 cores)
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-full: checks ## the same with the slow tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+checks lint: $(STAMP) ## lint, format check, types and import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## reformat and fix what can be fixed
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+clean: ## remove .venv, build products and caches
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

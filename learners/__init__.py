@@ -1,0 +1,1 @@
+"""Updates of the two parameter groups, phases and optimisers; no environment here."""

@@ -1,0 +1,58 @@
+"""Configurations that travel with the package: from the wheel, or from the checkout beside it."""
+
+from __future__ import annotations
+
+__all__ = ["configs_root", "find_config", "packaged_configs"]
+
+from pathlib import Path
+
+from rss_rl.errors import ConfigError, nearest
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def configs_root() -> Path:
+    """The directory of the shipped YAML files.
+
+    Raises:
+        ConfigError: the installation carries none.
+    """
+    for candidate in (_PACKAGE / "configs", _PACKAGE.parent / "configs"):
+        if candidate.is_dir():
+            return candidate
+    raise ConfigError(
+        "the shipped configurations are missing",
+        where=str(_PACKAGE / "configs"),
+        remedy="Install rss-rl again from a wheel or with 'pip install -e .' in a checkout",
+    )
+
+
+def packaged_configs() -> list[str]:
+    """Names of the shipped configurations without their suffix: `sick`, `paper/snli`, ..."""
+    root = configs_root()
+    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
+
+
+def find_config(name: str | Path) -> Path:
+    """The file that `name` means.
+
+    Args:
+        name: a path to a YAML file, or the name of a shipped one with or without `configs/` before
+            it and `.yaml` behind it.
+
+    Raises:
+        ConfigError: neither exists; names the nearest shipped one.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    shipped = packaged_configs()
+    short = Path(*path.parts[1:]) if path.parts[:1] == ("configs",) else path
+    short = short.with_suffix("") if short.suffix in (".yaml", ".yml") else short
+    if short.as_posix() in shipped:
+        return configs_root() / f"{short.as_posix()}.yaml"
+    raise ConfigError(
+        f"no such configuration{nearest(short.as_posix(), shipped)}",
+        where=str(name),
+        remedy=f"Give the path of a YAML file or one of: {', '.join(shipped)}",
+    )

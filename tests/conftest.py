@@ -1,0 +1,42 @@
+"""One thread a process: tests share the cores with each other and with the samplers they start."""
+
+from __future__ import annotations
+
+import os
+
+# Before torch or numpy is first imported, which is when they read it.
+for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# Shared cores make single examples slow now and then: that is no finding. Derandomised, so that a
+# failure seen once is seen again.
+settings.register_profile(
+    "shared-cores",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("shared-cores")
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """Root of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """Directory of the real datasets; RSS_RL_DATA names another one than the default."""
+    path = Path(os.environ.get("RSS_RL_DATA", REPOSITORY.parent / "shared" / "data"))
+    if not path.is_dir():
+        pytest.skip(f"real datasets are not at {path}; set RSS_RL_DATA")
+    return path
