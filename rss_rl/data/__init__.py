@@ -1,1 +1,1 @@
-"""Sources, tokens and vocabulary, vectors, the memory-mapped store and batches; no torch here."""
+"""From a user's files to padded batches: sources, tokens, vocabulary, vectors, the Arrow store."""

@@ -1,0 +1,174 @@
+"""What a source of examples is, and the sources known by name.
+
+A source streams the examples of its splits; it never holds a file in memory. `prepare` tokenises,
+checks and stores what a source yields, so a source only has to say where each row came from.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "SOURCES",
+    "BadRow",
+    "NamedSource",
+    "RawExample",
+    "Source",
+    "SourceRequest",
+    "Text",
+    "named_source",
+]
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from rss_rl.errors import DataError, nearest
+from rss_rl.types import LabelSpec
+
+Text = str | tuple[str, ...]
+"""One sentence: a str is tokenised, a tuple holds given tokens, which are kept as they are."""
+
+
+@dataclass(frozen=True)
+class RawExample:
+    """One example as its file has it.
+
+    id         unique within its split
+    texts      one Text for each sentence slot (1 or 2)
+    label      name of the class, or the score
+    rationale  for each slot one bool for each given token, True = the label follows from it
+    file, row  where it was read, for messages: line of a text file (first = 1), row of a Parquet
+               file (first = 1); left out by sources that make their examples
+    """
+
+    id: str
+    texts: tuple[Text, ...]
+    label: str | float
+    rationale: tuple[tuple[bool, ...], ...] | None = None
+    file: str = ""
+    row: int = 0
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that cannot be used: where it is, why, what to do, and its content for the rejects file.
+
+    by_convention: the format itself says to leave such rows out (SNLI's '-' labels); they are
+    counted and never an error.
+    """
+
+    file: str
+    row: int
+    reason: str
+    remedy: str = ""
+    content: str = ""
+    by_convention: bool = False
+
+    def error(self) -> DataError:
+        """The error this row is when bad rows are not skipped."""
+        where = f"{self.file}, row {self.row}"
+        skip = "Or leave such rows out with --skip-bad-rows"
+        return DataError(
+            self.reason, where=where, remedy=f"{self.remedy}. {skip}" if self.remedy else skip
+        )
+
+
+class Source(Protocol):
+    """Where the examples of one dataset come from."""
+
+    @property
+    def name(self) -> str:
+        """Short name for the manifest."""
+
+    @property
+    def sentences(self) -> int:
+        """Sentence slots an example has, 1 or 2."""
+
+    def label_spec(self) -> LabelSpec | None:
+        """What is predicted; None: classes, named by the training labels.
+
+        A score with low = -inf and high = inf takes its range from the training split.
+        """
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        """Files each split is read from (none for made examples); 'train' is one of the splits."""
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        """Stream one split, the same rows in the same order at every call."""
+
+
+@dataclass(frozen=True)
+class SourceRequest:
+    """What a user asked of a named source.
+
+    path     file or folder given with --from, or None
+    seed     seed of a source that makes its examples
+    options  further settings as NAME=VALUE strings (--option); a source refuses unknown ones
+    """
+
+    path: Path | None = None
+    seed: int = 0
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NamedSource:
+    """An entry of the registry; `builder` is 'module:function' taking a SourceRequest."""
+
+    name: str
+    builder: str
+    summary: str
+    needs: str = ""
+
+
+SOURCES: Mapping[str, NamedSource] = {
+    entry.name: entry
+    for entry in (
+        NamedSource(
+            "sick-relatedness",
+            "rss_rl.data.sick:relatedness",
+            "SICK sentence pairs, relatedness score 1 to 5",
+            "--from FOLDER with SICK_train.txt, SICK_trial.txt, SICK_test_annotated.txt",
+        ),
+        NamedSource(
+            "sick-entailment",
+            "rss_rl.data.sick:entailment",
+            "SICK sentence pairs, entailment / neutral / contradiction",
+            "--from FOLDER with SICK_train.txt, SICK_trial.txt, SICK_test_annotated.txt",
+        ),
+        NamedSource(
+            "snli",
+            "rss_rl.data.snli:snli",
+            "SNLI sentence pairs, entailment / neutral / contradiction",
+            "--from FOLDER with snli_1.0_{train,dev,test}.jsonl or {train*,dev,test}.jsonl",
+        ),
+        NamedSource(
+            "planted",
+            "rss_rl.data.planted:planted",
+            "made sentences whose label follows from a few known words",
+        ),
+        NamedSource(
+            "planted-pairs",
+            "rss_rl.data.planted:planted_pairs",
+            "made sentence pairs whose label follows from a few known words",
+        ),
+    )
+}
+
+
+def named_source(name: str, request: SourceRequest) -> Source:
+    """Build the source registered as `name`.
+
+    Raises:
+        DataError: no such source.
+    """
+    entry = SOURCES.get(name)
+    if entry is None:
+        raise DataError(
+            f"no source is called '{name}'{nearest(name, list(SOURCES))}",
+            remedy="See `rss-rl data list`, or give a .csv, .tsv, .jsonl or .parquet file",
+        )
+    module, function = entry.builder.split(":")
+    build = cast(Callable[[SourceRequest], Source], getattr(import_module(module), function))
+    return build(request)
