@@ -5,7 +5,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-full checks lint format clean
+.PHONY: help venv demo test test-full lint checks format clean
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -42,7 +42,9 @@ test: checks ## lint, types, import contracts and the tests (under 15 minutes on
 test-full: checks ## the same with the slow tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-checks lint: $(STAMP) ## lint, format check, types and import contracts
+lint: checks ## lint, format check, types and import contracts
+
+checks: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

@@ -30,7 +30,9 @@ def configs_root() -> Path:
 def packaged_configs() -> list[str]:
     """Names of the shipped configurations without their suffix: `sick`, `paper/snli`, ..."""
     root = configs_root()
-    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
+    return sorted(
+        path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")
+    )
 
 
 def find_config(name: str | Path) -> Path:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 # Before torch or numpy is first imported, which is when they read it.
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
-
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -1,0 +1,115 @@
+"""Files that are either the old ones or the new ones, whenever the process or the disk stops."""
+
+from __future__ import annotations
+
+__all__ = [
+    "MAX_JSON_BYTES",
+    "canonical_json",
+    "read_json",
+    "replace_file",
+    "sync_directory",
+    "sync_file",
+]
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rss_rl.errors import CheckpointError
+
+MAX_JSON_BYTES = 64 * 2**20
+"""A larger JSON file is not one of ours: refuse it before it fills the memory."""
+
+
+def sync_file(path: Path) -> None:
+    """Wait until the bytes of `path` are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the names in the directory `path` are on the disk."""
+    sync_file(path)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write `text` to `path` so that a reader sees all of the old or all of the new text.
+
+    Raises:
+        OSError: the disk refuses; `path` is as it was.
+    """
+    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        sync_file(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def canonical_json(value: object, where: str) -> str:
+    """`value` as JSON text that reads back equal, keys sorted.
+
+    Raises:
+        CheckpointError: something in it would not read back equal: NaN, an infinity, a tuple, a key
+            that is not a string, an array; names its place.
+    """
+    try:
+        _check_json(value, "state", where)
+        return json.dumps(value, sort_keys=True, allow_nan=False)
+    except RecursionError as error:
+        raise _not_json("state is nested too deeply", where) from error
+
+
+def _check_json(value: object, place: str, where: str) -> None:
+    """Walk `value`; the error names the place of the first thing JSON cannot carry."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if type(key) is not str:
+                raise _not_json(f"{place} has the key {key!r}, which is not a string", where)
+            _check_json(item, f"{place}.{key}", where)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _check_json(item, f"{place}[{index}]", where)
+    elif type(value) is float:
+        if not math.isfinite(value):
+            raise _not_json(f"{place} is {value}", where)
+    elif value is not None and type(value) not in (bool, int, str):
+        raise _not_json(f"{place} is a {type(value).__name__}", where)
+
+
+def _not_json(what: str, where: str) -> CheckpointError:
+    return CheckpointError(
+        f"{what}, and would not read back equal from JSON",
+        where=where,
+        remedy="Keep plain dicts, lists, strings, finite numbers, booleans and None in a state",
+    )
+
+
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
+    """The JSON object in `path`, strictly: no NaN, no infinity, no other top-level value.
+
+    Raises:
+        CheckpointError: missing, unreadable, too large, or no such object; ends with `remedy`.
+    """
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise ValueError(f"larger than {MAX_JSON_BYTES} bytes")
+        value = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        if not isinstance(value, dict):
+            raise ValueError("not a JSON object")
+    except FileNotFoundError as error:
+        raise CheckpointError("missing", where=str(path), remedy=remedy) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"unreadable: {error}", where=str(path), remedy=remedy) from error
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
