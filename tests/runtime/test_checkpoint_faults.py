@@ -37,6 +37,43 @@ SAVE_LOOP = """
             save_checkpoint(Path(sys.argv[1]), step, tensors, {"turn": turn}, keep_last=1)
 """
 
+EVERY_STOP = """
+    import os, sys
+    from pathlib import Path
+    import numpy as np
+    from rss_rl.runtime.checkpoint import load_checkpoint, save_checkpoint
+
+    # The events that Python announces before it changes a name or opens a file.
+    EVENTS = {"open", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "shutil.rmtree"}
+    run = Path(sys.argv[1])
+    save_checkpoint(run, 1, {"a": np.array(0)}, {"turn": 0}, keep_last=1)
+
+    def save_until(stop):
+        left = stop
+        def count(event, arguments):
+            nonlocal left
+            left -= event in EVENTS
+            if left == 0:
+                os._exit(9)
+        sys.addaudithook(count)
+        save_checkpoint(run, step, {"a": np.array(turn)}, {"turn": turn}, keep_last=1)
+        os._exit(0)
+
+    for step in (1, 2):  # a step saved again, and a new one
+        turn, stop, status = 0, 0, 9
+        while status == 9:
+            turn, stop = turn + 1, stop + 1
+            child = os.fork()
+            if child == 0:
+                save_until(stop)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            found = load_checkpoint(run)
+            assert found.tensors["a"] == found.state["turn"], found
+            assert not found.warnings, found
+        assert status == 0 and found.step == step and found.state["turn"] == turn, found
+        print("stops", stop)
+"""
+
 FULL_DISK = """
     import resource, sys
     from pathlib import Path
@@ -77,6 +114,14 @@ def test_a_kill_at_any_moment_leaves_a_sound_checkpoint(tmp_path: Path) -> None:
         assert (found.tensors["a"] == 2 * found.step + found.state["turn"]).all()
         step = found.step
     assert step > 1
+
+
+def test_a_stop_before_any_file_operation_leaves_a_sound_checkpoint(tmp_path: Path) -> None:
+    process = child(EVERY_STOP, tmp_path)
+    output = process.communicate()[0]
+    assert process.returncode == 0
+    first, second = (int(line.split()[1]) for line in output.splitlines())
+    assert min(first, second) > 10  # it did stop all along the way
 
 
 def test_a_full_disk_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
