@@ -1,4 +1,16 @@
 """The task as an environment: choose which tokens matter, be paid for the right label.
 
-Importing it registers `rss_rl/TokenSelection-v0` with Gymnasium.
+Importing it registers `rss_rl/TokenSelection-v0` with Gymnasium:
+
+    import envs
+    gymnasium.make("rss_rl/TokenSelection-v0", examples=..., reward_model=..., sparsity_cost=0.02)
+    gymnasium.make_vec("rss_rl/TokenSelection-v0", num_envs=64, prepared="DIR", reward_model=...)
 """
+
+from __future__ import annotations
+
+__all__ = ["ENV_ID"]
+
+from envs.registration import ENV_ID, register
+
+register()

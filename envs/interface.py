@@ -1,0 +1,198 @@
+"""What the two Gymnasium forms share: spaces, observations, actions and the parts of `info`.
+
+An action is one flat vector of S * 2 * max_len bits, ordered sentence, role (heads first), token:
+several libraries refuse a MultiBinary space of more than one axis.
+
+Legend: B examples, S sentences an example, N tokens of a slot's longest sentence here.
+"""
+
+from __future__ import annotations
+
+__all__ = ["SelectionInterface", "Words", "open_examples"]
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from gymnasium import error, spaces
+
+from envs.core import SelectionCore, kept_shares
+from envs.rewards import Penalty, RewardModel, RewardParts, RewardSpec
+from rss_rl.errors import ConfigError
+from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch, ExampleSource
+
+Words = Callable[[int], tuple[tuple[str, ...], ...]]
+
+_ANY_ID = 2**31 - 1
+
+
+def open_examples(
+    examples: ExampleSource | None, prepared: str | Path | None, split: str
+) -> tuple[ExampleSource, int | None]:
+    """The examples of an environment and their vocabulary size, where known.
+
+    Args:
+        examples: given directly, or None.
+        prepared: a directory written by `rss-rl data prepare`, or None.
+        split: which of its splits.
+
+    Raises:
+        ConfigError: both, neither, or no example at all.
+        DataError: the directory or the split cannot be read.
+    """
+    if (examples is None) == (prepared is None):
+        raise ConfigError(
+            "an environment needs either `examples` or `prepared`",
+            where="TokenSelection",
+            remedy="Give the one that you have",
+        )
+    size = None
+    if prepared is not None:
+        from rss_rl.data.store import open_prepared
+
+        dataset = open_prepared(Path(prepared))
+        examples, size = dataset.split(split), len(dataset.vocabulary)
+    assert examples is not None
+    if len(examples) == 0:
+        raise ConfigError(
+            "there is no example to draw",
+            where="TokenSelection",
+            remedy="Choose a split that has rows",
+        )
+    return examples, size
+
+
+class SelectionInterface:
+    """Translates between Gymnasium's padded spaces and the core's batches.
+
+    Args:
+        examples: where rows are drawn from.
+        reward_model: scores selections; one call for any number of examples.
+        sparsity_cost, penalty: see `RewardSpec`.
+        max_len: padded length of every sentence; the longest of `examples` by default.
+        vocabulary_size: bound of the token ids; any int32 by default.
+        words: the words of a row, for rendering; ids are shown without it.
+
+    Raises:
+        ConfigError: a sentence longer than max_len, or a bad reward setting.
+    """
+
+    def __init__(
+        self,
+        examples: ExampleSource,
+        reward_model: RewardModel,
+        *,
+        sparsity_cost: float,
+        penalty: Penalty,
+        max_len: int | None,
+        vocabulary_size: int | None,
+        words: Words | None,
+    ) -> None:
+        self.core = SelectionCore(examples, reward_model, RewardSpec(sparsity_cost, penalty))
+        self.size = len(examples)
+        self._words = words
+        longest = max(1, int(examples.lengths().max()))
+        self.max_len = longest if max_len is None else max_len
+        if self.max_len < longest:
+            raise ConfigError(
+                f"the longest sentence has {longest} tokens, more than {self.max_len}",
+                where="max_len",
+                remedy=f"Give at least {longest}, or leave it out",
+            )
+        self._slots = range(examples.sentences)
+        self.action_space = spaces.MultiBinary(len(self._slots) * ROLES * self.max_len)
+        last = _ANY_ID if vocabulary_size is None else vocabulary_size - 1
+        parts: dict[str, spaces.Space[Any]] = {}
+        for s in self._slots:
+            parts[f"tokens_{s}"] = spaces.Box(0, last, (self.max_len,), np.int64)
+            parts[f"valid_{s}"] = spaces.MultiBinary(self.max_len)
+        self.observation_space = cast(spaces.Space[dict[str, Array]], spaces.Dict(parts))
+
+    def batch(self, rows: Array) -> Batch:
+        """The examples of `rows`.
+
+        Raises:
+            ConfigError: a row that does not exist.
+        """
+        missing = rows[(rows < 0) | (rows >= self.size)]
+        if missing.size:
+            raise ConfigError(
+                f"row {missing[0]} does not exist",
+                where="reset options",
+                remedy=f"Rows are 0 to {self.size - 1}",
+            )
+        return self.core.examples.batch(rows)
+
+    def observe(self, batch: Batch) -> dict[str, Array]:
+        """Fresh observation arrays, [B, max_len] each; the label is not among them."""
+        shape = (len(batch), self.max_len)
+        observation: dict[str, Array] = {}
+        for s, (tokens, valid) in enumerate(zip(batch.tokens, batch.valid, strict=True)):
+            padded, shown = np.zeros(shape, np.int64), np.zeros(shape, np.int8)
+            padded[:, : tokens.shape[1]] = tokens
+            shown[:, : valid.shape[1]] = valid
+            observation[f"tokens_{s}"], observation[f"valid_{s}"] = padded, shown
+        return observation
+
+    def selections(self, actions: Any, batch: Batch) -> tuple[Array, ...]:
+        """The selections that actions [B, S * 2 * max_len] stand for: S x bool [B, 2, N_s].
+
+        Raises:
+            gymnasium.error.InvalidAction: a wrong shape, or entries other than 0 and 1.
+        """
+        bits = np.asarray(actions)
+        expected = (len(batch), self.action_space.shape[0])
+        if bits.shape != expected:
+            raise error.InvalidAction(f"actions must be {expected}, got {bits.shape}")
+        if not ((bits == 0) | (bits == 1)).all():
+            raise error.InvalidAction("actions must be 0 or 1")
+        by_slot = bits.astype(np.bool_).reshape(len(batch), len(self._slots), ROLES, self.max_len)
+        return tuple(
+            by_slot[:, s, :, : valid.shape[1]] & valid[:, None, :]
+            for s, valid in enumerate(batch.valid)
+        )
+
+    def info(
+        self, batch: Batch, selections: tuple[Array, ...], parts: RewardParts
+    ) -> dict[str, Array]:
+        """The parts of the reward and the shares kept, [B] each (by_sentence [B, S])."""
+        shares = kept_shares(selections, batch.valid)
+        return {
+            "row": batch.rows.astype(np.int64),
+            "log_likelihood": parts.log_likelihood.astype(np.float64),
+            "sparsity_cost": parts.sparsity_cost.sum(1, dtype=np.float64),
+            "by_sentence": parts.by_sentence.astype(np.float64),
+            "heads_kept": shares.heads,
+            "dependents_kept": shares.dependents,
+            "kept": shares.kept,
+        }
+
+    def render(self, row: int, selections: tuple[Array, ...] | None) -> str:
+        """One line a sentence; a selected word is marked `[word]hd` (head, dependent or both).
+
+        Args:
+            row: the example.
+            selections: S x bool [2, N_s], or None before the action.
+        """
+        if self._words is not None:
+            sentences = self._words(row)
+        else:
+            batch = self.core.examples.batch([row])
+            sentences = tuple(
+                tuple(str(token) for token in tokens[0][valid[0]])
+                for tokens, valid in zip(batch.tokens, batch.valid, strict=True)
+            )
+        return "\n".join(
+            " ".join(
+                _mark(word, None if selections is None else selections[s][:, i])
+                for i, word in enumerate(sentence)
+            )
+            for s, sentence in enumerate(sentences)
+        )
+
+
+def _mark(word: str, bits: Array | None) -> str:
+    if bits is None or not bits.any():
+        return word
+    return f"[{word}]{'h' * int(bits[HEAD])}{'d' * int(bits[DEPENDENT])}"

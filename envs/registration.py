@@ -1,0 +1,19 @@
+"""Makes the environment known to Gymnasium by name."""
+
+from __future__ import annotations
+
+__all__ = ["ENV_ID", "register"]
+
+import gymnasium as gym
+
+ENV_ID = "rss_rl/TokenSelection-v0"
+
+
+def register() -> None:
+    """Register `rss_rl/TokenSelection-v0`, single and batched; a second call changes nothing."""
+    if ENV_ID not in gym.registry:
+        gym.register(
+            ENV_ID,
+            entry_point="envs.token_selection:TokenSelectionEnv",
+            vector_entry_point="envs.vector:TokenSelectionVectorEnv",
+        )

@@ -1,0 +1,206 @@
+"""The natively batched environment: B examples a step, one reward-model call.
+
+Rows are drawn from one generator of the whole batch, so a seed gives other examples here than in
+B single environments; `reset(options={"rows": ...})` gives the same ones.
+"""
+
+from __future__ import annotations
+
+__all__ = ["TokenSelectionVectorEnv"]
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import error
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from envs.interface import SelectionInterface, Words, open_examples
+from envs.rewards import Penalty, RewardModel
+from rss_rl.errors import ConfigError, nearest
+from rss_rl.types import Array, ExampleSource
+
+Step = tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]
+
+
+class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
+    """`num_envs` one-step episodes side by side; spaces and `info` as in `TokenSelectionEnv`.
+
+    Autoreset modes: SAME_STEP (default) draws the next examples within the step, the finished
+    ones are in `info["final_obs"]` and `info["final_info"]`; NEXT_STEP spends the following call
+    on the reset (reward 0); DISABLED waits for `reset(options={"reset_mask": bool [num_envs]})`.
+
+    Args:
+        num_envs: episodes side by side, B.
+        autoreset_mode: a Gymnasium `AutoresetMode` or its value, such as "SameStep".
+
+    The other arguments are those of `TokenSelectionEnv`.
+
+    Raises:
+        ConfigError: settings that do not fit together.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        reward_model: RewardModel,
+        examples: ExampleSource | None = None,
+        prepared: str | Path | None = None,
+        split: str = "train",
+        sparsity_cost: float = 0.02,
+        penalty: Penalty = "sum",
+        max_len: int | None = None,
+        vocabulary_size: int | None = None,
+        words: Words | None = None,
+        render_mode: str | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+    ) -> None:
+        found, size = open_examples(examples, prepared, split)
+        self._task = SelectionInterface(
+            found,
+            reward_model,
+            sparsity_cost=sparsity_cost,
+            penalty=penalty,
+            max_len=max_len,
+            vocabulary_size=vocabulary_size or size,
+            words=words or getattr(found, "words", None),
+        )
+        self.num_envs = num_envs
+        self.single_observation_space = self._task.observation_space
+        self.single_action_space = self._task.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.render_mode = render_mode
+        self._mode = _autoreset(autoreset_mode)
+        self.metadata = {**self.metadata, "autoreset_mode": self._mode}
+        self._rows: Array | None = None  # int64 [B]
+        self._over = np.zeros(num_envs, np.bool_)  # episodes that wait for their reset
+        self._chosen: list[tuple[Array, ...] | None] = [None] * num_envs
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Draw an example for each episode.
+
+        Options: `rows` int [num_envs] picks the examples; `reset_mask` bool [num_envs] resets
+        only some episodes.
+
+        Raises:
+            ConfigError: options of a wrong shape, or a row that does not exist.
+        """
+        super().reset(seed=seed)
+        chosen = dict(options or {})
+        mask = np.asarray(chosen.get("reset_mask", np.ones(self.num_envs, np.bool_)))
+        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
+            raise ConfigError(
+                f"reset_mask is {mask.dtype} {mask.shape}",
+                where="reset options",
+                remedy=f"Give a boolean array of shape ({self.num_envs},)",
+            )
+        if self._rows is None and not mask.all():
+            raise error.ResetNeeded("the first reset() draws all examples: leave out reset_mask")
+        rows = self._drawn(mask, chosen.get("rows"))
+        batch = self._task.batch(rows)
+        self._rows, self._over = rows, self._over & ~mask
+        self._chosen = [None if mask[i] else c for i, c in enumerate(self._chosen)]
+        return self._task.observe(batch), {"row": rows.copy(), "_row": mask.copy()}
+
+    def step(self, actions: Array) -> Step:
+        """Score the selections of all running episodes with one reward-model call.
+
+        Raises:
+            gymnasium.error.ResetNeeded: nothing was drawn yet, or autoreset is disabled and an
+                episode is over.
+            gymnasium.error.InvalidAction: a wrong shape, or entries other than 0 and 1.
+        """
+        if self._rows is None or (self._mode is AutoresetMode.DISABLED and self._over.any()):
+            raise error.ResetNeeded("an episode has one step: call reset() before each step()")
+        running = ~self._over
+        rewards, infos = self._score(np.asarray(actions), running)
+        if self._mode is AutoresetMode.SAME_STEP:
+            infos = self._finished(infos, running)
+            starting = running
+        else:
+            starting = self._over  # NEXT_STEP: this call is the reset of these episodes
+            self._over = running.copy()
+        self._rows = self._drawn(starting, None)
+        self._chosen = [None if new else c for new, c in zip(starting, self._chosen, strict=True)]
+        infos |= {"row": self._rows.copy(), "_row": np.ones(self.num_envs, np.bool_)}
+        observation = self._task.observe(self._task.batch(self._rows))
+        return observation, rewards, running, np.zeros(self.num_envs, np.bool_), infos
+
+    def render(self) -> tuple[str, ...] | None:
+        """For each episode what `TokenSelectionEnv.render` shows; None without a render mode."""
+        if self.render_mode is None or self._rows is None:
+            return None
+        return tuple(
+            self._task.render(int(row), selections)
+            for row, selections in zip(self._rows, self._chosen, strict=True)
+        )
+
+    def _drawn(self, mask: Array, wanted: Any) -> Array:
+        """The present rows, those of `mask` replaced by wanted or newly drawn ones."""
+        if wanted is None:
+            rows = np.zeros(self.num_envs, np.int64) if self._rows is None else self._rows.copy()
+            rows[mask] = self.np_random.integers(self._task.size, size=int(mask.sum()))
+            return rows
+        given = np.asarray(wanted, dtype=np.int64)
+        if given.shape != mask.shape:
+            raise ConfigError(
+                f"rows has shape {given.shape}",
+                where="reset options",
+                remedy=f"Give {self.num_envs} rows",
+            )
+        return given.copy() if self._rows is None else np.where(mask, given, self._rows)
+
+    def _score(self, actions: Array, running: Array) -> tuple[Array, dict[str, Any]]:
+        """Rewards float64 [B] and info of the running episodes; zeros for the others."""
+        assert self._rows is not None
+        if actions.shape != self.action_space.shape:
+            raise error.InvalidAction(
+                f"actions must be {self.action_space.shape}, got {actions.shape}"
+            )
+        rewards, infos = np.zeros(self.num_envs), {}
+        places = np.flatnonzero(running)
+        if len(places):
+            batch = self._task.batch(self._rows[places])
+            selections = self._task.selections(actions[places], batch)
+            parts = self._task.core.score(batch, selections)
+            rewards[places] = parts.total
+            for name, values in self._task.info(batch, selections, parts).items():
+                infos[name] = np.zeros((self.num_envs, *values.shape[1:]), values.dtype)
+                infos[name][places] = values
+                infos[f"_{name}"] = running.copy()
+            for b, i in enumerate(places):
+                self._chosen[i] = tuple(s[b] for s in selections)
+        return rewards, infos
+
+    def _finished(self, infos: dict[str, Any], running: Array) -> dict[str, Any]:
+        """The info of a step after which the finished episodes start anew."""
+        assert self._rows is not None
+        last = self._task.observe(self._task.batch(self._rows))
+        final = np.full(self.num_envs, None, dtype=object)
+        for i in np.flatnonzero(running):
+            final[i] = {name: values[i] for name, values in last.items()}
+        return {
+            "final_obs": final,
+            "_final_obs": running.copy(),
+            "final_info": infos,
+            "_final_info": running.copy(),
+        }
+
+
+def _autoreset(mode: AutoresetMode | str) -> AutoresetMode:
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
+        known = [m.value for m in AutoresetMode]
+        raise ConfigError(
+            f"unknown autoreset mode '{mode}'{nearest(str(mode), known)}",
+            where="autoreset_mode",
+            remedy=f"Choose one of {', '.join(known)}",
+        ) from None
