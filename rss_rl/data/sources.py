@@ -15,9 +15,10 @@ __all__ = [
     "SourceRequest",
     "Text",
     "named_source",
+    "refuse_options",
 ]
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -52,7 +53,7 @@ class RawExample:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that cannot be used: where it is, why, what to do, and its content for the rejects file.
+    """A row that cannot be used: where, why, what to do, and its content for the rejects file.
 
     by_convention: the format itself says to leave such rows out (SNLI's '-' labels); they are
     counted and never an error.
@@ -172,3 +173,17 @@ def named_source(name: str, request: SourceRequest) -> Source:
     module, function = entry.builder.split(":")
     build = cast(Callable[[SourceRequest], Source], getattr(import_module(module), function))
     return build(request)
+
+
+def refuse_options(name: str, request: SourceRequest, known: Sequence[str] = ()) -> None:
+    """Check that a request has only the options a source knows.
+
+    Raises:
+        DataError: naming the unknown option.
+    """
+    for option in request.options:
+        if option not in known:
+            raise DataError(
+                f"{name} has no option '{option}'{nearest(option, list(known))}",
+                remedy=f"Its options are: {', '.join(known) or 'none'}",
+            )

@@ -1,0 +1,120 @@
+"""Cutting a split into batches of like lengths: little padding, every row exactly once.
+
+Legend: n rows, S sentence slots. A batch of b rows holds b * sum over slots of its longest sentence
+cells; what is no real token of them is padding.
+
+Buckets are found by splitting, not by one sort: the rows are cut in two at the multiple of the
+batch size, along the slot, that leaves the fewest cells, and each part is cut again. A pair of
+sentences has two lengths, and sorting by one of them leaves about twice the padding.
+"""
+
+from __future__ import annotations
+
+__all__ = ["epoch_batches", "padding_share", "plain_batches"]
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rss_rl.errors import DataError
+from rss_rl.seeding import generator
+from rss_rl.types import Array
+
+_POOL_BATCHES = 128
+"""Batches made from one random pool of rows: bounds the time, and mixes who meets whom."""
+
+
+def epoch_batches(
+    lengths: Array, batch_size: int, seed: int, epoch: int, *, shuffle: bool = True
+) -> list[Array]:
+    """The batches of one epoch, a pure function of the arguments.
+
+    Args:
+        lengths: int64 [n, S], real tokens of each sentence.
+        batch_size: rows of a batch; one batch is shorter where n is no multiple of it.
+        seed: seed of the run.
+        epoch: number of the epoch; who shares a batch with whom differs from epoch to epoch.
+        shuffle: False gives `plain_batches`, the same in every epoch.
+
+    Returns:
+        int64 [<= batch_size] rows of each batch, in random order; each row is in exactly one.
+
+    Raises:
+        DataError: `batch_size` below 1, or lengths of another shape.
+    """
+    lengths = _checked(lengths, batch_size)
+    if not shuffle:
+        return plain_batches(lengths, batch_size)
+    draw = generator(seed, "batches", epoch)
+    rows = draw.permutation(len(lengths))  # [n]
+    spare = len(rows) % batch_size
+    batches: list[Array] = []
+    if spare:
+        # The short batch is a window anywhere in the order of lengths: were it what is left at an
+        # end, the longest or the shortest rows would share it in every epoch.
+        by_length = rows[np.argsort(lengths[rows].sum(axis=1), kind="stable")]
+        start = int(draw.integers(0, len(rows) - spare + 1))
+        short = by_length[start : start + spare]
+        batches.append(short)
+        rows = rows[~np.isin(rows, short)]
+    pool = _POOL_BATCHES * batch_size
+    for start in range(0, len(rows), pool):
+        batches.extend(_split(lengths, rows[start : start + pool], batch_size))
+    return [batches[i] for i in draw.permutation(len(batches))]
+
+
+def plain_batches(lengths: Array, batch_size: int) -> list[Array]:
+    """Batches for evaluation: nothing random, shortest first, each row exactly once.
+
+    Args and Raises as `epoch_batches`.
+
+    Returns:
+        int64 [<= batch_size] rows of each batch.
+    """
+    lengths = _checked(lengths, batch_size)
+    batches = _split(lengths, np.arange(len(lengths), dtype=np.int64), batch_size)
+    return sorted(batches, key=lambda rows: (int(lengths[rows].max(axis=0).sum()), int(rows[0])))
+
+
+def padding_share(lengths: Array, batches: Sequence[Array]) -> float:
+    """Share of cells that hold no real token, over all slots of all `batches`; 0 for none."""
+    cells = sum(int(lengths[rows].max(axis=0).sum()) * len(rows) for rows in batches)
+    real = sum(int(lengths[rows].sum()) for rows in batches)
+    return 1.0 - real / cells if cells else 0.0
+
+
+def _checked(lengths: Array, batch_size: int) -> Array:
+    if batch_size < 1:
+        raise DataError(f"a batch of {batch_size} rows", remedy="Give a batch size of at least 1")
+    if lengths.ndim != 2:
+        raise DataError(f"lengths are [n, S], got shape {lengths.shape}")
+    return np.asarray(lengths, dtype=np.int64)
+
+
+def _split(lengths: Array, rows: Array, batch_size: int) -> list[Array]:
+    """Cut `rows` into batches; ties of length keep the order of `rows`."""
+    done: list[Array] = []
+    waiting = [rows] if len(rows) else []
+    while waiting:
+        part = waiting.pop()
+        if len(part) <= batch_size:
+            done.append(part)
+        else:
+            waiting.extend(_best_cut(lengths, part, batch_size))
+    return done
+
+
+def _best_cut(lengths: Array, rows: Array, batch_size: int) -> tuple[Array, Array]:
+    cuts = np.arange(batch_size, len(rows), batch_size)  # [C]
+    best_cells, best = -1, (rows, rows)
+    for slot in range(lengths.shape[1]):
+        order = rows[np.argsort(lengths[rows, slot], kind="stable")]
+        ordered = lengths[order]  # [n, S]
+        below = np.maximum.accumulate(ordered, axis=0)[cuts - 1].sum(axis=1)  # [C]
+        above = np.maximum.accumulate(ordered[::-1], axis=0)[::-1][cuts].sum(axis=1)  # [C]
+        cells = cuts * below + (len(rows) - cuts) * above
+        place = int(np.argmin(cells))
+        if best_cells < 0 or cells[place] < best_cells:
+            best_cells = int(cells[place])
+            best = (order[: cuts[place]], order[cuts[place] :])
+    return best

@@ -1,0 +1,144 @@
+"""What makes a row usable, and where unusable ones go."""
+
+from __future__ import annotations
+
+__all__ = ["LabelChecker", "Rejects", "example_fault"]
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.tokens import Tokens
+from rss_rl.errors import DataError, nearest
+from rss_rl.types import LabelSpec
+
+_MANY_CLASSES = 1000
+Fault = tuple[str, str]
+"""Reason and remedy."""
+
+
+class LabelChecker:
+    """Checks labels against a spec, or learns the spec from the training labels.
+
+    Args:
+        spec: None: classes, named by the training labels; a score of infinite range takes its
+            range from them.
+    """
+
+    def __init__(self, spec: LabelSpec | None) -> None:
+        self._spec = spec or LabelSpec("classes")
+        self._learn = spec is None or (spec.kind == "score" and math.isinf(spec.high))
+        self._known: set[str] = set(self._spec.names)
+        self._low, self._high = math.inf, -math.inf
+
+    @property
+    def spec(self) -> LabelSpec:
+        """The spec as known by now."""
+        return self._spec
+
+    def value(self, label: str | float) -> tuple[str | float | None, Fault]:
+        """The label as stored, a class name or a score; None with what is wrong with it."""
+        if self._spec.kind == "score":
+            return self._score(label)
+        name = str(label)
+        if not name.strip():
+            return None, ("the label is empty", "Write a class name")
+        if self._learn:
+            self._known.add(name)
+            if len(self._known) > _MANY_CLASSES:
+                raise DataError(
+                    f"the label column has more than {_MANY_CLASSES} different values",
+                    remedy="If they are scores, say so with --task score",
+                )
+        elif name not in self._known:
+            names = ", ".join(self._spec.names[:10])
+            hint = nearest(name, list(self._spec.names))
+            return None, (f"unknown label '{name}'{hint}", f"The classes are: {names}")
+        return name, ("", "")
+
+    def _score(self, label: str | float) -> tuple[float | None, Fault]:
+        try:
+            score = float(label)
+        except ValueError:
+            return None, (f"the score '{label}' is no number", "Write a number")
+        if not math.isfinite(score):
+            return None, (f"the score is {label}", "Write a finite number")
+        if self._learn:
+            self._low, self._high = min(self._low, score), max(self._high, score)
+        elif not self._spec.low <= score <= self._spec.high:
+            allowed = f"{self._spec.low:g} to {self._spec.high:g}"
+            return None, (
+                f"score {label} is outside {allowed}",
+                "Mend it, or set the range with --low and --high",
+            )
+        return score, ("", "")
+
+    def end_of_training(self, file: str) -> None:
+        """Fix what was learned; called once, after the training split.
+
+        Raises:
+            DataError: all training rows have the same label.
+        """
+        if not self._learn:
+            return
+        self._learn = False
+        if self._spec.kind == "score":
+            self._spec = LabelSpec("score", low=self._low, high=self._high)
+            alike = self._low == self._high
+        else:
+            self._spec = LabelSpec("classes", names=tuple(_ordered(self._known)))
+            alike = len(self._known) < 2
+        if alike:
+            raise DataError(
+                "all training rows have the same label", where=file, remedy="Check --label"
+            )
+
+
+def _ordered(names: set[str]) -> list[str]:
+    if all(name.lstrip("-").isdecimal() for name in names):
+        return sorted(names, key=lambda name: (int(name), name))
+    return sorted(names)
+
+
+def example_fault(example: RawExample, tokens: list[Tokens], sentences: int) -> Fault | None:
+    """What is wrong with texts or rationale of an example, None if nothing is."""
+    if len(tokens) != sentences:
+        return f"{len(tokens)} texts where {sentences} are expected", ""
+    for slot, (words, _) in enumerate(tokens):
+        place = f"text {slot + 1}" if sentences > 1 else "text"
+        if not words:
+            return f"{place} is empty", "Write the text, or take the row out"
+        if "" in words:
+            return f"token {words.index('') + 1} of {place} is empty", "Take it out of the list"
+    if example.rationale is not None and [len(bits) for bits in example.rationale] != [
+        len(words) for words, _ in tokens
+    ]:
+        return "the rationale has not one bit for each token", "Give tokens and rationale alike"
+    return None
+
+
+class Rejects:
+    """Takes the rows that cannot be used: an error, or with `skip` a line of rejects.jsonl."""
+
+    def __init__(self, path: Path, skip: bool) -> None:
+        self._path, self._skip = path, skip
+        self.bad: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+
+    def take(self, row: BadRow, part: str) -> None:
+        """Count a bad row of `part` (a split, or 'vectors') and write it down.
+
+        Raises:
+            DataError: bad rows are not to be skipped.
+        """
+        if row.by_convention:
+            self.dropped[part] += 1
+            return
+        if not self._skip:
+            raise row.error()
+        self.bad[part] += 1
+        line = {"file": row.file, "row": row.row, "reason": row.reason, "content": row.content}
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -1,0 +1,278 @@
+"""Preparing a dataset: two streaming passes from a source to a prepared directory.
+
+The first pass tokenises, checks and counts each split into a temporary Arrow file; then the
+vocabulary is fixed and the vectors are read; the second pass turns words into ids. The directory is
+built beside its place and moved there when it is whole, so it is never seen half-made.
+
+A prepared directory holds manifest.json, vocabulary.json, vectors.safetensors ("vectors", float32
+[V, E]), one Arrow IPC file a split, and rejects.jsonl where bad rows were skipped.
+"""
+
+from __future__ import annotations
+
+__all__ = ["prepare"]
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from safetensors.numpy import save_file
+
+from rss_rl.data import manifest as records
+from rss_rl.data.checks import LabelChecker, Rejects
+from rss_rl.data.manifest import (
+    Coverage,
+    Manifest,
+    SourceFile,
+    SplitInfo,
+    TokenizerInfo,
+    VectorInfo,
+    VocabularyInfo,
+)
+from rss_rl.data.sources import BadRow, Source
+from rss_rl.data.staging import BLOCK_ROWS, Progress, Stage, StagedSplit, staged_blocks
+from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
+from rss_rl.data.vectors import FileVectors, random_vectors, read_vectors, vector_table
+from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from rss_rl.errors import DataError
+from rss_rl.types import Array, LabelSpec
+
+_MISSING_SHOWN = 20
+
+
+def _silent(what: str, done: int, end: int | None) -> None:
+    """No progress is shown."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What the steps of one preparation share."""
+
+    source: Source
+    folder: Path
+    tokenizer: Tokenizer
+    labels: LabelChecker
+    rejects: Rejects
+    progress: Progress
+    seed: int
+
+
+def prepare(
+    source: Source,
+    out: Path,
+    *,
+    vectors: Sequence[Path] = (),
+    dim: int = 100,
+    lower: bool = True,
+    skip_bad_rows: bool = False,
+    force: bool = False,
+    seed: int = 0,
+    batch_rows: int = BLOCK_ROWS,
+    progress: Progress = _silent,
+) -> Manifest:
+    """Prepare `source` into the directory `out`.
+
+    Args:
+        source: where the examples come from.
+        out: directory to make.
+        vectors: files of word vectors, put side by side; none: random vectors of width `dim`.
+        dim: width of random vectors.
+        lower: the vocabulary does not tell upper from lower case (given tokens stay as they are).
+        skip_bad_rows: leave unusable rows out and list them in rejects.jsonl, rather than stop.
+        force: replace a prepared directory.
+        seed: of the vectors of words that have none.
+        batch_rows: rows of a record batch at most.
+        progress: called with what is being done, how far, and the end where known.
+
+    Raises:
+        DataError: a source, row or vector file that cannot be used, or `out` exists.
+    """
+    with _built_aside(out, force) as folder:
+        job = _Job(
+            source,
+            folder,
+            Tokenizer(lower),
+            LabelChecker(source.label_spec()),
+            Rejects(folder / "rejects.jsonl", skip_bad_rows),
+            progress,
+            seed,
+        )
+        staged = _stage(job, batch_rows)
+        vocabulary, counts = _vocabulary(staged)
+        vocabulary.save(folder / records.VOCABULARY_FILE)
+        table, info = _vectors(job, vectors, dim, vocabulary, counts)
+        save_file({"vectors": table}, folder / records.VECTORS_FILE)
+        for split, part in staged.items():
+            progress(f"writing {split}", 0, part.rows)
+            _write_split(folder / records.split_file(split), part, vocabulary, job.labels.spec)
+            progress(f"writing {split}", part.rows, part.rows)
+            part.path.unlink()
+        manifest = _manifest(job, staged, vocabulary, info)
+        manifest.save(folder)
+    return manifest
+
+
+@contextmanager
+def _built_aside(out: Path, force: bool) -> Iterator[Path]:
+    """A new directory beside `out` that takes its place when all went well."""
+    if out.exists() and not force:
+        raise DataError("exists already", where=str(out), remedy="Replace it with --force")
+    if out.exists() and not (out / records.MANIFEST_FILE).is_file():
+        raise DataError(
+            "is no prepared directory, and is not replaced",
+            where=str(out),
+            remedy="Name another --out",
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    old = folder.with_name(f"{folder.name}-old")
+    try:
+        yield folder
+        folder.chmod(0o777 & ~_umask())
+        if out.exists():
+            out.rename(old)
+        folder.rename(out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _stage(job: _Job, block_rows: int) -> dict[str, StagedSplit]:
+    source = job.source
+    splits = source.splits()
+    if "train" not in splits:
+        raise DataError("there is no 'train' split", where=source.name)
+    stage = Stage(source, job.tokenizer, job.labels, job.rejects, job.progress, block_rows)
+    staged: dict[str, StagedSplit] = {}
+    for split in sorted(splits, key=lambda name: name != "train"):  # train first: it names classes
+        staged[split] = stage.run(split, job.folder / f"{split}.staged")
+        if split == "train":
+            files = ", ".join(str(file) for file in splits[split])
+            job.labels.end_of_training(files or source.name)
+    return staged
+
+
+def _vocabulary(staged: dict[str, StagedSplit]) -> tuple[Vocabulary, Counter[str]]:
+    train = staged["train"].counts
+    others: Counter[str] = Counter()
+    for split, part in staged.items():
+        if split != "train":
+            others.update(part.counts)
+    return Vocabulary.count(train, others), train + others
+
+
+def _vectors(
+    job: _Job, files: Sequence[Path], dim: int, vocabulary: Vocabulary, counts: Counter[str]
+) -> tuple[Array, VectorInfo]:
+    """The table of vectors, float32 [V, E], and what the manifest says of it."""
+    if not files:
+        return random_vectors(vocabulary, dim, job.seed), VectorInfo(dim=dim)
+    parts = [_read_file(job, path, vocabulary) for path in files]
+    table = vector_table(parts, vocabulary, job.seed)
+    weights = np.array([counts[word] for word in vocabulary.words], dtype=np.float64)  # [V]
+    found = np.any([part.found for part in parts], axis=0)  # [V]
+    lacking = np.flatnonzero(~found)[len(SPECIAL_WORDS) :]
+    commonest = lacking[np.argsort(-weights[lacking], kind="stable")]
+    info = VectorInfo(
+        dim=table.shape[1],
+        files=tuple(_source_file(path) for path in files),
+        widths=tuple(part.vectors.shape[1] for part in parts),
+        coverage=tuple(_coverage(part.found, weights) for part in parts),
+        any=_coverage(found, weights),
+        missing=vocabulary.look_up(commonest[:_MISSING_SHOWN]),
+        bad_lines=job.rejects.bad["vectors"],
+    )
+    return table, info
+
+
+def _read_file(job: _Job, path: Path, vocabulary: Vocabulary) -> FileVectors:
+    def reject(line: BadRow) -> None:
+        job.rejects.take(line, "vectors")
+
+    def report(lines: int) -> None:
+        job.progress(f"reading {path.name}", lines, None)
+
+    return read_vectors(path, vocabulary, reject, report)
+
+
+def _coverage(found: Array, weights: Array) -> Coverage:
+    words, tokens = max(1, len(found) - len(SPECIAL_WORDS)), max(1.0, float(weights.sum()))
+    return Coverage(words=int(found.sum()) / words, tokens=float(weights[found].sum()) / tokens)
+
+
+def _write_split(
+    path: Path, staged: StagedSplit, vocabulary: Vocabulary, labels: LabelSpec
+) -> None:
+    """Second pass: words become ids, labels class indices."""
+    writer: Any = None
+    index = {name: i for i, name in enumerate(labels.names)}
+    for block in staged_blocks(staged):
+        columns = {"example_id": block["example_id"]}
+        for slot in range(len(staged.tokens)):
+            keys = block[f"keys_{slot}"]
+            ids = pa.array(vocabulary.ids(keys.flatten().to_pylist()).astype(np.int32))
+            columns[f"tokens_{slot}"] = pa.ListArray.from_arrays(keys.offsets, ids)
+            columns[f"words_{slot}"] = block[f"words_{slot}"]
+        if labels.kind == "score":
+            columns["label"] = block["label"].cast(pa.float32())
+        else:
+            classes = [index[name] for name in block["label"].to_pylist()]
+            columns["label"] = pa.array(classes, pa.int32())
+        if staged.rationale:
+            for slot in range(len(staged.tokens)):
+                columns[f"rationale_{slot}"] = block[f"rationale_{slot}"]
+        batch = pa.record_batch(columns)
+        writer = writer or pa.ipc.new_file(str(path), batch.schema)
+        writer.write_batch(batch)
+    writer.close()
+
+
+def _manifest(
+    job: _Job, staged: dict[str, StagedSplit], vocabulary: Vocabulary, vectors: VectorInfo
+) -> Manifest:
+    files = dict.fromkeys(path for paths in job.source.splits().values() for path in paths)
+    return Manifest(
+        schema_version=records.SCHEMA_VERSION,
+        name=job.source.name,
+        labels=job.labels.spec,
+        sentences=job.source.sentences,
+        splits={
+            split: SplitInfo(
+                rows=part.rows,
+                rationale=part.rationale,
+                tokens=tuple(part.tokens),
+                longest=tuple(part.longest),
+                bad_rows=job.rejects.bad[split],
+                dropped_rows=job.rejects.dropped[split],
+                bytes=(job.folder / records.split_file(split)).stat().st_size,
+            )
+            for split, part in staged.items()
+        },
+        sources=tuple(_source_file(path) for path in files),
+        tokenizer=TokenizerInfo(name=TOKENIZER_NAME, lower=job.tokenizer.lower),
+        vocabulary=VocabularyInfo(size=len(vocabulary), trainable=vocabulary.trainable),
+        vectors=vectors,
+        seed=job.seed,
+    )
+
+
+def _source_file(path: Path) -> SourceFile:
+    archive = str(path).partition(".zip:")
+    file = Path(f"{archive[0]}.zip") if archive[2] else path
+    with file.open("rb") as stream:
+        return SourceFile(name=path.name, sha256=hashlib.file_digest(stream, "sha256").hexdigest())

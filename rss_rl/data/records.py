@@ -1,0 +1,234 @@
+"""Streaming the rows of delimited, JSON-lines and Parquet files, with bad ones told apart.
+
+Every reader yields records or bad rows one by one and holds no more than a block of the file.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Record", "column_names", "file_kind", "read_records", "require_columns"]
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rss_rl.data.sources import BadRow
+from rss_rl.errors import DataError, nearest
+
+_KINDS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
+_ENCODING_REMEDY = "Save the file as UTF-8"
+_BLOCK_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row: the file and line (first = 1) or Parquet row (first = 1), and values by column."""
+
+    file: str
+    row: int
+    values: Mapping[str, Any]
+
+    def bad(self, reason: str, remedy: str = "", *, by_convention: bool = False) -> BadRow:
+        """This record as a bad row."""
+        content = json.dumps(self.values, ensure_ascii=False, default=str)
+        return BadRow(self.file, self.row, reason, remedy, content, by_convention)
+
+
+def file_kind(path: Path) -> str:
+    """'csv', 'tsv', 'jsonl' or 'parquet', by the ending; text may be gzipped (.csv.gz).
+
+    Raises:
+        DataError: another ending.
+    """
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    kind = _KINDS.get(suffix.lower())
+    if kind is None or (kind == "parquet" and path.suffix == ".gz"):
+        raise DataError(
+            f"files ending in '{path.suffix}' are not read",
+            where=str(path),
+            remedy="Give a .csv, .tsv, .jsonl or .parquet file",
+        )
+    return kind
+
+
+def read_records(path: Path, kind: str = "", *, quoted: bool = True) -> Iterator[Record | BadRow]:
+    """Stream the rows of a file.
+
+    Args:
+        path: the file.
+        kind: as `file_kind` gives it; empty: by the ending.
+        quoted: whether '"' quotes the fields of a delimited file; False: it is a sign like others.
+
+    Raises:
+        DataError: the file cannot be opened or read, or its header is unusable.
+    """
+    kind = kind or file_kind(path)
+    try:
+        if kind == "parquet":
+            yield from _read_parquet(path)
+        elif kind == "jsonl":
+            yield from _read_json_lines(path)
+        else:
+            yield from _read_delimited(path, "\t" if kind == "tsv" else ",", quoted)
+    except (OSError, EOFError, pa.ArrowException) as error:
+        raise DataError(
+            f"cannot be read ({error})", where=str(path), remedy="Check the path and the file"
+        ) from error
+
+
+def column_names(path: Path, kind: str = "") -> list[str]:
+    """Names of the columns: of the header, the schema, or the first readable JSON object."""
+    kind = kind or file_kind(path)
+    if kind == "parquet":
+        with _parquet(path) as file:
+            return list(file.schema_arrow.names)
+    if kind == "jsonl":
+        first = next((r for r in read_records(path, kind) if isinstance(r, Record)), None)
+        return list(first.values) if first else []
+    with _open_text(path) as stream:
+        return _header(path, csv.reader(stream, delimiter="\t" if kind == "tsv" else ","))
+
+
+def require_columns(path: Path, have: Sequence[str], want: Sequence[str]) -> None:
+    """Check that all columns of `want` are there.
+
+    Raises:
+        DataError: naming the nearest column that is there.
+    """
+    for name in want:
+        if name not in have:
+            raise DataError(
+                f"there is no column '{name}'{nearest(name, list(have))}",
+                where=f"{path}, row 1",
+                remedy=f"Its columns are: {', '.join(have) or 'none'}",
+            )
+
+
+def _open_text(path: Path) -> IO[str]:
+    # Bytes that are no UTF-8 become lone surrogates, so that one bad row does not end the reading.
+    arguments = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
+    try:
+        if path.suffix == ".gz":
+            return cast(IO[str], gzip.open(path, "rt", **arguments))  # type: ignore[call-overload]
+        return path.open("r", **arguments)  # type: ignore[call-overload, no-any-return]
+    except OSError as error:
+        raise DataError(
+            f"cannot be opened ({error.strerror})", where=str(path), remedy="Check the path"
+        ) from error
+
+
+def _undecodable(text: str) -> bool:
+    return any("\udc80" <= sign <= "\udcff" for sign in text)
+
+
+def _shown(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _header(path: Path, reader: Any) -> list[str]:
+    try:
+        names = [str(name).strip() for name in next(reader, [])]
+    except csv.Error as error:
+        raise DataError(f"the header is no row of it ({error})", where=f"{path}, row 1") from error
+    if not names or _undecodable("".join(names)):
+        raise DataError(
+            "there is no header of column names" if not names else "the header is no UTF-8",
+            where=f"{path}, row 1",
+            remedy="Write the names of the columns into the first line"
+            if not names
+            else _ENCODING_REMEDY,
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(
+            f"the header has the column '{twice[0]}' more than once",
+            where=f"{path}, row 1",
+            remedy="Give each column a name of its own",
+        )
+    return names
+
+
+def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record | BadRow]:
+    file = str(path)
+    with _open_text(path) as stream:
+        reader = csv.reader(
+            stream,
+            delimiter=delimiter,
+            quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+            strict=True,
+        )
+        names = _header(path, reader)
+        while True:
+            row = reader.line_num + 1
+            try:
+                values = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield BadRow(file, row, f"malformed row ({error})", "Check its quotes")
+                continue
+            text = delimiter.join(values)
+            if _undecodable(text):
+                yield BadRow(file, row, "bytes that are not UTF-8", _ENCODING_REMEDY, _shown(text))
+            elif len(values) == len(names):
+                yield Record(file, row, dict(zip(names, values, strict=True)))
+            elif values:
+                reason = f"malformed row: {len(values)} fields, the header has {len(names)}"
+                yield BadRow(file, row, reason, "Quote fields that hold the delimiter", text)
+
+
+def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
+    file = str(path)
+    remedy = "Write one JSON object a line"
+    with _open_text(path) as stream:
+        for row, line in enumerate(stream, start=1):
+            text = line.strip()
+            if not text:
+                continue
+            if _undecodable(text):
+                yield BadRow(file, row, "bytes that are not UTF-8", _ENCODING_REMEDY, _shown(text))
+                continue
+            try:
+                values = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                yield BadRow(file, row, f"malformed row: no JSON ({error})", remedy, text)
+                continue
+            if isinstance(values, dict):
+                yield Record(file, row, values)
+            else:
+                yield BadRow(file, row, "malformed row: no JSON object", remedy, text)
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            f"is no readable Parquet file ({error})",
+            where=str(path),
+            remedy="Write it again; it may be cut short",
+        ) from error
+
+
+def _read_parquet(path: Path) -> Iterator[Record | BadRow]:
+    with _parquet(path) as file:
+        names = file.schema_arrow.names
+        if len(set(names)) < len(names):
+            raise DataError("two columns have one name", where=str(path), remedy="Rename one")
+        row = 0
+        for block in file.iter_batches(batch_size=_BLOCK_ROWS):
+            for values in block.to_pylist():
+                row += 1
+                yield Record(str(path), row, values)

@@ -1,0 +1,109 @@
+"""SNLI: sentence pairs, entailment / neutral / contradiction, as its JSON lines.
+
+Pairs whose annotators did not agree have the gold label '-'; by convention they are left out.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Snli", "snli"]
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rss_rl.data.records import Record, read_records
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest, refuse_options
+from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
+
+_PATTERNS = {
+    "train": ("snli_1.0_train.jsonl", "train*.jsonl"),
+    "dev": ("snli_1.0_dev.jsonl", "dev.jsonl"),
+    "test": ("snli_1.0_test.jsonl", "test.jsonl"),
+}
+_NO_GOLD = "-"
+
+
+@dataclass(frozen=True)
+class Snli:
+    """SNLI from one JSON-lines file a split."""
+
+    files: Mapping[str, Path]
+
+    @property
+    def name(self) -> str:
+        """Name in the registry."""
+        return "snli"
+
+    @property
+    def sentences(self) -> int:
+        """Premise and hypothesis."""
+        return 2
+
+    def label_spec(self) -> LabelSpec:
+        """Three classes."""
+        return LabelSpec("classes", names=("entailment", "neutral", "contradiction"))
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        """The file of each split."""
+        return {split: (path,) for split, path in self.files.items()}
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        """Stream one split."""
+        for record in read_records(self.files[split], "jsonl"):
+            yield record if isinstance(record, BadRow) else _example(record)
+
+
+def _example(record: Record) -> RawExample | BadRow:
+    values = record.values
+    fields = [values.get(key) for key in ("gold_label", "sentence1", "sentence2")]
+    if not all(isinstance(field, str) for field in fields):
+        return record.bad(
+            "malformed row: gold_label, sentence1 and sentence2 are not all texts",
+            "Use the .jsonl files of SNLI",
+        )
+    label, first, second = (str(field) for field in fields)
+    if label == _NO_GOLD:
+        return record.bad("no gold label", by_convention=True)
+    return RawExample(
+        id=str(values.get("pairID", record.row)),
+        texts=(first, second),
+        label=label,
+        file=record.file,
+        row=record.row,
+    )
+
+
+def snli(request: SourceRequest) -> Snli:
+    """SNLI of the folder given.
+
+    Raises:
+        DataError: a split has no file there, or more than one.
+    """
+    refuse_options("SNLI", request)
+    folder = request.path
+    if folder is None or not folder.is_dir():
+        raise DataError(
+            "SNLI is read from a folder",
+            where=str(folder or ""),
+            remedy="Give the folder with snli_1.0_train.jsonl as --from",
+        )
+    return Snli({split: _find(folder, patterns) for split, patterns in _PATTERNS.items()})
+
+
+def _find(folder: Path, patterns: tuple[str, ...]) -> Path:
+    for pattern in patterns:
+        found = sorted(folder.glob(pattern))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise DataError(
+                f"{len(found)} files match {pattern}: {', '.join(path.name for path in found)}",
+                where=str(folder),
+                remedy="Leave one of them in the folder",
+            )
+    raise DataError(
+        f"there is no {' or '.join(patterns)}",
+        where=str(folder),
+        remedy="Unpack SNLI there, or name another --from",
+    )

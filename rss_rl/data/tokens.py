@@ -1,0 +1,70 @@
+"""From text to words, and from words to the keys that the vocabulary counts."""
+
+from __future__ import annotations
+
+__all__ = ["TOKENIZER_NAME", "Tokens", "Tokenizer"]
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+from rss_rl.data.sources import Text
+
+TOKENIZER_NAME = "nltk-word"
+
+# NLTK's word tokenizer takes one sentence: only at the very end of its text does it part a full
+# stop from the word before it. So texts of several sentences are cut first.
+_SENTENCE_END = re.compile(r"""(?<=[.!?])(["')\]]*)\s+""")
+_NO_END = re.compile(
+    r"(?:^|[\s(\"'])(?:(?:\w\.)+|(?:mr|mrs|ms|dr|st|jr|sr|vs|etc|prof|gen|no|inc|co)\.)$", re.I
+)
+
+
+class Tokens(NamedTuple):
+    """Words of one sentence: `words` as written, `keys` as the vocabulary knows them."""
+
+    words: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+class Tokenizer:
+    """NLTK's NLTKWordTokenizer, sentence by sentence; given tokens are kept as they are.
+
+    Args:
+        lower: the vocabulary does not tell upper from lower case. Given tokens are never lowered.
+    """
+
+    def __init__(self, lower: bool = True) -> None:
+        self.lower = lower
+
+    def __call__(self, text: Text) -> Tokens:
+        """The tokens of `text`; none for a text of white space."""
+        if isinstance(text, tuple):
+            return Tokens(text, text)
+        words = _words(text)
+        return Tokens(words, tuple(word.lower() for word in words) if self.lower else words)
+
+
+@lru_cache(maxsize=1024)  # datasets of pairs repeat a sentence in rows that stand together
+def _words(text: str) -> tuple[str, ...]:
+    tokenize = _nltk()
+    return tuple(word for sentence in _sentences(text) for word in tokenize(sentence))
+
+
+@lru_cache(maxsize=1)
+def _nltk() -> Callable[[str], list[str]]:
+    # Imported at first use: it takes most of a second, which reading prepared data need not pay.
+    from nltk.tokenize import NLTKWordTokenizer
+
+    return cast(Callable[[str], list[str]], NLTKWordTokenizer().tokenize)
+
+
+def _sentences(text: str) -> list[str]:
+    """Cut after '.', '!' or '?' and white space, but not after an initial or abbreviation."""
+    sentences, start = [], 0
+    for end in _SENTENCE_END.finditer(text):
+        if not _NO_END.search(text[start : end.start()]):
+            sentences.append(text[start : end.end(1)])
+            start = end.end()
+    return [*sentences, text[start:]]

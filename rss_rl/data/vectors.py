@@ -1,0 +1,127 @@
+"""Word vectors from GloVe text and word2vec binary files, one or several side by side.
+
+Legend: V words of the vocabulary, E width of all files together, e width of one file.
+
+Files are streamed and only the vectors of wanted words are kept. A word is looked up as it is, then
+in lower case, Capitalised and in UPPER case, so that a cased file serves a vocabulary without case.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FileVectors", "random_vectors", "read_vectors", "vector_table"]
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rss_rl.data.sources import BadRow
+from rss_rl.data.vector_files import VectorLine, vector_lines
+from rss_rl.data.vocabulary import PAD, SPECIAL_WORDS, Vocabulary
+from rss_rl.errors import DataError
+from rss_rl.seeding import generator
+from rss_rl.types import Array
+
+_RANGE = 0.05
+"""Words without a vector are U(-0.05, 0.05) (spec, section 7)."""
+_REPORT_LINES = 10_000
+
+
+@dataclass(frozen=True)
+class FileVectors:
+    """The vectors one file has for a vocabulary.
+
+    vectors  float32 [V, e], zeros where the file has none
+    found    bool [V]
+    """
+
+    vectors: Array
+    found: Array
+
+
+def read_vectors(
+    path: Path,
+    vocabulary: Vocabulary,
+    on_bad: Callable[[BadRow], None],
+    progress: Callable[[int], None] = lambda lines: None,
+) -> FileVectors:
+    """Read the vectors of the words of `vocabulary` from one file.
+
+    Args:
+        path: GloVe text (plain, .gz, or in a .zip; ARCHIVE.zip:MEMBER names one of several), or
+            word2vec binary (.bin, .bin.gz).
+        vocabulary: the wanted words.
+        on_bad: called with each line that cannot be used; may raise.
+        progress: called now and then with the number of lines read.
+
+    Raises:
+        DataError: the file cannot be read, or holds no vectors.
+    """
+    wanted = _spellings(vocabulary)
+    best = np.full(len(vocabulary), len(_FORMS), dtype=np.int8)  # [V] rank of the spelling found
+    vectors: Array | None = None
+    lines = 0
+    for line in vector_lines(path, wanted):
+        lines += 1
+        if lines % _REPORT_LINES == 0:
+            progress(lines)
+        if isinstance(line, BadRow):
+            on_bad(line)
+        elif isinstance(line, VectorLine):
+            if vectors is None:
+                vectors = np.zeros((len(vocabulary), len(line.vector)), dtype=np.float32)
+            for rank, word_id in wanted[line.word]:
+                if rank < best[word_id]:
+                    best[word_id] = rank
+                    vectors[word_id] = line.vector
+    progress(lines)
+    if vectors is None:
+        raise DataError(
+            "has no vector for any word of the data",
+            where=str(path),
+            remedy="Check the file and its language",
+        )
+    return FileVectors(vectors, best < len(_FORMS))
+
+
+_FORMS: tuple[Callable[[str], str], ...] = (str, str.lower, str.capitalize, str.upper)
+
+
+def _spellings(vocabulary: Vocabulary) -> dict[str, list[tuple[int, int]]]:
+    """For each spelling to look for, the words it serves as (rank, id); rank 0 is the word."""
+    wanted: dict[str, list[tuple[int, int]]] = {}
+    for word_id, word in enumerate(vocabulary.words):
+        if word_id < len(SPECIAL_WORDS):
+            continue
+        for rank, form in enumerate(_FORMS):
+            wanted.setdefault(form(word), []).append((rank, word_id))
+    return wanted
+
+
+def vector_table(parts: Sequence[FileVectors], vocabulary: Vocabulary, seed: int) -> Array:
+    """All files side by side, float32 [V, E]; a part a file does not have is random."""
+    table = random_vectors(vocabulary, sum(part.vectors.shape[1] for part in parts), seed)
+    start = 0
+    for part in parts:
+        width = part.vectors.shape[1]
+        table[part.found, start : start + width] = part.vectors[part.found]
+        start += width
+    return table
+
+
+def random_vectors(vocabulary: Vocabulary, dim: int, seed: int) -> Array:
+    """U(-0.05, 0.05) for each word, zeros for padding, float32 [V, dim].
+
+    A word's vector depends on the seed and the word alone, not on the words around it.
+    """
+    table = np.empty((len(vocabulary), dim), dtype=np.float32)
+    for row in _rows(vocabulary, seed):
+        table[row[0]] = row[1].uniform(-_RANGE, _RANGE, dim)
+    table[PAD] = 0.0
+    return table
+
+
+def _rows(vocabulary: Vocabulary, seed: int) -> Iterator[tuple[int, np.random.Generator]]:
+    for word_id, word in enumerate(vocabulary.words):
+        yield word_id, generator(seed, "vector", word)

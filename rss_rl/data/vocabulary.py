@@ -1,0 +1,90 @@
+"""The words of a prepared dataset and their ids."""
+
+from __future__ import annotations
+
+__all__ = ["PAD", "SPECIAL_WORDS", "UNKNOWN", "Vocabulary"]
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from rss_rl.errors import DataError
+from rss_rl.types import Array
+
+PAD, UNKNOWN = 0, 1
+"""Ids of padding and of a word the vocabulary does not have."""
+SPECIAL_WORDS = ("<pad>", "<unk>")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words by id: `<pad>`, `<unk>`, the training words by falling count, then the other words.
+
+    words      word of each id
+    trainable  ids below it have their vectors fine-tuned; the rest, words that only other splits
+               have, stay fixed (spec, section 7)
+    """
+
+    words: tuple[str, ...]
+    trainable: int
+
+    @classmethod
+    def count(cls, train: Counter[str], others: Counter[str]) -> Vocabulary:
+        """The vocabulary of counted words; equal counts are ordered by word."""
+
+        def ordered(counts: Counter[str], known: set[str]) -> list[str]:
+            kept = [word for word in counts if word not in known]
+            return sorted(kept, key=lambda word: (-counts[word], word))
+
+        special = set(SPECIAL_WORDS)
+        trained = ordered(train, special)
+        return cls(
+            (*SPECIAL_WORDS, *trained, *ordered(others, special | train.keys())),
+            trainable=len(SPECIAL_WORDS) + len(trained),
+        )
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        ids = {word: i for i, word in enumerate(self.words)}
+        # A real token that is written like padding must not become padding.
+        ids[SPECIAL_WORDS[PAD]] = UNKNOWN
+        return ids
+
+    def ids(self, keys: Iterable[str]) -> Array:
+        """int64 [n], the id of each key; UNKNOWN for what the vocabulary does not have."""
+        known = self._ids
+        return np.fromiter((known.get(key, UNKNOWN) for key in keys), dtype=np.int64)
+
+    def look_up(self, ids: Sequence[int] | Array) -> tuple[str, ...]:
+        """The word of each id."""
+        return tuple(self.words[int(i)] for i in ids)
+
+    def save(self, path: Path) -> None:
+        """Write the words as a JSON list; `trainable` is in the manifest."""
+        path.write_text(json.dumps(self.words, ensure_ascii=False, indent=0), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path, size: int, trainable: int) -> Vocabulary:
+        """Read the words back.
+
+        Raises:
+            DataError: the file is missing, damaged, or holds not `size` words.
+        """
+        remedy = "Prepare the data again"
+        try:
+            words = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"cannot be read ({error})", where=str(path), remedy=remedy) from error
+        if not isinstance(words, list) or len(words) != size:
+            raise DataError(
+                f"does not hold the {size} words of the manifest", where=str(path), remedy=remedy
+            )
+        return cls(tuple(str(word) for word in words), trainable)
