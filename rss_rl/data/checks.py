@@ -43,8 +43,8 @@ class LabelChecker:
         if self._spec.kind == "score":
             return self._score(label)
         name = str(label)
-        if not name.strip():
-            return None, ("the label is empty", "Write a class name")
+        if not name.strip() or not _storable((name,)):
+            return None, ("the label is empty or no text", "Write a class name")
         if self._learn:
             self._known.add(name)
             if len(self._known) > _MANY_CLASSES:
@@ -112,11 +112,21 @@ def example_fault(example: RawExample, tokens: list[Tokens], sentences: int) -> 
             return f"{place} is empty", "Write the text, or take the row out"
         if "" in words:
             return f"token {words.index('') + 1} of {place} is empty", "Take it out of the list"
+        if not _storable(words):
+            return f"{place} holds half a sign (a lone surrogate)", "Write the text again as UTF-8"
     if example.rationale is not None and [len(bits) for bits in example.rationale] != [
         len(words) for words, _ in tokens
     ]:
         return "the rationale has not one bit for each token", "Give tokens and rationale alike"
     return None
+
+
+def _storable(words: tuple[str, ...]) -> bool:
+    try:
+        "".join(words).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Rejects:
@@ -140,5 +150,5 @@ class Rejects:
             raise row.error()
         self.bad[part] += 1
         line = {"file": row.file, "row": row.row, "reason": row.reason, "content": row.content}
-        with self._path.open("a", encoding="utf-8") as stream:
+        with self._path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")

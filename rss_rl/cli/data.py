@@ -1,0 +1,282 @@
+"""`rss-rl data`: prepare a dataset, list the known ones, show a prepared one."""
+
+from __future__ import annotations
+
+__all__ = ["app"]
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from rss_rl.cli import data_options as options
+from rss_rl.data.batching import padding_share, plain_batches
+from rss_rl.data.prepare import prepare as prepare_source
+from rss_rl.data.sources import SOURCES, Source, SourceRequest, named_source
+from rss_rl.data.staging import Progress as Report
+from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.data.tables import Columns, table
+from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
+
+app = typer.Typer(
+    name="data",
+    help="Prepare datasets for training, list the known ones, show what was prepared.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+_REPORT_BATCH = 64
+
+
+@app.command(epilog=options.PREPARE_EPILOG)
+def prepare(
+    what: options.What,
+    out: options.Out,
+    from_: options.From = None,
+    vectors: options.Vectors = None,
+    dim: options.Dim = 100,
+    text: options.TextColumn = None,
+    text_b: options.TextColumnB = None,
+    label: options.LabelColumn = None,
+    id_: options.IdColumn = None,
+    rationale: options.RationaleColumn = None,
+    rationale_b: options.RationaleColumnB = None,
+    task: options.Task = options.TaskKind.classes,
+    low: options.Low = None,
+    high: options.High = None,
+    dev: options.Dev = None,
+    test: options.Test = None,
+    split: options.Shares = "0.8/0.1/0.1",
+    split_seed: options.SplitSeed = 0,
+    option: options.SourceOption = None,
+    lower: options.Lower = True,
+    seed: options.Seed = 0,
+    skip_bad_rows: options.SkipBadRows = False,
+    force: options.Force = False,
+    json_: options.Json = False,
+) -> None:
+    """Turn a dataset into a directory that training reads: tokens, vocabulary, vectors, counts.
+
+    WHAT is a name that `rss-rl data list` shows, or one or more .csv, .tsv, .jsonl or .parquet
+    files of your own, for which --text and --label name the columns.
+    """
+    if any(_is_file(item) for item in what):
+        columns = _columns((text, text_b), label, id_, (rationale, rationale_b))
+        spec, shares = _label_spec(task, low, high), _shares(split)
+        train = [Path(item) for item in what]
+        source: Source = table(
+            train, columns, spec, dev=dev, test=test, shares=shares, seed=split_seed
+        )
+    else:
+        source = _named(what, SourceRequest(from_, seed, _settings(option or [])))
+    start = time.monotonic()
+    with _progress(quiet=json_) as report:
+        prepare_source(
+            source,
+            out,
+            vectors=vectors or [],
+            dim=dim,
+            lower=lower,
+            skip_bad_rows=skip_bad_rows,
+            force=force,
+            seed=seed,
+            progress=report,
+        )
+    _print_summary(open_prepared(out), json_, seconds=time.monotonic() - start)
+
+
+@app.command("list")
+def list_(json_: options.Json = False) -> None:
+    """List the datasets known by name, and what each needs."""
+    if json_:
+        known = [{"name": s.name, "summary": s.summary, "needs": s.needs} for s in SOURCES.values()]
+        typer.echo(json.dumps(known, indent=2))
+        return
+    shown = Table("name", "what", "give it", box=None, pad_edge=False)
+    for source in SOURCES.values():
+        shown.add_row(source.name, source.summary, escape(source.needs) or "nothing: it is made")
+    shown.add_row("FILE", "your own data, with named columns", "--text COLUMN --label COLUMN")
+    Console().print(shown)
+
+
+@app.command()
+def show(
+    prepared: options.PreparedDir, examples: options.Examples = 0, json_: options.Json = False
+) -> None:
+    """Show what a prepared directory holds."""
+    _print_summary(open_prepared(prepared), json_, examples)
+
+
+def _is_file(item: str) -> bool:
+    return item not in SOURCES and (Path(item).suffix != "" or Path(item).exists())
+
+
+def _named(what: list[str], request: SourceRequest) -> Source:
+    if len(what) > 1:
+        raise DataError(f"'{what[1]}' is one name too many", remedy="Prepare one dataset at a time")
+    return named_source(what[0], request)
+
+
+def _columns(
+    texts: tuple[str | None, ...],
+    label: str | None,
+    id_: str | None,
+    rationale: tuple[str | None, ...],
+) -> Columns:
+    named = tuple(name for name in texts if name)
+    if not named or not label:
+        raise DataError(
+            "which columns hold the text and the label is not said",
+            remedy="Name them: --text COLUMN --label COLUMN, and --text-b COLUMN for pairs",
+        )
+    return Columns(named, label, id_, tuple(name for name in rationale if name))
+
+
+def _label_spec(task: options.TaskKind, low: float | None, high: float | None) -> LabelSpec | None:
+    if task is options.TaskKind.classes:
+        if low is not None or high is not None:
+            raise DataError("--low and --high are for scores", remedy="Add --task score")
+        return None
+    if low is None and high is None:
+        return LabelSpec("score", low=-math.inf, high=math.inf)
+    if low is None or high is None or low >= high:
+        raise DataError("a score lies between two numbers", remedy="Give --low and --high")
+    return LabelSpec("score", low=low, high=high)
+
+
+def _shares(text: str) -> list[float]:
+    try:
+        return [float(share) for share in text.split("/")]
+    except ValueError as error:
+        raise DataError(
+            f"--split {text} is no list of shares", remedy="Write it as 0.8/0.1/0.1"
+        ) from error
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    settings = {}
+    for item in given:
+        name, sign, value = item.partition("=")
+        if not sign:
+            raise DataError(f"--option {item} has no value", remedy="Write it as NAME=VALUE")
+        settings[name] = value
+    return settings
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Report]:
+    """A live line for each thing being done, on standard error."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TextColumn("{task.completed:,.0f}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+        tasks: dict[str, Any] = {}
+
+        def report(what: str, done: int, end: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=None)
+            bar.update(tasks[what], completed=done, total=end)
+
+        yield report
+
+
+def _print_summary(
+    prepared: Prepared, as_json: bool, examples: int = 0, seconds: float | None = None
+) -> None:
+    padding = {}
+    for name in prepared.manifest.splits:
+        lengths = prepared.split(name).lengths()
+        padding[name] = padding_share(lengths, plain_batches(lengths, _REPORT_BATCH))
+    if as_json:
+        report = prepared.manifest.model_dump(mode="json")
+        report |= {"directory": str(prepared.folder), "padding_at_batch_64": padding}
+        report |= {} if seconds is None else {"seconds": round(seconds, 2)}
+        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    _print_counts(console, prepared, padding)
+    _print_vectors(console, prepared)
+    for row in range(min(examples, len(prepared.split("train")))):
+        _print_example(console, prepared, row)
+    if seconds is not None:
+        console.print(
+            f"Written to {prepared.folder} in {seconds:.1f} s.", soft_wrap=True, highlight=False
+        )
+
+
+def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float]) -> None:
+    manifest = prepared.manifest
+    labels = manifest.labels
+    predicted = (
+        ", ".join(labels.names)
+        if labels.kind == "classes"
+        else f"score {labels.low:g} to {labels.high:g}"
+    )
+    console.print(
+        f"[bold]{escape(manifest.name)}[/bold]: {escape(predicted)}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    shown = Table(
+        "split", "rows", "tokens a text", "longest", "padding at 64", "bad rows", "dropped"
+    )
+    for name, info in manifest.splits.items():
+        means = ", ".join(f"{tokens / info.rows:.1f}" for tokens in info.tokens)
+        longest = ", ".join(str(tokens) for tokens in info.longest)
+        shown.add_row(
+            name,
+            f"{info.rows:,}",
+            means,
+            longest,
+            f"{padding[name]:.1%}",
+            str(info.bad_rows),
+            str(info.dropped_rows),
+        )
+    console.print(shown)
+
+
+def _print_vectors(console: Console, prepared: Prepared) -> None:
+    words, vectors = prepared.manifest.vocabulary, prepared.manifest.vectors
+    console.print(
+        f"{words.size:,} words, the vectors of {words.trainable:,} are fine-tuned; "
+        f"{vectors.dim} numbers a vector" + ("" if vectors.files else ", all random"),
+        soft_wrap=True,
+        highlight=False,
+    )
+    for file, width, share in zip(vectors.files, vectors.widths, vectors.coverage, strict=True):
+        console.print(
+            f"  {file.name} ({width}): has {share.words:.1%} of the words, "
+            f"{share.tokens:.1%} of the running text",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+    if vectors.missing:
+        console.print(
+            f"  without a vector: {' '.join(vectors.missing[:10])}",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+
+
+def _print_example(console: Console, prepared: Prepared, row: int) -> None:
+    split = prepared.split("train")
+    label = split.batch([row]).labels[0]
+    gold = prepared.labels.names[label] if prepared.labels.kind == "classes" else f"{label:g}"
+    texts = " | ".join(" ".join(words) for words in split.words(row))
+    console.print(
+        f"{split.example_id(row)}  {gold}: {texts}", soft_wrap=True, highlight=False, markup=False
+    )

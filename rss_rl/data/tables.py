@@ -1,0 +1,168 @@
+"""Any CSV, TSV, JSON-lines or Parquet file with named columns as a source.
+
+Splits that have no file of their own are cut out of the training files row by row: where a row goes
+is a hash of the seed and its place, so cutting streams and adding rows moves no other row.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Columns", "Table", "table"]
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rss_rl.data.records import Record, column_names, read_records, require_columns
+from rss_rl.data.sources import BadRow, RawExample, Text
+from rss_rl.errors import DataError
+from rss_rl.seeding import stream_key
+from rss_rl.types import LabelSpec
+
+SPLITS = ("train", "dev", "test")
+_KEY_RANGE = 2.0**63
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns: one text or a pair, the label, and where there are such, the id and
+    for each text its rationale bits (which need lists of tokens as texts).
+    """
+
+    texts: tuple[str, ...]
+    label: str
+    id: str | None = None
+    rationale: tuple[str, ...] = ()
+
+    def all(self) -> tuple[str, ...]:
+        """All names."""
+        return (*self.texts, self.label, *((self.id,) if self.id else ()), *self.rationale)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Files with named columns.
+
+    files      files of each split; a split cut from the training files has those
+    shares     (split, share) of the training files' rows; all rows are train where empty
+    spec       what is predicted; None: classes named by the training labels
+    """
+
+    name: str
+    files: Mapping[str, tuple[Path, ...]]
+    columns: Columns
+    spec: LabelSpec | None
+    shares: tuple[tuple[str, float], ...]
+    seed: int
+
+    @property
+    def sentences(self) -> int:
+        """One or two texts."""
+        return len(self.columns.texts)
+
+    def label_spec(self) -> LabelSpec | None:
+        """What is predicted, as the user said it."""
+        return self.spec
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        """The files each split is read from."""
+        return self.files
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        """Stream one split."""
+        cut = split in dict(self.shares)
+        for number, path in enumerate(self.files[split]):
+            for record in read_records(path):
+                if not cut or self._split_of(number, record.row) == split:
+                    yield record if isinstance(record, BadRow) else self._example(record)
+
+    def _split_of(self, number: int, row: int) -> str:
+        place = (
+            stream_key(self.seed, "split", number, row)
+            / _KEY_RANGE
+            * sum(share for _, share in self.shares)
+        )
+        for split, share in self.shares:
+            place -= share
+            if place < 0:
+                return split
+        return self.shares[0][0]
+
+    def _example(self, record: Record) -> RawExample | BadRow:
+        columns, values = self.columns, record.values
+        missing = [name for name in columns.all() if values.get(name) is None]
+        if missing:
+            return record.bad(f"column '{missing[0]}' is empty", "Fill it")
+        texts = tuple(_text(values[name]) for name in columns.texts)
+        bits = tuple(_bits(values[name]) for name in columns.rationale)
+        if None in texts:
+            name = columns.texts[texts.index(None)]
+            return record.bad(f"column '{name}' is neither text nor a list of words")
+        if None in bits or (bits and any(isinstance(text, str) for text in texts)):
+            return record.bad("a rationale is a list of 0 and 1 beside a list of words")
+        return RawExample(
+            id=str(values[columns.id]) if columns.id else f"{Path(record.file).stem}-{record.row}",
+            texts=tuple(text for text in texts if text is not None),
+            label=_label(values[columns.label]),
+            rationale=tuple(b for b in bits if b is not None) if bits else None,
+            file=record.file,
+            row=record.row,
+        )
+
+
+def _text(value: Any) -> Text | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return tuple(value)
+    return None
+
+
+def _bits(value: Any) -> tuple[bool, ...] | None:
+    if isinstance(value, list) and all(bit in (0, 1) for bit in value):
+        return tuple(bool(bit) for bit in value)
+    return None
+
+
+def _label(value: Any) -> str | float:
+    return value if isinstance(value, float) else str(value).strip()
+
+
+def table(
+    train: Sequence[Path],
+    columns: Columns,
+    spec: LabelSpec | None = None,
+    *,
+    dev: Path | None = None,
+    test: Path | None = None,
+    shares: Sequence[float] = (0.8, 0.1, 0.1),
+    seed: int = 0,
+) -> Table:
+    """A source of the rows of files.
+
+    Args:
+        train: files of the training split.
+        columns: names of the columns.
+        spec: what is predicted; None: classes named by the training labels; a score of infinite
+            range takes its range from them.
+        dev, test: files of these splits; without, a share of the training files' rows.
+        shares: of train, dev and test; those of splits with a file do not count.
+        seed: of the cut.
+
+    Raises:
+        DataError: a file or column that is not there, or shares that cut nothing.
+    """
+    if len(columns.texts) not in (1, 2) or len(columns.rationale) not in (0, len(columns.texts)):
+        raise DataError("a table has one or two texts, and a rationale for each or none")
+    if len(shares) != len(SPLITS) or min(shares) <= 0:
+        raise DataError(
+            f"shares {'/'.join(f'{share:g}' for share in shares)} do not cut train, dev and test",
+            remedy="Give three numbers above 0, such as 0.8/0.1/0.1",
+        )
+    given = {"dev": dev, "test": test}
+    files = {"train": tuple(train)}
+    files |= {split: tuple(train) if path is None else (path,) for split, path in given.items()}
+    for path in dict.fromkeys(path for paths in files.values() for path in paths):
+        require_columns(path, column_names(path), columns.all())
+    cut = [(s, share) for s, share in zip(SPLITS, shares, strict=True) if given.get(s) is None]
+    return Table(train[0].stem, files, columns, spec, tuple(cut) if len(cut) > 1 else (), seed)
