@@ -1,0 +1,132 @@
+"""Every metric a run can write: its tag, unit, meaning, and how several of its values combine."""
+
+from __future__ import annotations
+
+__all__ = ["METRICS", "Metric", "find_metric", "metrics_markdown", "register"]
+
+import re
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from rss_rl.errors import nearest
+
+Reducer = Literal["mean", "sum", "last", "max"]
+Kind = Literal["scalar", "histogram", "text"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric, or several whose tags differ in a part.
+
+    tag      the name in TensorBoard and Parquet; `{a,b}` stands for a and for b
+    unit     of the value
+    meaning  what it is, or its formula
+    reducer  how the values of several updates become one
+    kind     scalar (TensorBoard and Parquet), histogram or text (TensorBoard)
+    """
+
+    tag: str
+    unit: str
+    meaning: str
+    reducer: Reducer = "mean"
+    kind: Kind = "scalar"
+
+    def tags(self) -> list[str]:
+        """The tags written out.
+
+        >>> Metric("dev/{all,sampled}/loss", "nats", "").tags()
+        ['dev/all/loss', 'dev/sampled/loss']
+        """
+        parts = re.split(r"\{([^}]*)\}", self.tag)  # literal, choices, literal, ...
+        choices = [part.split(",") if n % 2 else [part] for n, part in enumerate(parts)]
+        return ["".join(chosen) for chosen in product(*choices)]
+
+
+METRICS: dict[str, Metric] = {}
+"""By tag written out, in the order of registration."""
+
+
+def register(metric: Metric) -> Metric:
+    """Make `metric` known, so that a writer takes its tags.
+
+    Raises:
+        ValueError: one of its tags is taken.
+    """
+    taken = [tag for tag in metric.tags() if tag in METRICS]
+    if taken:
+        raise ValueError(f"metric {taken[0]!r} is registered already")
+    METRICS.update(dict.fromkeys(metric.tags(), metric))
+    return metric
+
+
+def find_metric(tag: str, kind: Kind) -> Metric:
+    """The metric of `tag`.
+
+    Raises:
+        ValueError: none of this kind; names the nearest known one.
+    """
+    metric = METRICS.get(tag)
+    if metric is None or metric.kind != kind:
+        known = [name for name, other in METRICS.items() if other.kind == kind]
+        raise ValueError(f"no registered {kind} metric {tag!r}{nearest(tag, known)}")
+    return metric
+
+
+def metrics_markdown() -> str:
+    """The table of all metrics, as it stands in the README."""
+    lines = ["| tag | unit | what it is | over updates |", "|---|---|---|---|"]
+    for metric in dict.fromkeys(METRICS.values()):
+        how = metric.reducer if metric.kind == "scalar" else metric.kind
+        lines.append(f"| `{metric.tag}` | {metric.unit} | {metric.meaning} | {how} |")
+    return "\n".join(lines)
+
+
+_DEV = "dev/{all,thresholded,sampled}/"
+_SHARE = "share of real tokens"
+
+for _metric in (
+    Metric("phase/index", "number", "phase of the schedule the update belongs to, from 0", "last"),
+    Metric("train/loss", "nats, or score²", "supervised loss of the classifier without L2"),
+    Metric(
+        "train/accuracy", "share", "training examples of the batch predicted right, with dropout"
+    ),
+    Metric("train/gradient_norm", "-", "L2 norm of the classifier's gradient before clipping"),
+    Metric("policy/loss", "nats", "minus mean of advantage × log-prob, without the entropy cost"),
+    Metric("policy/entropy", "nats", "mean entropy of a selection bit"),
+    Metric("policy/gradient_norm", "-", "L2 norm of the policy's gradient before clipping"),
+    Metric("policy/advantage_std", "nats", "standard deviation of reward minus baseline"),
+    Metric(
+        "policy/version", "number", "version of the snapshot the rollout was sampled with", "last"
+    ),
+    Metric("policy/lag", "versions", "target version minus behaviour version, mean of a rollout"),
+    Metric("policy/lag_max", "versions", "the largest lag within a rollout", "max"),
+    Metric("reward/total", "nats", "log-likelihood minus sparsity cost, mean over selections"),
+    Metric("reward/log_likelihood", "nats", "log p(label) under the selection, without dropout"),
+    Metric("reward/sparsity_cost", "nats", "λ × penalty, summed over the sentences of an example"),
+    Metric("selection/kept", _SHARE, "heads or dependents in the sampled selections"),
+    Metric("selection/heads_kept", _SHARE, "heads in the sampled selections"),
+    Metric("selection/dependents_kept", _SHARE, "dependents in the sampled selections"),
+    Metric("selection/probability_{head,dependent}", "-", "of dev tokens", "last", "histogram"),
+    Metric("selection/examples", "-", "dev sentences with their selection", "last", "text"),
+    Metric("throughput/examples_per_second", "1/s", "examples of an update / its wall time"),
+    Metric("time/sample_s", "s", "waiting for the samplers"),
+    Metric("time/learn_s", "s", "losses, gradients and optimiser steps of an update"),
+    Metric("time/publish_s", "s", "making a snapshot of the weights"),
+    Metric("time/evaluate_s", "s", "one pass over dev", "sum"),
+    Metric("sampler/restarts", "number", "samplers replaced since the run was started", "last"),
+    Metric("metrics/non_finite", "number", "NaN or infinite values left out at this step", "sum"),
+    Metric(_DEV + "loss", "nats, or score²", "mean loss without dropout"),
+    Metric(_DEV + "accuracy", "share", "examples predicted right (class labels)"),
+    Metric(_DEV + "pearson", "-", "Pearson correlation with the gold score (score labels)"),
+    Metric(_DEV + "spearman", "-", "Spearman rank correlation with the gold score (score labels)"),
+    Metric(_DEV + "mse", "score²", "mean squared error of the score (score labels)"),
+    Metric(_DEV + "reward", "nats", "mean reward"),
+    Metric(_DEV + "kept", _SHARE, "heads or dependents"),
+    Metric(_DEV + "heads_kept", _SHARE, "heads"),
+    Metric(_DEV + "dependents_kept", _SHARE, "dependents"),
+    Metric(_DEV + "rationale_precision", "share", "kept tokens that are of the rationale"),
+    Metric(_DEV + "rationale_recall", "share", "tokens of the rationale that are kept"),
+    Metric(_DEV + "rationale_f1", "share", "harmonic mean of rationale precision and recall"),
+):
+    register(_metric)

@@ -1,0 +1,233 @@
+"""The directory of one run: its configuration, what it writes, and who may write there.
+
+config.json   the resolved configuration, read back by a resume
+config.yaml   the same, to be read by people and given to `rss-rl train`
+inputs/       files the run depends on, such as vocabulary.json, copied in
+checkpoints/ metrics/ tensorboard/
+report.json   the final report
+run.lock      held by the process that trains
+"""
+
+from __future__ import annotations
+
+__all__ = ["RunDirectory"]
+
+import fcntl
+import json
+import math
+import os
+import shutil
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import yaml
+
+from rss_rl.errors import CheckpointError
+from rss_rl.runtime.atomic import canonical_json, read_json, replace_file, sync_directory, sync_file
+
+SCHEMA_VERSION = 1
+_CONFIG, _REPORT, _LOCK = "config.json", "report.json", "run.lock"
+_OWN_FILES = (_CONFIG, "config.yaml", _REPORT)
+_OWN_DIRECTORIES = ("checkpoints", "inputs", "metrics", "tensorboard")
+
+
+class RunDirectory:
+    """A run directory; made by `create` and `open`, a context manager that lets go of the lock.
+
+    path     the directory, absolute
+    config   the resolved configuration as plain JSON data
+    """
+
+    def __init__(self, path: Path, config: dict[str, Any], lock: IO[str] | None) -> None:
+        self.path, self.config, self._lock = path, config, lock
+
+    @classmethod
+    def create(cls, path: Path, config: Mapping[str, Any], *, overwrite: bool = False) -> Self:
+        """Make the directory of a new run and lock it for this process.
+
+        Args:
+            path: may exist where it is empty, or holds a run and `overwrite` is set.
+            config: the resolved configuration, plain JSON data.
+            overwrite: the run that is there goes; files that are none of a run's stay.
+
+        Raises:
+            CheckpointError: something is there already, another process trains there, or nothing
+                can be written.
+        """
+        path = path.absolute()
+        record = {"schema_version": SCHEMA_VERSION, "config": dict(config)}
+        text = canonical_json(record, where=str(path / _CONFIG))
+        try:
+            _check_free(path, overwrite)
+            path.mkdir(parents=True, exist_ok=True)
+            lock = _lock(path)
+            _clear(path)
+            replace_file(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+            replace_file(path / _CONFIG, text + "\n")
+        except OSError as error:
+            raise _refused(path, error) from error
+        return cls(path, dict(config), lock)
+
+    @classmethod
+    def open(cls, path: Path, *, lock: bool = False) -> Self:
+        """Open the directory of a run: to read, or with `lock` to go on training.
+
+        Raises:
+            CheckpointError: no run is there, or another process trains there.
+        """
+        path = path.absolute()
+        record = read_json(
+            path / _CONFIG, remedy="Name the directory of a run, as given to 'rss-rl train'"
+        )
+        version, config = record.get("schema_version"), record.get("config")
+        if version != SCHEMA_VERSION or not isinstance(config, dict):
+            raise CheckpointError(
+                f"schema version {version!r}, this program reads {SCHEMA_VERSION}",
+                where=str(path / _CONFIG),
+                remedy="Use the version of rss-rl that wrote the run",
+            )
+        try:
+            return cls(path, config, _lock(path) if lock else None)
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    @property
+    def inputs(self) -> Path:
+        """Where copies of the files are that the run depends on."""
+        return self.path / "inputs"
+
+    def copy_in(self, source: Path) -> Path:
+        """Copy a file into `inputs` under its own name, whole or not at all.
+
+        Raises:
+            CheckpointError: it cannot be read or written.
+        """
+        target = self.inputs / source.name
+        temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}")
+        try:
+            self.inputs.mkdir(exist_ok=True)
+            shutil.copyfile(source, temporary)
+            sync_file(temporary)
+            os.replace(temporary, target)
+            sync_directory(self.inputs)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise _refused(target, error) from error
+        return target
+
+    def write_report(self, report: Mapping[str, Any]) -> Path:
+        """Write `report.json`; a number that is not finite becomes null, as JSON has none.
+
+        Raises:
+            CheckpointError: not plain JSON data, or the disk refuses.
+        """
+        target = self.path / _REPORT
+        finite = _without_non_finite(dict(report))
+        canonical_json(finite, where=str(target))
+        try:
+            replace_file(target, json.dumps(finite, indent=2) + "\n")
+        except OSError as error:
+            raise _refused(target, error) from error
+        return target
+
+    def read_report(self) -> dict[str, Any]:
+        """The final report.
+
+        Raises:
+            CheckpointError: there is none, or it is damaged.
+        """
+        return read_json(
+            self.path / _REPORT,
+            remedy="Finish the run with 'rss-rl train --resume', or use 'rss-rl evaluate'",
+        )
+
+    def close(self) -> None:
+        """Let go of the lock; the directory can still be read."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _check_free(path: Path, overwrite: bool) -> None:
+    """Refuse to write into what is no run, and over a run without being told to."""
+    if not path.exists() or not any(name != _LOCK for name in os.listdir(path)):
+        return
+    if not (path / _CONFIG).is_file():
+        raise CheckpointError(
+            "the directory is not empty and holds no run",
+            where=str(path),
+            remedy="Choose a directory that is empty or does not exist",
+        )
+    if not overwrite:
+        raise CheckpointError(
+            "there is a run already",
+            where=str(path),
+            remedy="Continue it with --resume, replace it with --overwrite, or choose another one",
+        )
+
+
+def _clear(path: Path) -> None:
+    """Remove a run; its configuration goes last, so that what a stop leaves is still a run."""
+    for name in _OWN_DIRECTORIES:
+        if (path / name).exists():
+            shutil.rmtree(path / name)
+    for name in reversed(_OWN_FILES):
+        (path / name).unlink(missing_ok=True)
+
+
+def _lock(path: Path) -> IO[str]:
+    """Take the lock of the run.
+
+    The kernel lets go of it when the process ends, however it ends: a lock left by a dead process
+    is free, and no process number has to be trusted.
+    """
+    file = (path / _LOCK).open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        holder = file.read(200).strip() or "another process"
+        file.close()
+        raise CheckpointError(
+            f"{holder} is training there",
+            where=str(path),
+            remedy="Wait for it, stop it, or choose another directory",
+        ) from error
+    except OSError:
+        file.close()
+        raise
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+    file.flush()
+    return file
+
+
+def _without_non_finite(value: Any) -> Any:
+    """`value` with None in the place of NaN and infinities."""
+    if isinstance(value, dict):
+        return {key: _without_non_finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_non_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _refused(where: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"the run directory cannot be used: {error}",
+        where=str(where),
+        remedy="Choose a directory that can be written, on a disk with free space",
+    )
