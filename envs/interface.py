@@ -138,6 +138,8 @@ class SelectionInterface:
     def selections(self, actions: Any, batch: Batch) -> tuple[Array, ...]:
         """The selections that actions [B, S * 2 * max_len] stand for: S x bool [B, 2, N_s].
 
+        Bits on padding stay as they are: whoever counts or scores selections ignores them.
+
         Raises:
             gymnasium.error.InvalidAction: a wrong shape, or entries other than 0 and 1.
         """
@@ -148,10 +150,7 @@ class SelectionInterface:
         if not ((bits == 0) | (bits == 1)).all():
             raise error.InvalidAction("actions must be 0 or 1")
         by_slot = bits.astype(np.bool_).reshape(len(batch), len(self._slots), ROLES, self.max_len)
-        return tuple(
-            by_slot[:, s, :, : valid.shape[1]] & valid[:, None, :]
-            for s, valid in enumerate(batch.valid)
-        )
+        return tuple(by_slot[:, s, :, : valid.shape[1]] for s, valid in enumerate(batch.valid))
 
     def info(
         self, batch: Batch, selections: tuple[Array, ...], parts: RewardParts

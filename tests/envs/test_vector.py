@@ -87,7 +87,9 @@ def test_observations_are_the_rows_of_the_next_step(
 ) -> None:
     env = _make(examples, reward_model, autoreset_mode=mode)
     observation, info = env.reset(seed=2)
+    seen = set()
     for _ in range(4):
+        seen.add(tuple(info["row"]))
         batch = examples.batch(info["row"])
         n = batch.tokens[0].shape[1]
         np.testing.assert_array_equal(observation["tokens_0"][:, :n], batch.tokens[0])
@@ -100,6 +102,7 @@ def test_observations_are_the_rows_of_the_next_step(
         if mode == "Disabled":
             np.testing.assert_array_equal(info["row"], presented)
             observation, info = env.reset(options={"reset_mask": terminated})
+    assert len(seen) == (2 if mode == "NextStep" else 4)
 
 
 def test_a_reset_mask_leaves_the_others_alone(examples: Any, reward_model: Any) -> None:
