@@ -1,0 +1,81 @@
+"""A built wheel works in a fresh environment, away from the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+
+def run(*command: object, cwd: Path) -> str:
+    """Run a command without the variables that could lead it back to the checkout."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL"))}
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def copy_of_checkout(repository: Path, target: Path) -> Path:
+    """What git would hand out, so that the build leaves nothing in the checkout."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        source = repository / name
+        if source.is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes(source.read_bytes())
+    return target
+
+
+@pytest.fixture(scope="module")
+def installed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin directory of an environment that holds the wheel, and the dependencies by path."""
+    root = tmp_path_factory.mktemp("wheel")
+    source = copy_of_checkout(repository, root / "source")
+    build = ("-m", "build", "--wheel", "--no-isolation", "--outdir", root / "dist")
+    run(sys.executable, *build, cwd=source)
+    (wheel,) = (root / "dist").glob("rss_rl-*.whl")
+    home = root / "environment"
+    venv.create(home, symlinks=True)
+    paths = {"base": str(home), "platbase": str(home)}
+    packages = Path(sysconfig.get_path("purelib", vars=paths))
+    # Added as a plain path: its own .pth files, the editable install among them, are not run.
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = home / "bin" / "python"
+    pip = ("-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "--quiet")
+    run(sys.executable, *pip, wheel, cwd=root)
+    return home / "bin"
+
+
+def test_packages_come_from_the_wheel(installed: Path, repository: Path, tmp_path: Path) -> None:
+    code = (
+        "import envs, learners, rss_rl\n"
+        "from rss_rl.packaged import find_config, packaged_configs\n"
+        "print(envs.__file__, learners.__file__, rss_rl.__file__, rss_rl.__version__)\n"
+        "print(*(find_config(name) for name in packaged_configs()))"
+    )
+    first, second = run(installed / "python", "-c", code, cwd=tmp_path).splitlines()
+    *files, version = first.split()
+    configs = second.split()
+    for file in (*files, *configs):
+        assert Path(file).is_relative_to(installed.parent), file
+    assert version == "0.1.0"
+    shipped = {path.name for path in (repository / "configs").rglob("*.yaml")}
+    assert {Path(file).name for file in configs} == shipped
+
+
+def test_the_command_works(installed: Path, tmp_path: Path) -> None:
+    assert "train" in run(installed / "rss-rl", "--help", cwd=tmp_path)
+    assert "phases" in run(installed / "rss-rl", "config", "show", "demo", cwd=tmp_path)

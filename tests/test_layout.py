@@ -1,0 +1,115 @@
+"""The house rules that no linter knows: lengths, what an import pulls in, and packaging lists."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGES = ("rss_rl", "envs", "learners")
+RAY_MODULES = {"rss_rl.runtime.ray_backend"}
+LONGEST_FILE = 300
+LONGEST_FUNCTION = 40
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def modules() -> list[str]:
+    """Every module of the three packages."""
+    found = []
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        found += [name, *(m.name for m in pkgutil.walk_packages(package.__path__, f"{name}."))]
+    return found
+
+
+def sources() -> list[Path]:
+    return sorted(
+        path for name in (*PACKAGES, "tests") for path in (REPOSITORY / name).rglob("*.py")
+    )
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from `def` to the end, without the docstring."""
+    assert function.end_lineno is not None
+    lines = function.end_lineno - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None and first.end_lineno is not None:
+        lines -= first.end_lineno - first.lineno + 1
+    return lines
+
+
+def test_files_and_functions_are_short() -> None:
+    found = []
+    for path in sources():
+        text = path.read_text(encoding="utf-8")
+        where = path.relative_to(REPOSITORY)
+        if (length := len(text.splitlines())) >= LONGEST_FILE:
+            found.append(f"{where}: {length} lines")
+        for function in functions(ast.parse(text)):
+            if (length := code_lines(function)) >= LONGEST_FUNCTION:
+                found.append(f"{where}:{function.lineno}: {function.name} has {length} lines")
+    assert not found, "\n".join(found)
+
+
+def imported_by(names: list[str]) -> set[str]:
+    """Top-level packages in memory after a fresh interpreter has imported `names`."""
+    code = "import sys, importlib\nfor name in sys.argv[1:]: importlib.import_module(name)\n"
+    code += "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    command = [sys.executable, "-c", code, *names]
+    return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+
+
+def test_the_library_imports_neither_ray_nor_torch() -> None:
+    assert not {"ray", "torch"} & imported_by(["rss_rl"])
+
+
+def test_only_the_ray_backend_imports_ray() -> None:
+    assert "ray" not in imported_by([name for name in modules() if name not in RAY_MODULES])
+
+
+def test_the_data_room_imports_no_torch() -> None:
+    names = [name for name in modules() if name.startswith("rss_rl.data")]
+    assert "torch" not in imported_by(["rss_rl.config", *names])
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    """Packages are listed by name: a new one that is not listed would be missing from the wheel."""
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)
+    listed = set(project["tool"]["setuptools"]["packages"])
+    packages = {
+        path.parent.relative_to(REPOSITORY).as_posix().replace("/", ".")
+        for name in PACKAGES
+        for path in (REPOSITORY / name).rglob("__init__.py")
+    }
+    assert listed == packages | {"rss_rl.configs"}
+
+
+def test_every_dependency_is_pinned() -> None:
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    pins = (REPOSITORY / "constraints.txt").read_text().splitlines()
+    pinned = {line.partition("==")[0].lower() for line in pins if "==" in line}
+    assert {re.split(r"[^\w.-]", name)[0].lower() for name in wanted} <= pinned
+
+
+@pytest.mark.parametrize("name", [name for name in modules() if name not in RAY_MODULES])
+def test_examples_in_docstrings_hold(name: str) -> None:
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.failed == 0
