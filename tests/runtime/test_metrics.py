@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +122,15 @@ def test_no_point_is_there_twice_after_a_resume(tmp_path: Path, resume: int) -> 
     assert shown(tmp_path, "train/loss") == expected
     texts = events(tmp_path).Tensors("selection/examples/text_summary")
     assert [event.step for event in texts] == list(range(1, 13))
+
+
+def test_a_resume_within_the_same_second_is_read_after_what_it_resumes(tmp_path: Path) -> None:
+    write_steps(tmp_path, 1, 4, 1.0)
+    (old,) = (tmp_path / "tensorboard").iterdir()
+    # As by a process whose number sorts behind that of the one that resumes.
+    old.rename(old.with_name(f"events.out.tfevents.{int(time.time())}.~host.1.0"))
+    write_steps(tmp_path, 3, 4, 2.0, resume=2)
+    assert shown(tmp_path, "train/loss") == [(1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0)]
 
 
 def test_a_new_run_starts_without_old_metrics(tmp_path: Path) -> None:
