@@ -114,6 +114,8 @@ def example_fault(example: RawExample, tokens: list[Tokens], sentences: int) -> 
             return f"token {words.index('') + 1} of {place} is empty", "Take it out of the list"
         if not _storable(words):
             return f"{place} holds half a sign (a lone surrogate)", "Write the text again as UTF-8"
+    if not _storable((example.id,)):
+        return "the id holds half a sign (a lone surrogate)", "Write the id again as UTF-8"
     if example.rationale is not None and [len(bits) for bits in example.rationale] != [
         len(words) for words, _ in tokens
     ]:

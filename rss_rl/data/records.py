@@ -10,10 +10,11 @@ __all__ = ["Record", "column_names", "file_kind", "read_records", "require_colum
 import csv
 import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -160,24 +161,50 @@ def _header(path: Path, reader: Any) -> list[str]:
     return names
 
 
+class _Lines:
+    """Lines of a stream; those of the row being read can be given back, all but the first."""
+
+    def __init__(self, stream: Iterable[str]) -> None:
+        self._stream, self._waiting = iter(stream), deque[str]()
+        self._before, self.current = 0, list[str]()
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._waiting.popleft() if self._waiting else next(self._stream)
+        self.current.append(line)
+        return line
+
+    def begin_row(self) -> int:
+        """Forget the lines of the last row; returns the number of the next line."""
+        self._before += len(self.current)
+        self.current = []
+        return self._before + 1
+
+    def give_back(self) -> None:
+        self._waiting.extendleft(reversed(self.current[1:]))
+        del self.current[1:]
+
+
 def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record | BadRow]:
     file = str(path)
     with _open_text(path) as stream:
-        reader = csv.reader(
-            stream,
-            delimiter=delimiter,
-            quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
-            strict=True,
-        )
+        lines = _Lines(stream)
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+        reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
         names = _header(path, reader)
         while True:
-            row = reader.line_num + 1
+            row = lines.begin_row()
             try:
                 values = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                yield BadRow(file, row, f"malformed row ({error})", "Check its quotes")
+                # A quote that is never closed runs over the rows after it: read those again.
+                lines.give_back()
+                content = _shown(lines.current[0].rstrip("\r\n"))
+                yield BadRow(file, row, f"malformed row ({error})", "Check its quotes", content)
                 continue
             text = delimiter.join(values)
             if _undecodable(text):

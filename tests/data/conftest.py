@@ -1,0 +1,91 @@
+"""Small sources of examples that the tests of this room share."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.types import LabelSpec
+
+
+@dataclass(frozen=True)
+class ListSource:
+    """A source of examples given as lists."""
+
+    examples: Mapping[str, Sequence[RawExample | BadRow]]
+    spec: LabelSpec | None = None
+    sentences: int = 1
+    name: str = "list"
+    files: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+
+    def label_spec(self) -> LabelSpec | None:
+        return self.spec
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        return {split: self.files.get(split, ()) for split in self.examples}
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        yield from self.examples[split]
+
+
+@pytest.fixture(scope="session")
+def list_source() -> type[ListSource]:
+    return ListSource
+
+
+@pytest.fixture
+def sick_folder(tmp_path: Path) -> Path:
+    """SICK in the layout of the SemEval task, with made sentences."""
+    folder = tmp_path / "sick"
+    folder.mkdir()
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+    rows = {
+        "SICK_train.txt": [
+            '7\tA dog isn\'t barking\tThe "big" dog barks, loudly\t4.7\tNEUTRAL',
+            "9\tA man rows a boat\tA man is in a boat\t5\tENTAILMENT",
+            "12\tNobody sings\tA woman sings\t1.25\tCONTRADICTION",
+        ],
+        "SICK_trial.txt": ["4\tA cat sleeps\tThe cat is awake\t3.1\tCONTRADICTION"],
+        "SICK_test_annotated.txt": ["5\tA zebra runs\tAn animal runs\t4.0\tENTAILMENT"],
+    }
+    for name, lines in rows.items():
+        (folder / name).write_text(header + "\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def reviews() -> list[dict[str, object]]:
+    """Rows of a table: one text, a class."""
+    words = ["good", "bad", "dull", "bright", "slow"]
+    return [
+        {"review": f"A {words[i % 5]} film, number {i}.", "stars": i % 3, "key": f"r{i}"}
+        for i in range(60)
+    ]
+
+
+@pytest.fixture
+def write_jsonl() -> Callable[[Path, Sequence[object]], Path]:
+    def write(path: Path, rows: Sequence[object]) -> Path:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def write_word2vec() -> Callable[[Path, Mapping[str, Sequence[float]]], Path]:
+    def write(path: Path, vectors: Mapping[str, Sequence[float]]) -> Path:
+        width = len(next(iter(vectors.values())))
+        with path.open("wb") as stream:
+            stream.write(f"{len(vectors)} {width}\n".encode())
+            for word, vector in vectors.items():
+                stream.write(word.encode() + b" " + struct.pack(f"<{width}f", *vector) + b"\n")
+        return path
+
+    return write

@@ -1,0 +1,166 @@
+"""Rows that cannot be used: an error with file, row and remedy, or a line of the rejects file."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from rss_rl.data.prepare import prepare
+from rss_rl.data.sources import Source, SourceRequest, named_source
+from rss_rl.data.store import open_prepared
+from rss_rl.data.tables import Columns, table
+from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
+
+GOOD_CSV = b"text,label\nfine words,good\nmore words,bad\n"
+GOOD_JSONL = b'{"text": "fine", "label": "good"}\n{"text": ["a", "b"], "label": "bad"}\n'
+GOOD_SCORES = b"text,label\nfine words,1\nmore words,2.5\n"
+CLASSES = LabelSpec("classes", names=("good", "bad"))
+SCORE = LabelSpec("score", low=0, high=5)
+
+CSV_CASES = [
+    (b"too,many,fields\n", "malformed row: 3 fields, the header has 2"),
+    (b"alone\n", "malformed row: 1 fields, the header has 2"),
+    (b'"open,good\n', "malformed row (unexpected end of data)"),
+    (b"a text,goood\n", "unknown label 'goood'; did you mean 'good'?"),
+    (b"a text,\n", "the label is empty"),
+    (b"   ,good\n", "text is empty"),
+    (b"caf\xe9 noir,good\n", "bytes that are not UTF-8"),
+]
+JSONL_CASES = [
+    (b'{"text": "cut', "malformed row: no JSON"),
+    (b"[" * 100_000 + b"\n", "malformed row: no JSON"),
+    (b'["text", "label"]\n', "malformed row: no JSON object"),
+    (b'{"text": "fine"}\n', "column 'label' is empty"),
+    (b'{"text": null, "label": "good"}\n', "column 'text' is empty"),
+    (b'{"text": 7, "label": "good"}\n', "column 'text' is neither text nor a list of words"),
+    (b'{"text": [], "label": "good"}\n', "text is empty"),
+    (b'{"text": ["a", ""], "label": "good"}\n', "token 2 of text is empty"),
+    (b'{"text": ["a", 1], "label": "good"}\n', "neither text nor a list of words"),
+    (b'{"text": "\\ud800", "label": "good"}\n', "half a sign"),
+    (b'{"text": "caf\xe9", "label": "good"}\n', "bytes that are not UTF-8"),
+]
+SCORE_CASES = [
+    (b"a text,nan\n", "the score is nan"),
+    (b"a text,inf\n", "the score is inf"),
+    (b"a text,5.01\n", "score 5.01 is outside 0 to 5"),
+    (b"a text,-1\n", "score -1 is outside 0 to 5"),
+    (b"a text,much\n", "the score 'much' is no number"),
+    (b"a text,\n", "the score '' is no number"),
+]
+CASES = [
+    *(("t.csv", GOOD_CSV, CLASSES, *case) for case in CSV_CASES),
+    *(("t.jsonl", GOOD_JSONL, CLASSES, *case) for case in JSONL_CASES),
+    *(("t.csv", GOOD_SCORES, SCORE, *case) for case in SCORE_CASES),
+]
+
+
+@pytest.mark.parametrize(("name", "good", "spec", "bad", "reason"), CASES)
+def test_bad_row_stops_or_is_listed(
+    tmp_path: Path, name: str, good: bytes, spec: LabelSpec, bad: bytes, reason: str
+) -> None:
+    path, rest = tmp_path / name, tmp_path / f"rest-{name}"
+    path.write_bytes(good + bad)
+    rest.write_bytes(good)
+    row = good.count(b"\n") + 1
+    source = table([path], Columns(("text",), "label"), spec, dev=rest, test=rest)
+    with pytest.raises(DataError) as error:
+        prepare(source, tmp_path / "out", dim=2)
+    assert error.value.where == f"{path}, row {row}"
+    assert reason in error.value.what
+    assert "--skip-bad-rows" in error.value.remedy
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"rest-{name}", name]
+
+    manifest = prepare(source, tmp_path / "out", dim=2, skip_bad_rows=True)
+    assert (manifest.splits["train"].bad_rows, manifest.splits["train"].rows) == (1, 2)
+    assert manifest.splits["dev"].bad_rows == 0
+    (line,) = (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()
+    reject = json.loads(line)
+    assert (reject["file"], reject["row"]) == (str(path), row)
+    assert reason in reject["reason"]
+    assert reject["content"]
+    assert len(open_prepared(tmp_path / "out").split("train")) == 2
+
+
+def test_reading_goes_on_after_a_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'text,label\nx,1\n"a"b,1\nc,d,e\n\nlast one,2\n\xff,2\nvery last,1\n')
+    source = table([path], Columns(("text",), "label"), dev=path, test=path)
+    prepare(source, tmp_path / "out", dim=2, skip_bad_rows=True)
+    split = open_prepared(tmp_path / "out").split("train")
+    assert [split.words(i) for i in range(3)] == [
+        (("x",),),
+        (("last", "one"),),
+        (("very", "last"),),
+    ]
+    assert [split.example_id(i) for i in range(3)] == ["t-2", "t-6", "t-8"]
+    rejects = (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()
+    assert [json.loads(line)["row"] for line in rejects] == [3, 4, 7] * 3
+
+
+def test_a_quote_never_closed_costs_one_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f'"row {i},\nin two lines",{i % 2}' for i in range(5000)]
+    path.write_text("\n".join(["text,label", *rows[:9], '"never closed,1', *rows[9:]]) + "\n")
+    manifest = prepare(source_of(path), tmp_path / "out", dim=2, skip_bad_rows=True)
+    assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (5000, 1)
+    reject = json.loads((tmp_path / "out" / "rejects.jsonl").read_text().splitlines()[0])
+    assert (reject["row"], reject["content"]) == (20, '"never closed,1')
+
+
+def test_rows_dropped_by_convention_are_counted(tmp_path: Path) -> None:
+    pair = {"sentence1": "A man sits.", "sentence2": "A man rests."}
+    rows = [pair | {"gold_label": label} for label in ("neutral", "-", "entailment", "-")]
+    for name in ("train.jsonl", "dev.jsonl", "test.jsonl"):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    manifest = prepare(named_source("snli", SourceRequest(tmp_path)), tmp_path / "out", dim=2)
+    assert [(s.rows, s.dropped_rows, s.bad_rows) for s in manifest.splits.values()] == [
+        (2, 2, 0)
+    ] * 3
+    assert not (tmp_path / "out" / "rejects.jsonl").exists()
+
+
+def test_fields_of_snli_that_are_no_texts(tmp_path: Path) -> None:
+    for name in ("train.jsonl", "dev.jsonl", "test.jsonl"):
+        (tmp_path / name).write_text('{"gold_label": "neutral", "sentence1": "A man sits."}\n')
+    with pytest.raises(DataError, match=r"train\.jsonl, row 1: malformed row.*sentence2"):
+        prepare(named_source("snli", SourceRequest(tmp_path)), tmp_path / "out", dim=2)
+
+
+def source_of(path: Path, spec: LabelSpec | None = None) -> Source:
+    return table([path], Columns(("text",), "label"), spec, dev=path, test=path)
+
+
+def test_all_rows_bad_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"text,label\n,1\n,2\n")
+    with pytest.raises(DataError, match=r"t\.csv: the train split has no usable row"):
+        prepare(source_of(path), tmp_path / "out", dim=2, skip_bad_rows=True)
+
+
+def test_labels_that_cannot_be_learned_are_errors(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\n" + "x,same\n" * 3)
+    with pytest.raises(DataError, match="all training rows have the same label.*--label"):
+        prepare(source_of(path), tmp_path / "out", dim=2)
+    path.write_text("text,label\n" + "".join(f"x,{i / 7}\n" for i in range(1500)))
+    with pytest.raises(DataError, match="more than 1000 different values.*--task score"):
+        prepare(source_of(path), tmp_path / "out", dim=2)
+    learn = LabelSpec("score", low=-math.inf, high=math.inf)
+    manifest = prepare(source_of(path, learn), tmp_path / "out", dim=2)
+    assert manifest.labels == LabelSpec("score", low=0.0, high=1499 / 7)
+
+
+def test_bad_vector_line_is_listed(tmp_path: Path) -> None:
+    path, vectors = tmp_path / "t.csv", tmp_path / "v.txt"
+    path.write_bytes(GOOD_CSV)
+    vectors.write_text("fine 1 2\nwords 1\nmore 3 4\n")
+    with pytest.raises(DataError, match=r"v\.txt, row 2: 1 numbers where 2"):
+        prepare(source_of(path), tmp_path / "out", vectors=[vectors])
+    manifest = prepare(source_of(path), tmp_path / "out", vectors=[vectors], skip_bad_rows=True)
+    assert manifest.vectors.bad_lines == 1
+    reject = json.loads((tmp_path / "out" / "rejects.jsonl").read_text())
+    assert (reject["row"], reject["content"]) == (2, "words 1")

@@ -1,0 +1,119 @@
+"""`rss-rl data` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from rss_rl.cli.data import app
+from rss_rl.errors import DataError, RssError
+
+
+OWN = ["FILE", "--text", "review", "--label", "stars"]
+
+
+def run(*arguments: object) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if isinstance(result.exception, RssError):
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def reviews_csv(tmp_path: Path, reviews: list[dict[str, object]]) -> Path:
+    path = tmp_path / "reviews.csv"
+    lines = [f"{row['review']!r},{row['stars']}".replace("'", '"') for row in reviews]
+    path.write_text("review,stars\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_help_teaches() -> None:
+    text = run("prepare", "--help").output
+    for word in ("--text", "--label", "--vectors", "--skip-bad-rows", "--split-seed", "Examples"):
+        assert word in text
+
+
+def test_list_names_all_sources() -> None:
+    known = json.loads(run("list", "--json").output)
+    names = [source["name"] for source in known]
+    assert names == ["sick-relatedness", "sick-entailment", "snli", "planted", "planted-pairs"]
+    assert all(name in run("list").output for name in names)
+
+
+def test_prepare_a_known_dataset(tmp_path: Path, sick_folder: Path) -> None:
+    vectors = tmp_path / "glove.txt"
+    vectors.write_text("dog 1 2\nboat 3 4\n")
+    out = tmp_path / "out"
+    arguments = ("sick-relatedness", "--from", sick_folder, "--vectors", vectors, "--out", out)
+    report = json.loads(run("prepare", *arguments, "--vectors", vectors, "--json").output)
+    assert report["directory"] == str(out)
+    assert report["vectors"]["dim"] == 4
+    assert report["vectors"]["widths"] == [2, 2]
+    assert set(report["padding_at_batch_64"]) == {"train", "dev", "test"}
+    shown = json.loads(run("show", out, "--json").output)
+    assert {key: report[key] for key in shown} == shown
+    text = run("show", out, "--examples", 2).output
+    assert "score 1 to 5" in text
+    assert "glove.txt (2): has " in text
+    assert "A dog is n't barking | The" in text
+
+
+def test_prepare_own_file(tmp_path: Path, reviews_csv: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ("prepare", reviews_csv, "--text", "review", "--label", "stars", "--out", out)
+    result = run(*arguments)
+    assert result.exit_code == 0
+    assert "Written to" in result.output
+    report = json.loads(run("show", out, "--json").output)
+    assert report["labels"]["names"] == ["0", "1", "2"]
+    assert sum(split["rows"] for split in report["splits"].values()) == 60
+    rows = report["splits"]["train"]["rows"]
+    others = {
+        json.loads(run(*arguments, "--split-seed", s, "--force", "--json").output)["splits"][
+            "train"
+        ]["rows"]
+        for s in range(1, 6)
+    }
+    assert others != {rows}
+    again = json.loads(run(*arguments, "--force", "--json", "--task", "score").output)
+    assert (again["labels"]["low"], again["labels"]["high"]) == (0, 2)
+    own = ("--dev", reviews_csv, "--test", reviews_csv, "--force", "--json")
+    sizes = json.loads(run(*arguments, *own).output)["splits"]
+    assert [sizes[split]["rows"] for split in ("train", "dev", "test")] == [60, 60, 60]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sick-relatednes"], "did you mean 'sick-relatedness'"),
+        (["planted", "planted"], "one name too many"),
+        (["snli"], "--from"),
+        (["FILE"], "--text COLUMN --label COLUMN"),
+        (["FILE", "--text", "reviw", "--label", "stars"], "did you mean 'review'"),
+        ([*OWN, "--split", "a/b"], "0.8/0.1/0.1"),
+        ([*OWN, "--low", "1"], "--task score"),
+        (
+            [*OWN, "--task", "score", "--low", "1"],
+            "--low and --high",
+        ),
+        (
+            [*OWN, "--task", "score", "--low", "3", "--high", "5"],
+            "is outside 3 to 5. Mend it, or set the range with --low and --high",
+        ),
+        (["none.csv", "--text", "a", "--label", "b"], "none.csv: cannot be opened"),
+        (["reviews.odt", "--text", "a", "--label", "b"], "are not read"),
+        (["planted", "--option", "rows"], "NAME=VALUE"),
+    ],
+)
+def test_mistakes_are_explained(
+    tmp_path: Path, reviews_csv: Path, arguments: list[str], message: str
+) -> None:
+    given = [str(reviews_csv) if item == "FILE" else item for item in arguments]
+    with pytest.raises(DataError) as error:
+        run("prepare", *given, "--out", tmp_path / "out")
+    assert message in str(error.value)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,280 @@
+"""Preparing: what is stored is what was read, in bounded memory, and never half-made."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rss_rl.data.manifest import Manifest
+from rss_rl.data.prepare import prepare
+from rss_rl.data.sources import RawExample, SourceRequest, named_source
+from rss_rl.data.store import open_prepared
+from rss_rl.data.tables import Columns, table
+from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
+
+WORDS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
+SENTENCE = st.one_of(
+    st.lists(WORDS, min_size=1, max_size=6).map(tuple),
+    st.text("abcde .,!'", min_size=1, max_size=30).filter(str.strip),
+)
+
+
+@given(
+    st.lists(st.tuples(SENTENCE, SENTENCE, st.sampled_from("xyz")), min_size=2, max_size=9),
+    st.integers(1, 5),
+    st.booleans(),
+)
+def test_words_come_back_and_ids_name_them(
+    tmp_path_factory: pytest.TempPathFactory,
+    list_source: Callable[..., Any],
+    rows: list[tuple[Any, Any, str]],
+    batch_rows: int,
+    lower: bool,
+) -> None:
+    raw = [RawExample(f"id{i}", (a, b), label) for i, (a, b, label) in enumerate(rows)]
+    source = list_source({"train": raw, "test": raw[::-1]}, LabelSpec("classes", tuple("xyz")), 2)
+    out = tmp_path_factory.mktemp("prepared") / "out"
+    prepare(source, out, dim=3, lower=lower, batch_rows=batch_rows)
+    prepared = open_prepared(out)
+    for name, expected in (("train", raw), ("test", raw[::-1])):
+        split = prepared.split(name)
+        assert len(split) == len(expected)
+        batch = split.batch(range(len(split)))
+        for row, example in enumerate(expected):
+            assert split.example_id(row) == example.id
+            assert "xyz"[batch.labels[row]] == example.label
+            for slot, text in enumerate(example.texts):
+                words, keys = prepared.tokenizer(text)
+                assert split.words(row)[slot] == words
+                if isinstance(text, tuple):
+                    assert words == text
+                ids = batch.tokens[slot][row][batch.valid[slot][row]]
+                seen = prepared.vocabulary.look_up(ids)
+                assert seen == tuple("<unk>" if k in ("<pad>", "<unk>") else k for k in keys)
+
+
+def test_sick_as_prepared(tmp_path: Path, sick_folder: Path) -> None:
+    vectors = tmp_path / "v.txt"
+    vectors.write_text("a 1 1\ndog 2 2\nzebra 3 3\nunused 4 4\n")
+    source = named_source("sick-relatedness", SourceRequest(sick_folder))
+    manifest = prepare(source, tmp_path / "out", vectors=[vectors], seed=3)
+    prepared = open_prepared(tmp_path / "out")
+    assert prepared.manifest == manifest
+    assert prepared.labels == LabelSpec("score", low=1.0, high=5.0)
+    assert {s: (i.rows, i.longest) for s, i in manifest.splits.items()} == {
+        "train": (3, (5, 8)),
+        "dev": (1, (3, 4)),
+        "test": (1, (3, 3)),
+    }
+    train = prepared.split("train")
+    np.testing.assert_array_equal(train.batch([0, 1, 2]).labels, np.float32([4.7, 5, 1.25]))
+    assert train.words(0) == (
+        ("A", "dog", "is", "n't", "barking"),
+        ("The", "``", "big", "''", "dog", "barks", ",", "loudly"),
+    )
+    words, trainable = prepared.vocabulary.words, prepared.vocabulary.trainable
+    assert words[:3] == ("<pad>", "<unk>", "a")
+    assert set(words[trainable:]) == {"cat", "sleeps", "awake", "zebra", "runs", "an", "animal"}
+    table_ = prepared.vectors()
+    assert table_[words.index("zebra")].tolist() == [3, 3]
+    counts = Counter(
+        key
+        for split in ("train", "dev", "test")
+        for row in range(len(prepared.split(split)))
+        for sentence in prepared.split(split).words(row)
+        for key in (word.lower() for word in sentence)
+    )
+    found = {"a", "dog", "zebra"}
+    coverage = manifest.vectors.coverage[0]
+    assert coverage.words == pytest.approx(len(found) / (len(words) - 2), abs=1e-12)
+    share = sum(counts[word] for word in found) / sum(counts.values())
+    assert coverage.tokens == pytest.approx(share, abs=1e-12)
+    assert manifest.vectors.any == coverage
+    assert not found & set(manifest.vectors.missing)
+
+
+def test_manifest_names_no_folder_and_has_checksums(tmp_path: Path, sick_folder: Path) -> None:
+    source = named_source("sick-entailment", SourceRequest(sick_folder))
+    manifest = prepare(source, tmp_path / "out", dim=4)
+    assert [f.name for f in manifest.sources] == [
+        "SICK_train.txt",
+        "SICK_trial.txt",
+        "SICK_test_annotated.txt",
+    ]
+    assert all(len(f.sha256) == 64 for f in manifest.sources)
+    assert str(tmp_path) not in (tmp_path / "out" / "manifest.json").read_text()
+    before = manifest.sources[0].sha256
+    with (sick_folder / "SICK_train.txt").open("a") as stream:
+        stream.write("99\tA fox\tA fox\t5\tENTAILMENT\n")
+    assert prepare(source, tmp_path / "new", dim=4).sources[0].sha256 != before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_same_input_same_bytes_and_another_seed_other_vectors(
+    tmp_path: Path, sick_folder: Path
+) -> None:
+    source = named_source("sick-entailment", SourceRequest(sick_folder))
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        prepare(source, tmp_path / name, dim=4, seed=seed)
+    first, second, other = (contents(tmp_path / name) for name in "abc")
+    assert first == second
+    assert first["train.arrow"] == other["train.arrow"]
+    assert first["vectors.safetensors"] != other["vectors.safetensors"]
+    assert set(first) == {
+        "manifest.json",
+        "vocabulary.json",
+        "vectors.safetensors",
+        "train.arrow",
+        "dev.arrow",
+        "test.arrow",
+    }
+
+
+def test_record_batches_are_bounded(tmp_path: Path, list_source: Callable[..., Any]) -> None:
+    long = tuple(f"w{i % 50}" for i in range(100_000))
+    rows = [RawExample(str(i), (long if i % 2 else ("short",),), "ab"[i % 2]) for i in range(14)]
+    prepare(list_source({"train": rows}), tmp_path / "out", dim=2, batch_rows=4)
+    with pa.memory_map(str(tmp_path / "out" / "train.arrow")) as file:
+        reader = pa.ipc.open_file(file)
+        sizes = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
+    assert sum(sizes) == 14
+    assert max(sizes) <= 4
+    prepare(list_source({"train": rows}), tmp_path / "out", dim=2, batch_rows=100, force=True)
+    with pa.memory_map(str(tmp_path / "out" / "train.arrow")) as file:
+        reader = pa.ipc.open_file(file)
+        assert reader.num_record_batches == 3
+    split = open_prepared(tmp_path / "out").split("train")
+    assert split.words(13) == (long,)
+    assert split.batch([12, 13]).valid[0].sum(axis=1).tolist() == [1, 100_000]
+
+
+def test_classes_are_named_by_the_training_rows(
+    tmp_path: Path, list_source: Callable[..., Any]
+) -> None:
+    def rows(*labels: str) -> list[RawExample]:
+        return [RawExample(str(i), ("text",), label) for i, label in enumerate(labels)]
+
+    manifest = prepare(list_source({"train": rows("10", "2", "-1")}), tmp_path / "n", dim=2)
+    assert manifest.labels.names == ("-1", "2", "10")
+    manifest = prepare(list_source({"train": rows("b", "a", "10")}), tmp_path / "s", dim=2)
+    assert manifest.labels.names == ("10", "a", "b")
+    # 'dev' comes first, and its labels are still checked against those of training.
+    late = {"dev": rows("a", "c"), "train": rows("b", "a")}
+    with pytest.raises(DataError, match=r"row 0: unknown label 'c'.*The classes are: a, b"):
+        prepare(list_source(late), tmp_path / "x", dim=2)
+
+
+def test_out_is_replaced_only_when_asked_and_only_if_prepared(
+    tmp_path: Path, sick_folder: Path
+) -> None:
+    source = named_source("sick-entailment", SourceRequest(sick_folder))
+    out = tmp_path / "deep" / "out"
+    prepare(source, out, dim=2)
+    with pytest.raises(DataError, match=r"out: exists already.*--force"):
+        prepare(source, out, dim=3)
+    assert prepare(source, out, dim=3, force=True).vectors.dim == 3
+    assert Manifest.load(out).vectors.dim == 3
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+    precious = tmp_path / "home"
+    precious.mkdir()
+    (precious / "file").write_text("keep")
+    with pytest.raises(DataError, match="is no prepared directory, and is not replaced"):
+        prepare(source, precious, dim=2, force=True)
+    assert (precious / "file").read_text() == "keep"
+
+
+def test_a_failure_leaves_nothing_and_keeps_what_was(tmp_path: Path, sick_folder: Path) -> None:
+    source = named_source("sick-entailment", SourceRequest(sick_folder))
+    out = tmp_path / "out"
+    prepare(source, out, dim=2)
+    before = contents(out)
+    with pytest.raises(DataError):
+        prepare(source, out, vectors=[tmp_path / "none.txt"], force=True)
+    assert contents(out) == before
+
+    def interrupt(what: str, done: int, end: int | None) -> None:
+        if what.startswith("writing test"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(source, tmp_path / "new", dim=2, progress=interrupt)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "sick"]
+
+
+def test_rationale_is_known_for_all_rows_of_a_split_or_none(
+    tmp_path: Path, list_source: Callable[..., Any]
+) -> None:
+    bits = RawExample("1", (("a", "b"),), "x", ((True, False),), "f", 1)
+    plain = RawExample("2", (("a",),), "y", None, "f", 2)
+    with pytest.raises(DataError, match="f, row 2: some examples have a rationale"):
+        prepare(list_source({"train": [bits, plain]}), tmp_path / "out", dim=2)
+    wrong = RawExample("3", (("a", "b", "c"),), "y", ((True, False),), "f", 3)
+    with pytest.raises(DataError, match="f, row 3: the rationale has not one bit for each token"):
+        prepare(list_source({"train": [bits, wrong]}), tmp_path / "out", dim=2)
+
+
+def peak_of(path: Path, rows: int, out: Path) -> int:
+    with path.open("w", encoding="utf-8") as stream:
+        stream.write("text,label\n")
+        for i in range(rows):
+            words = " ".join(f"word{(i * k) % 400}" for k in range(1, 13))
+            stream.write(f"{words},{i % 2}\n")
+    source = table([path], Columns(("text",), "label"))
+    tracemalloc.start()
+    allocated = pa.total_allocated_bytes()
+    highest = 0
+
+    def watch(what: str, done: int, end: int | None) -> None:
+        nonlocal highest
+        highest = max(highest, pa.total_allocated_bytes() - allocated)
+
+    prepare(source, out, dim=2, batch_rows=100, progress=watch)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak + highest
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+    peak_of(tmp_path / "warm.csv", 300, tmp_path / "warm")  # imports and caches
+    small = peak_of(tmp_path / "small.csv", 600, tmp_path / "a")
+    large = peak_of(tmp_path / "large.csv", 12_000, tmp_path / "b")
+    assert large < 1.25 * small
+    assert (tmp_path / "b" / "train.arrow").stat().st_size > 15 * (
+        tmp_path / "a" / "train.arrow"
+    ).stat().st_size
+
+
+def test_manifest_of_another_version_is_refused(tmp_path: Path, sick_folder: Path) -> None:
+    out = tmp_path / "out"
+    prepare(named_source("sick-entailment", SourceRequest(sick_folder)), out, dim=2)
+    path = out / "manifest.json"
+    good = json.loads(path.read_text())
+    for change, message in (
+        ({"schema_version": 99}, "has schema version 99, this program reads"),
+        ({"sentences": "many"}, "sentences: "),
+        ({"extra": 1}, "extra: "),
+    ):
+        path.write_text(json.dumps(good | change))
+        with pytest.raises(DataError, match=message) as error:
+            open_prepared(out)
+        assert error.value.where == str(path)
+        assert "Prepare the data again" in error.value.remedy
+    path.write_text("{")
+    with pytest.raises(DataError, match="damaged"):
+        open_prepared(out)
+    with pytest.raises(DataError, match="is no prepared directory.*rss-rl data prepare"):
+        open_prepared(tmp_path)

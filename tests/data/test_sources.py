@@ -1,0 +1,227 @@
+"""SICK, SNLI and tables as streams of raw examples."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, named_source
+from rss_rl.data.tables import Columns, table
+from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
+
+Writer = Callable[[Path, Sequence[object]], Path]
+REVIEW = Columns(("review",), "stars", "key")
+
+
+def examples(source: Source, split: str) -> list[RawExample]:
+    rows = list(source.read(split))
+    assert not [row for row in rows if isinstance(row, BadRow)]
+    return [row for row in rows if isinstance(row, RawExample)]
+
+
+def test_sick_of_the_task(sick_folder: Path) -> None:
+    source = named_source("sick-relatedness", SourceRequest(sick_folder))
+    train = examples(source, "train")
+    assert [e.label for e in train] == ["4.7", "5", "1.25"]
+    assert train[0].texts == ("A dog isn't barking", 'The "big" dog barks, loudly')
+    assert (train[0].id, train[0].row) == ("7", 2)
+    assert source.label_spec() == LabelSpec("score", low=1, high=5)
+    source = named_source("sick-entailment", SourceRequest(sick_folder))
+    assert [e.label for e in examples(source, "train")] == [
+        "neutral",
+        "entailment",
+        "contradiction",
+    ]
+    assert examples(source, "dev")[0].id == "4"
+    assert examples(source, "test")[0].id == "5"
+
+
+def test_sick_of_the_full_release(tmp_path: Path) -> None:
+    header = "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\tSemEval_set"
+    rows = [
+        "1\ta b\tc\tNEUTRAL\t2\tTRAIN",
+        "2\td\te\tENTAILMENT\t5\tTEST",
+        "3\tf\tg\tNEUTRAL\t1\tTRIAL",
+    ]
+    (tmp_path / "SICK.txt").write_text("\n".join([header, *rows]) + "\n")
+    source = named_source("sick-entailment", SourceRequest(tmp_path))
+    got = {split: [(e.id, e.label) for e in examples(source, split)] for split in source.splits()}
+    assert got == {
+        "train": [("1", "neutral")],
+        "dev": [("3", "neutral")],
+        "test": [("2", "entailment")],
+    }
+
+
+def test_sick_without_its_files(tmp_path: Path) -> None:
+    source = named_source("sick-entailment", SourceRequest(tmp_path))
+    with pytest.raises(DataError, match=r"there is no SICK_train\.txt.*--from"):
+        source.splits()
+    with pytest.raises(DataError, match="--from"):
+        named_source("sick-entailment", SourceRequest(None))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("snli_1.0_train.jsonl", "snli_1.0_dev.jsonl", "snli_1.0_test.jsonl"),
+        ("train_25k.jsonl", "dev.jsonl", "test.jsonl"),
+    ],
+)
+def test_snli(tmp_path: Path, names: tuple[str, ...], write_jsonl: Writer) -> None:
+    pair = {"sentence1": "A man sits.", "sentence2": "A man rests.", "pairID": "p1"}
+    for name in names:
+        write_jsonl(
+            tmp_path / name,
+            [
+                pair | {"gold_label": "neutral", "annotator_labels": ["neutral"]},
+                pair | {"gold_label": "-"},
+            ],
+        )
+    source = named_source("snli", SourceRequest(tmp_path))
+    for split in ("train", "dev", "test"):
+        first, second = source.read(split)
+        assert isinstance(first, RawExample)
+        assert (first.texts, first.label) == (("A man sits.", "A man rests."), "neutral")
+        assert isinstance(second, BadRow)
+        assert second.by_convention
+
+
+def test_snli_with_two_training_files(tmp_path: Path, write_jsonl: Writer) -> None:
+    for name in ("train_a.jsonl", "train_b.jsonl", "dev.jsonl", "test.jsonl"):
+        write_jsonl(tmp_path / name, [])
+    with pytest.raises(DataError, match=r"2 files match train\*\.jsonl: train_a.*Leave one"):
+        named_source("snli", SourceRequest(tmp_path))
+
+
+def test_unknown_names_and_options_are_refused(sick_folder: Path) -> None:
+    with pytest.raises(DataError, match="did you mean 'sick-relatedness'"):
+        named_source("sick-relatednes", SourceRequest())
+    with pytest.raises(DataError, match="SICK has no option 'size'"):
+        named_source("sick-entailment", SourceRequest(sick_folder, options={"size": "1"}))
+
+
+def write_table(path: Path, rows: list[dict[str, object]]) -> Path:
+    kind = path.name.removesuffix(".gz").rpartition(".")[2]
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return path
+    stream = io.StringIO(newline="")
+    if kind == "jsonl":
+        stream.writelines(json.dumps(row) + "\n" for row in rows)
+    else:
+        writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t" if kind == "tsv" else ",")
+        writer.writeheader()
+        writer.writerows(rows)
+    content = stream.getvalue().encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "jsonl.gz"])
+def test_all_formats_of_a_table_give_the_same_rows(
+    tmp_path: Path, ending: str, reviews: list[dict[str, object]]
+) -> None:
+    reviews[3]["review"] = 'He said: "no,\nnever".\tThen left'
+    source = table([write_table(tmp_path / f"r.{ending}", reviews)], REVIEW)
+    got = {e.id: e for split in source.splits() for e in examples(source, split)}
+    assert set(got) == {f"r{i}" for i in range(60)}
+    for row in reviews:
+        example = got[str(row["key"])]
+        assert example.texts == (row["review"],)
+        assert example.label == str(row["stars"])
+
+
+def test_cut_is_a_function_of_seed_and_row(tmp_path: Path, write_jsonl: Writer) -> None:
+    rows = [{"review": f"word {i}", "stars": i % 2, "key": str(i)} for i in range(3000)]
+    path = write_jsonl(tmp_path / "r.jsonl", rows)
+
+    def ids(seed: int, split: str) -> list[str]:
+        return [e.id for e in examples(table([path], REVIEW, seed=seed), split)]
+
+    sizes = [len(ids(0, split)) for split in ("train", "dev", "test")]
+    assert sum(sizes) == 3000
+    assert sizes == pytest.approx([2400, 300, 300], rel=0.2)
+    assert ids(0, "dev") == ids(0, "dev")
+    assert ids(0, "dev") != ids(1, "dev")
+    assert not set(ids(0, "dev")) & set(ids(0, "test"))
+    before = ids(0, "dev")
+    write_jsonl(path, [*rows, *({"review": "x", "stars": 0, "key": f"n{i}"} for i in range(500))])
+    assert [name for name in ids(0, "dev") if not name.startswith("n")] == before
+
+
+def test_splits_with_files_of_their_own(tmp_path: Path, reviews: list[dict[str, object]]) -> None:
+    train, dev, test = (write_table(tmp_path / f"{n}.csv", reviews) for n in ("a", "b", "c"))
+    source = table([train, train], REVIEW, dev=dev, test=test)
+    assert [len(examples(source, split)) for split in ("train", "dev", "test")] == [120, 60, 60]
+    source = table([train], REVIEW, dev=dev)
+    sizes = [len(examples(source, split)) for split in ("train", "dev", "test")]
+    assert sizes[1] == 60
+    assert sizes[0] + sizes[2] == 60
+    assert 0 < sizes[2] < 20
+
+
+def test_lists_of_words_and_rationale(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"words": ["Don't", "go"], "bits": [1, 0], "stars": 0.5},
+        {"words": ["Stay", "here", "!"], "bits": [0, 1, 0], "stars": 2.0},
+    ]
+    columns = Columns(("words",), "stars", rationale=("bits",))
+    spec = LabelSpec("score", low=-math.inf, high=math.inf)
+    for ending in ("jsonl", "parquet"):
+        path = write_table(tmp_path / f"w.{ending}", rows)
+        source = table([path], columns, spec, dev=path, test=path)
+        first, second = examples(source, "train")
+        assert first.texts == (("Don't", "go"),)
+        assert first.rationale == ((True, False),)
+        assert second.label == 2.0
+        assert second.id == "w-2"
+
+
+def test_wrong_column_names_the_nearest(tmp_path: Path, reviews: list[dict[str, object]]) -> None:
+    for ending in ("csv", "jsonl", "parquet"):
+        path = write_table(tmp_path / f"r.{ending}", reviews)
+        with pytest.raises(DataError) as error:
+            table([path], Columns(("reviw",), "stars"))
+        assert str(path) in str(error.value)
+        assert "no column 'reviw'; did you mean 'review'?" in str(error.value)
+        assert "review, stars, key" in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", b"a,b,a\n1,2,3\n", "column 'a' more than once"),
+        ("t.csv", b"", "no header"),
+        ("t.csv", b"a,\xff\n", "header is no UTF-8"),
+        ("t.parquet", b"PAR1 nothing", "no readable Parquet file"),
+        ("t.xlsx", b"", r"files ending in '\.xlsx' are not read"),
+        ("t.parquet.gz", b"", "are not read"),
+    ],
+)
+def test_unusable_tables_are_refused(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as error:
+        table([path], Columns(("a",), "b"))
+    assert str(path) in error.value.where
+
+
+def test_impossible_requests_are_refused(tmp_path: Path, reviews: list[dict[str, object]]) -> None:
+    with pytest.raises(DataError, match="cannot be opened"):
+        table([tmp_path / "none.csv"], REVIEW)
+    path = write_table(tmp_path / "r.csv", reviews)
+    with pytest.raises(DataError, match="0\\.9/0/0\\.1 do not cut"):
+        table([path], REVIEW, shares=(0.9, 0, 0.1))

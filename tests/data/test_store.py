@@ -1,0 +1,231 @@
+"""Reading prepared data: views of the map, right batches, clear errors on damaged files."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rss_rl.data.prepare import prepare
+from rss_rl.data.sources import RawExample
+from rss_rl.data.store import Prepared, Split, open_prepared
+from rss_rl.errors import DataError
+from rss_rl.types import Array, ExampleSource, LabelSpec
+
+ROWS = 41
+
+
+def raw_examples() -> list[RawExample]:
+    draw = np.random.default_rng(0)
+    examples = []
+    for i in range(ROWS):
+        texts = tuple(
+            tuple(f"w{draw.integers(30)}" for _ in range(draw.integers(1, 12))) for _ in range(2)
+        )
+        bits = tuple(tuple(bool(draw.integers(2)) for _ in text) for text in texts)
+        examples.append(RawExample(f"e{i}", texts, float(draw.uniform(0, 3)), bits))
+    return examples
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return open_prepared(prepare_into(tmp_path_factory.mktemp("store") / "out"))
+
+
+class _Source:
+    name, sentences = "made", 2
+
+    def label_spec(self) -> LabelSpec:
+        return LabelSpec("score", low=0, high=3)
+
+    def splits(self) -> dict[str, tuple[Path, ...]]:
+        return {"train": ()}
+
+    def read(self, split: str) -> Any:
+        return iter(raw_examples())
+
+
+def prepare_into(out: Path) -> Path:
+    prepare(_Source(), out, dim=3, batch_rows=7)
+    return out
+
+
+@pytest.fixture(scope="module")
+def split(prepared: Prepared) -> Split:
+    return prepared.split("train")
+
+
+def padded_twin(rows: list[list[int]]) -> Array:
+    longest = max((len(row) for row in rows), default=0)
+    return np.array([row + [0] * (longest - len(row)) for row in rows]).reshape(len(rows), longest)
+
+
+@given(st.lists(st.integers(0, ROWS - 1), max_size=20))
+def test_batch_equals_its_twin(prepared: Prepared, split: Split, rows: list[int]) -> None:
+    raw = raw_examples()
+    batch = split.batch(rows)
+    assert batch.rows.tolist() == rows
+    assert batch.rows.dtype == np.int64
+    np.testing.assert_array_equal(batch.labels, np.float32([raw[r].label for r in rows]))
+    assert batch.labels.dtype == np.float32
+    assert batch.rationale is not None
+    for slot in range(2):
+        words = [raw[r].texts[slot] for r in rows]
+        ids = padded_twin([prepared.vocabulary.ids(w).tolist() for w in words])
+        np.testing.assert_array_equal(batch.tokens[slot], ids)
+        assert batch.tokens[slot].dtype == np.int64
+        np.testing.assert_array_equal(batch.valid[slot], padded_twin([[1] * len(w) for w in words]))
+        assert batch.valid[slot].dtype == bool
+        bits = [[int(b) for b in (raw[r].rationale or ())[slot]] for r in rows]
+        np.testing.assert_array_equal(batch.rationale[slot], padded_twin(bits))
+
+
+def test_split_is_an_example_source(split: Split) -> None:
+    source: ExampleSource = split
+    assert len(source) == ROWS
+    assert source.sentences == 2
+    assert source.labels == LabelSpec("score", low=0, high=3)
+    expected = [[len(text) for text in example.texts] for example in raw_examples()]
+    assert source.lengths().tolist() == expected
+    assert source.lengths().dtype == np.int64
+    assert [split.words(r) for r in range(ROWS)] == [e.texts for e in raw_examples()]
+    assert [split.example_id(r) for r in range(ROWS)] == [e.id for e in raw_examples()]
+
+
+def mapped_ranges(path: Path) -> list[tuple[int, int]]:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    spans = (line.split()[0].split("-") for line in lines if line.endswith(str(path.resolve())))
+    return [(int(low, 16), int(high, 16)) for low, high in spans]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the system shows no map")
+def test_the_arrays_read_lie_in_the_memory_map(prepared: Prepared) -> None:
+    before = pa.total_allocated_bytes()
+    split = prepared.split("train")
+    assert pa.total_allocated_bytes() == before
+    ranges = mapped_ranges(prepared.folder / "train.arrow")
+    views = split.views()
+    assert len(views) == 5 * 6  # offsets and ids of two slots and labels, of six record batches
+    for view in views:
+        start = view.ctypes.data
+        assert any(low <= start and start + view.nbytes <= high for low, high in ranges)
+        assert not view.flags.writeable
+        assert not view.flags.owndata
+
+
+def test_what_is_handed_out_is_the_callers(split: Split) -> None:
+    batch = split.batch([0, 1])
+    batch.tokens[0][:] = 7
+    batch.labels[:] = 0
+    assert (split.batch([0, 1]).tokens[0] != 7).any()
+    with pytest.raises(ValueError, match="read-only"):
+        split.lengths()[0, 0] = 3
+
+
+def test_split_pickles_as_its_path(split: Split) -> None:
+    dumped = pickle.dumps(split)
+    assert len(dumped) < 5000
+    again = pickle.loads(dumped)
+    np.testing.assert_array_equal(again.batch([5, 3]).tokens[0], split.batch([5, 3]).tokens[0])
+
+
+@pytest.mark.parametrize("rows", [[ROWS], [-1], [0, 99]])
+def test_rows_out_of_range_are_refused(split: Split, rows: list[int]) -> None:
+    with pytest.raises(DataError, match=f"the train split has {ROWS}"):
+        split.batch(rows)
+
+
+def test_unknown_split_names_the_nearest(prepared: Prepared) -> None:
+    with pytest.raises(DataError, match=r"no split 'tran'; did you mean 'train'\?"):
+        prepared.split("tran")
+
+
+def truncate(folder: Path) -> None:
+    path = folder / "train.arrow"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def empty(folder: Path) -> None:
+    (folder / "train.arrow").write_bytes(b"")
+
+
+def remove(folder: Path) -> None:
+    (folder / "train.arrow").unlink()
+
+
+def scramble_the_end(folder: Path) -> None:
+    path = folder / "train.arrow"
+    content = path.read_bytes()
+    path.write_bytes(content[:-300] + bytes(reversed(content[-300:])))
+
+
+def other_rows(folder: Path) -> None:
+    schema = pa.schema([("other", pa.int32())])
+    path = folder / "train.arrow"
+    size = path.stat().st_size
+    with pa.ipc.new_file(str(path), schema) as writer:
+        writer.write_batch(pa.record_batch({"other": pa.array([1], pa.int32())}))
+    manifest = folder / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace(f'"bytes": {size}', f'"bytes": {path.stat().st_size}'))
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, remove, scramble_the_end, other_rows])
+def test_damaged_split_is_an_error_with_a_remedy(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    folder = prepare_into(tmp_path / "out")
+    damage(folder)
+    with pytest.raises(DataError) as error:
+        open_prepared(folder).split("train")
+    assert error.value.where == str(folder / "train.arrow")
+    assert "prepare the data again" in error.value.remedy
+
+
+@pytest.mark.parametrize("position", range(0, 100, 4))
+def test_a_flipped_byte_is_an_error_or_changes_a_value_but_never_a_crash(
+    tmp_path: Path, position: int
+) -> None:
+    folder = prepare_into(tmp_path / "out")
+    path = folder / "train.arrow"
+    content = bytearray(path.read_bytes())
+    content[len(content) * position // 100] ^= 0xFF
+    path.write_bytes(bytes(content))
+    try:
+        damaged = open_prepared(folder).split("train")
+        damaged.batch(range(len(damaged)))
+        _ = [(damaged.words(row), damaged.example_id(row)) for row in range(len(damaged))]
+    except DataError as error:
+        assert error.where == str(path)
+
+
+def test_unknown_token_ids_are_an_error(tmp_path: Path) -> None:
+    folder = prepare_into(tmp_path / "out")
+    manifest = folder / "manifest.json"
+    size = open_prepared(folder).manifest.vocabulary.size
+    manifest.write_text(manifest.read_text().replace(f'"size": {size}', f'"size": {size - 5}'))
+    with pytest.raises(DataError, match="holds unknown token ids"):
+        open_prepared(folder).split("train").batch(range(ROWS))
+
+
+def test_damaged_vectors_are_an_error(tmp_path: Path) -> None:
+    folder = prepare_into(tmp_path / "out")
+    path = folder / "vectors.safetensors"
+    content = path.read_bytes()
+    for damaged in (content[:-4], b"", b"\x00" * 20):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"vectors\.safetensors: cannot be read"):
+            open_prepared(folder).vectors()
+    path.write_bytes(content)
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"dim": 3', '"dim": 4'))
+    with pytest.raises(DataError, match=r"has shape \(\d+, 3\), not \(\d+, 4\)"):
+        open_prepared(folder).vectors()

@@ -1,0 +1,182 @@
+"""Vector files in all their formats, their faults, and the table made of them."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rss_rl.data.sources import BadRow
+from rss_rl.data.vectors import random_vectors, read_vectors, vector_table
+from rss_rl.data.vocabulary import Vocabulary
+from rss_rl.errors import DataError
+
+TEXT = "the 1 2 3\ncat -0.5 1e-2 7\nParis 4 5 6\nrare 9 9 9\n"
+EXPECTED = {"the": [1, 2, 3], "cat": [-0.5, 0.01, 7], "paris": [4, 5, 6]}
+VOCABULARY = Vocabulary.count(Counter({"the": 3, "cat": 2, "paris": 1}), Counter({"unheard": 1}))
+
+
+def refuse(row: BadRow) -> None:
+    raise row.error()
+
+
+def write_plain(path: Path) -> Path:
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def write_gzip(path: Path) -> Path:
+    with gzip.open(f"{path}.gz", "wt", encoding="utf-8") as stream:
+        stream.write(TEXT)
+    return Path(f"{path}.gz")
+
+
+def write_zip(path: Path) -> Path:
+    with zipfile.ZipFile(f"{path}.zip", "w") as package:
+        package.writestr("glove.3d.txt", TEXT)
+    return Path(f"{path}.zip")
+
+
+def write_zip_of_two(path: Path) -> Path:
+    with zipfile.ZipFile(f"{path}.zip", "w") as package:
+        package.writestr("glove.3d.txt", TEXT)
+        package.writestr("glove.1d.txt", "the 1\n")
+    return Path(f"{path}.zip:glove.3d.txt")
+
+
+def write_with_header(path: Path) -> Path:
+    path.write_text("4 3\n" + TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "write", [write_plain, write_gzip, write_zip, write_zip_of_two, write_with_header]
+)
+def test_text_formats_give_the_same_vectors(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    check_expected(write(tmp_path / "v.txt"))
+
+
+def check_expected(path: Path) -> None:
+    part = read_vectors(path, VOCABULARY, refuse)
+    assert part.vectors.dtype == np.float32
+    assert part.vectors.shape == (len(VOCABULARY), 3)
+    for word, vector in EXPECTED.items():
+        row = VOCABULARY.words.index(word)
+        assert part.found[row]
+        np.testing.assert_allclose(part.vectors[row], vector, rtol=1e-7)
+    assert part.found.sum() == len(EXPECTED)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_word2vec_binary(tmp_path: Path, packed: bool, write_word2vec: Callable[..., Path]) -> None:
+    vectors = {"the": [1, 2, 3], "cat": [-0.5, 0.01, 7], "Paris": [4, 5, 6], "rare": [9, 9, 9]}
+    path = write_word2vec(tmp_path / "v.bin", vectors)
+    if packed:
+        packed_path = tmp_path / "v.bin.gz"
+        packed_path.write_bytes(gzip.compress(path.read_bytes()))
+        path = packed_path
+    check_expected(path)
+
+
+def test_spelling_nearest_to_the_word_wins(tmp_path: Path) -> None:
+    path = tmp_path / "v.txt"
+    path.write_text("US 1 1\nUs 2 2\nus 3 3\nNASA 4 4\nOF 5 5\nof 6 6\n")
+    vocabulary = Vocabulary.count(Counter(["us", "US", "nasa", "Of"]), Counter())
+    part = read_vectors(path, vocabulary, refuse)
+    got = {word: float(part.vectors[vocabulary.ids([word])[0], 0]) for word in vocabulary.words}
+    assert got == {"<pad>": 0, "<unk>": 0, "us": 3, "US": 1, "nasa": 4, "Of": 6}
+
+
+def test_words_with_spaces(tmp_path: Path) -> None:
+    path = tmp_path / "v.txt"
+    path.write_text("the 1 2\n. . . 3 4\nat a@b.org 5 6\n")
+    vocabulary = Vocabulary.count(Counter(["the", ". . ."]), Counter())
+    part = read_vectors(path, vocabulary, refuse)
+    assert part.vectors[vocabulary.words.index(". . .")].tolist() == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("cat 1 2", "2 numbers where 3 are expected"),
+        ("rare 1 2 3 4", "4 numbers where 3 are expected"),
+        ("cat", "0 numbers where 3 are expected"),
+        ("cat 1 x 3", "a component is no number"),
+        ("cat 1 nan 3", "a component is not finite"),
+    ],
+)
+def test_bad_line_names_file_line_and_remedy(tmp_path: Path, line: str, reason: str) -> None:
+    path = tmp_path / "v.txt"
+    path.write_text(f"the 1 2 3\n{line}\nparis 4 5 6\n")
+    with pytest.raises(DataError) as error:
+        read_vectors(path, VOCABULARY, refuse)
+    assert error.value.where == f"{path}, row 2"
+    assert reason in error.value.what
+    assert "Fetch the file again" in error.value.remedy
+    assert "--skip-bad-rows" in error.value.remedy
+    bad: list[BadRow] = []
+    part = read_vectors(path, VOCABULARY, bad.append)
+    assert [row.row for row in bad] == [2]
+    assert part.found[VOCABULARY.words.index("paris")]
+
+
+def test_files_cut_short_are_errors(tmp_path: Path, write_word2vec: Callable[..., Path]) -> None:
+    binary = write_word2vec(tmp_path / "v.bin", {"the": [1.0] * 9, "cat": [2.0] * 9})
+    binary.write_bytes(binary.read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"v\.bin: ends within vector 2 of 2.*fetch it again"):
+        read_vectors(binary, VOCABULARY, refuse)
+    packed = write_gzip(tmp_path / "v.txt")
+    packed.write_bytes(packed.read_bytes()[:-15])
+    with pytest.raises(DataError, match=r"v\.txt\.gz: cannot be read.*cut short"):
+        read_vectors(packed, VOCABULARY, refuse)
+
+
+def test_unusable_files_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.txt: cannot be read"):
+        read_vectors(tmp_path / "none.txt", VOCABULARY, refuse)
+    text = tmp_path / "text.bin"
+    text.write_text(TEXT)
+    with pytest.raises(DataError, match=r"Rename it \.txt"):
+        read_vectors(text, VOCABULARY, refuse)
+    foreign = tmp_path / "foreign.txt"
+    foreign.write_text("chien 1 2\n")
+    with pytest.raises(DataError, match="no vector for any word"):
+        read_vectors(foreign, VOCABULARY, refuse)
+    write_zip_of_two(tmp_path / "two")
+    with pytest.raises(DataError, match=r"holds 2 files.*glove\.1d\.txt"):
+        read_vectors(tmp_path / "two.zip", VOCABULARY, refuse)
+    with pytest.raises(DataError, match=r"has no file 'x'"):
+        read_vectors(Path(f"{tmp_path / 'two.zip'}:x"), VOCABULARY, refuse)
+
+
+def test_files_side_by_side(tmp_path: Path, write_word2vec: Callable[..., Path]) -> None:
+    first = read_vectors(write_plain(tmp_path / "v.txt"), VOCABULARY, refuse)
+    binary = write_word2vec(tmp_path / "v.bin", {"the": [8, 9], "unheard": [5, 6]})
+    second = read_vectors(binary, VOCABULARY, refuse)
+    table = vector_table([first, second], VOCABULARY, seed=0)
+    rows = {word: table[i] for i, word in enumerate(VOCABULARY.words)}
+    assert rows["the"].tolist() == [1, 2, 3, 8, 9]
+    assert rows["unheard"][3:].tolist() == [5, 6]
+    assert rows["<pad>"].tolist() == [0] * 5
+    # What a file does not have is random in that file's part, and small.
+    for part in (rows["unheard"][:3], rows["paris"][3:], rows["<unk>"]):
+        assert 0 < np.abs(part).max() <= 0.05
+
+
+def test_random_vectors_depend_on_seed_and_word_only() -> None:
+    many = Vocabulary.count(Counter(f"w{i}" for i in range(300)), Counter())
+    few = Vocabulary.count(Counter(["w7", "q"]), Counter())
+    table = random_vectors(many, 40, seed=1)
+    row = table[many.words.index("w7")]
+    np.testing.assert_array_equal(random_vectors(few, 40, seed=1)[few.words.index("w7")], row)
+    assert not np.allclose(random_vectors(few, 40, seed=2)[few.words.index("w7")], row)
+    assert not table[0].any()
+    assert table[1:].min() >= -0.05
+    assert table[1:].max() <= 0.05
+    assert abs(float(table[1:].mean())) < 0.002
+    assert float(table[1:].std()) == pytest.approx(0.1 / 12**0.5, rel=0.05)
