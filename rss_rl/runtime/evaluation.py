@@ -1,0 +1,196 @@
+"""Scoring a split under the ways a selection can be chosen.
+
+Modes: `all` every token; `thresholded` tokens with probability over one half; `sampled` the mean of
+K drawn selections; `random` the thresholded selection moved to random tokens of the same sentence,
+so that its shares are the same.
+
+'Kept' is the union of heads and dependents over the real tokens of all sentences of an example;
+shares are means over examples, precision and recall of rationales are over tokens.
+`rationale_f1_random` is the F1 of each pass's selection moved to random tokens.
+
+Legend: B examples, S sentences, N_s tokens of slot s.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MODES", "Mode", "evaluate"]
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.rewards import RewardSpec, rewards
+from rss_rl.config import RunConfig
+from rss_rl.data.batching import plain_batches
+from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
+from rss_rl.ops.scores import precision_recall_f1, score_metrics
+from rss_rl.runtime.snapshot import Models, autocast, fixed_threads
+from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch, ExampleSource
+
+Mode = Literal["all", "thresholded", "sampled", "random"]
+MODES: tuple[Mode, ...] = ("all", "thresholded", "sampled", "random")
+
+
+@dataclass
+class _Tally:
+    """What is gathered over the batches of one pass."""
+
+    kind: str
+    columns: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
+    found: int = 0
+    found_at_random: int = 0
+    kept: int = 0
+    wanted: int = 0
+    has_rationale: bool = False
+
+    def add(
+        self,
+        batch: Batch,
+        selections: Sequence[Array],
+        moved: Sequence[Array],
+        predicted: Array,
+        losses: Array,
+        spec: RewardSpec,
+    ) -> None:
+        """Take in one batch; `selections` and the same `moved` at random, S x bool [B, 2, N_s]."""
+        self.columns["gold"].append(batch.labels)
+        self.columns["predicted"].append(predicted)
+        self.columns["loss"].append(losses)
+        self.columns["reward"].append(rewards(-losses, selections, batch.valid, spec).total)
+        real = sum(valid.sum(-1) for valid in batch.valid)
+        unions = [selection.any(1) for selection in selections]
+        roles: dict[str, list[Array]] = {
+            "kept": unions,
+            "heads_kept": [s[:, HEAD] for s in selections],
+            "dependents_kept": [s[:, DEPENDENT] for s in selections],
+        }
+        for name, bits in roles.items():
+            self.columns[name].append(sum(b.sum(-1) for b in bits) / np.maximum(real, 1))
+        for slot, rationale in enumerate(batch.rationale or ()):
+            self.has_rationale = True
+            self.found += int((unions[slot] & rationale).sum())
+            self.found_at_random += int((moved[slot].any(1) & rationale).sum())
+            self.kept += int(unions[slot].sum())
+            self.wanted += int(rationale.sum())
+
+    def metrics(self) -> dict[str, float]:
+        """The measures of the pass."""
+        joined = {name: np.concatenate(parts) for name, parts in self.columns.items()}
+        gold, predicted = joined.pop("gold"), joined.pop("predicted")
+        result = {name: float(values.mean()) for name, values in joined.items()}
+        if self.kind == "classes":
+            result["accuracy"] = float((gold == predicted).mean())
+        else:
+            result |= score_metrics(predicted, gold)
+        if self.has_rationale:
+            scores = precision_recall_f1(self.found, self.kept, self.wanted)
+            names = ("rationale_precision", "rationale_recall", "rationale_f1")
+            result |= dict(zip(names, scores, strict=True))
+            at_random = precision_recall_f1(self.found_at_random, self.kept, self.wanted)
+            result["rationale_f1_random"] = at_random[2]
+        return result
+
+
+def evaluate(
+    models: Models,
+    examples: ExampleSource,
+    config: RunConfig,
+    modes: Iterable[Mode],
+    *,
+    device: torch.device,
+) -> dict[str, dict[str, float]]:
+    """Metrics of a split under each mode, without dropout; equal calls give equal numbers.
+
+    Metrics: loss and reward (nats; a sampled or random one under its own selections), accuracy
+    (classes) or pearson, spearman and mse (score), kept, heads_kept, dependents_kept, and where the
+    data has rationales rationale_precision, rationale_recall, rationale_f1 and
+    rationale_f1_random.
+    """
+    evaluator = _Evaluator(models, config, device, examples.labels.kind)
+    training = models.classifier.training
+    models.classifier.eval()
+    try:
+        with (
+            fixed_threads(config.learner.threads),
+            torch.inference_mode(),
+            autocast(device, config.learner.precision),
+        ):
+            return {mode: evaluator.score(examples, mode) for mode in modes}
+    finally:
+        models.classifier.train(training)
+
+
+class _Evaluator:
+    def __init__(self, models: Models, config: RunConfig, device: torch.device, kind: str) -> None:
+        self._models, self._config, self._device, self._kind = models, config, device, kind
+        self._spec = RewardSpec(config.reward.sparsity_cost, config.reward.penalty)
+
+    def score(self, examples: ExampleSource, mode: Mode) -> dict[str, float]:
+        passes = self._config.evaluation.selections if mode == "sampled" else 1
+        tallies = [_Tally(self._kind) for _ in range(passes)]
+        for rows in plain_batches(examples.lengths(), self._config.evaluation.batch_size):
+            batch = examples.batch(rows)
+            tensors = tensor_batch(batch, self._device)
+            choices = self._choose(batch, tensors, mode, passes)
+            for number, tally in enumerate(tallies):
+                selections = [choice[number] for choice in choices]
+                logits = self._models.classifier(
+                    tensors.tokens, tensors.valid, to_tensors(selections, self._device)
+                )
+                tally.add(
+                    batch,
+                    selections,
+                    self._shuffle(selections, batch),
+                    self._models.classifier.predict(logits).cpu().numpy(),
+                    self._models.classifier.losses(logits, tensors.labels).cpu().numpy(),
+                    self._spec,
+                )
+        each = [tally.metrics() for tally in tallies]
+        shared = set.intersection(*(set(metrics) for metrics in each))
+        return {name: float(np.mean([m[name] for m in each])) for name in sorted(shared)}
+
+    def _choose(self, batch: Batch, tensors: TensorBatch, mode: Mode, passes: int) -> list[Array]:
+        """S x bool [passes, B, 2, N_s]."""
+        chosen = []
+        for slot, valid in enumerate(batch.valid):
+            if mode == "all":
+                everything = np.repeat(valid[:, None], ROLES, axis=1)
+                chosen.append(everything[None])
+                continue
+            embedded = self._models.classifier.embedding(tensors.tokens[slot])
+            if mode == "sampled":
+                chosen.append(self._sample(batch, embedded, tensors.valid[slot], slot, passes))
+                continue
+            selection = self._models.policy.threshold(embedded, tensors.valid[slot]).cpu().numpy()
+            chosen.append(selection[None])
+        if mode == "random":
+            chosen = [moved[None] for moved in self._shuffle([c[0] for c in chosen], batch)]
+        return chosen
+
+    def _uniforms(self, purpose: str, rows: Array, slot: int, shape: tuple[int, int, int]) -> Array:
+        key = stream_key(self._config.seed, "evaluation", purpose, slot)
+        return keyed_uniforms(key, rows, *shape)
+
+    def _sample(
+        self, batch: Batch, embedded: Tensor, valid: Tensor, slot: int, passes: int
+    ) -> Array:
+        uniforms = self._uniforms("sampled", batch.rows, slot, (passes, ROLES, valid.shape[1]))
+        drawn = torch.from_numpy(uniforms).to(self._device)
+        selection = self._models.policy.sample(embedded, valid, drawn).selection
+        return selection.cpu().numpy()
+
+    def _shuffle(self, selections: Sequence[Array], batch: Batch) -> list[Array]:
+        """The selections under a random permutation of each sentence's real tokens."""
+        moved = []
+        for slot, (selection, valid) in enumerate(zip(selections, batch.valid, strict=True)):
+            uniforms = self._uniforms("random", batch.rows, slot, (1, 1, valid.shape[1]))[0, :, 0]
+            # Real tokens lead in a random order, padding follows: a permutation of each.
+            order = np.argsort(np.where(valid, uniforms, 2.0), axis=1)  # [B, N]
+            moved.append(np.take_along_axis(selection, order[:, None, :], axis=2) & valid[:, None])
+        return moved

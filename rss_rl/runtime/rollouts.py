@@ -1,0 +1,146 @@
+"""Rollouts: what a sampler sends to the learner, as one Arrow record batch of columns.
+
+Tokens do not travel: a rollout names the rows, and the learner reads them from the prepared data.
+
+Legend: K selections an example, B examples of the shard, M = K * B (sample-major), S sentences,
+N_s tokens of the shard's longest sentence in slot s.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Rollout", "SampleJob", "join_rollouts"]
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rss_rl.types import ROLES, Array
+
+
+@dataclass(frozen=True)
+class SampleJob:
+    """A shard of an update: its result depends on these fields and the snapshot alone.
+
+    rows         int64 [B]
+    selections   K
+    scored       True = the environment scores the selections
+    thresholded  True = it scores the thresholded selections as well
+    """
+
+    update: int
+    shard: int
+    rows: Array
+    selections: int
+    scored: bool
+    thresholded: bool
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Scored selections of B examples.
+
+    rows            int64 [B]
+    selections      S x bool [K, B, 2, N_s]
+    log_prob        float32 [K, B, S], of the behaviour policy
+    log_likelihood  float32 [K, B]; NaN where not scored
+    sparsity_cost   float32 [K, B, S]
+    thresholded     float32 [B, S], reward of the thresholded selection; NaN where not asked for
+    version         of the policy that sampled
+    """
+
+    rows: Array
+    selections: tuple[Array, ...]
+    log_prob: Array
+    log_likelihood: Array
+    sparsity_cost: Array
+    thresholded: Array
+    version: int
+
+    @property
+    def rewards(self) -> Array:
+        """R_s = log-likelihood - sparsity cost of each sentence, float32 [K, B, S]."""
+        return self.log_likelihood[..., None] - self.sparsity_cost
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """M rows; selections as packed bits."""
+        samples, examples = self.log_likelihood.shape
+        sentences = len(self.selections)
+        columns = {
+            "row": pa.array(np.tile(self.rows, samples)),
+            "sample": pa.array(np.repeat(np.arange(samples, dtype=np.int16), examples)),
+            "log_likelihood": pa.array(self.log_likelihood.reshape(-1)),
+            "version": pa.array(np.full(samples * examples, self.version, np.int64)),
+        }
+        for slot, selection in enumerate(self.selections):
+            packed = np.packbits(selection.reshape(samples * examples, -1), axis=1)
+            columns[f"selection_{slot}"] = pa.FixedSizeBinaryArray.from_buffers(
+                pa.binary(packed.shape[1]), len(packed), [None, pa.py_buffer(packed)]
+            )
+            columns[f"log_prob_{slot}"] = pa.array(self.log_prob[..., slot].reshape(-1))
+            columns[f"sparsity_cost_{slot}"] = pa.array(self.sparsity_cost[..., slot].reshape(-1))
+            columns[f"thresholded_{slot}"] = pa.array(np.tile(self.thresholded[:, slot], samples))
+        widths = ",".join(str(s.shape[-1]) for s in self.selections)
+        metadata = {"samples": str(samples), "sentences": str(sentences), "widths": widths}
+        return pa.RecordBatch.from_pydict(columns, metadata=metadata)
+
+    @classmethod
+    def from_arrow(cls, batch: pa.RecordBatch) -> Rollout:
+        """The inverse of `to_arrow`."""
+        metadata = {key.decode(): value.decode() for key, value in batch.schema.metadata.items()}
+        samples, sentences = int(metadata["samples"]), int(metadata["sentences"])
+        widths = [int(width) for width in metadata["widths"].split(",")]
+        examples = batch.num_rows // samples
+
+        def column(name: str) -> Array:
+            return batch.column(name).to_numpy(zero_copy_only=True).reshape(samples, examples)  # type: ignore[no-any-return]
+
+        def by_sentence(name: str) -> Array:
+            return np.stack([column(f"{name}_{slot}") for slot in range(sentences)], -1)
+
+        selections = tuple(
+            _unpack(batch.column(f"selection_{slot}"), width).reshape(
+                samples, examples, ROLES, width
+            )
+            for slot, width in enumerate(widths)
+        )
+        return cls(
+            rows=column("row")[0],
+            selections=selections,
+            log_prob=by_sentence("log_prob"),
+            log_likelihood=column("log_likelihood"),
+            sparsity_cost=by_sentence("sparsity_cost"),
+            thresholded=by_sentence("thresholded")[0],
+            version=int(column("version")[0, 0]),
+        )
+
+
+def _unpack(column: pa.Array, width: int) -> Array:
+    size = column.type.byte_width
+    packed = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * size :]
+    packed = packed[: len(column) * size].reshape(len(column), size)
+    return np.unpackbits(packed, axis=1, count=ROLES * width).astype(bool)
+
+
+def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
+    """The rollouts of all shards of an update as one, padded to the widest."""
+    sentences = len(rollouts[0].selections)
+    widths = [max(r.selections[slot].shape[-1] for r in rollouts) for slot in range(sentences)]
+
+    def padded(selection: Array, width: int) -> Array:
+        missing = width - selection.shape[-1]
+        return np.pad(selection, ((0, 0), (0, 0), (0, 0), (0, missing)))
+
+    return Rollout(
+        rows=np.concatenate([r.rows for r in rollouts]),
+        selections=tuple(
+            np.concatenate([padded(r.selections[slot], width) for r in rollouts], axis=1)
+            for slot, width in enumerate(widths)
+        ),
+        log_prob=np.concatenate([r.log_prob for r in rollouts], axis=1),
+        log_likelihood=np.concatenate([r.log_likelihood for r in rollouts], axis=1),
+        sparsity_cost=np.concatenate([r.sparsity_cost for r in rollouts], axis=1),
+        thresholded=np.concatenate([r.thresholded for r in rollouts]),
+        version=min(r.version for r in rollouts),
+    )

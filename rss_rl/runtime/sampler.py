@@ -1,0 +1,134 @@
+"""A sampler: environment, policy and reward model in one process, turning jobs into rollouts.
+
+Legend: K selections an example, B examples of a shard, S sentences, N_s tokens of slot s.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Sampler"]
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from envs.core import SelectionCore
+from envs.rewards import ClassifierReward, RewardParts, RewardSpec
+from rss_rl.config import RunConfig
+from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.runtime.rollouts import Rollout, SampleJob
+from rss_rl.runtime.snapshot import Models, Snapshot, autocast, fixed_threads
+from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.types import ROLES, Array, Batch, ExampleSource
+
+_CPU = torch.device("cpu")
+
+
+class Sampler:
+    """Draws and scores selections of training examples.
+
+    Args:
+        config: of the run.
+        models: this sampler's own copies; snapshots are loaded into them.
+        examples: the training split.
+    """
+
+    def __init__(self, config: RunConfig, models: Models, examples: ExampleSource) -> None:
+        self._config = config
+        self._models = models
+        self._version: int | None = None
+        self._examples = examples
+        self._core = SelectionCore(
+            examples,
+            ClassifierReward(models.classifier),
+            RewardSpec(config.reward.sparsity_cost, config.reward.penalty),
+        )
+
+    @property
+    def version(self) -> int | None:
+        """Version of the snapshot held; None before the first."""
+        return self._version
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Work with this snapshot from now on."""
+        self._models.load(snapshot)
+        self._version = snapshot.version
+
+    def sample(self, job: SampleJob) -> pa.RecordBatch:
+        """The rollout of a job under the snapshot held.
+
+        Raises:
+            ValueError: before the first snapshot.
+            NonFiniteError: when the reward model returns NaN or an infinity.
+        """
+        if self._version is None:
+            raise ValueError("a sampler has nothing to sample with before its first snapshot")
+        sampler = self._config.sampler
+        with (
+            fixed_threads(sampler.threads),
+            torch.inference_mode(),
+            autocast(_CPU, sampler.precision),
+        ):
+            return self._rollout(job, self._version).to_arrow()
+
+    def _rollout(self, job: SampleJob, version: int) -> Rollout:
+        batch = self._examples.batch(job.rows)
+        tensors = tensor_batch(batch, _CPU)
+        embedded = [self._models.classifier.embedding(tokens) for tokens in tensors.tokens]
+        selections, log_probs = self._draw(job, batch, tensors, embedded)
+        shape = (job.selections, len(batch))
+        unasked = np.full((*shape, batch.sentences), np.nan, np.float32)
+        likelihood, cost, thresholded = unasked[..., 0], unasked, unasked[0]
+        if job.scored:
+            drawn = [s.reshape(-1, *s.shape[2:]) for s in selections]
+            if job.thresholded:
+                drawn = self._with_thresholded(drawn, tensors, embedded)
+            parts = self._core.score(batch, drawn)
+            likelihood, cost, thresholded = _split(parts, job.selections, len(batch))
+        return Rollout(
+            job.rows,
+            tuple(selections),
+            np.stack(log_probs, -1),
+            likelihood,
+            cost,
+            thresholded,
+            version,
+        )
+
+    def _draw(
+        self, job: SampleJob, batch: Batch, tensors: TensorBatch, embedded: list[Tensor]
+    ) -> tuple[list[Array], list[Array]]:
+        selections, log_probs = [], []
+        for slot, (vectors, valid) in enumerate(zip(embedded, tensors.valid, strict=True)):
+            key = stream_key(self._config.seed, "selection", job.update, slot)
+            width = valid.shape[1]
+            uniforms = keyed_uniforms(key, batch.rows, job.selections, ROLES, width)
+            sampled = self._models.policy.sample(vectors, valid, torch.from_numpy(uniforms))
+            selections.append(sampled.selection.contiguous().numpy())
+            log_probs.append(sampled.log_prob.float().numpy())
+        return selections, log_probs
+
+    def _with_thresholded(
+        self, drawn: list[Array], tensors: TensorBatch, embedded: list[Tensor]
+    ) -> list[Array]:
+        """One more selection an example, so that one reward-model call scores both kinds."""
+        policy = self._models.policy
+        thresholded = [
+            policy.threshold(vectors, valid).numpy()
+            for vectors, valid in zip(embedded, tensors.valid, strict=True)
+        ]
+        return [np.concatenate(pair) for pair in zip(drawn, thresholded, strict=True)]
+
+
+def _split(parts: RewardParts, samples: int, examples: int) -> tuple[Array, Array, Array]:
+    """Log-likelihood [K, B], cost [K, B, S] and thresholded rewards [B, S] (NaN where none)."""
+    sampled = samples * examples
+    sentences = parts.by_sentence.shape[1]
+    thresholded = parts.by_sentence[sampled:]
+    if not len(thresholded):
+        thresholded = np.full((examples, sentences), np.nan, np.float32)
+    return (
+        parts.log_likelihood[:sampled].reshape(samples, examples),
+        parts.sparsity_cost[:sampled].reshape(samples, examples, sentences),
+        thresholded,
+    )

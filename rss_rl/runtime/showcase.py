@@ -1,0 +1,57 @@
+"""What TensorBoard shows of a policy: histograms of its probabilities and marked sentences."""
+
+from __future__ import annotations
+
+__all__ = ["mark_sentence", "write_showcase"]
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from rss_rl.data.store import Split
+from rss_rl.models.inputs import tensor_batch
+from rss_rl.runtime.metrics import MetricsWriter
+from rss_rl.runtime.snapshot import Models
+from rss_rl.types import DEPENDENT, HEAD, Array
+
+_HISTOGRAM_EXAMPLES = 256
+_TEXT_EXAMPLES = 4
+
+
+def mark_sentence(words: Sequence[str], selection: Array) -> str:
+    """Markdown of a sentence: **both**, **head**ʰ, **dependent**ᵈ; the rest struck through.
+
+    Args:
+        selection: bool [2, N], N at least the number of words.
+    """
+    marked = []
+    for position, word in enumerate(words):
+        head, dependent = selection[HEAD, position], selection[DEPENDENT, position]
+        role = "" if head and dependent else "ʰ" if head else "ᵈ"
+        marked.append(f"**{word}**{role}" if head or dependent else f"~~{word}~~")
+    return " ".join(marked)
+
+
+def write_showcase(
+    writer: MetricsWriter, step: int, models: Models, examples: Split, device: torch.device
+) -> None:
+    """Histograms of head and dependent probabilities and a few marked dev sentences."""
+    rows = np.arange(min(_HISTOGRAM_EXAMPLES, len(examples)))
+    batch = examples.batch(rows)
+    tensors = tensor_batch(batch, device)
+    gathered: dict[int, list[Array]] = {HEAD: [], DEPENDENT: []}
+    lines: dict[int, list[str]] = {row: [] for row in range(min(_TEXT_EXAMPLES, len(rows)))}
+    with torch.inference_mode():
+        for slot, valid in enumerate(tensors.valid):
+            embedded = models.classifier.embedding(tensors.tokens[slot])
+            chances = models.policy.probabilities(embedded, valid).float().cpu().numpy()
+            selection = models.policy.threshold(embedded, valid).cpu().numpy()
+            for role, values in gathered.items():
+                values.append(chances[:, role][batch.valid[slot]])
+            for row, texts in lines.items():
+                texts.append(mark_sentence(examples.words(row)[slot], selection[row]))
+    writer.histogram(step, "selection/probability_head", np.concatenate(gathered[HEAD]))
+    writer.histogram(step, "selection/probability_dependent", np.concatenate(gathered[DEPENDENT]))
+    text = "\n\n".join(" ‖ ".join(texts) for texts in lines.values())
+    writer.text(step, "selection/examples", text)

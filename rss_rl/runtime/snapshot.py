@@ -1,0 +1,120 @@
+"""What a sampler or evaluator works with: classifier and policy, published as one flat vector."""
+
+from __future__ import annotations
+
+__all__ = [
+    "Models",
+    "Snapshot",
+    "autocast",
+    "autocast_dtype",
+    "build_models",
+    "build_prepared_models",
+    "fixed_threads",
+]
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.models.build import build_classifier
+from rss_rl.models.classifier import Classifier
+from rss_rl.policies.registry import PolicyModule, build_policy
+from rss_rl.seeding import stream_key
+from rss_rl.types import Array, LabelSpec
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Weights under one version: float32 [P], classifier first, then policy."""
+
+    version: int
+    weights: Array
+
+
+class Models(NamedTuple):
+    """Classifier and policy of a run."""
+
+    classifier: Classifier
+    policy: PolicyModule
+
+    def parameters(self) -> list[nn.Parameter]:
+        """All parameters, in the order of a snapshot."""
+        return [*self.classifier.parameters(), *self.policy.parameters()]
+
+    def publish(self, version: int) -> Snapshot:
+        """A copy of the weights as one contiguous vector."""
+        flat = [p.detach().reshape(-1).float().cpu() for p in self.parameters()]
+        return Snapshot(version, torch.cat(flat).numpy())
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Copy a snapshot into the modules.
+
+        Raises:
+            ValueError: when it was made by other modules.
+        """
+        parameters = self.parameters()
+        expected = sum(p.numel() for p in parameters)
+        if snapshot.weights.shape != (expected,):
+            raise ValueError(f"a snapshot of {snapshot.weights.shape} for {expected} parameters")
+        start = 0
+        with torch.no_grad():
+            for parameter in parameters:
+                part = snapshot.weights[start : start + parameter.numel()]
+                # Ray hands out read-only views and torch wants writable memory, even to read.
+                source = torch.from_numpy(part if part.flags.writeable else np.array(part))
+                parameter.copy_(source.view_as(parameter))
+                start += parameter.numel()
+
+
+def build_models(
+    config: RunConfig, labels: LabelSpec, sentences: int, vectors: Array, trainable: int
+) -> Models:
+    """Fresh modules whose initial weights depend on the run's seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_key(config.seed, "initial weights"))
+        classifier = build_classifier(config.model, labels, sentences, vectors, trainable)
+        policy = build_policy(config.policy, classifier.embedding.size, config.model.activation)
+    return Models(classifier, policy)
+
+
+def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
+    """Fresh modules for a prepared dataset."""
+    manifest = prepared.manifest
+    return build_models(
+        config,
+        manifest.labels,
+        manifest.sentences,
+        prepared.vectors(),
+        prepared.vocabulary.trainable,
+    )
+
+
+@contextmanager
+def fixed_threads(count: int) -> Iterator[None]:
+    """Run with `count` CPU threads, so that a result does not depend on who computes it."""
+    before = torch.get_num_threads()
+    if before != count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if before != count:
+            torch.set_num_threads(before)
+
+
+def autocast_dtype(precision: str) -> torch.dtype | None:
+    """The dtype of matrix products, None for float32."""
+    return torch.bfloat16 if precision == "bfloat16" else None
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """Autocast as the configuration's `precision` asks."""
+    dtype = autocast_dtype(precision)
+    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)

@@ -1,0 +1,215 @@
+"""Training as a stream of events: phases, evaluations, checkpoints, interruption, resumption."""
+
+from __future__ import annotations
+
+__all__ = ["Evaluated", "Event", "PhaseBegan", "Stopped", "Trainer"]
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.runtime.backend import Backend
+from rss_rl.runtime.checkpoint import Checkpoint, load_checkpoint, mark_best, save_checkpoint
+from rss_rl.runtime.evaluation import Mode, evaluate
+from rss_rl.runtime.metrics import MetricsWriter
+from rss_rl.runtime.session import Session, UpdateReport
+from rss_rl.runtime.showcase import write_showcase
+
+_LOWER_IS_BETTER = {"loss", "mse"}
+
+
+@dataclass(frozen=True)
+class PhaseBegan:
+    """A phase begins after `update` updates of the run; `steps` None = until its plateau."""
+
+    name: str
+    update: int
+    steps: int | None
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The dev split was scored; `best` tells whether this is the best checkpoint of the phase."""
+
+    phase: str
+    update: int
+    metrics: dict[str, dict[str, float]]
+    best: bool
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Training was asked to stop, and a checkpoint of `update` was written."""
+
+    update: int
+
+
+Event = PhaseBegan | Evaluated | Stopped | UpdateReport
+
+
+class Trainer:
+    """Runs the phases of a configuration in a run directory.
+
+    Args:
+        path: the run directory. writer: of its metrics, or None to keep none.
+        backend: makes the source of rollouts when one is needed.
+        resume: checkpoint to go on from, or None to begin.
+        stop: asked after each update; True writes a checkpoint and ends the stream.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        path: Path,
+        prepared: Prepared,
+        writer: MetricsWriter,
+        *,
+        backend: Callable[[], Backend],
+        resume: Checkpoint | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.config, self.path = config, path
+        self._prepared, self._writer, self._stop = prepared, writer, stop
+        self.session = Session(config, prepared, backend)
+        self._dev = prepared.split("dev")
+        self._opened = False  # the phase's opening evaluation was made
+        self._best: float | None = None
+        self._trained_s = 0.0
+        self._wall_before_s, self._began = 0.0, time.monotonic()
+        self._seen = 0
+        if resume is not None:
+            self._restore(resume)
+
+    def events(self) -> Iterator[Event]:
+        """Train to the end of the last phase, then go back to its best checkpoint."""
+        schedule = self.session.schedule
+        while not schedule.finished:
+            if not self._opened:
+                yield PhaseBegan(
+                    schedule.phase.name, self.session.update_count, schedule.phase.steps
+                )
+                self._opened = True
+                yield self._evaluate()
+            while not schedule.phase_over:
+                yield self._update()
+                if self._stop():
+                    self.save()
+                    yield Stopped(self.session.update_count)
+                    return
+                if self._due(self.config.evaluation.every) or schedule.phase_over:
+                    yield self._evaluate()
+                elif self._due(self.config.checkpoint.every):
+                    self.save()
+            self._end_phase()
+
+    def _due(self, every: int) -> bool:
+        return self.session.schedule.steps % every == 0
+
+    def _update(self) -> UpdateReport:
+        started = time.perf_counter()
+        report = self.session.update()
+        elapsed = time.perf_counter() - started
+        self._trained_s += elapsed
+        self._seen += report.examples
+        report.scalars["throughput/examples_per_second"] = report.examples / elapsed
+        self._writer.scalars(report.update, report.scalars)
+        return report
+
+    def _evaluate(self) -> Evaluated:
+        schedule, update = self.session.schedule, self.session.update_count
+        mode: Mode = "thresholded" if schedule.phase.selection == "sampled" else "all"
+        started = time.perf_counter()
+        metrics = evaluate(
+            self.session.models, self._dev, self.config, [mode], device=self.session.device
+        )
+        scalars = {f"dev/{mode}/{name}": value for name, value in metrics[mode].items()}
+        scalars["time/evaluate_s"] = time.perf_counter() - started
+        self._writer.scalars(update, scalars)
+        if mode == "thresholded":
+            write_showcase(
+                self._writer, update, self.session.models, self._dev, self.session.device
+            )
+            schedule.observe(-metrics[mode]["reward"])
+        else:
+            schedule.observe(metrics[mode]["loss"])
+        best = self._is_best(metrics[mode])
+        self.save()
+        if best:
+            mark_best(self.path, update, best_mark(schedule.index))
+            if schedule.is_last:
+                mark_best(self.path, update)
+        return Evaluated(schedule.phase.name, update, metrics, best)
+
+    def _is_best(self, metrics: dict[str, float]) -> bool:
+        name = self.config.evaluation.best_metric
+        if name == "auto":
+            name = "accuracy" if "accuracy" in metrics else "pearson"
+        value = metrics.get(name, float("-inf"))
+        value = -value if name in _LOWER_IS_BETTER else value
+        if self._best is not None and value <= self._best:
+            return False
+        self._best = value
+        return True
+
+    def _end_phase(self) -> None:
+        schedule = self.session.schedule
+        if schedule.phase.restore_best or schedule.is_last:
+            best = load_checkpoint(self.path, best_mark(schedule.index))
+            self.session.load_tensors(best.tensors)
+        schedule.advance()
+        self._opened, self._best = False, None
+        self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint of this moment."""
+        self._writer.flush()
+        save_checkpoint(
+            self.path,
+            self.session.update_count,
+            self.session.tensors(),
+            self.state(),
+            keep_last=self.config.checkpoint.keep_last,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds beside tensors."""
+        return {
+            "session": self.session.state(),
+            "opened": self._opened,
+            "best": self._best,
+            "trained_s": self._trained_s,
+            "wall_s": self.wall_seconds,
+            "seen": self._seen,
+        }
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        self.session.load_tensors(checkpoint.tensors)
+        state = checkpoint.state
+        self.session.load_state(state["session"])
+        self._opened, self._best = state["opened"], state["best"]
+        self._trained_s, self._seen = state["trained_s"], state["seen"]
+        self._wall_before_s = state["wall_s"]
+
+    @property
+    def wall_seconds(self) -> float:
+        """Wall time of this run, evaluations and the time before a resumption included."""
+        return self._wall_before_s + time.monotonic() - self._began
+
+    @property
+    def trained_seconds(self) -> float:
+        """Wall time of the updates of this run, those before a resumption included."""
+        return self._trained_s
+
+    @property
+    def examples_seen(self) -> int:
+        """Examples of all updates."""
+        return self._seen
+
+
+def best_mark(phase: int) -> str:
+    """Name of the mark on the checkpoint that was best on dev in a phase."""
+    return f"best_phase_{phase}"

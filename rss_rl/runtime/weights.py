@@ -1,0 +1,41 @@
+"""Checkpoint tensors back into modules."""
+
+from __future__ import annotations
+
+__all__ = ["load_weights", "select_prefix"]
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from rss_rl.errors import CheckpointError
+from rss_rl.runtime.snapshot import Models
+from rss_rl.types import Array
+
+
+def select_prefix(
+    tensors: Mapping[str, Array], prefix: str, device: torch.device
+) -> dict[str, torch.Tensor]:
+    """The tensors whose name begins with `prefix`, without it, as torch tensors."""
+    return {
+        name.removeprefix(prefix): torch.from_numpy(np.array(value)).to(device)
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.device) -> None:
+    """Load `classifier/...` and `policy/...` into the modules.
+
+    Raises:
+        CheckpointError: when a name or shape does not fit, so another configuration made them.
+    """
+    for name, module in models._asdict().items():
+        try:
+            module.load_state_dict(select_prefix(tensors, f"{name}/", device))
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"the {name}'s weights do not fit: {str(error).splitlines()[-1].strip()}",
+                remedy="Use the configuration and data the run was started with",
+            ) from error
