@@ -222,7 +222,7 @@ def _report(
     }
 
 
-def open_models(path: Path, which: str = "best") -> tuple[RunConfig, Models, Prepared]:
+def open_models(path: Path, which: str | int = "best") -> tuple[RunConfig, Models, Prepared]:
     """A run's configuration, its models with the weights of a checkpoint, and its inputs.
 
     The third is the prepared dataset without its splits: vocabulary, vectors, tokenizer.

@@ -1,0 +1,72 @@
+"""Rollouts cross processes unchanged, and shards join into the rollout of the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rss_rl.runtime.rollouts import Rollout, join_rollouts
+
+
+def _rollout(
+    samples: int, examples: int, widths: list[int], seed: int, version: int = 3
+) -> Rollout:
+    draw = np.random.default_rng(seed)
+    sentences = len(widths)
+    shape = (samples, examples)
+    return Rollout(
+        rows=draw.integers(0, 1000, examples),
+        selections=tuple(draw.random((*shape, 2, width)) < 0.5 for width in widths),
+        log_prob=draw.normal(size=(*shape, sentences)).astype(np.float32),
+        log_likelihood=draw.normal(size=shape).astype(np.float32),
+        sparsity_cost=draw.random((*shape, sentences)).astype(np.float32),
+        thresholded=draw.normal(size=(examples, sentences)).astype(np.float32),
+        version=version,
+    )
+
+
+def _through_ipc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    (back,) = pa.ipc.open_stream(sink.getvalue()).read_all().to_batches()
+    return back
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.lists(st.integers(1, 19), min_size=1, max_size=2),
+    st.integers(0, 99),
+)
+def test_arrow_round_trip(samples: int, examples: int, widths: list[int], seed: int) -> None:
+    sent = _rollout(samples, examples, widths, seed)
+    got = Rollout.from_arrow(_through_ipc(sent.to_arrow()))
+    assert got.version == sent.version
+    for name in ("rows", "log_prob", "log_likelihood", "sparsity_cost", "thresholded"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(sent, name), err_msg=name)
+    for mine, theirs in zip(got.selections, sent.selections, strict=True):
+        assert mine.dtype == np.bool_
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_joined_shards_are_padded_and_carry_the_oldest_version() -> None:
+    first, second = _rollout(2, 3, [4, 7], 0, version=5), _rollout(2, 1, [6, 2], 1, version=4)
+    joined = join_rollouts([first, second])
+    assert joined.version == 4
+    assert [s.shape for s in joined.selections] == [(2, 4, 2, 6), (2, 4, 2, 7)]
+    np.testing.assert_array_equal(joined.selections[0][:, :3, :, :4], first.selections[0])
+    np.testing.assert_array_equal(joined.selections[1][:, 3:, :, :2], second.selections[1])
+    assert not joined.selections[0][:, :3, :, 4:].any()
+    np.testing.assert_array_equal(joined.rewards[:, 3:], second.rewards)
+    np.testing.assert_array_equal(joined.rows, [*first.rows, *second.rows])
+
+
+def test_reward_is_likelihood_minus_the_sentences_own_cost() -> None:
+    rollout = _rollout(3, 2, [4, 4], 7)
+    for k, b, s in np.ndindex(3, 2, 2):
+        expected = rollout.log_likelihood[k, b] - rollout.sparsity_cost[k, b, s]
+        assert rollout.rewards[k, b, s] == expected
