@@ -111,7 +111,7 @@ def _tokenise(inputs: Prepared, texts: Sequence[Text]) -> list[Tokens]:
         needed = "one text" if inputs.sentences == 1 else f"{inputs.sentences} texts"
         raise DataError(
             f"the run's task has {needed} an example, {len(texts)} given",
-            remedy="Quote each text: \"A man sleeps.\"",
+            remedy='Quote each text: "A man sleeps."',
         )
     tokenised = [inputs.tokenizer(text) for text in texts]
     for place, sentence in enumerate(tokenised):

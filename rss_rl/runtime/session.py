@@ -25,6 +25,7 @@ from rss_rl.errors import NonFiniteError
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.runtime.backend import Backend
 from rss_rl.runtime.cursor import EpochCursor
+from rss_rl.runtime.device import find_device
 from rss_rl.runtime.rollouts import Rollout, SampleJob, join_rollouts
 from rss_rl.runtime.snapshot import autocast_dtype, build_prepared_models, fixed_threads
 from rss_rl.runtime.weights import load_weights, select_prefix
@@ -54,7 +55,7 @@ class Session:
         self, config: RunConfig, prepared: Prepared, backend: Callable[[], Backend]
     ) -> None:
         self.config = config
-        self.device = torch.device(config.learner.device)
+        self.device = find_device(config.learner.device)
         self.examples = prepared.split("train")
         self.models = build_prepared_models(config, prepared)
         self.models.classifier.to(self.device)

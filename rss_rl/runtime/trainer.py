@@ -24,11 +24,16 @@ _LOWER_IS_BETTER = {"loss", "mse"}
 
 @dataclass(frozen=True)
 class PhaseBegan:
-    """A phase begins after `update` updates of the run; `steps` None = until its plateau."""
+    """A phase begins, or is gone on with by a resumed run.
+
+    update  of the run it began after; `done` of its own updates are behind it
+    steps   it takes at most; None = until its plateau
+    """
 
     name: str
     update: int
     steps: int | None
+    done: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,10 +93,9 @@ class Trainer:
         """Train to the end of the last phase, then go back to its best checkpoint."""
         schedule = self.session.schedule
         while not schedule.finished:
+            began = self.session.update_count - schedule.steps
+            yield PhaseBegan(schedule.phase.name, began, schedule.phase.steps, schedule.steps)
             if not self._opened:
-                yield PhaseBegan(
-                    schedule.phase.name, self.session.update_count, schedule.phase.steps
-                )
                 self._opened = True
                 yield self._evaluate()
             while not schedule.phase_over:

@@ -1,0 +1,124 @@
+"""A configuration as YAML that explains itself."""
+
+from __future__ import annotations
+
+__all__ = ["describe_keys", "documented_yaml"]
+
+import json
+import textwrap
+from collections.abc import Iterator
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from rss_rl.config import RunConfig
+
+_WIDTH = 96
+
+
+def documented_yaml(config: RunConfig) -> str:
+    """YAML that reads back equal to `config`, with each key's meaning as a comment."""
+    return "".join(f"{line}\n" for line in _section(config, 0))
+
+
+def _section(section: BaseModel, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        for line in textwrap.wrap(_comment(field, value), _WIDTH - 2 * depth):
+            yield f"{indent}# {line}"
+        if isinstance(value, BaseModel):
+            yield f"{indent}{name}:"
+            yield from _section(value, depth + 1)
+        elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
+            yield f"{indent}{name}:"
+            for number, item in enumerate(value):
+                yield from _item(item, depth + 1, commented=number == 0)
+        else:
+            yield f"{indent}{name}: {_scalar(value)}"
+
+
+def _item(section: BaseModel, depth: int, *, commented: bool) -> Iterator[str]:
+    """One item of a list; only the first of several carries comments."""
+    lines = [line for line in _section(section, depth + 1) if commented or "# " not in line]
+    first = next(n for n, line in enumerate(lines) if not line.lstrip().startswith("#"))
+    indent = "  " * depth
+    for number, line in enumerate(lines):
+        yield f"{indent}- {line.lstrip()}" if number == first else line
+
+
+def _scalar(value: Any) -> str:
+    """A value in YAML's flow style, which JSON is, with plain strings where they are plain."""
+    if isinstance(value, str) and value and all(c.isalnum() or c in "-_/." for c in value):
+        plain = value[0].isalpha() and value.lower() not in _WORDS_OF_YAML
+        return value if plain or value[0] == "/" else json.dumps(value)
+    if isinstance(value, tuple):
+        return json.dumps(list(value))
+    return json.dumps(value)
+
+
+_WORDS_OF_YAML = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+
+
+def _comment(field: FieldInfo, value: Any) -> str:
+    parts = [field.description] if field.description else []
+    if choices := _choices(field.annotation):
+        parts.append(f"One of: {', '.join(choices)}.")
+    default = _default(field)
+    if default is not None and not isinstance(field.default, BaseModel) and value != field.default:
+        parts.append(f"Default: {default}.")
+    return " ".join(parts)
+
+
+def _default(field: FieldInfo) -> str | None:
+    """The default as YAML; None where a key is required."""
+    return None if field.is_required() else _scalar(field.default)
+
+
+def _choices(annotation: Any) -> list[str]:
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return [str(choice) for choice in get_args(annotation)]
+    if origin in (Union, UnionType):
+        return [choice for part in get_args(annotation) for choice in _choices(part)]
+    return []
+
+
+def describe_keys() -> list[dict[str, Any]]:
+    """Every key: its dotted name, type, default, choices and meaning; `[]` is any list item."""
+    return list(_describe(RunConfig, ""))
+
+
+def _describe(section: type[BaseModel], prefix: str) -> Iterator[dict[str, Any]]:
+    for name, field in section.model_fields.items():
+        inner = [
+            part
+            for part in (field.annotation, *get_args(field.annotation))
+            if isinstance(part, type) and issubclass(part, BaseModel)
+        ]
+        if inner:
+            many = "" if inner[0] is field.annotation else "[]"
+            yield from _describe(inner[0], f"{prefix}{name}{many}.")
+            continue
+        yield {
+            "key": prefix + name,
+            "type": _type_name(field.annotation),
+            "required": field.is_required(),
+            "default": None if field.is_required() else field.default,
+            "choices": _choices(field.annotation),
+            "description": field.description or "",
+        }
+
+
+def _type_name(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return "str"
+    if get_origin(annotation) in (Union, UnionType):
+        return " | ".join(_type_name(part) for part in get_args(annotation))
+    if annotation is type(None):
+        return "null"
+    if get_origin(annotation) is tuple:
+        return "list"
+    return getattr(annotation, "__name__", str(annotation))

@@ -1,0 +1,136 @@
+"""`rss-rl demo`: the embedded default, from no data at all to a table and its reading."""
+
+from __future__ import annotations
+
+__all__ = ["EPILOG", "demo"]
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from rss_rl.cli.options import Json, console
+from rss_rl.cli.tables import print_report
+from rss_rl.errors import CheckpointError
+
+EPILOG = """
+Examples:
+
+`rss-rl demo`
+
+`rss-rl demo --seed 1 --run-dir runs/demo-1`
+"""
+_SOURCE, _CONFIG = "planted", "demo"
+
+RunDir = Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="Directory of the run.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the sentences and of the training.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from `configs/demo.yaml`."),
+]
+
+
+def demo(
+    overrides: Settings = None,
+    run_dir: RunDir = Path("runs/demo"),
+    seed: Seed = 0,
+    json_: Json = False,
+) -> None:
+    """Train on made sentences of which it is known which words decide the label.
+
+    Prepares the sentences, trains with Ray samplers, and compares the words that the policy keeps
+    with those that decide. A demo that is there already is replaced.
+    """
+    out = console(stderr=json_)
+    data = run_dir.with_name(f"{run_dir.name}-data").resolve()
+    _check_replaceable(run_dir, data)
+    _prepare(data, seed, out)
+    from rss_rl.cli.training import run_training
+    from rss_rl.config import load_config
+    from rss_rl.packaged import find_config
+
+    fixed = [f"data={json.dumps(str(data))}", f"seed={seed}", "sampler.backend=ray"]
+    config = load_config(find_config(_CONFIG), [*fixed, *(overrides or [])])
+    report = run_training(config, run_dir, out, overwrite=True)
+    if json_:
+        typer.echo(json.dumps(report, indent=2))
+        return
+    print_report(out, run_dir, report)
+    _read_out(out, report)
+    _print_example(out, run_dir, data)
+
+
+def _check_replaceable(run_dir: Path, data: Path) -> None:
+    """Only a demo may be replaced by a demo.
+
+    Raises:
+        CheckpointError: another run is there.
+    """
+    from rss_rl.runtime.run_directory import RunDirectory
+
+    if (run_dir / "config.json").is_file() and RunDirectory.open(run_dir).config.get("data") != str(
+        data
+    ):
+        raise CheckpointError(
+            "a run that is no demo is there",
+            where=str(run_dir),
+            remedy="Choose another --run-dir",
+        )
+
+
+def _prepare(data: Path, seed: int, out: Console) -> None:
+    from rss_rl.data.prepare import prepare
+    from rss_rl.data.sources import SourceRequest, named_source
+
+    with out.status("making sentences"):
+        source = named_source(_SOURCE, SourceRequest(seed=seed))
+        manifest = prepare(source, data, seed=seed, force=True)
+    rows = ", ".join(f"{info.rows:,} {name}" for name, info in manifest.splits.items())
+    out.print(f"Sentences: {rows}, made with seed {seed}, in {data}", soft_wrap=True, markup=False)
+
+
+def _read_out(out: Console, report: Mapping[str, Any]) -> None:
+    """What the table says, in words."""
+    test = report["splits"]["test"]
+    chosen, everything = test["thresholded"], test.get("all")
+    lines = [
+        f"Reading {chosen['kept']:.0%} of the words, the model is right on "
+        f"{chosen['accuracy']:.1%} of test sentences it has never seen"
+    ]
+    if everything:
+        lines[0] += f"; trained to read every word, on {everything['accuracy']:.1%}"
+    if "random" in test:
+        lines.append(
+            f"With as many random words instead, it is right on {test['random']['accuracy']:.1%}"
+        )
+    if "rationale_f1" in chosen:
+        lines.append(
+            f"Nobody told it which words decide. Of the words it keeps, "
+            f"{chosen['rationale_precision']:.0%} do, and it keeps "
+            f"{chosen['rationale_recall']:.0%} of those that do (F1 {chosen['rationale_f1']:.2f}; "
+            f"random words: {chosen['rationale_f1_random']:.2f})"
+        )
+    out.print()
+    for line in lines:
+        out.print(f"{line}.")
+
+
+def _print_example(out: Console, run_dir: Path, data: Path) -> None:
+    from rss_rl.cli.selecting import print_explanation
+    from rss_rl.data.store import open_prepared
+    from rss_rl.runtime.reading import explain
+    from rss_rl.runtime.run import open_models
+
+    config, models, inputs = open_models(run_dir)
+    test = open_prepared(data).split("test")
+    batch = test.batch([0])
+    words = test.words(0)
+    out.print("\nA test sentence, with what was kept in brackets:\n")
+    print_explanation(out, explain(config, models, inputs, words), details=False)
+    out.print(f"label: {test.labels.names[int(batch.labels[0])]}")
+    for sentence, bits in zip(words, batch.rationale or (), strict=False):
+        planted = [word for word, bit in zip(sentence, bits[0], strict=False) if bit]
+        out.print(f"words that decide it: {' '.join(planted)}", markup=False)

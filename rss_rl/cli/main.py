@@ -1,0 +1,67 @@
+"""`rss-rl`: the command line. Commands import torch and Ray only when they run."""
+
+from __future__ import annotations
+
+__all__ = ["app"]
+
+from typing import Annotated
+
+import typer
+
+import rss_rl
+from rss_rl.cli import config, data, demo, results, selecting, train
+from rss_rl.cli.group import DEBUG_VARIABLE, Commands
+
+_EPILOG = """
+Begin with `rss-rl demo`. With data of your own:
+
+`rss-rl data prepare reviews.csv --text review --label stars --out data/reviews`
+
+`rss-rl train demo data=data/reviews --run-dir runs/reviews`
+
+`rss-rl select runs/reviews "A dull film with one good scene."`
+"""
+
+app = typer.Typer(
+    name="rss-rl",
+    cls=Commands,
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"rss-rl {rss_rl.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug", help=f"Print tracebacks of expected errors too, as {DEBUG_VARIABLE}=1 does."
+        ),
+    ] = False,
+) -> None:
+    """Learn which words of a sentence matter: reinforced self-attention."""
+
+
+app.command(epilog=demo.EPILOG)(demo.demo)
+app.add_typer(data.app)
+app.add_typer(config.app)
+app.command(epilog=train.EPILOG)(train.train)
+app.command(epilog=results.EVALUATE_EPILOG)(results.evaluate)
+app.command(epilog=selecting.EPILOG)(selecting.select)
+app.command(epilog=results.REPORT_EPILOG)(results.report)
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,226 @@
+"""How a training run is shown while it lasts: a live panel in a terminal, else a line now and then.
+
+Imported by commands that train only, as it knows the events of the runtime and so needs torch.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Progress", "make_progress"]
+
+import os
+import sys
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rss_rl.cli.tables import format_metric
+from rss_rl.runtime.run import RunEvent
+from rss_rl.runtime.session import UpdateReport
+from rss_rl.runtime.trainer import Evaluated, PhaseBegan
+
+_SMOOTHING = 0.9
+_STOPPING = "stopping after this update; Ctrl-C again quits at once"
+_TRAINING = {
+    "reward/total": "reward",
+    "train/loss": "loss",
+    "train/accuracy": "accuracy",
+    "selection/kept": "kept",
+    "selection/heads_kept": "heads_kept",
+    "selection/dependents_kept": "dependents_kept",
+}
+_DEV = ("accuracy", "pearson", "mse", "loss", "reward", "kept", "rationale_f1")
+_SHORT = {"heads_kept": "heads", "dependents_kept": "dependents", "rationale_f1": "F1"}
+_RATE = "throughput/examples_per_second"
+
+
+class Progress(AbstractContextManager["Progress"], Protocol):
+    """Shows the events of a run."""
+
+    def show(self, event: RunEvent) -> None:
+        """Take note of an event."""
+
+    def stopping(self) -> None:
+        """Say that the run was asked to stop; safe in a signal handler."""
+
+
+@dataclass
+class _Phase:
+    """What is known of the present phase; `smooth` are moving averages over its updates."""
+
+    name: str = ""
+    began: int = 0
+    done: int = 0
+    steps: int | None = None
+    smooth: dict[str, float] = field(default_factory=dict)
+    dev: Evaluated | None = None
+    best: Evaluated | None = None
+
+    def take(self, event: RunEvent) -> None:
+        if isinstance(event, UpdateReport):
+            self.done = event.update - self.began
+            for name, value in event.scalars.items():
+                before = self.smooth.get(name, value)
+                self.smooth[name] = _SMOOTHING * before + (1 - _SMOOTHING) * value
+        elif isinstance(event, Evaluated):
+            self.dev = event
+            self.best = event if event.best else self.best
+
+    @classmethod
+    def begin(cls, event: PhaseBegan) -> _Phase:
+        return cls(event.name, event.update, event.done, event.steps)
+
+    def numbers(self) -> str:
+        """Moving averages of training, as one line."""
+        shown = [
+            f"{_SHORT.get(name, name)} {format_metric(name, self.smooth[tag])}"
+            for tag, name in _TRAINING.items()
+            if tag in self.smooth
+        ]
+        return "  ".join(shown)
+
+
+def _dev_numbers(event: Evaluated) -> str:
+    (metrics,) = event.metrics.values()
+    shown = [
+        f"{_SHORT.get(name, name)} {format_metric(name, metrics[name])}"
+        for name in _DEV
+        if name in metrics
+    ]
+    return "  ".join(shown)
+
+
+def make_progress(console: Console) -> Progress:
+    """The way to show progress that suits the console."""
+    return _LiveProgress(console) if console.is_terminal else _PlainProgress(console)
+
+
+class _PlainProgress:
+    """One line for each phase and each evaluation."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._phase = _Phase()
+
+    def show(self, event: RunEvent) -> None:
+        """See `Progress`."""
+        if isinstance(event, PhaseBegan):
+            self._phase = _Phase.begin(event)
+            end = f"to {event.update + event.steps}" if event.steps else "until its plateau"
+            at = event.update + event.done
+            self._say(f"{event.name}: from update {at} {end}")
+        self._phase.take(event)
+        if isinstance(event, Evaluated):
+            rate = self._phase.smooth.get(_RATE)
+            training = f"  | training: {self._phase.numbers()}  {rate:,.0f}/s" if rate else ""
+            best = "  (best)" if event.best else ""
+            self._say(f"{event.phase} {event.update}  dev: {_dev_numbers(event)}{best}{training}")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True, markup=False)
+        self._console.file.flush()
+
+    def stopping(self) -> None:
+        """See `Progress`."""
+        os.write(sys.stderr.fileno(), f"{_STOPPING}\n".encode())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+
+class _LiveProgress:
+    """A panel that is drawn anew four times a second; a line stays behind for each past phase."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._phase = _Phase()
+        self._started = time.monotonic()
+        self._stopping = False
+        self._live = Live(console=console, get_renderable=self._panel, refresh_per_second=4)
+
+    def show(self, event: RunEvent) -> None:
+        """See `Progress`."""
+        if isinstance(event, PhaseBegan):
+            self._leave_line()
+            self._phase = _Phase.begin(event)
+        self._phase.take(event)
+
+    def stopping(self) -> None:
+        """See `Progress`; the next drawing shows it."""
+        self._stopping = True
+
+    def _leave_line(self) -> None:
+        phase, best = self._phase, self._phase.best
+        if best is None:
+            return
+        self._console.print(
+            f"[green]✓[/green] {phase.name}: {phase.done:,} updates, best on dev at update "
+            f"{best.update}: {_dev_numbers(best)}",
+            soft_wrap=True,
+        )
+
+    def _panel(self) -> RenderableType:
+        phase = self._phase
+        seconds = int(time.monotonic() - self._started)
+        clock = f"{seconds // 60}:{seconds % 60:02}"
+        if not phase.name:
+            return Text(f"getting ready  {clock}", "dim")
+        rows = Table.grid(padding=(0, 2, 0, 0))
+        rows.add_column(style="dim")
+        rows.add_column()
+        if phase.smooth:
+            rows.add_row("training", phase.numbers())
+        if phase.dev is not None:
+            rows.add_row("dev", f"{_dev_numbers(phase.dev)}  [dim]update {phase.dev.update}[/dim]")
+        if phase.best is not None:
+            rows.add_row(
+                "best", f"{_dev_numbers(phase.best)}  [dim]update {phase.best.update}[/dim]"
+            )
+        parts: list[RenderableType] = [self._bar(clock), rows]
+        if self._stopping:
+            parts.append(Text(_STOPPING, "yellow"))
+        return Group(*parts)
+
+    def _bar(self, clock: str) -> Table:
+        phase = self._phase
+        line = Table.grid(padding=(0, 2, 0, 0))
+        of = "" if phase.steps is None else f"/{phase.steps:,}"
+        rate = phase.smooth.get(_RATE, 0.0)
+        line.add_row(
+            f"[bold]{phase.name}[/bold]",
+            ProgressBar(total=phase.steps, completed=phase.done, width=30),
+            f"{phase.done:,}{of}",
+            f"{rate:,.0f} examples/s",
+            clock,
+        )
+        return line
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leave_line()
+        # The last drawing would stay on the screen beside the line that sums it up.
+        self._live.transient = True
+        self._live.stop()

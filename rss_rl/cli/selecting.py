@@ -1,0 +1,150 @@
+"""`rss-rl select`: which words of a text a trained run keeps, and what it predicts from them."""
+
+from __future__ import annotations
+
+__all__ = ["EPILOG", "print_explanation", "select"]
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rss_rl.cli.options import Json, RunPath, console
+from rss_rl.types import DEPENDENT, HEAD
+
+if TYPE_CHECKING:
+    from rss_rl.runtime.reading import Explanation, MarkedSentence
+
+EPILOG = """
+Examples:
+
+`rss-rl select runs/reviews "A dull film with one good scene."`
+
+`rss-rl select runs/sick "A man is playing a guitar" "Nobody is playing" --sampled 7`
+"""
+
+Texts = Annotated[
+    list[str],
+    typer.Argument(metavar="TEXT...", help="One text, or the two of a pair, each in quotes."),
+]
+Sampled = Annotated[
+    int | None,
+    typer.Option(
+        "--sampled",
+        metavar="SEED",
+        help="Draw the selection at random. Default: tokens with probability over one half.",
+    ),
+]
+Which = Annotated[
+    str, typer.Option("--which", metavar="best|latest|STEP", help="Checkpoint to use.")
+]
+
+
+def select(
+    run: RunPath,
+    texts: Texts,
+    sampled: Sampled = None,
+    which: Which = "best",
+    json_: Json = False,
+) -> None:
+    """Show which words of a text a run selects, and what it predicts from them.
+
+    Heads look at other tokens, dependents are looked at; a token that is neither is not kept.
+    """
+    from rss_rl.runtime.reading import explain
+    from rss_rl.runtime.run import open_models
+
+    config, models, inputs = open_models(run, int(which) if which.isdecimal() else which)
+    explanation = explain(config, models, inputs, texts, sampled_seed=sampled)
+    if json_:
+        typer.echo(json.dumps(_as_json(explanation), indent=2, ensure_ascii=False))
+    else:
+        print_explanation(console(), explanation)
+
+
+def _as_json(explanation: Explanation) -> dict[str, Any]:
+    return {
+        "prediction": explanation.prediction,
+        "class_probabilities": explanation.class_probabilities,
+        "kept": _kept(explanation),
+        "sentences": [_tokens(sentence) for sentence in explanation.sentences],
+    }
+
+
+def _tokens(sentence: MarkedSentence) -> list[dict[str, Any]]:
+    tokens = []
+    for place, word in enumerate(sentence.words):
+        token = {
+            "word": word,
+            "known": bool(sentence.known[place]),
+            "head": bool(sentence.selection[HEAD, place]),
+            "dependent": bool(sentence.selection[DEPENDENT, place]),
+        }
+        if sentence.probabilities is not None:
+            token["head_probability"] = round(float(sentence.probabilities[HEAD, place]), 4)
+            token["dependent_probability"] = round(
+                float(sentence.probabilities[DEPENDENT, place]), 4
+            )
+        tokens.append(token)
+    return tokens
+
+
+def _kept(explanation: Explanation) -> float:
+    """Share of the tokens of all sentences that is head or dependent."""
+    kept = sum(int(sentence.selection.any(0).sum()) for sentence in explanation.sentences)
+    return kept / sum(len(sentence.words) for sentence in explanation.sentences)
+
+
+def print_explanation(out: Console, explanation: Explanation, *, details: bool = True) -> None:
+    """The sentences with their kept words marked, a table of tokens, and the prediction."""
+    for sentence in explanation.sentences:
+        out.print(_marked(sentence), soft_wrap=True)
+    if details:
+        for sentence in explanation.sentences:
+            out.print()
+            out.print(_token_table(sentence))
+        out.print()
+    if any(not sentence.known.all() for sentence in explanation.sentences):
+        out.print("? the vocabulary does not have this word", style="dim")
+    out.print(f"kept {_kept(explanation):.0%} of the tokens ([bold]bold[/bold] above)")
+    if explanation.class_probabilities is None:
+        out.print(f"prediction: [bold]{explanation.prediction:.3f}[/bold]")
+        return
+    out.print(Text("prediction: ").append(str(explanation.prediction), "bold"))
+    for name, share in explanation.class_probabilities.items():
+        bar = "█" * round(share * 30)
+        out.print(Text(f"  {name:16} {share:6.1%} ").append(bar, "cyan"))
+
+
+def _marked(sentence: MarkedSentence) -> Text:
+    """The words in a line: kept ones bold and in brackets, so that they show without colours."""
+    line = Text()
+    for place, word in enumerate(sentence.words):
+        kept = bool(sentence.selection[:, place].any())
+        shown = word if sentence.known[place] else f"{word}?"
+        line.append(f"[{shown}]" if kept else shown, "bold green" if kept else "dim")
+        line.append(" ")
+    return line
+
+
+def _token_table(sentence: MarkedSentence) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("token", "head", "dependent"):
+        table.add_column(name, justify="left" if name == "token" else "right")
+    for place, word in enumerate(sentence.words):
+        shown = word if sentence.known[place] else f"{word}?"
+        kept = bool(sentence.selection[:, place].any())
+        cells = [_cell(sentence, role, place) for role in (HEAD, DEPENDENT)]
+        table.add_row(Text(shown, "bold green" if kept else "dim"), *cells)
+    return table
+
+
+def _cell(sentence: MarkedSentence, role: int, place: int) -> Text:
+    """Probability of one role, with a mark where it is selected."""
+    selected = bool(sentence.selection[role, place])
+    mark = "●" if selected else "·"
+    share = "" if sentence.probabilities is None else f"{sentence.probabilities[role, place]:.2f} "
+    return Text(f"{share}{mark}", "bold green" if selected else "dim")

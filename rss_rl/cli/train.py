@@ -1,0 +1,132 @@
+"""`rss-rl train`: begin a run, or go on with one."""
+
+from __future__ import annotations
+
+__all__ = ["EPILOG", "train"]
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from rss_rl.cli.options import Json, Overrides, console
+from rss_rl.cli.tables import print_report
+from rss_rl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rss_rl.config import RunConfig
+
+EPILOG = """
+Examples:
+
+`rss-rl train sick data=data/sick` trains in `runs/sick-seed0`.
+
+`rss-rl train sick seed=3 sampler.backend=ray sampler.actors=4 --run-dir runs/third`
+
+`rss-rl train --resume runs/third` goes on where a run was stopped or killed.
+
+Press Ctrl-C once to stop after the present update with a checkpoint, twice to quit at once.
+`rss-rl config show` documents all settings.
+"""
+
+Start = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONFIG|RUN",
+        help="A YAML file, a name that `rss-rl config list` shows, or with --resume the directory "
+        "of a run.",
+    ),
+]
+RunDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/CONFIG-seedSEED."
+    ),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on from the last checkpoint, where there is one.")
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a run that is in the directory already.")
+]
+
+
+def train(
+    config: Start,
+    overrides: Overrides = None,
+    run_dir: RunDir = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    json_: Json = False,
+) -> None:
+    """Train a classifier and its selection policy; ends in a table of dev and test scores."""
+    if resume and overwrite:
+        raise ConfigError("--resume goes on with a run, --overwrite replaces it: give one of them")
+    plan = _plan(config, overrides or [], run_dir, resume)
+    out = console(stderr=json_)
+    report = _finished(plan) if resume else None
+    if report is None:
+        out.print(f"Run: {plan.path}", soft_wrap=True, markup=False)
+        from rss_rl.cli.training import run_training
+
+        report = run_training(plan.config, plan.path, out, resume=resume, overwrite=overwrite)
+    else:
+        out.print("The run is finished; its report:")
+    if json_:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        print_report(out, plan.path, report)
+
+
+class _Plan(NamedTuple):
+    """What is trained, and where."""
+
+    config: RunConfig
+    path: Path
+
+
+def _plan(start: str, overrides: list[str], run_dir: Path | None, resume: bool) -> _Plan:
+    if (Path(start) / "config.json").is_file():
+        return _plan_of_run(Path(start), overrides, run_dir, resume)
+    from rss_rl.config import load_config
+    from rss_rl.packaged import find_config
+
+    file = find_config(start)
+    config = load_config(file, overrides)
+    # Absolute, so that a run can be resumed and evaluated from any directory.
+    config = config.model_copy(update={"data": str(Path(config.data).resolve())})
+    name = Path(start).with_suffix("").as_posix().removeprefix("configs/").replace("/", "-")
+    name = file.stem if Path(start).is_file() else name
+    return _Plan(config, run_dir or Path("runs") / f"{name}-seed{config.seed}")
+
+
+def _plan_of_run(run: Path, overrides: list[str], run_dir: Path | None, resume: bool) -> _Plan:
+    from rss_rl.config import parse_config
+    from rss_rl.runtime.run_directory import RunDirectory
+
+    if not resume:
+        raise ConfigError(
+            "that is a run, not a configuration",
+            where=str(run),
+            remedy=f"Go on with it: rss-rl train --resume {run}, or repeat it: "
+            f"rss-rl train {run / 'config.yaml'} --run-dir DIR",
+        )
+    if overrides or run_dir:
+        raise ConfigError(
+            "a run is gone on with as it was begun: no settings and no --run-dir",
+            where=str(run),
+            remedy=f"For other settings begin another run: rss-rl train {run / 'config.yaml'} "
+            "KEY=VALUE --run-dir DIR",
+        )
+    return _Plan(parse_config(RunDirectory.open(run).config, where=str(run / "config.json")), run)
+
+
+def _finished(plan: _Plan) -> dict[str, object] | None:
+    """The report of a run that has nothing left to do."""
+    from rss_rl.runtime.run_directory import RunDirectory
+
+    if not (plan.path / "report.json").is_file():
+        return None
+    run = RunDirectory.open(plan.path)
+    return run.read_report() if run.config == plan.config.model_dump(mode="json") else None
