@@ -13,7 +13,7 @@ import torch
 
 from rss_rl.config import PhaseConfig, RunConfig, parse_config
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.errors import CheckpointError
+from rss_rl.errors import CheckpointError, DataError
 from rss_rl.models.build import parameter_count
 from rss_rl.runtime.backend import Backend, LocalBackend
 from rss_rl.runtime.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint, mark_best
@@ -73,8 +73,7 @@ def train(
     """
     prepared = open_prepared(config.data)
     with _directory(config, path, resume, overwrite) as run:
-        for name in _INPUTS:
-            run.copy_in(Path(config.data) / name)
+        _copy_inputs(run, prepared)
         trainer = yield from _train_phases(config, run, prepared, backend, _latest(path), stop)
         if trainer is None:
             return
@@ -104,6 +103,24 @@ def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> 
             remedy="Resume without overrides, or start a new run in another directory",
         )
     return run
+
+
+def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
+    """Keep with the run what its weights depend on.
+
+    Raises:
+        DataError: a run that is gone on with began with other data.
+    """
+    if (run.inputs / _INPUTS[0]).is_file() and (
+        open_prepared(run.inputs).manifest != prepared.manifest
+    ):
+        raise DataError(
+            "the data are not those the run began with",
+            where=str(prepared.folder),
+            remedy="Prepare them as they were, or start a new run in another directory",
+        )
+    for name in _INPUTS:
+        run.copy_in(prepared.folder / name)
 
 
 def _latest(path: Path) -> Checkpoint | None:
@@ -232,7 +249,9 @@ def open_models(path: Path, which: str | int = "best") -> tuple[RunConfig, Model
     """
     run = RunDirectory.open(path)
     config = parse_config(run.config, where=str(path / "config.json"))
-    inputs = open_prepared(run.inputs)
+    # The comparison with every token reads the inputs of the run it belongs to.
+    own = run.inputs.is_dir()
+    inputs = open_prepared(run.inputs if own else run.path.parent / run.inputs.name)
     models = build_prepared_models(config, inputs)
     checkpoint = load_checkpoint(path, which)
     load_weights(models, checkpoint.tensors, torch.device("cpu"))
