@@ -64,7 +64,7 @@ class _Tally:
         self.columns["loss"].append(losses)
         self.columns["reward"].append(rewards(-losses, selections, batch.valid, spec).total)
         real = sum(valid.sum(-1) for valid in batch.valid)
-        unions = [selection.any(1) for selection in selections]
+        unions: list[Array] = [s[:, HEAD] | s[:, DEPENDENT] for s in selections]
         roles: dict[str, list[Array]] = {
             "kept": unions,
             "heads_kept": [s[:, HEAD] for s in selections],
