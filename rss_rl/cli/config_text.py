@@ -42,11 +42,15 @@ def _section(section: BaseModel, depth: int) -> Iterator[str]:
 
 def _item(section: BaseModel, depth: int, *, commented: bool) -> Iterator[str]:
     """One item of a list; only the first of several carries comments."""
-    lines = [line for line in _section(section, depth + 1) if commented or "# " not in line]
-    first = next(n for n, line in enumerate(lines) if not line.lstrip().startswith("#"))
+    lines = [line for line in _section(section, depth + 1) if commented or not _is_comment(line)]
+    first = next(n for n, line in enumerate(lines) if not _is_comment(line))
     indent = "  " * depth
     for number, line in enumerate(lines):
         yield f"{indent}- {line.lstrip()}" if number == first else line
+
+
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#")
 
 
 def _scalar(value: Any) -> str:
@@ -56,6 +60,8 @@ def _scalar(value: Any) -> str:
         return value if plain or value[0] == "/" else json.dumps(value)
     if isinstance(value, tuple):
         return json.dumps(list(value))
+    if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
+        return text.replace("e", ".0e")  # without a point YAML reads 1e-08 as text
     return json.dumps(value)
 
 
@@ -66,15 +72,9 @@ def _comment(field: FieldInfo, value: Any) -> str:
     parts = [field.description] if field.description else []
     if choices := _choices(field.annotation):
         parts.append(f"One of: {', '.join(choices)}.")
-    default = _default(field)
-    if default is not None and not isinstance(field.default, BaseModel) and value != field.default:
-        parts.append(f"Default: {default}.")
+    if not field.is_required() and value != field.default and not isinstance(value, BaseModel):
+        parts.append(f"Default: {_scalar(field.default)}.")
     return " ".join(parts)
-
-
-def _default(field: FieldInfo) -> str | None:
-    """The default as YAML; None where a key is required."""
-    return None if field.is_required() else _scalar(field.default)
 
 
 def _choices(annotation: Any) -> list[str]:

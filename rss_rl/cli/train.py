@@ -124,9 +124,11 @@ def _plan_of_run(run: Path, overrides: list[str], run_dir: Path | None, resume: 
 
 def _finished(plan: _Plan) -> dict[str, object] | None:
     """The report of a run that has nothing left to do."""
+    from rss_rl.config import parse_config
     from rss_rl.runtime.run_directory import RunDirectory
 
     if not (plan.path / "report.json").is_file():
         return None
     run = RunDirectory.open(plan.path)
-    return run.read_report() if run.config == plan.config.model_dump(mode="json") else None
+    same = parse_config(run.config, where=str(plan.path / "config.json")) == plan.config
+    return run.read_report() if same else None

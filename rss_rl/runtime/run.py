@@ -17,6 +17,7 @@ from rss_rl.errors import CheckpointError, DataError
 from rss_rl.models.build import parameter_count
 from rss_rl.runtime.backend import Backend, LocalBackend
 from rss_rl.runtime.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint, mark_best
+from rss_rl.runtime.device import find_device
 from rss_rl.runtime.evaluation import Mode, evaluate
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.run_directory import RunDirectory
@@ -72,6 +73,7 @@ def train(
         RssError: any expected failure.
     """
     prepared = open_prepared(config.data)
+    find_device(config.learner.device)
     with _directory(config, path, resume, overwrite) as run:
         _copy_inputs(run, prepared)
         trainer = yield from _train_phases(config, run, prepared, backend, _latest(path), stop)
@@ -94,7 +96,8 @@ def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> 
     if not (resume and (path / "config.json").exists()):
         return RunDirectory.create(path, resolved, overwrite=overwrite)
     run = RunDirectory.open(path, lock=True)
-    changed = [key for key in resolved if resolved[key] != run.config.get(key)]
+    began = parse_config(run.config, where=str(path / "config.json")).model_dump(mode="json")
+    changed = [key for key in resolved if resolved[key] != began[key]]
     if changed:
         run.close()
         raise CheckpointError(

@@ -49,7 +49,8 @@ class RunDirectory:
         """Make the directory of a new run and lock it for this process.
 
         Args:
-            path: may exist where it is empty, or holds a run and `overwrite` is set.
+            path: may exist where it is empty, holds a run that failed before its first checkpoint,
+                or holds a run and `overwrite` is set.
             config: the resolved configuration, plain JSON data.
             overwrite: the run that is there goes; files that are none of a run's stay.
 
@@ -172,7 +173,8 @@ def _check_free(path: Path, overwrite: bool) -> None:
             where=str(path),
             remedy="Choose a directory that is empty or does not exist",
         )
-    if not overwrite:
+    began = any((path / "checkpoints").glob("step-*"))
+    if began and not overwrite:
         raise CheckpointError(
             "there is a run already",
             where=str(path),
