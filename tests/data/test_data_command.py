@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from rss_rl.cli.data import app
 from rss_rl.errors import DataError, RssError
 
-
 OWN = ["FILE", "--text", "review", "--label", "stars"]
 
 

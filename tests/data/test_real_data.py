@@ -15,13 +15,14 @@ from rss_rl.data.store import Prepared, open_prepared
 GLOVE = "vectors/glove.6B.100d.txt.gz"
 
 
-def prepare_real(real_data: Path, folder: str, name: str, out: Path) -> Prepared:
-    vectors = real_data / GLOVE
-    for needed in (real_data / folder, vectors):
+def prepare_real(
+    real_data: Path, folder: str, name: str, out: Path, vectors: tuple[str, ...] = ()
+) -> Prepared:
+    files = [real_data / file for file in vectors]
+    for needed in (real_data / folder, *files):
         if not needed.exists():
             pytest.skip(f"{needed.name} is not among the real datasets")
-    source = named_source(name, SourceRequest(real_data / folder))
-    prepare(source, out, vectors=[vectors])
+    prepare(named_source(name, SourceRequest(real_data / folder)), out, vectors=files, dim=2)
     return open_prepared(out)
 
 
@@ -34,7 +35,7 @@ def check_padding(prepared: Prepared, splits: tuple[str, ...]) -> None:
 
 
 def test_sick(real_data: Path, tmp_path: Path) -> None:
-    prepared = prepare_real(real_data, "sick", "sick-relatedness", tmp_path / "out")
+    prepared = prepare_real(real_data, "sick", "sick-relatedness", tmp_path / "out", (GLOVE,))
     assert [info.rows for info in prepared.manifest.splits.values()] == [4500, 500, 4927]
     assert prepared.manifest.vectors.any.words > 0.98
     train = prepared.split("train")
@@ -47,5 +48,4 @@ def test_sick(real_data: Path, tmp_path: Path) -> None:
 def test_snli(real_data: Path, tmp_path: Path) -> None:
     prepared = prepare_real(real_data, "snli", "snli", tmp_path / "out")
     assert [info.rows for info in prepared.manifest.splits.values()] == [24980, 9842, 9824]
-    assert prepared.manifest.vectors.any.tokens > 0.85
     check_padding(prepared, ("train", "dev", "test"))

@@ -153,6 +153,14 @@ def truncate(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def test_a_split_of_another_size_says_so(tmp_path: Path) -> None:
+    folder = prepare_into(tmp_path / "out")
+    size = (folder / "train.arrow").stat().st_size
+    truncate(folder)
+    with pytest.raises(DataError, match=f"has {size - 100} bytes, the manifest says {size}"):
+        open_prepared(folder).split("train")
+
+
 def empty(folder: Path) -> None:
     (folder / "train.arrow").write_bytes(b"")
 
