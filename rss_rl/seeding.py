@@ -1,0 +1,64 @@
+"""Random streams addressed by name and counter: equal addresses give equal numbers, whoever asks.
+
+No generator state lives between calls, so nothing has to be saved to resume a run and a job gives
+the same numbers in any process.
+"""
+
+from __future__ import annotations
+
+__all__ = ["generator", "keyed_uniforms", "stream_key"]
+
+import hashlib
+from typing import cast
+
+import numpy as np
+
+from rss_rl.types import Array
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def stream_key(seed: int, *address: int | str) -> int:
+    """A 63-bit key of a stream: the SHA-256 of the seed and the parts of its address."""
+    text = "\x1f".join([str(int(seed)), *(str(part) for part in address)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+
+
+def generator(seed: int, *address: int | str) -> np.random.Generator:
+    """A fresh Philox generator for the stream at `address`."""
+    return np.random.Generator(np.random.Philox(key=stream_key(seed, *address)))
+
+
+def _mix(state: Array) -> Array:
+    """The output function of SplitMix64 (Steele, Lea, Flood 2014), elementwise on uint64."""
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return cast(Array, state ^ (state >> np.uint64(31)))
+
+
+def keyed_uniforms(key: int, rows: Array, samples: int, roles: int, width: int) -> Array:
+    """Uniform numbers in (0, 1) keyed by (key, row, sample, role, position).
+
+    A token's numbers depend neither on the other rows of the call nor on the padded width, so an
+    example draws the same selections alone and in a batch, in one shard or another.
+
+    Args:
+        key: the stream, from `stream_key`.
+        rows: int64 [B], identity of each example.
+        samples, roles, width: K, R and N.
+
+    Returns:
+        float32 [K, B, R, N].
+    """
+    with np.errstate(over="ignore"):
+        row_state = _mix(rows.astype(np.uint64) * _GOLDEN + np.uint64(key))  # [B]
+        place = (
+            np.arange(samples, dtype=np.uint64)[:, None, None] << np.uint64(40)
+            | np.arange(roles, dtype=np.uint64)[None, :, None] << np.uint64(32)
+            | np.arange(width, dtype=np.uint64)[None, None, :]
+        )  # [K, R, N]
+        state = _mix((place[:, None] + np.uint64(1)) * _GOLDEN + row_state[None, :, None, None])
+        state = _mix(state + _GOLDEN)
+    # 23 bits and a half step: exactly representable in float32 and never 0 or 1.
+    fraction = (state >> np.uint64(41)).astype(np.float32)
+    return (fraction + np.float32(0.5)) * np.float32(2.0**-23)
