@@ -1,0 +1,263 @@
+"""Configurations: strict, with errors that name file, key and the nearest known key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from rss_rl.config import RunConfig, load_config, parse_config
+from rss_rl.errors import ConfigError
+
+MINIMAL = """
+data: prepared/some
+phases:
+  - {name: warm-up, supervised: true, selection: all, steps: 10}
+  - {name: co-train, supervised: true, policy: true, patience: 3}
+"""
+
+
+@pytest.fixture
+def minimal(tmp_path: Path) -> Path:
+    path = tmp_path / "minimal.yaml"
+    path.write_text(MINIMAL, encoding="utf-8")
+    return path
+
+
+def tree(**changes: Any) -> dict[str, Any]:
+    loaded = yaml.safe_load(MINIMAL)
+    for key, value in changes.items():
+        node = loaded
+        *parents, last = key.split("__")
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = value
+    return loaded
+
+
+def refusal(**changes: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(tree(**changes), where="some.yaml")
+    assert str(caught.value).startswith("some.yaml: ")
+    return str(caught.value)
+
+
+def test_defaults_and_given_values(minimal: Path) -> None:
+    config = load_config(minimal)
+    assert config.data == "prepared/some"
+    assert config.phases[0].selection == "all"
+    assert config.phases[1].patience == 3
+    assert config.learner.baseline == "leave-one-out"
+    assert (config.sampler.selections, config.reward.penalty) == (4, "sum")
+
+
+def test_a_configuration_is_frozen_and_survives_a_round_trip(minimal: Path) -> None:
+    config = load_config(minimal, ["learner.policy.betas=[0.8, 0.99]", "seed=7"])
+    with pytest.raises(ValidationError, match="frozen"):
+        config.seed = 1  # type: ignore[misc]
+    again = parse_config(config.model_dump(mode="json"), where="resolved")
+    assert again == config
+    assert isinstance(again, RunConfig)
+    written = yaml.safe_dump(config.model_dump(mode="json"))
+    assert parse_config(yaml.safe_load(written), where="resolved") == config
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted"),
+    [
+        ("modle__hidden", "unknown key 'modle'; did you mean 'model'?"),
+        ("model__hiden", "unknown key 'model.hiden'; did you mean 'hidden'?"),
+        (
+            "learner__policy__lerning_rate",
+            "learner.policy.lerning_rate'; did you mean 'learning_rate'?",
+        ),
+        ("reward__zzz", "unknown key 'reward.zzz'; known keys: sparsity_cost, penalty"),
+    ],
+)
+def test_unknown_keys_name_the_nearest_known_one(key: str, wanted: str) -> None:
+    assert wanted in refusal(**{key: 1})
+
+
+def test_unknown_key_in_a_phase_names_its_place() -> None:
+    message = refusal(phases=[{"name": "a", "supervised": True, "stepz": 3}])
+    assert "unknown key 'phases.0.stepz'; did you mean 'steps'?" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "parts"),
+    [
+        ("seed", "one", ["seed", "integer", "'one'"]),
+        ("seed", True, ["seed", "integer"]),
+        ("seed", -1, ["seed", "greater than or equal to 0"]),
+        ("batch_size", 2.5, ["batch_size", "integer", "2.5"]),
+        ("model__hidden", 0, ["model.hidden", "greater than or equal to 1"]),
+        ("model__highway", "yes", ["model.highway", "boolean"]),
+        ("model__encoder", "lstm", ["model.encoder", "'resan', 'source2token' or 'mean'"]),
+        ("model__dropout", 1.0, ["model.dropout", "less than 1"]),
+        ("model__tanh_scale", 100, ["model.tanh_scale", "less than or equal to 20"]),
+        (
+            "learner__supervised__learning_rate",
+            "fast",
+            ["learner.supervised.learning_rate", "number"],
+        ),
+        ("learner__supervised__learning_rate", float("inf"), ["learning_rate", "finite"]),
+        ("reward__sparsity_cost", float("nan"), ["reward.sparsity_cost", "finite"]),
+        ("learner__policy__betas", [0.9, 1.5], ["learner.policy.betas.1", "less than 1"]),
+        ("evaluation__best_metric", "acuracy", ["evaluation.best_metric", "'accuracy'"]),
+        ("model", None, ["model", "ModelConfig"]),
+        ("phases", [], ["phases", "at least 1"]),
+        ("phases", "none", ["phases", "tuple"]),
+    ],
+)
+def test_wrong_types_and_values_name_the_key(key: str, value: Any, parts: list[str]) -> None:
+    message = refusal(**{key: value})
+    assert all(part in message for part in parts), message
+
+
+def test_a_missing_key_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"some.yaml: data: Field required"):
+        parse_config({"phases": tree()["phases"]}, where="some.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"sampler__selections": 1}, "leave-one-out needs sampler.selections >= 2"),
+        ({"policy__name": "select-all"}, "'select-all' has nothing to learn"),
+        ({"policy__name": "bernoulli"}, "'bernoulli' has nothing to learn"),
+        ({"sampler__shards": 8, "batch_size": 4}, "shards may not exceed batch_size"),
+        ({"phases": [{"name": "a", "steps": 3}]}, "phases.0: nothing learns"),
+        ({"phases": [{"name": "a", "policy": True}]}, "phases.0: the phase never ends"),
+        (
+            {"phases": [{"name": "a", "policy": True, "selection": "all", "steps": 1}]},
+            "selection must be 'sampled'",
+        ),
+        (
+            {"phases": [{"name": "a", "policy": True, "alternate_every": 2, "steps": 1}]},
+            "alternate_every needs both",
+        ),
+    ],
+)
+def test_fields_that_do_not_fit_together(changes: dict[str, Any], wanted: str) -> None:
+    assert wanted in refusal(**changes)
+
+
+def test_what_nobody_learns_is_not_checked() -> None:
+    alone = [{"name": "a", "supervised": True, "steps": 3}]
+    config = parse_config(tree(phases=alone, sampler__selections=1), where="")
+    assert config.sampler.selections == 1
+    assert (
+        parse_config(tree(phases=alone, policy__name="bernoulli"), where="").policy.name
+        == "bernoulli"
+    )
+
+
+@pytest.mark.parametrize("text", ["1e-3", "1E-3", "+1e-3", ".1e-2", "1.0e-3", "0.001"])
+def test_numbers_with_an_exponent_are_numbers(minimal: Path, text: str) -> None:
+    # YAML 1.1 reads 1e-3 as text.
+    assert (
+        load_config(minimal, [f"learner.policy.learning_rate={text}"]).learner.policy.learning_rate
+        == 1e-3
+    )
+    minimal.write_text(MINIMAL + f"reward: {{sparsity_cost: {text}}}\n", encoding="utf-8")
+    assert load_config(minimal).reward.sparsity_cost == 1e-3
+
+
+def test_text_with_an_e_stays_text(minimal: Path) -> None:
+    assert load_config(minimal, ["data=2e_things", "phases.0.name=1st-epoch"]).data == "2e_things"
+
+
+def test_overrides_reach_sections_phases_and_new_keys(minimal: Path) -> None:
+    config = load_config(
+        minimal,
+        [
+            "phases.0.steps=5",
+            "phases.1={name: frozen, policy: true, steps: 2}",
+            "model.encoder=mean",
+            "learner.supervised.clip_norm=null",
+            "data=a=b",
+        ],
+    )
+    assert config.phases[0].steps == 5
+    assert (config.phases[1].name, config.phases[1].supervised) == ("frozen", False)
+    assert config.model.encoder == "mean"
+    assert config.learner.supervised.clip_norm is None
+    assert config.data == "a=b"
+
+
+def test_an_override_opens_an_empty_section(minimal: Path) -> None:
+    minimal.write_text(MINIMAL + "model:\n", encoding="utf-8")
+    assert load_config(minimal, ["model.hidden=8"]).model.hidden == 8
+
+
+def test_later_overrides_win(minimal: Path) -> None:
+    assert load_config(minimal, ["seed=1", "seed=2"]).seed == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "wanted"),
+    [
+        ("seed", "cannot read the override 'seed'"),
+        ("=3", "cannot read the override '=3'"),
+        ("data.x.y=3", "data.x.y=3: 'data' is a value, not a section"),
+        ("phases.0.name.x=3", "'name' is a value, not a section"),
+        ("phases.2.steps=3", "phases.2.steps=3: no item 2 in a list of 2"),
+        ("phases.first.steps=3", "no item first in a list of 2"),
+        ("phases.-1.steps=3", "no item -1 in a list of 2"),
+        ("phases.5=3", "no item 5 in a list of 2"),
+        ("model=[1", "the value is not valid YAML"),
+        ("model={hidden: 3, hidden: 4}", "key 'hidden' is given twice"),
+        ("modle.hidden=3", "unknown key 'modle'; did you mean 'model'?"),
+        ("model.hidden=three", "model.hidden: Input should be a valid integer"),
+    ],
+)
+def test_overrides_that_cannot_be_used(minimal: Path, override: str, wanted: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(minimal, [override])
+    assert wanted in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("data: [1", "not valid YAML"),
+        ("- a\n- b\n", "a mapping of keys to values"),
+        ("", "a mapping of keys to values"),
+        (MINIMAL + "seed: 1\nseed: 2\n", "key 'seed' is given twice"),
+        (MINIMAL + "model: {hidden: 1, hidden: 2}\n", "key 'hidden' is given twice"),
+    ],
+)
+def test_files_that_cannot_be_used(minimal: Path, content: str, wanted: str) -> None:
+    minimal.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_config(minimal)
+    assert wanted in str(caught.value)
+    assert str(minimal) in str(caught.value)
+
+
+def test_undecodable_and_missing_files(minimal: Path) -> None:
+    minimal.write_bytes(b"data: \xff\xfe\n")
+    with pytest.raises(ConfigError, match="not valid YAML"):
+        load_config(minimal)
+    with pytest.raises(ConfigError, match="cannot read the configuration") as caught:
+        load_config(minimal.parent / "missing.yaml")
+    assert "missing.yaml" in str(caught.value)
+
+
+def test_yaml_anchors_may_be_merged_and_overridden(minimal: Path) -> None:
+    anchored = (
+        "learner:\n  supervised: &both {l2: 0.1, eps: 0.5}\n  policy: {<<: *both, eps: 0.25}\n"
+    )
+    minimal.write_text(MINIMAL + anchored, encoding="utf-8")
+    learner = load_config(minimal).learner
+    assert (learner.policy.l2, learner.policy.eps, learner.supervised.eps) == (0.1, 0.25, 0.5)
+
+
+def test_the_shipped_configurations_are_valid(repository: Path) -> None:
+    shipped = sorted((repository / "configs").rglob("*.yaml"))
+    assert shipped
+    for path in shipped:
+        load_config(path)
