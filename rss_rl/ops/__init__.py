@@ -1,0 +1,1 @@
+"""The mathematics as functions of tensors: no state, configuration, devices or logging."""

@@ -1,0 +1,54 @@
+"""Baselines of the score-function estimator: advantage = reward - baseline.
+
+Legend: K selections an example, B examples; S sentences.
+"""
+
+from __future__ import annotations
+
+__all__ = ["leave_one_out", "moving_average", "self_critical"]
+
+from torch import Tensor
+
+
+def leave_one_out(rewards: Tensor) -> Tensor:
+    """A_k = R_k - mean of the other K - 1 rewards of the same example (Kool et al. 2019).
+
+    Args:
+        rewards: [K, ...] with K >= 2.
+
+    Returns:
+        Same shape; sums to 0 over K.
+    """
+    samples = rewards.shape[0]
+    if samples < 2:
+        raise ValueError("the leave-one-out baseline needs at least 2 selections an example")
+    return (rewards - rewards.mean(0, keepdim=True)) * (samples / (samples - 1))
+
+
+def self_critical(rewards: Tensor, thresholded_rewards: Tensor) -> Tensor:
+    """A_k = R_k - reward of the thresholded selection (Rennie et al. 2017).
+
+    Args:
+        rewards: [K, B, S]. thresholded_rewards: [B, S].
+    """
+    if rewards.shape[1:] != thresholded_rewards.shape:
+        raise ValueError(
+            f"thresholded rewards {tuple(thresholded_rewards.shape)}"
+            f" do not fit {tuple(rewards.shape)}"
+        )
+    return rewards - thresholded_rewards
+
+
+def moving_average(rewards: Tensor, average: Tensor, momentum: float) -> tuple[Tensor, Tensor]:
+    """Advantages against a running mean of past rewards, and the updated mean (Williams 1992).
+
+    A = R - beta, then beta <- m beta + (1 - m) mean(R); a NaN average (none yet) starts at mean(R).
+
+    Args:
+        rewards: [K, B, S]. average: [S]. momentum: m in [0, 1).
+    """
+    mean = rewards.mean((0, 1))
+    start = average.isnan()
+    baseline = mean.where(start, average)
+    updated = mean.where(start, momentum * average + (1 - momentum) * mean)
+    return rewards - baseline, updated

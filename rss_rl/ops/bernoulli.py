@@ -1,0 +1,58 @@
+"""Independent Bernoulli selections given by logits.
+
+Legend: K samples, B sentences, R roles, N tokens. p = sigmoid(logit).
+"""
+
+from __future__ import annotations
+
+__all__ = ["entropy", "log_prob", "sample"]
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def sample(logits: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
+    """Selections b_i = [u_i < p_i] on real tokens, False on padding.
+
+    Args:
+        logits: [B, R, N]. valid: bool [B, N]. uniforms: [K, B, R, N] in (0, 1).
+
+    Returns:
+        bool [K, B, R, N].
+    """
+    if uniforms.ndim != 4 or uniforms.shape[1:] != logits.shape:
+        raise ValueError(
+            f"uniforms {tuple(uniforms.shape)} do not fit logits {tuple(logits.shape)}"
+        )
+    return (uniforms < torch.sigmoid(logits)) & valid[:, None, :]
+
+
+def log_prob(logits: Tensor, selection: Tensor, valid: Tensor) -> Tensor:
+    """log p(selection) of each sentence: the sum over its real tokens and roles.
+
+    Args:
+        logits: [B, R, N]. selection: bool [K, B, R, N]. valid: bool [B, N].
+
+    Returns:
+        [K, B].
+    """
+    if selection.dtype != torch.bool or selection.shape[1:] != logits.shape:
+        raise ValueError(
+            f"selection must be bool [K, {', '.join(map(str, logits.shape))}],"
+            f" got {selection.dtype} {tuple(selection.shape)}"
+        )
+    by_token = F.logsigmoid(torch.where(selection, logits, -logits))  # [K, B, R, N]
+    return (by_token * valid[:, None, :].to(logits.dtype)).sum((-1, -2))
+
+
+def entropy(logits: Tensor, valid: Tensor) -> Tensor:
+    """Mean entropy in nats of the selection bits of each sentence, [B]; 0 for an empty one.
+
+    H_i = p_i softplus(-logit_i) + (1 - p_i) softplus(logit_i).
+    """
+    chance = torch.sigmoid(logits)
+    by_token = chance * F.softplus(-logits) + (1 - chance) * F.softplus(logits)  # [B, R, N]
+    shown = valid[:, None, :].to(logits.dtype)
+    bits = (valid.sum(-1) * logits.shape[-2]).clamp_min(1)
+    return (by_token * shown).sum((-1, -2)) / bits

@@ -1,0 +1,65 @@
+"""Losses of the learners and of the task heads, per example.
+
+Legend: M examples, C classes or score bins, K selections, B sentences.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "expected_score",
+    "policy_gradient_loss",
+    "score_divergence",
+    "score_targets",
+    "squared_error",
+]
+
+import torch
+from torch import Tensor
+
+
+def _bins(count: int, low: float, high: float, like: Tensor) -> Tensor:
+    return torch.linspace(low, high, count, dtype=like.dtype, device=like.device)
+
+
+def score_targets(scores: Tensor, bins: int, low: float, high: float) -> Tensor:
+    """The distribution over evenly spaced bin values whose mean is the score (Tai et al. 2015).
+
+    The mass is shared between the two bins beside the score; y = high gives the last bin 1.
+
+    Args:
+        scores: [M] in [low, high].
+
+    Returns:
+        [M, bins].
+    """
+    place = (scores - low) * ((bins - 1) / (high - low))  # [M], in bins
+    distance = (place[:, None] - torch.arange(bins, device=scores.device)).abs()
+    return (1 - distance).clamp_min(0.0)
+
+
+def expected_score(logits: Tensor, low: float, high: float) -> Tensor:
+    """The score sum_k value_k p_k of [M, C] logits over bins evenly spaced in [low, high]; [M]."""
+    # Not a matrix product: autocast would round the score to three digits.
+    return (torch.softmax(logits, -1) * _bins(logits.shape[-1], low, high, logits)).sum(-1)
+
+
+def score_divergence(logits: Tensor, scores: Tensor, low: float, high: float) -> Tensor:
+    """KL(target distribution || p) of each example, [M]."""
+    target = score_targets(scores, logits.shape[-1], low, high)
+    return (torch.xlogy(target, target) - target * torch.log_softmax(logits, -1)).sum(-1)
+
+
+def squared_error(logits: Tensor, scores: Tensor, low: float, high: float) -> Tensor:
+    """(expected score - score)^2 / 2 of each example, [M]."""
+    return 0.5 * (expected_score(logits, low, high) - scores).square()
+
+
+def policy_gradient_loss(log_prob: Tensor, advantages: Tensor) -> Tensor:
+    """-mean(A log p): its gradient is minus the REINFORCE estimate of the reward's gradient.
+
+    Args:
+        log_prob: [K, B], differentiable. advantages: [K, B], treated as constants.
+    """
+    if log_prob.shape != advantages.shape:
+        raise ValueError(f"log-probs {tuple(log_prob.shape)}, advantages {tuple(advantages.shape)}")
+    return -(advantages.detach() * log_prob).mean()

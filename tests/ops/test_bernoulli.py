@@ -1,0 +1,130 @@
+"""Independent Bernoulli selections: probabilities, log-prob and entropy bit by bit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rss_rl.ops import bernoulli
+
+
+def draw(b: int, roles: int, n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Logits [B, R, N] and a valid mask [B, N] whose first sentence is full, last one empty."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, n + 1, b)
+    lengths[0] = n
+    if b > 1:
+        lengths[-1] = 0
+    valid = np.arange(n) < lengths[:, None]
+    return torch.from_numpy(2 * random.normal(size=(b, roles, n))), torch.from_numpy(valid)
+
+
+SHAPES = {
+    "k": st.integers(1, 3),
+    "b": st.integers(1, 4),
+    "roles": st.integers(1, 2),
+    "n": st.integers(1, 5),
+    "seed": st.integers(0, 10**6),
+}
+
+
+@given(**SHAPES)
+def test_log_prob_is_the_product_over_real_tokens(
+    k: int, b: int, roles: int, n: int, seed: int
+) -> None:
+    logits, valid = draw(b, roles, n, seed)
+    bits = torch.from_numpy(np.random.default_rng(seed + 1).random((k, b, roles, n)) < 0.5)
+    result = bernoulli.log_prob(logits, bits, valid).numpy()
+    for sample, row in itertools.product(range(k), range(b)):
+        chance = 1.0
+        for role, token in itertools.product(range(roles), range(n)):
+            p = 1 / (1 + math.exp(-logits[row, role, token]))
+            if valid[row, token]:
+                chance *= p if bits[sample, row, role, token] else 1 - p
+        assert math.exp(result[sample, row]) == pytest.approx(chance, rel=1e-9)
+
+
+def test_probabilities_of_all_selections_sum_to_one() -> None:
+    logits, _ = draw(1, 2, 3)
+    every = torch.tensor(list(itertools.product([False, True], repeat=6))).reshape(64, 1, 2, 3)
+    valid = torch.ones(1, 3, dtype=torch.bool)
+    assert float(bernoulli.log_prob(logits, every, valid).exp().sum()) == pytest.approx(
+        1.0, abs=1e-12
+    )
+
+
+@given(**SHAPES)
+def test_sample_compares_uniforms_with_probabilities(
+    k: int, b: int, roles: int, n: int, seed: int
+) -> None:
+    logits, valid = draw(b, roles, n, seed)
+    uniforms = np.random.default_rng(seed + 1).random((k, b, roles, n))
+    bits = bernoulli.sample(logits, valid, torch.from_numpy(uniforms)).numpy()
+    p = 1 / (1 + np.exp(-logits.numpy()))
+    assert np.array_equal(bits, (uniforms < p) & valid.numpy()[:, None])
+
+
+def test_sampled_frequencies_are_the_probabilities() -> None:
+    logits, valid = draw(1, 2, 3)
+    uniforms = torch.rand(20_000, 1, 2, 3, generator=torch.Generator().manual_seed(0))
+    shares = bernoulli.sample(logits, valid, uniforms).double().mean(0)
+    torch.testing.assert_close(shares, torch.sigmoid(logits), rtol=0, atol=5 * 0.5 / 20_000**0.5)
+
+
+@given(**{name: SHAPES[name] for name in ("b", "roles", "n", "seed")})
+def test_entropy_is_the_mean_over_real_bits(b: int, roles: int, n: int, seed: int) -> None:
+    logits, valid = draw(b, roles, n, seed)
+    result = bernoulli.entropy(logits, valid).numpy()
+    for row in range(b):
+        bits = []
+        for role, token in itertools.product(range(roles), range(n)):
+            p = 1 / (1 + math.exp(-logits[row, role, token]))
+            if valid[row, token]:
+                bits.append(-p * math.log(p) - (1 - p) * math.log(1 - p))
+        assert result[row] == pytest.approx(np.mean(bits) if bits else 0.0, abs=1e-12)
+
+
+def test_gradients() -> None:
+    logits, valid = draw(3, 2, 4)
+    bits = torch.from_numpy(np.random.default_rng(1).random((2, 3, 2, 4)) < 0.5)
+    logits.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: bernoulli.log_prob(x, bits, valid), [logits])
+    assert torch.autograd.gradcheck(lambda x: bernoulli.entropy(x, valid), [logits])
+
+
+def test_gradient_of_the_log_prob_is_bit_minus_probability() -> None:
+    logits, valid = draw(3, 2, 4)
+    bits = torch.from_numpy(np.random.default_rng(1).random((1, 3, 2, 4)) < 0.5)
+    logits.requires_grad_()
+    (gradient,) = torch.autograd.grad(bernoulli.log_prob(logits, bits, valid).sum(), logits)
+    wanted = (bits[0].double() - torch.sigmoid(logits)) * valid[:, None]
+    torch.testing.assert_close(gradient, wanted, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("size", [50.0, 200.0, 1e4])
+def test_certain_bits_stay_finite(size: float) -> None:
+    logits = torch.tensor([[[size, -size]]]).requires_grad_()
+    valid = torch.ones(1, 2, dtype=torch.bool)
+    bits = torch.tensor([[[[True, False]]], [[[False, True]]]])
+    log_prob = bernoulli.log_prob(logits, bits, valid)
+    assert log_prob[:, 0].tolist() == pytest.approx([0.0, -2 * size], abs=1e-6)
+    total = log_prob.sum() + bernoulli.entropy(logits, valid).sum()
+    assert torch.isfinite(torch.autograd.grad(total, logits)[0]).all()
+    assert float(bernoulli.entropy(logits.detach(), valid)) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    logits, valid = draw(2, 2, 3)
+    with pytest.raises(ValueError, match="do not fit logits"):
+        bernoulli.sample(logits, valid, torch.rand(2, 2, 3))
+    with pytest.raises(ValueError, match="do not fit logits"):
+        bernoulli.sample(logits, valid, torch.rand(1, 2, 1, 3))
+    with pytest.raises(ValueError, match="selection must be bool"):
+        bernoulli.log_prob(logits, torch.ones(1, 2, 2, 3), valid)

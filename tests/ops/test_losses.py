@@ -1,0 +1,139 @@
+"""Losses of score tasks and of the policy: value, gradient by hand, gradcheck."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rss_rl.ops.losses import (
+    expected_score,
+    policy_gradient_loss,
+    score_divergence,
+    score_targets,
+    squared_error,
+)
+
+
+def paper_target(y: float) -> np.ndarray:
+    """p_floor(y) = floor(y) - y + 1, p_floor(y)+1 = y - floor(y); five bins 1..5."""
+    p = np.zeros(6)  # a place for k = 6, which y = 5 would fill with 0
+    whole = math.floor(y)
+    p[whole - 1] = whole - y + 1
+    p[whole] = y - whole
+    return p[:5]
+
+
+def logits(m: int, c: int, seed: int = 0) -> Tensor:
+    return torch.from_numpy(2 * np.random.default_rng(seed).normal(size=(m, c)))
+
+
+@given(st.floats(1, 5))
+def test_targets_are_those_of_the_paper(y: float) -> None:
+    result = score_targets(torch.tensor([y], dtype=torch.float64), 5, 1.0, 5.0)
+    np.testing.assert_allclose(result[0].numpy(), paper_target(y), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("y", "wanted"),
+    [
+        (1.0, [1, 0, 0, 0, 0]),
+        (3.0, [0, 0, 1, 0, 0]),
+        (3.6, [0, 0, 0.4, 0.6, 0]),
+        (4.5, [0, 0, 0, 0.5, 0.5]),
+        (5.0, [0, 0, 0, 0, 1]),
+    ],
+)
+def test_targets_at_the_ends_and_on_a_bin(y: float, wanted: list[float]) -> None:
+    result = score_targets(torch.tensor([y]), 5, 1.0, 5.0)
+    assert result[0].tolist() == pytest.approx(wanted, abs=1e-6)
+
+
+@given(low=st.floats(-3, 3), span=st.floats(0.5, 9), place=st.floats(0, 1), bins=st.integers(2, 12))
+def test_targets_are_distributions_whose_mean_is_the_score(
+    low: float, span: float, place: float, bins: int
+) -> None:
+    score = low + place * span
+    target = score_targets(torch.tensor([score], dtype=torch.float64), bins, low, low + span)
+    assert float(target.sum()) == pytest.approx(1.0, abs=1e-9)
+    assert float(target.min()) >= 0
+    assert int((target > 1e-9).sum()) <= 2
+    mean = (target[0].numpy() * np.linspace(low, low + span, bins)).sum()
+    assert mean == pytest.approx(score, abs=1e-8)
+
+
+def test_divergence_is_kl_from_the_target() -> None:
+    given, scores = logits(5, 5), torch.tensor([1.0, 2.3, 3.0, 4.9, 5.0], dtype=torch.float64)
+    result = score_divergence(given, scores, 1.0, 5.0).numpy()
+    for row, y in enumerate(scores.tolist()):
+        p = np.exp(given[row].numpy()) / np.exp(given[row].numpy()).sum()
+        t = paper_target(y)
+        kl = sum(t_k * math.log(t_k / p_k) for t_k, p_k in zip(t, p, strict=True) if t_k > 0)
+        assert result[row] == pytest.approx(kl, abs=1e-12)
+
+
+def test_divergence_of_the_target_itself_is_zero() -> None:
+    scores = torch.tensor([2.25, 4.5], dtype=torch.float64)
+    perfect = score_targets(scores, 5, 1.0, 5.0).clamp_min(1e-300).log()
+    torch.testing.assert_close(
+        score_divergence(perfect, scores, 1.0, 5.0), torch.zeros(2, dtype=torch.float64)
+    )
+    torch.testing.assert_close(expected_score(perfect, 1.0, 5.0), scores)
+
+
+def test_gradient_of_the_divergence_is_probability_minus_target() -> None:
+    given = logits(3, 5).requires_grad_()
+    scores = torch.tensor([1.0, 3.7, 5.0], dtype=torch.float64)
+    (gradient,) = torch.autograd.grad(score_divergence(given, scores, 1.0, 5.0).sum(), given)
+    wanted = torch.softmax(given, -1) - torch.from_numpy(
+        np.stack([paper_target(y) for y in scores.tolist()])
+    )
+    torch.testing.assert_close(gradient, wanted, rtol=0, atol=1e-12)
+
+
+def test_expected_score_and_squared_error() -> None:
+    given, scores = logits(4, 5), torch.tensor([1.0, 2.0, 3.5, 5.0], dtype=torch.float64)
+    for row in range(4):
+        weights = np.exp(given[row].numpy())
+        score = sum(k * w for k, w in zip(range(1, 6), weights, strict=True)) / weights.sum()
+        assert float(expected_score(given, 1.0, 5.0)[row]) == pytest.approx(score, abs=1e-12)
+        error = 0.5 * (score - float(scores[row])) ** 2
+        assert float(squared_error(given, scores, 1.0, 5.0)[row]) == pytest.approx(error, abs=1e-12)
+
+
+@pytest.mark.parametrize("loss", [score_divergence, squared_error])
+def test_gradcheck(loss: object) -> None:
+    scores = torch.tensor([1.0, 2.3, 3.0, 5.0], dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda x: loss(x, scores, 1.0, 5.0),  # type: ignore[operator]
+        [logits(4, 5).requires_grad_()],
+    )
+
+
+@pytest.mark.parametrize("loss", [score_divergence, squared_error])
+def test_extreme_logits_stay_finite(loss: object) -> None:
+    extreme = torch.tensor([[500.0, -500.0, 0.0], [-500.0, 500.0, 0.0]]).requires_grad_()
+    result = loss(extreme, torch.tensor([3.0, 1.5]), 1.0, 3.0)  # type: ignore[operator]
+    assert torch.isfinite(result).all()
+    assert torch.isfinite(torch.autograd.grad(result.sum(), extreme)[0]).all()
+
+
+def test_policy_gradient_loss_value_and_gradient() -> None:
+    log_prob = logits(2, 3).requires_grad_()
+    advantages = logits(2, 3, seed=1).requires_grad_()
+    loss = policy_gradient_loss(log_prob, advantages)
+    assert float(loss.detach()) == pytest.approx(
+        -float((log_prob * advantages).detach().numpy().mean())
+    )
+    by_log_prob, by_advantages = torch.autograd.grad(
+        loss, [log_prob, advantages], allow_unused=True
+    )
+    torch.testing.assert_close(by_log_prob, -advantages.detach() / 6)
+    assert by_advantages is None  # rewards are no function of the policy here
+    with pytest.raises(ValueError, match="advantages"):
+        policy_gradient_loss(log_prob, advantages[:, :2])

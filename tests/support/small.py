@@ -1,0 +1,76 @@
+"""Small modules and batches: every parameter random (zero biases hide mistakes), float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rss_rl.config import ModelConfig, PolicyConfig
+from rss_rl.models.build import build_classifier
+from rss_rl.models.classifier import Classifier
+from rss_rl.policies.registry import PolicyModule, build_policy
+from rss_rl.types import LabelSpec
+
+EMBEDDING, HIDDEN, WORDS, TRAINABLE = 5, 4, 30, 24
+CLASSES = LabelSpec("classes", ("no", "maybe", "yes"))
+SCORE = LabelSpec("score", low=1.0, high=5.0)
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "resan": {"keep_unselected": True},
+    "resan, paper's context": {"keep_unselected": True, "unselected_context": "dependents"},
+    "faithful": {"keep_unselected": False},
+    "source2token": {"encoder": "source2token"},
+    "mean": {"encoder": "mean"},
+}
+"""Settings of `ModelConfig` for each encoder."""
+
+
+def randomise(module: nn.Module, seed: int = 0) -> None:
+    """Draw every parameter from N(0, 0.6^2)."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        parameter.data.copy_(0.6 * noise)
+
+
+def classifier(
+    labels: LabelSpec = CLASSES,
+    sentences: int = 2,
+    *,
+    seed: int = 0,
+    double: bool = True,
+    **settings: Any,
+) -> Classifier:
+    """A random classifier in evaluation mode."""
+    vectors = np.random.default_rng(seed).normal(size=(WORDS, EMBEDDING)).astype(np.float32)
+    vectors[0] = 0
+    config = ModelConfig(**({"hidden": HIDDEN, "dropout": 0.0} | settings))
+    model = build_classifier(config, labels, sentences, vectors, TRAINABLE)
+    randomise(model.encoder, seed)
+    randomise(model.head, seed + 1)
+    return (model.double() if double else model).eval()
+
+
+def policy(*, seed: int = 0, double: bool = True, **settings: Any) -> PolicyModule:
+    """A random selection policy that reads embeddings of size EMBEDDING."""
+    config = PolicyConfig(**({"hidden": HIDDEN} | settings))
+    module = build_policy(config, EMBEDDING, "elu")
+    randomise(module, seed)
+    return module.double() if double else module
+
+
+def sentences(*lengths: int, seed: int = 0, width: int | None = None) -> tuple[Tensor, Tensor]:
+    """Random token ids [M, N] of the given lengths, and which of them are real."""
+    draw = np.random.default_rng(seed)
+    valid = np.arange(width or max(lengths)) < np.array(lengths)[:, None]
+    tokens = np.where(valid, draw.integers(1, WORDS, valid.shape), 0)
+    return torch.from_numpy(tokens), torch.from_numpy(valid)
+
+
+def selection(valid: Tensor, probability: float = 0.5, seed: int = 0) -> Tensor:
+    """A random selection [M, 2, N] of real tokens."""
+    draw = np.random.default_rng(seed).random((valid.shape[0], 2, valid.shape[1]))
+    return torch.from_numpy(draw < probability) & valid[:, None]
