@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rss_rl.cli.tables import format_metric
-from rss_rl.runtime.run import RunEvent
+from rss_rl.runtime.run import Finished, RunEvent
 from rss_rl.runtime.session import UpdateReport
 from rss_rl.runtime.trainer import Evaluated, PhaseBegan
 
@@ -155,8 +155,9 @@ class _LiveProgress:
 
     def show(self, event: RunEvent) -> None:
         """See `Progress`."""
-        if isinstance(event, PhaseBegan):
+        if isinstance(event, PhaseBegan | Finished):
             self._leave_line()
+        if isinstance(event, PhaseBegan):
             self._phase = _Phase.begin(event)
         self._phase.take(event)
 
@@ -200,12 +201,12 @@ class _LiveProgress:
         phase = self._phase
         line = Table.grid(padding=(0, 2, 0, 0))
         of = "" if phase.steps is None else f"/{phase.steps:,}"
-        rate = phase.smooth.get(_RATE, 0.0)
+        rate = phase.smooth.get(_RATE)
         line.add_row(
             f"[bold]{phase.name}[/bold]",
             ProgressBar(total=phase.steps, completed=phase.done, width=30),
             f"{phase.done:,}{of}",
-            f"{rate:,.0f} examples/s",
+            "" if rate is None else f"{rate:,.0f} examples/s",
             clock,
         )
         return line
@@ -220,7 +221,6 @@ class _LiveProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._leave_line()
-        # The last drawing would stay on the screen beside the line that sums it up.
+        # The last drawing would stay on the screen beside the lines that sum the phases up.
         self._live.transient = True
         self._live.stop()

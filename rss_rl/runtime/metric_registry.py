@@ -128,5 +128,6 @@ for _metric in (
     Metric(_DEV + "rationale_precision", "share", "kept tokens that are of the rationale"),
     Metric(_DEV + "rationale_recall", "share", "tokens of the rationale that are kept"),
     Metric(_DEV + "rationale_f1", "share", "harmonic mean of rationale precision and recall"),
+    Metric(_DEV + "rationale_f1_random", "share", "F1 of the selection moved to random tokens"),
 ):
     register(_metric)
