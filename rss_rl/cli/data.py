@@ -71,27 +71,15 @@ def prepare(
     """
     if any(_is_file(item) for item in what):
         columns = _columns((text, text_b), label, id_, (rationale, rationale_b))
-        spec, shares = _label_spec(task, low, high), _shares(split)
-        train = [Path(item) for item in what]
+        spec, train = _label_spec(task, low, high), [Path(item) for item in what]
+        shares = _shares(split)
         source: Source = table(
             train, columns, spec, dev=dev, test=test, shares=shares, seed=split_seed
         )
     else:
         source = _named(what, SourceRequest(from_, seed, _settings(option or [])))
-    start = time.monotonic()
-    with _progress(quiet=json_) as report:
-        prepare_source(
-            source,
-            out,
-            vectors=vectors or [],
-            dim=dim,
-            lower=lower,
-            skip_bad_rows=skip_bad_rows,
-            force=force,
-            seed=seed,
-            progress=report,
-        )
-    _print_summary(open_prepared(out), json_, seconds=time.monotonic() - start)
+    words = {"vectors": vectors or [], "dim": dim, "lower": lower, "seed": seed}
+    _run(source, out, json_, skip_bad_rows=skip_bad_rows, force=force, **words)
 
 
 @app.command("list")
@@ -114,6 +102,13 @@ def show(
 ) -> None:
     """Show what a prepared directory holds."""
     _print_summary(open_prepared(prepared), json_, examples)
+
+
+def _run(source: Source, out: Path, as_json: bool, **settings: Any) -> None:
+    start = time.monotonic()
+    with _progress(quiet=as_json) as report:
+        prepare_source(source, out, progress=report, **settings)
+    _print_summary(open_prepared(out), as_json, seconds=time.monotonic() - start)
 
 
 def _is_file(item: str) -> bool:

@@ -204,10 +204,10 @@ def _read_file(job: _Job, path: Path, vocabulary: Vocabulary) -> FileVectors:
     def reject(line: BadRow) -> None:
         job.rejects.take(line, "vectors")
 
-    def report(lines: int) -> None:
-        job.progress(f"reading {path.name}", lines, None)
-
-    return read_vectors(path, vocabulary, reject, report)
+    what = f"reading {path.name}"
+    part = read_vectors(path, vocabulary, reject, lambda lines: job.progress(what, lines, None))
+    job.progress(what, part.lines, part.lines)
+    return part
 
 
 def _coverage(found: Array, weights: Array) -> Coverage:

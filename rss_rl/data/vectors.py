@@ -34,10 +34,12 @@ class FileVectors:
 
     vectors  float32 [V, e], zeros where the file has none
     found    bool [V]
+    lines    lines of the file
     """
 
     vectors: Array
     found: Array
+    lines: int
 
 
 def read_vectors(
@@ -75,14 +77,13 @@ def read_vectors(
                 if rank < best[word_id]:
                     best[word_id] = rank
                     vectors[word_id] = line.vector
-    progress(lines)
     if vectors is None:
         raise DataError(
             "has no vector for any word of the data",
             where=str(path),
             remedy="Check the file and its language",
         )
-    return FileVectors(vectors, best < len(_FORMS))
+    return FileVectors(vectors, best < len(_FORMS), lines)
 
 
 _FORMS: tuple[Callable[[str], str], ...] = (str, str.lower, str.capitalize, str.upper)

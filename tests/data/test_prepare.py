@@ -24,7 +24,7 @@ from rss_rl.data.tables import Columns, table
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
-WORDS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 SENTENCE = st.one_of(
     st.lists(WORDS, min_size=1, max_size=6).map(tuple),
     st.text("abcde .,!'", min_size=1, max_size=30).filter(str.strip),
@@ -79,7 +79,9 @@ def test_sick_as_prepared(tmp_path: Path, sick_folder: Path) -> None:
         "test": (1, (3, 3)),
     }
     train = prepared.split("train")
-    np.testing.assert_array_equal(train.batch([0, 1, 2]).labels, np.float32([4.7, 5, 1.25]))
+    np.testing.assert_array_equal(
+        train.batch([0, 1, 2]).labels, np.array([4.7, 5, 1.25], np.float32)
+    )
     assert train.words(0) == (
         ("A", "dog", "is", "n't", "barking"),
         ("The", "``", "big", "''", "dog", "barks", ",", "loudly"),
@@ -89,6 +91,14 @@ def test_sick_as_prepared(tmp_path: Path, sick_folder: Path) -> None:
     assert set(words[trainable:]) == {"cat", "sleeps", "awake", "zebra", "runs", "an", "animal"}
     table_ = prepared.vectors()
     assert table_[words.index("zebra")].tolist() == [3, 3]
+
+
+def test_coverage_counts_words_and_running_text(tmp_path: Path, sick_folder: Path) -> None:
+    vectors = tmp_path / "v.txt"
+    vectors.write_text("a 1 1\ndog 2 2\nzebra 3 3\nunused 4 4\n")
+    source = named_source("sick-relatedness", SourceRequest(sick_folder))
+    manifest = prepare(source, tmp_path / "out", vectors=[vectors])
+    prepared = open_prepared(tmp_path / "out")
     counts = Counter(
         key
         for split in ("train", "dev", "test")
@@ -98,7 +108,7 @@ def test_sick_as_prepared(tmp_path: Path, sick_folder: Path) -> None:
     )
     found = {"a", "dog", "zebra"}
     coverage = manifest.vectors.coverage[0]
-    assert coverage.words == pytest.approx(len(found) / (len(words) - 2), abs=1e-12)
+    assert coverage.words == pytest.approx(len(found) / len(counts), abs=1e-12)
     share = sum(counts[word] for word in found) / sum(counts.values())
     assert coverage.tokens == pytest.approx(share, abs=1e-12)
     assert manifest.vectors.any == coverage

@@ -74,7 +74,7 @@ def test_batch_equals_its_twin(prepared: Prepared, split: Split, rows: list[int]
     batch = split.batch(rows)
     assert batch.rows.tolist() == rows
     assert batch.rows.dtype == np.int64
-    np.testing.assert_array_equal(batch.labels, np.float32([raw[r].label for r in rows]))
+    np.testing.assert_array_equal(batch.labels, np.array([raw[r].label for r in rows], np.float32))
     assert batch.labels.dtype == np.float32
     assert batch.rationale is not None
     for slot in range(2):

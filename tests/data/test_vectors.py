@@ -17,7 +17,7 @@ from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.errors import DataError
 
 TEXT = "the 1 2 3\ncat -0.5 1e-2 7\nParis 4 5 6\nrare 9 9 9\n"
-EXPECTED = {"the": [1, 2, 3], "cat": [-0.5, 0.01, 7], "paris": [4, 5, 6]}
+EXPECTED: dict[str, list[float]] = {"the": [1, 2, 3], "cat": [-0.5, 0.01, 7], "paris": [4, 5, 6]}
 VOCABULARY = Vocabulary.count(Counter({"the": 3, "cat": 2, "paris": 1}), Counter({"unheard": 1}))
 
 
