@@ -66,7 +66,7 @@ def prepare(
 ) -> None:
     """Turn a dataset into a directory that training reads: tokens, vocabulary, vectors, counts.
 
-    WHAT is a name that `rss-rl data list` shows, or one or more .csv, .tsv, .jsonl or .parquet
+    Give a name that `rss-rl data list` shows, or one or more .csv, .tsv, .jsonl or .parquet
     files of your own, for which --text and --label name the columns.
     """
     if any(_is_file(item) for item in what):
