@@ -94,6 +94,7 @@ class VectorInfo(_Record):
     dim       width, all files together
     files     files in the order of concatenation; none: all vectors are random
     widths    width of each file's part
+    scales    what each file's vectors were multiplied by, to the spread of the first file's
     coverage  of each file
     any       coverage by at least one file
     missing   the commonest words that no file has
@@ -103,6 +104,7 @@ class VectorInfo(_Record):
     dim: int
     files: tuple[SourceFile, ...] = ()
     widths: tuple[int, ...] = ()
+    scales: tuple[float, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     any: Coverage = Coverage(words=0.0, tokens=0.0)
     missing: tuple[str, ...] = ()

@@ -41,7 +41,13 @@ from rss_rl.data.manifest import (
 from rss_rl.data.sources import BadRow, Source
 from rss_rl.data.staging import BLOCK_ROWS, Progress, Stage, StagedSplit, staged_blocks
 from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
-from rss_rl.data.vectors import FileVectors, random_vectors, read_vectors, vector_table
+from rss_rl.data.vectors import (
+    FileVectors,
+    random_vectors,
+    read_vectors,
+    vector_scales,
+    vector_table,
+)
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.errors import DataError
 from rss_rl.types import Array, LabelSpec
@@ -183,7 +189,8 @@ def _vectors(
     if not files:
         return random_vectors(vocabulary, dim, job.seed), VectorInfo(dim=dim)
     parts = [_read_file(job, path, vocabulary) for path in files]
-    table = vector_table(parts, vocabulary, job.seed)
+    scales = vector_scales(parts)
+    table = vector_table(parts, vocabulary, job.seed, scales)
     weights = np.array([counts[word] for word in vocabulary.words], dtype=np.float64)  # [V]
     found = np.any([part.found for part in parts], axis=0)  # [V]
     lacking = np.flatnonzero(~found)[len(SPECIAL_WORDS) :]
@@ -192,6 +199,7 @@ def _vectors(
         dim=table.shape[1],
         files=tuple(_source_file(path) for path in files),
         widths=tuple(part.vectors.shape[1] for part in parts),
+        scales=scales,
         coverage=tuple(_coverage(part.found, weights) for part in parts),
         any=_coverage(found, weights),
         missing=vocabulary.look_up(commonest[:_MISSING_SHOWN]),

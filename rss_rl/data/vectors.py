@@ -8,7 +8,7 @@ in lower case, Capitalised and in UPPER case, so that a cased file serves a voca
 
 from __future__ import annotations
 
-__all__ = ["FileVectors", "random_vectors", "read_vectors", "vector_table"]
+__all__ = ["FileVectors", "random_vectors", "read_vectors", "vector_scales", "vector_table"]
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -100,13 +100,25 @@ def _spellings(vocabulary: Vocabulary) -> dict[str, list[tuple[int, int]]]:
     return wanted
 
 
-def vector_table(parts: Sequence[FileVectors], vocabulary: Vocabulary, seed: int) -> Array:
-    """All files side by side, float32 [V, E]; a part a file does not have is random."""
+def vector_scales(parts: Sequence[FileVectors]) -> tuple[float, ...]:
+    """Factors that give every file's vectors the spread of the first file's.
+
+    Files differ (word2vec's vectors often have unit length, GloVe's are ten times longer), and one
+    learning rate and one initialisation serve all features of a word.
+    """
+    spreads = [float(part.vectors[part.found].std()) for part in parts]
+    return tuple(spreads[0] / spread if spread > 0 else 1.0 for spread in spreads)
+
+
+def vector_table(
+    parts: Sequence[FileVectors], vocabulary: Vocabulary, seed: int, scales: Sequence[float]
+) -> Array:
+    """All files side by side, each times its scale, float32 [V, E]; what a file lacks is random."""
     table = random_vectors(vocabulary, sum(part.vectors.shape[1] for part in parts), seed)
     start = 0
-    for part in parts:
+    for part, scale in zip(parts, scales, strict=True):
         width = part.vectors.shape[1]
-        table[part.found, start : start + width] = part.vectors[part.found]
+        table[part.found, start : start + width] = part.vectors[part.found] * np.float32(scale)
         start += width
     return table
 

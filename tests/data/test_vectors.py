@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from rss_rl.data.sources import BadRow
-from rss_rl.data.vectors import random_vectors, read_vectors, vector_table
+from rss_rl.data.vectors import (
+    FileVectors,
+    random_vectors,
+    read_vectors,
+    vector_scales,
+    vector_table,
+)
 from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.errors import DataError
 
@@ -158,14 +164,29 @@ def test_files_side_by_side(tmp_path: Path, write_word2vec: Callable[..., Path])
     first = read_vectors(write_plain(tmp_path / "v.txt"), VOCABULARY, refuse)
     binary = write_word2vec(tmp_path / "v.bin", {"the": [8, 9], "unheard": [5, 6]})
     second = read_vectors(binary, VOCABULARY, refuse)
-    table = vector_table([first, second], VOCABULARY, seed=0)
+    table = vector_table([first, second], VOCABULARY, seed=0, scales=[1.0, 2.0])
     rows = {word: table[i] for i, word in enumerate(VOCABULARY.words)}
-    assert rows["the"].tolist() == [1, 2, 3, 8, 9]
-    assert rows["unheard"][3:].tolist() == [5, 6]
+    assert rows["the"].tolist() == [1, 2, 3, 16, 18]
+    assert rows["unheard"][3:].tolist() == [10, 12]
     assert rows["<pad>"].tolist() == [0] * 5
     # What a file does not have is random in that file's part, and small.
     for part in (rows["unheard"][:3], rows["paris"][3:], rows["<unk>"]):
         assert 0 < np.abs(part).max() <= 0.05
+
+
+def test_scales_give_every_file_the_spread_of_the_first() -> None:
+    draw = np.random.default_rng(0)
+    found = np.array([False, True, True, True])
+    parts = [
+        FileVectors((draw.normal(size=(4, 50)) * spread * found[:, None]), found, 3)
+        for spread in (0.5, 0.05, 3.0)
+    ]
+    scales = vector_scales(parts)
+    assert scales[0] == 1.0
+    for part, scale in zip(parts, scales, strict=True):
+        assert (part.vectors[found] * scale).std() == pytest.approx(parts[0].vectors[found].std())
+    nothing = FileVectors(np.zeros((4, 2)), found, 3)
+    assert vector_scales([parts[0], nothing]) == (1.0, 1.0)
 
 
 def test_random_vectors_depend_on_seed_and_word_only() -> None:
