@@ -1,1 +1,1 @@
-"""The networks of theta_s: RSS-masked self-attention, sentence encoders and task heads."""
+"""Torch modules of the reward model: embeddings, encoders and task heads."""

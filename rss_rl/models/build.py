@@ -1,0 +1,96 @@
+"""From a configuration to modules."""
+
+from __future__ import annotations
+
+__all__ = ["build_classifier", "parameter_count"]
+
+from torch import nn
+
+from rss_rl.config import ModelConfig
+from rss_rl.models.classifier import Classifier
+from rss_rl.models.embedding import WordEmbedding
+from rss_rl.models.encoders import Encoder, MeanEncoder, ReSANEncoder, Source2TokenEncoder
+from rss_rl.models.heads import (
+    ClassTask,
+    ScoreTask,
+    SentencesHead,
+    Task,
+    entailment_features,
+    relatedness_features,
+)
+from rss_rl.models.layers import Source2Token
+from rss_rl.models.resa import ReSA
+from rss_rl.types import Array, LabelSpec
+
+
+def build_classifier(
+    config: ModelConfig, labels: LabelSpec, sentences: int, vectors: Array, trainable: int
+) -> Classifier:
+    """The reward model of a task, with weights drawn from torch's global generator.
+
+    Args:
+        labels: what is predicted.
+        sentences: sentence slots of an example, 1 or 2.
+        vectors: float32 [V, E] word vectors. trainable: leading rows that are fine-tuned.
+    """
+    embedding = WordEmbedding(vectors, trainable)
+    encoder = _build_encoder(config, embedding.size)
+    task, outputs = _build_task(config, labels)
+    return Classifier(
+        embedding,
+        encoder,
+        _build_head(config, labels, sentences, encoder.output_size, outputs),
+        task,
+    )
+
+
+def _build_encoder(config: ModelConfig, inputs: int) -> Encoder:
+    if config.encoder == "mean":
+        return MeanEncoder(inputs)
+    if config.encoder == "source2token":
+        return Source2TokenEncoder(Source2Token(inputs, config.activation, config.dropout), inputs)
+    resa = ReSA(
+        inputs,
+        config.hidden,
+        activation=config.activation,
+        dropout=config.dropout,
+        scale=config.tanh_scale,
+        keep_unselected=config.keep_unselected,
+        unselected_context=config.unselected_context,
+    )
+    pool = Source2Token(2 * config.hidden, config.activation, config.dropout)
+    return ReSANEncoder(resa, pool, hidden=config.hidden, reads_unselected=config.keep_unselected)
+
+
+def _build_task(config: ModelConfig, labels: LabelSpec) -> tuple[Task, int]:
+    if labels.kind == "classes":
+        return ClassTask(), len(labels.names)
+    whole = float(labels.low).is_integer() and float(labels.high).is_integer()
+    default = int(labels.high - labels.low) + 1 if whole and labels.high - labels.low <= 20 else 11
+    return ScoreTask(labels.low, labels.high, config.score_loss), config.score_bins or default
+
+
+def _build_head(
+    config: ModelConfig, labels: LabelSpec, sentences: int, size: int, outputs: int
+) -> SentencesHead:
+    if sentences == 1:
+        features, inputs = None, size
+    elif labels.kind == "classes":
+        features, inputs = entailment_features, 4 * size
+    else:
+        features, inputs = relatedness_features, 2 * size
+    return SentencesHead(
+        features,
+        inputs,
+        config.hidden,
+        outputs,
+        activation=config.activation,
+        dropout=config.dropout,
+        highway=config.highway and sentences == 2 and labels.kind == "classes",
+    )
+
+
+def parameter_count(module: nn.Module, *, without: nn.Module | None = None) -> int:
+    """Number of parameters, those of `without` (the embeddings, say) left out."""
+    left_out = set() if without is None else {id(p) for p in without.parameters()}
+    return sum(p.numel() for p in module.parameters() if id(p) not in left_out)

@@ -1,0 +1,86 @@
+"""The classifier: embedding, shared sentence encoder, task head. It is the policy's reward model.
+
+Legend: M examples, N_s tokens of sentence slot s, L tokens left of the fullest sentence.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Classifier", "remove_unselected"]
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rss_rl.models.embedding import WordEmbedding
+from rss_rl.models.encoders import Encoder
+from rss_rl.models.heads import Head, Task
+from rss_rl.ops.masking import gather, kept_indices
+
+
+def remove_unselected(
+    tokens: Tensor, valid: Tensor, selection: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Drop the tokens that are neither selected heads nor dependents, before anything reads them.
+
+    Args:
+        tokens: int64 [M, N]. valid: bool [M, N]. selection: bool [M, 2, N].
+
+    Returns:
+        Tokens [M, L], valid [M, L] and selection [M, 2, L], order kept.
+    """
+    union = kept_indices(selection.any(1) & valid)
+    roles = gather(selection.transpose(1, 2), union.index).transpose(1, 2)
+    return (
+        torch.where(union.kept, gather(tokens, union.index), 0),
+        union.kept,
+        roles & union.kept[:, None],
+    )
+
+
+class Classifier(nn.Module):
+    """Tokens and selections to logits, losses and predictions.
+
+    Args:
+        embedding, encoder, head: modules; the encoder is shared by the sentences of an example.
+        task: what the logits mean.
+    """
+
+    def __init__(self, embedding: WordEmbedding, encoder: Encoder, head: Head, task: Task) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.encoder = encoder
+        self.head = head
+        self._task = task
+
+    def forward(
+        self,
+        tokens: Sequence[Tensor],
+        valid: Sequence[Tensor],
+        selections: Sequence[Tensor] | None = None,
+    ) -> Tensor:
+        """Logits [M, C].
+
+        Args:
+            tokens: S x int64 [M, N_s]. valid: S x bool [M, N_s].
+            selections: S x bool [M, 2, N_s]; None selects every token in both roles.
+        """
+        if selections is None:
+            selections = [mask[:, None].expand(-1, 2, -1) for mask in valid]
+        vectors = [
+            self._encode(*sentence) for sentence in zip(tokens, valid, selections, strict=True)
+        ]
+        return self.head(vectors)
+
+    def _encode(self, tokens: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        if not self.encoder.reads_unselected:
+            tokens, valid, selection = remove_unselected(tokens, valid, selection)
+        return self.encoder(self.embedding(tokens), valid, selection)
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Loss of each example, [M]."""
+        return self._task.losses(logits, labels)
+
+    def predict(self, logits: Tensor) -> Tensor:
+        """Class index or score of each example, [M]."""
+        return self._task.predict(logits)

@@ -1,0 +1,45 @@
+"""Word vectors: those of training words are fine-tuned, the rest stay fixed."""
+
+from __future__ import annotations
+
+__all__ = ["WordEmbedding"]
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rss_rl.types import Array
+
+
+class WordEmbedding(nn.Module):
+    """Rows below `trainable` are parameters; the rest is a buffer that no snapshot carries.
+
+    Args:
+        vectors: float32 [V, E], row 0 is padding.
+        trainable: number of leading rows that are fine-tuned.
+    """
+
+    fixed: Tensor
+
+    def __init__(self, vectors: Array, trainable: int) -> None:
+        super().__init__()
+        if vectors.ndim != 2 or not 1 <= trainable <= len(vectors):
+            raise ValueError(f"{trainable} trainable rows of vectors {vectors.shape}")
+        table = torch.tensor(vectors, dtype=torch.float32)
+        self.trainable = nn.Parameter(table[:trainable].clone())
+        self.register_buffer("fixed", table[trainable:].clone(), persistent=False)
+
+    @property
+    def size(self) -> int:
+        """Embedding size E."""
+        return self.trainable.shape[1]
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """int64 [M, N] to [M, N, E]; padding (id 0) gives zeros."""
+        rows = self.trainable.shape[0]
+        known = tokens < rows
+        tuned = F.embedding(torch.where(known, tokens, 0), self.trainable, padding_idx=0)
+        if not len(self.fixed):
+            return tuned
+        fixed = F.embedding((tokens - rows).clamp_min(0), self.fixed)
+        return torch.where(known[..., None], tuned, fixed)

@@ -1,0 +1,124 @@
+"""Task heads: sentence vectors to logits, and what a logit means for a task.
+
+Legend: M examples, C classes or score bins.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ClassTask",
+    "Head",
+    "ScoreTask",
+    "SentencesHead",
+    "Task",
+    "entailment_features",
+    "relatedness_features",
+]
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rss_rl.models.layers import Dense, Highway, glorot_linear
+from rss_rl.ops.losses import expected_score, score_divergence, squared_error
+
+Features = Callable[[Sequence[Tensor]], Tensor]
+
+
+class Head(Protocol):
+    """Sentence vectors, S x [M, D], to logits [M, C]."""
+
+    def __call__(self, sentences: Sequence[Tensor]) -> Tensor:
+        """The logits."""
+
+
+def entailment_features(sentences: Sequence[Tensor]) -> Tensor:
+    """[p; h; p - h; p * h] of a premise and a hypothesis, [M, 4D]."""
+    premise, hypothesis = sentences
+    return torch.cat([premise, hypothesis, premise - hypothesis, premise * hypothesis], -1)
+
+
+def relatedness_features(sentences: Sequence[Tensor]) -> Tensor:
+    """[a * b; |a - b|] of two sentences, symmetric in them, [M, 2D]."""
+    first, second = sentences
+    return torch.cat([first * second, (first - second).abs()], -1)
+
+
+def _single(sentences: Sequence[Tensor]) -> Tensor:
+    return sentences[0]
+
+
+class SentencesHead(nn.Module):
+    """features -> Dense -> optional highway -> linear.
+
+    Args:
+        features: combination of the sentence vectors, or None for one sentence.
+        inputs: size of what `features` returns.
+    """
+
+    def __init__(
+        self,
+        features: Features | None,
+        inputs: int,
+        hidden: int,
+        outputs: int,
+        *,
+        activation: str,
+        dropout: float,
+        highway: bool,
+    ) -> None:
+        super().__init__()
+        self._features = features or _single
+        self.dense = Dense(inputs, hidden, activation, dropout)
+        self.highway = Highway(hidden, activation, dropout) if highway else nn.Identity()
+        self.output = glorot_linear(hidden, outputs)
+
+    def forward(self, sentences: Sequence[Tensor]) -> Tensor:
+        """See `Head`."""
+        return self.output(self.highway(self.dense(self._features(sentences))))  # type: ignore[no-any-return]
+
+
+class Task(Protocol):
+    """What logits mean: how wrong they are about a label, and which label they predict."""
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Loss of each example, [M]; its negative is the log-likelihood of the reward."""
+
+    def predict(self, logits: Tensor) -> Tensor:
+        """Class index or score of each example, [M]."""
+
+
+class ClassTask:
+    """Softmax over classes with the cross-entropy."""
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """-log p(label), [M]."""
+        return F.cross_entropy(logits, labels, reduction="none")
+
+    def predict(self, logits: Tensor) -> Tensor:
+        """Most likely class, int64 [M]."""
+        return logits.argmax(-1)
+
+
+class ScoreTask:
+    """A real score in [low, high] as the mean over evenly spaced bins.
+
+    Args:
+        loss: `divergence`, the KL divergence to the two bins beside the score (the papers), or
+            `squared`, half the squared error (the released program's default).
+    """
+
+    def __init__(self, low: float, high: float, loss: str) -> None:
+        self._low, self._high = low, high
+        self._loss = {"divergence": score_divergence, "squared": squared_error}[loss]
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Loss of each example, [M]."""
+        return self._loss(logits, labels.to(logits.dtype), self._low, self._high)
+
+    def predict(self, logits: Tensor) -> Tensor:
+        """Expected score, [M]."""
+        return expected_score(logits, self._low, self._high)

@@ -1,0 +1,32 @@
+"""Batches as tensors on a device."""
+
+from __future__ import annotations
+
+__all__ = ["TensorBatch", "tensor_batch", "to_tensors"]
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rss_rl.types import Array, Batch
+
+
+class TensorBatch(NamedTuple):
+    """tokens S x int64 [B, N_s]; valid S x bool [B, N_s]; labels [B]."""
+
+    tokens: list[Tensor]
+    valid: list[Tensor]
+    labels: Tensor
+
+
+def to_tensors(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
+    """Each array as a tensor on `device`; on the CPU it shares the array's memory."""
+    return [torch.from_numpy(array).to(device) for array in arrays]
+
+
+def tensor_batch(batch: Batch, device: torch.device) -> TensorBatch:
+    """The parts of a batch that a classifier reads, on `device`."""
+    (labels,) = to_tensors([batch.labels], device)
+    return TensorBatch(to_tensors(batch.tokens, device), to_tensors(batch.valid, device), labels)

@@ -1,0 +1,87 @@
+"""Layers that several encoders and heads share.
+
+Legend: M sentences, N tokens, E embedding size, D features.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Dense", "Highway", "Source2Token", "activation_function", "glorot_linear"]
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rss_rl.ops.masking import masked_softmax
+
+
+def activation_function(name: str) -> Callable[[Tensor], Tensor]:
+    """The activation called `name`: `relu` or `elu`."""
+    known: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "elu": F.elu}
+    return known[name]
+
+
+class _Linear(nn.Linear):
+    """A linear layer whose product may run in lower precision but whose result does not."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        return super().forward(values).to(self.weight.dtype)
+
+
+def glorot_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+    """A linear layer with Glorot-uniform weights and zero bias.
+
+    Under autocast the matrix product alone runs in the lower precision: sums, gates and softmaxes
+    stay in that of the weights.
+    """
+    layer = _Linear(inputs, outputs, bias=bias)
+    nn.init.xavier_uniform_(layer.weight)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+class Dense(nn.Module):
+    """activation(W dropout(a) + b) over the last dimension."""
+
+    def __init__(self, inputs: int, outputs: int, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.linear = glorot_linear(inputs, outputs)
+        self.dropout = nn.Dropout(dropout)
+        self._activation = activation_function(activation)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """[..., inputs] to [..., outputs]."""
+        return self._activation(self.linear(self.dropout(values)))
+
+
+class Highway(nn.Module):
+    """g * Dense(v) + (1 - g) * v with g = sigmoid(W v + b) (Srivastava et al. 2015)."""
+
+    def __init__(self, size: int, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.transform = Dense(size, size, activation, dropout)
+        self.gate = glorot_linear(size, size)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """[..., size] to [..., size]."""
+        return torch.lerp(values, self.transform(values), torch.sigmoid(self.gate(values)))
+
+
+class Source2Token(nn.Module):
+    """Compression of a sequence by feature-wise attention without a query.
+
+    f(x_i) = W2 sigma(W1 x_i + b1) + b2; P = softmax over kept tokens for each feature;
+    e = sum_i P_i * x_i. Source: Shen et al., DiSAN, section 3.2.
+    """
+
+    def __init__(self, size: int, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.hidden = Dense(size, size, activation, dropout)
+        self.score = glorot_linear(size, size)
+
+    def forward(self, values: Tensor, kept: Tensor) -> Tensor:
+        """[M, N, D] with kept bool [M, N] to [M, D]; zeros where no token is kept."""
+        weights = masked_softmax(self.score(self.hidden(values)), kept)  # [M, N, D]
+        return (weights * values).sum(1)

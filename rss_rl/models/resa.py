@@ -1,0 +1,163 @@
+"""ReSA, reinforced self-attention: soft attention between selected heads and dependents only.
+
+Legend: M sentences, N tokens, J selected heads, I selected dependents, E embedding size, D hidden.
+Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.2; the directional
+form is that of DiSAN (Shen et al., AAAI 2018).
+"""
+
+from __future__ import annotations
+
+__all__ = ["DirectionalAttention", "ReSA"]
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from rss_rl.models.layers import Dense, glorot_linear
+from rss_rl.ops.attention import allowed_pairs, feature_wise_attention
+from rss_rl.ops.masking import Gathered, causal_means, gather, kept_indices, scatter
+from rss_rl.types import DEPENDENT, HEAD
+
+Context = Literal["real", "dependents"]
+
+
+class DirectionalAttention(nn.Module):
+    """One direction of ReSA: h = Dense(x), s by masked attention, u = F * h + (1 - F) * s.
+
+    F = sigmoid(W_f1 h + b_1 + W_f2 s + b_2 + b_f).
+
+    Args:
+        inputs: E. hidden: D.
+        forward: True = a head looks at the tokens before it, False = after it.
+        activation, dropout: of Dense. scale: c of the attention logit.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        hidden: int,
+        *,
+        forward: bool,
+        activation: str,
+        dropout: float,
+        scale: float,
+    ) -> None:
+        super().__init__()
+        self.project = Dense(inputs, hidden, activation, dropout)
+        self.dependent_score = glorot_linear(hidden, hidden, bias=False)
+        self.head_score = glorot_linear(hidden, hidden, bias=False)
+        self.score_bias = nn.Parameter(torch.zeros(hidden))
+        self.gate_input = glorot_linear(hidden, hidden)
+        self.gate_context = glorot_linear(hidden, hidden)
+        self.gate_bias = nn.Parameter(torch.zeros(hidden))
+        self._looks_back = forward
+        self._scale = scale
+
+    def attend(self, hidden: Tensor, heads: Gathered, dependents: Gathered) -> Tensor:
+        """Context s of the selected heads alone, [M, J, D], at the cost of J x I pairs."""
+        shown = gather(hidden, dependents.index)  # [M, I, D]
+        return feature_wise_attention(
+            self.head_score(gather(hidden, heads.index)) + self.score_bias,
+            self.dependent_score(shown),
+            shown,
+            allowed_pairs(heads, dependents, forward=self._looks_back),
+            self._scale,
+        )
+
+    def unselected_context(self, hidden: Tensor, averaged: Tensor) -> Tensor:
+        """Mean of the `averaged` tokens (bool [M, N]) that the position mask allows, [M, N, D]."""
+        return causal_means(hidden, averaged, forward=self._looks_back)
+
+    def fuse(self, hidden: Tensor, context: Tensor) -> Tensor:
+        """The fusion gate over h and s, [..., D]."""
+        gate = torch.sigmoid(self.gate_input(hidden) + self.gate_context(context) + self.gate_bias)
+        return torch.lerp(context, hidden, gate)
+
+
+class ReSA(nn.Module):
+    """Two untied directions over one selection, outputs concatenated to 2D.
+
+    Args:
+        keep_unselected: True = every real token comes out, an unselected one with mean context (the
+            paper's ReSA); False = only the selected heads come out (its 'w/o unselected heads',
+            the faithful form).
+        unselected_context: which tokens the context of an unselected head averages: all `real` ones
+            that its position mask allows (the released program) or only the selected `dependents`
+            (the paper's text).
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        hidden: int,
+        *,
+        activation: str,
+        dropout: float,
+        scale: float,
+        keep_unselected: bool,
+        unselected_context: Context,
+    ) -> None:
+        super().__init__()
+        self.directions = nn.ModuleList(
+            DirectionalAttention(
+                inputs, hidden, forward=forward, activation=activation, dropout=dropout, scale=scale
+            )
+            for forward in (True, False)
+        )
+        self._keep_unselected = keep_unselected
+        self._unselected_context = unselected_context
+
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> tuple[Tensor, Tensor]:
+        """Context-aware representations of the tokens that stay.
+
+        Args:
+            embedded: [M, N, E]. valid: bool [M, N]. selection: bool [M, 2, N].
+
+        Returns:
+            [M, L, 2D] and bool [M, L], True = a token stands here; L is N where unselected tokens
+            stay and the largest number of selected heads where they do not.
+        """
+        heads = kept_indices(selection[:, HEAD] & valid)
+        dependents = kept_indices(selection[:, DEPENDENT] & valid)
+        if self._keep_unselected:
+            averaged = valid
+            if self._unselected_context == "dependents":
+                averaged = valid & selection[:, DEPENDENT]
+            outputs = [
+                self._whole(direction, embedded, averaged, heads, dependents)
+                for direction in self.directions
+            ]
+            return torch.cat(outputs, -1), valid
+        outputs = [
+            self._heads_only(direction, embedded, heads, dependents)
+            for direction in self.directions
+        ]
+        return torch.cat(outputs, -1), heads.kept
+
+    @staticmethod
+    def _whole(
+        direction: nn.Module,
+        embedded: Tensor,
+        averaged: Tensor,
+        heads: Gathered,
+        dependents: Gathered,
+    ) -> Tensor:
+        assert isinstance(direction, DirectionalAttention)
+        hidden = direction.project(embedded)  # [M, N, D]
+        context = scatter(
+            direction.unselected_context(hidden, averaged),
+            heads,
+            direction.attend(hidden, heads, dependents),
+        )
+        return direction.fuse(hidden, context)
+
+    @staticmethod
+    def _heads_only(
+        direction: nn.Module, embedded: Tensor, heads: Gathered, dependents: Gathered
+    ) -> Tensor:
+        assert isinstance(direction, DirectionalAttention)
+        hidden = direction.project(embedded)
+        return direction.fuse(
+            gather(hidden, heads.index), direction.attend(hidden, heads, dependents)
+        )

@@ -1,0 +1,172 @@
+"""From configuration to modules: parameter counts of the published table, sizes and settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rss_rl.config import ModelConfig, PolicyConfig
+from rss_rl.models.build import build_classifier, parameter_count
+from rss_rl.models.embedding import WordEmbedding
+from rss_rl.models.layers import Dense, Highway, glorot_linear
+from rss_rl.policies.registry import build_policy
+from rss_rl.types import LabelSpec
+
+SNLI = LabelSpec("classes", ("contradiction", "entailment", "neutral"))
+VECTORS = np.zeros((4, 300), np.float32)
+
+TABLE = {
+    "ReSAN": ({"keep_unselected": True}, {}, 3_067_205),
+    "w/o unselected heads": ({"keep_unselected": False}, {}, 3_067_205),
+    "w/o dependency restricted": ({"keep_unselected": False}, {"shared": True}, 2_796_604),
+    "w/o hard attention": ({"keep_unselected": True}, {"name": "select-all"}, 2_526_003),
+    "w/o soft self-attention": ({"encoder": "source2token"}, {"shared": True}, 993_004),
+    "w/o all attentions": ({"encoder": "mean"}, {"name": "select-all"}, 541_803),
+}
+"""The six rows of the paper's SNLI table: settings of model and policy, parameters of both."""
+
+PUBLISHED_MILLIONS = [3.07, 3.07, 2.80, 2.53, 0.99, 0.54]
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_parameter_counts_are_the_published_ones_to_the_unit(row: str) -> None:
+    model, policy, wanted = TABLE[row]
+    classifier = build_classifier(ModelConfig(**model), SNLI, 2, VECTORS, 4)
+    selector = build_policy(PolicyConfig(**policy), 300, "elu")
+    count = parameter_count(classifier, without=classifier.embedding) + parameter_count(selector)
+    assert count == wanted
+    assert round(count / 1e6, 2) == PUBLISHED_MILLIONS[list(TABLE).index(row)]
+
+
+def test_the_parts_of_resan_have_their_published_counts() -> None:
+    classifier = build_classifier(ModelConfig(keep_unselected=True), SNLI, 2, VECTORS, 4)
+    head: Any = classifier.head
+    encoder: Any = classifier.encoder
+    counts = {
+        "two RSS": parameter_count(build_policy(PolicyConfig(), 300, "elu")),
+        "ReSA": parameter_count(encoder.resa),
+        "source2token": parameter_count(encoder.pool),
+        "Dense": parameter_count(head.dense),
+        "highway": parameter_count(head.highway),
+        "linear": parameter_count(head.output),
+    }
+    assert counts == {
+        "two RSS": 541_202,
+        "ReSA": 903_000,
+        "source2token": 721_200,
+        "Dense": 720_300,
+        "highway": 180_600,
+        "linear": 903,
+    }
+
+
+def test_parameter_count_leaves_out_what_it_is_told() -> None:
+    classifier = build_classifier(ModelConfig(encoder="mean", hidden=2), SNLI, 1, VECTORS, 3)
+    assert (
+        parameter_count(classifier) - parameter_count(classifier, without=classifier.embedding)
+        == 3 * 300
+    )
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "outputs"),
+    [
+        (LabelSpec("score", low=1.0, high=5.0), {}, 5),
+        (LabelSpec("score", low=0, high=5), {}, 6),  # whole numbers read from JSON
+        (LabelSpec("score", low=0.0, high=1.0), {}, 2),
+        (LabelSpec("score", low=0.0, high=0.5), {}, 11),
+        (LabelSpec("score", low=0.0, high=100.0), {}, 11),
+        (LabelSpec("score", low=1.0, high=5.0), {"score_bins": 9}, 9),
+        (SNLI, {}, 3),
+    ],
+)
+def test_number_of_logits(labels: LabelSpec, settings: dict[str, Any], outputs: int) -> None:
+    model = build_classifier(ModelConfig(hidden=2, **settings), labels, 2, VECTORS, 4).eval()
+    tokens, valid = torch.tensor([[1, 2]]), torch.ones(1, 2, dtype=torch.bool)
+    logits = model([tokens, tokens], [valid, valid])
+    assert logits.shape == (1, outputs)
+    if labels.kind == "score":
+        for column, score in ((0, labels.low), (-1, labels.high)):
+            certain = torch.full((1, outputs), -1e4)
+            certain[:, column] = 0
+            assert float(model.predict(certain)) == pytest.approx(score)
+
+
+def test_one_sentence_has_no_highway() -> None:
+    head: Any = build_classifier(ModelConfig(hidden=2, encoder="mean"), SNLI, 1, VECTORS, 4).head
+    assert parameter_count(head) == 300 * 2 + 2 + 2 * 3 + 3
+
+
+def test_initial_weights_are_glorot_and_biases_zero() -> None:
+    torch.manual_seed(0)
+    layer = glorot_linear(300, 100)
+    bound = (6 / 400) ** 0.5
+    assert 0.97 * bound < float(layer.weight.detach().abs().max()) <= bound
+    assert float(layer.weight.detach().std()) == pytest.approx(bound / 3**0.5, rel=0.02)
+    classifier = build_classifier(ModelConfig(keep_unselected=True), SNLI, 2, VECTORS, 4)
+    for name, parameter in classifier.named_parameters():
+        if parameter.ndim == 1:
+            assert not parameter.detach().any(), name
+
+
+def test_equal_seeds_build_equal_models_and_different_ones_do_not() -> None:
+    def build(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        model = build_classifier(ModelConfig(hidden=3), SNLI, 2, VECTORS, 4)
+        return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+    assert torch.equal(build(1), build(1))
+    assert not torch.equal(build(1), build(2))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_dropout_is_on_the_input_of_dense(rate: float) -> None:
+    layer = Dense(3, 2000, "relu", rate)
+    torch.nn.init.ones_(layer.linear.weight)
+    torch.manual_seed(0)
+    output = layer(torch.tensor([[1.0, 10.0, 100.0]]))
+    # One mask for all outputs: dropping afterwards would give zeros at random among the 2000.
+    assert output.unique().numel() == 1
+    assert (float(output.detach()[0, 0]) == 111.0) is (rate == 0.0)
+
+
+def test_highway_with_a_closed_gate_is_the_identity() -> None:
+    layer = Highway(3, "relu", 0.0)
+    values = torch.randn(2, 3)
+    torch.nn.init.constant_(layer.gate.bias, -200.0)
+    torch.testing.assert_close(layer(values), values)
+    torch.nn.init.constant_(layer.gate.bias, 200.0)
+    torch.testing.assert_close(layer(values), layer.transform(values))
+
+
+class TestWordEmbedding:
+    vectors = np.arange(12, dtype=np.float32).reshape(6, 2) * np.array([[0]] + [[1]] * 5)
+
+    def test_looks_up_rows_of_both_kinds(self) -> None:
+        embedding = WordEmbedding(self.vectors, 3)
+        tokens = torch.tensor([[0, 1, 2], [3, 5, 0]])
+        assert torch.equal(embedding(tokens), torch.tensor(self.vectors)[tokens].float())
+        assert embedding.size == 2
+
+    def test_only_trainable_rows_but_padding_get_gradient(self) -> None:
+        embedding = WordEmbedding(self.vectors, 3)
+        embedding(torch.tensor([[0, 0, 1, 2, 2, 3, 5]])).sum().backward()
+        assert embedding.trainable.grad is not None
+        assert embedding.trainable.grad.tolist() == [[0, 0], [1, 1], [2, 2]]
+        assert not embedding.fixed.requires_grad
+
+    def test_all_rows_may_be_trainable(self) -> None:
+        embedding = WordEmbedding(self.vectors, 6)
+        wanted = torch.from_numpy(self.vectors[5]).float()
+        assert torch.equal(embedding(torch.tensor([[5]]))[0, 0], wanted)
+
+    def test_fixed_rows_do_not_travel_with_the_weights(self) -> None:
+        assert set(WordEmbedding(self.vectors, 3).state_dict()) == {"trainable"}
+
+    @pytest.mark.parametrize("trainable", [0, 7])
+    def test_refuses_impossible_numbers_of_rows(self, trainable: int) -> None:
+        with pytest.raises(ValueError, match="trainable rows"):
+            WordEmbedding(self.vectors, trainable)

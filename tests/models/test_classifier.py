@@ -1,0 +1,306 @@
+"""Properties of every classifier: what it reads, what it costs, who gets gradient."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rss_rl.models import resa
+from rss_rl.models.classifier import Classifier, remove_unselected
+
+every_variant = pytest.mark.parametrize("variant", small.VARIANTS)
+FAITHFUL = ["faithful", "source2token", "mean"]
+
+
+def pair(
+    *lengths: tuple[int, int], seed: int = 0, share: float = 0.5
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Tokens, valid and selections of sentence pairs of the given lengths."""
+    slots = [
+        small.sentences(*side, seed=seed + k) for k, side in enumerate(zip(*lengths, strict=True))
+    ]
+    selections = [small.selection(v, share, seed + k) for k, (_, v) in enumerate(slots)]
+    return [t for t, _ in slots], [v for _, v in slots], selections
+
+
+@every_variant
+@pytest.mark.parametrize("double", [True, False])
+def test_a_sentence_alone_equals_itself_in_a_padded_batch(variant: str, double: bool) -> None:
+    model = small.classifier(double=double, **small.VARIANTS[variant])
+    lengths = [(6, 2), (1, 7), (3, 3)]
+    tokens, valid, selections = pair(*lengths)
+    together = model(tokens, valid, selections)
+    for row, sides in enumerate(lengths):
+        alone = model(
+            [t[row : row + 1, :n] for t, n in zip(tokens, sides, strict=True)],
+            [v[row : row + 1, :n] for v, n in zip(valid, sides, strict=True)],
+            [s[row : row + 1, :, :n] for s, n in zip(selections, sides, strict=True)],
+        )
+        tolerance = 1e-12 if double else 2e-5
+        torch.testing.assert_close(alone[0], together[row], rtol=tolerance, atol=tolerance)
+
+
+def other_words_where(tokens: Tensor, changed: Tensor) -> Tensor:
+    return torch.where(changed, tokens % (small.WORDS - 1) + 1, tokens)
+
+
+@pytest.mark.parametrize("variant", FAITHFUL)
+@pytest.mark.parametrize("shared", [False, True], ids=["two roles", "one role"])
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), share=st.sampled_from([0.0, 0.2, 0.5, 0.8]))
+def test_unselected_tokens_leave_the_logits_bit_equal(
+    variant: str, shared: bool, seed: int, share: float
+) -> None:
+    model = small.classifier(double=False, **small.VARIANTS[variant])
+    tokens, valid, selections = pair((6, 2), (1, 7), (5, 5), seed=seed, share=share)
+    if shared:  # w/o dependency restricted: one bit decides both roles
+        selections = [s[:, :1].expand(-1, 2, -1) for s in selections]
+    before = model(tokens, valid, selections)
+    unselected = [v & ~s.any(1) for v, s in zip(valid, selections, strict=True)]
+    changed = [other_words_where(t, u) for t, u in zip(tokens, unselected, strict=True)]
+    assert torch.equal(model(changed, valid, selections), before)
+    # Neither does their number matter: the same selected tokens in a longer sentence.
+    longer = [torch.nn.functional.pad(t, (0, 3), value=5) for t in tokens]
+    more = [torch.cat([v, torch.ones(3, 3, dtype=torch.bool)], 1) for v in valid]
+    same = [torch.nn.functional.pad(s, (0, 3)) for s in selections]
+    assert torch.equal(model(longer, more, same), before)
+
+
+@pytest.mark.parametrize("variant", FAITHFUL)
+def test_selected_tokens_do_matter(variant: str) -> None:
+    model = small.classifier(double=False, **small.VARIANTS[variant])
+    tokens, valid, selections = pair((6, 4), (3, 7), (5, 5))
+    changed = [
+        other_words_where(t, v & s.any(1))
+        for t, v, s in zip(tokens, valid, selections, strict=True)
+    ]
+    difference = (model(changed, valid, selections) - model(tokens, valid, selections)).abs()
+    assert (difference.amax(1) > 1e-3).all()
+
+
+@pytest.mark.parametrize("variant", [v for v in small.VARIANTS if v not in FAITHFUL])
+def test_in_the_papers_resan_unselected_tokens_still_reach_the_logits(variant: str) -> None:
+    model = small.classifier(double=False, **small.VARIANTS[variant])
+    tokens, valid, selections = pair((6, 4), (3, 7), (5, 5), share=0.3)
+    changed = [
+        other_words_where(t, v & ~s.any(1))
+        for t, v, s in zip(tokens, valid, selections, strict=True)
+    ]
+    difference = (model(changed, valid, selections) - model(tokens, valid, selections)).abs()
+    assert (difference.amax(1) > 1e-3).all()
+
+
+def test_in_the_faithful_form_a_dependent_is_seen_by_the_heads_alone() -> None:
+    model = small.classifier(sentences=1, **small.VARIANTS["faithful"])
+    tokens, valid = small.sentences(4)
+    changed = other_words_where(tokens, torch.tensor([[False, True, False, False]]))
+    dependent_only = torch.tensor([[[True, False, False, False], [False, True, False, False]]])
+    assert not torch.equal(
+        model([tokens], [valid], [dependent_only]), model([changed], [valid], [dependent_only])
+    )
+    no_head = torch.tensor([[[False] * 4, [False, True, False, False]]])
+    assert torch.equal(model([tokens], [valid], [no_head]), model([changed], [valid], [no_head]))
+
+
+@every_variant
+def test_bits_on_padding_are_ignored(variant: str) -> None:
+    model = small.classifier(**small.VARIANTS[variant])
+    tokens, valid, selections = pair((6, 2), (1, 7))
+    noisy = [s | ~v[:, None] for s, v in zip(selections, valid, strict=True)]
+    assert any((n != s).any() for n, s in zip(noisy, selections, strict=True))
+    assert torch.equal(model(tokens, valid, noisy), model(tokens, valid, selections))
+
+
+@every_variant
+def test_encoders_keep_to_their_selection_without_the_classifiers_help(variant: str) -> None:
+    model = small.classifier(sentences=1, **small.VARIANTS[variant])
+    tokens, valid = small.sentences(6, 3, 2)
+    selection = small.selection(valid, 0.4, seed=1)
+    embedded = model.embedding(tokens)
+    before = model.encoder(embedded, valid, selection)
+    torch.testing.assert_close(model.encoder(embedded, valid, selection | ~valid[:, None]), before)
+    if variant in FAITHFUL:
+        changed = torch.where((valid & ~selection.any(1))[..., None], -3.0, embedded)
+        torch.testing.assert_close(model.encoder(changed, valid, selection), before)
+
+
+def zero_vector_cases() -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+    tokens, valid = small.sentences(3, 5)
+    nothing = torch.zeros(2, 2, 5, dtype=torch.bool)
+    empty_tokens, empty = small.sentences(0, 0, width=4)
+    no_width = torch.zeros(2, 0, dtype=torch.int64)
+    return {
+        "empty selection": (tokens, valid, nothing),
+        "empty sentence": (empty_tokens, empty, torch.ones(2, 2, 4, dtype=torch.bool)),
+        "batch without a token": (
+            no_width,
+            no_width.bool(),
+            torch.zeros(2, 2, 0, dtype=torch.bool),
+        ),
+    }
+
+
+@every_variant
+@pytest.mark.parametrize("case", zero_vector_cases())
+def test_nothing_selected_gives_finite_logits_and_gradients(variant: str, case: str) -> None:
+    model = small.classifier(sentences=1, double=False, **small.VARIANTS[variant])
+    tokens, valid, selection = zero_vector_cases()[case]
+    vectors = model._encode(tokens, valid, selection)
+    if variant in FAITHFUL or case != "empty selection":
+        assert torch.equal(vectors, torch.zeros_like(vectors))
+    logits = model([tokens], [valid], [selection])
+    model.losses(logits, torch.tensor([0, 1])).sum().backward()
+    assert torch.isfinite(logits).all()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is None or torch.isfinite(parameter.grad).all(), name
+
+
+@every_variant
+@settings(max_examples=15)
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=4),
+    share=st.sampled_from([0.0, 0.2, 0.6, 1.0]),
+    seed=st.integers(0, 10**6),
+)
+def test_any_lengths_and_selections_give_finite_gradients(
+    variant: str, lengths: list[tuple[int, int]], share: float, seed: int
+) -> None:
+    model = small.classifier(double=False, **small.VARIANTS[variant])
+    logits = model(*pair(*lengths, seed=seed, share=share))
+    assert logits.shape == (len(lengths), 3)
+    model.losses(logits, torch.zeros(len(lengths), dtype=torch.int64)).sum().backward()
+    for parameter in model.parameters():
+        assert parameter.grad is None or torch.isfinite(parameter.grad).all()
+
+
+@every_variant
+@pytest.mark.parametrize("labels", [small.CLASSES, small.SCORE], ids=lambda spec: spec.kind)
+def test_every_parameter_gets_gradient(variant: str, labels: Any) -> None:
+    model = small.classifier(labels, **small.VARIANTS[variant])
+    tokens, valid, selections = pair((6, 6), (7, 5), (5, 7), share=0.6)
+    gold = torch.tensor([0, 1, 2]) if labels.kind == "classes" else torch.tensor([1.0, 2.5, 5.0])
+    model.losses(model(tokens, valid, selections), gold).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        if name.endswith("pool.score.bias"):
+            continue  # a softmax over tokens does not see what is added to all of them
+        flat = parameter.grad if name != "embedding.trainable" else parameter.grad.sum(0)
+        assert (flat != 0).any(), name
+
+
+@every_variant
+@pytest.mark.parametrize("kind", ["classes", "score"])
+def test_save_and_load_agree(variant: str, kind: str, tmp_path: Path) -> None:
+    labels = small.CLASSES if kind == "classes" else small.SCORE
+    model = small.classifier(labels, double=False, **small.VARIANTS[variant])
+    inputs = pair((6, 2), (1, 7))
+    before = model(*inputs)
+    save_file(model.state_dict(), tmp_path / "weights.safetensors")
+    other = small.classifier(labels, seed=0, double=False, **small.VARIANTS[variant])
+    small.randomise(other, seed=9)
+    assert not torch.equal(other(*inputs), before)
+    other.load_state_dict(load_file(tmp_path / "weights.safetensors"))
+    assert torch.equal(other(*inputs), before)
+
+
+def test_attention_is_asked_for_gathered_pairs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    original = resa.feature_wise_attention
+
+    def recording(head_scores: Tensor, dependent_scores: Tensor, *rest: Any) -> Tensor:
+        asked.append((head_scores.shape[1], dependent_scores.shape[1]))
+        return original(head_scores, dependent_scores, *rest)
+
+    monkeypatch.setattr(resa, "feature_wise_attention", recording)
+    tokens, valid = small.sentences(12, 9)
+    selection = torch.zeros(2, 2, 12, dtype=torch.bool)
+    selection[0, 0, [1, 5]] = selection[0, 1, [0, 4, 11]] = True
+    selection[1, 0, [2]] = selection[1, 1, [3]] = True
+    for variant in ("resan", "resan, paper's context", "faithful"):
+        asked.clear()
+        small.classifier(sentences=1, **small.VARIANTS[variant])([tokens], [valid], [selection])
+        assert asked == [(2, 3), (2, 3)]  # n_h x n_d of the fullest sentence, in each direction
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the number of elements of the largest tensor that any operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, Tensor):
+                self.elements = max(self.elements, tensor.untyped_storage().nbytes() // 4)
+        return result
+
+
+def largest_tensor(model: Classifier, share_of_tokens: float) -> int:
+    tokens, valid = small.sentences(200)
+    selection = (torch.arange(200) < 200 * share_of_tokens).expand(1, 2, -1)
+    with LargestTensor() as mode:
+        model([tokens], [valid], [selection]).sum().backward()
+    return mode.elements
+
+
+@pytest.mark.parametrize("variant", ["resan", "resan, paper's context", "faithful"])
+def test_no_operation_makes_a_tensor_of_all_pairs(variant: str) -> None:
+    model = small.classifier(sentences=1, double=False, **small.VARIANTS[variant])
+    few = largest_tensor(model, 0.05)  # 10 x 10 pairs of 4 features
+    assert few <= 200 * max(3 * small.EMBEDDING, 2 * small.HIDDEN)
+    assert largest_tensor(model, 1.0) >= 200 * 200  # so that the measure can fail
+
+
+def test_remove_unselected_keeps_order_and_roles() -> None:
+    tokens = torch.tensor([[7, 8, 9, 4], [5, 6, 0, 0]])
+    valid = torch.tensor([[True] * 4, [True, True, False, False]])
+    selection = torch.tensor(
+        [
+            [[False, True, False, False], [False, False, False, True]],
+            [[False, False, True, False], [True, False, False, False]],
+        ]
+    )
+    left, kept, roles = remove_unselected(tokens, valid, selection)
+    assert left.tolist() == [[8, 4], [5, 0]]
+    assert kept.tolist() == [[True, True], [True, False]]
+    assert roles.tolist() == [
+        [[True, False], [False, True]],
+        [[False, False], [True, False]],
+    ]
+
+
+def test_dropout_acts_in_training_only_and_by_torchs_generator() -> None:
+    model = small.classifier(double=False, dropout=0.5)
+    inputs = pair((6, 2), (1, 7))
+    assert torch.equal(model(*inputs), model(*inputs))
+    model.train()
+    torch.manual_seed(1)
+    first = model(*inputs)
+    assert not torch.equal(model(*inputs), first)
+    torch.manual_seed(1)
+    assert torch.equal(model(*inputs), first)
+
+
+@every_variant
+def test_lower_precision_stays_near_and_returns_single_precision(variant: str) -> None:
+    model = small.classifier(double=False, **small.VARIANTS[variant])
+    inputs = pair((6, 2), (4, 7))
+    exact = model(*inputs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = model(*inputs)
+        rough.square().sum().backward()
+    assert rough.dtype == torch.float32
+    assert not torch.equal(rough, exact)
+    torch.testing.assert_close(rough, exact, rtol=0.05, atol=0.1)
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
