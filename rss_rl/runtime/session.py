@@ -148,7 +148,9 @@ class Session:
         if turn.supervised:
             first = None if selections is None else [s[0] for s in selections]
             seed = stream_key(self.config.seed, "dropout", self.update_count)
-            stats = self._supervised.update(tensors, first, dropout_seed=seed)
+            stats = self._supervised.update(
+                tensors, first, number=self.update_count, dropout_seed=seed
+            )
             scalars["train/loss"] = stats.loss
             scalars["train/gradient_norm"] = stats.gradient_norm
             if self.examples.labels.kind == "classes":
@@ -163,7 +165,7 @@ class Session:
         paid_rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
         asked = self.config.learner.baseline == "self-critical"
         paid = RewardBatch(selections, paid_rewards, thresholded if asked else None)
-        stats = self._policy.update(tensors, paid)
+        stats = self._policy.update(tensors, paid, number=self.update_count)
         total = rollout.log_likelihood - rollout.sparsity_cost.sum(-1)
         return {
             "policy/loss": stats.loss,

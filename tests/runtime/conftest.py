@@ -28,7 +28,7 @@ class TinyPairs:
         return LabelSpec("classes", ("apart", "together"))
 
     def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        return {split: () for split in _ROWS}
+        return dict.fromkeys(_ROWS, ())
 
     def read(self, split: str) -> Iterator[RawExample | BadRow]:
         draw = generator(0, "tiny", split)
