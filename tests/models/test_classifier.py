@@ -15,21 +15,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rss_rl.models import resa
-from rss_rl.models.classifier import Classifier, remove_unselected
+from rss_rl.models.classifier import Classifier
 
 every_variant = pytest.mark.parametrize("variant", small.VARIANTS)
 FAITHFUL = ["faithful", "source2token", "mean"]
-
-
-def pair(
-    *lengths: tuple[int, int], seed: int = 0, share: float = 0.5
-) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Tokens, valid and selections of sentence pairs of the given lengths."""
-    slots = [
-        small.sentences(*side, seed=seed + k) for k, side in enumerate(zip(*lengths, strict=True))
-    ]
-    selections = [small.selection(v, share, seed + k) for k, (_, v) in enumerate(slots)]
-    return [t for t, _ in slots], [v for _, v in slots], selections
 
 
 @every_variant
@@ -37,7 +26,7 @@ def pair(
 def test_a_sentence_alone_equals_itself_in_a_padded_batch(variant: str, double: bool) -> None:
     model = small.classifier(double=double, **small.VARIANTS[variant])
     lengths = [(6, 2), (1, 7), (3, 3)]
-    tokens, valid, selections = pair(*lengths)
+    tokens, valid, selections = small.pairs(*lengths)
     together = model(tokens, valid, selections)
     for row, sides in enumerate(lengths):
         alone = model(
@@ -49,88 +38,13 @@ def test_a_sentence_alone_equals_itself_in_a_padded_batch(variant: str, double: 
         torch.testing.assert_close(alone[0], together[row], rtol=tolerance, atol=tolerance)
 
 
-def other_words_where(tokens: Tensor, changed: Tensor) -> Tensor:
-    return torch.where(changed, tokens % (small.WORDS - 1) + 1, tokens)
-
-
-@pytest.mark.parametrize("variant", FAITHFUL)
-@pytest.mark.parametrize("shared", [False, True], ids=["two roles", "one role"])
-@settings(max_examples=20)
-@given(seed=st.integers(0, 10**6), share=st.sampled_from([0.0, 0.2, 0.5, 0.8]))
-def test_unselected_tokens_leave_the_logits_bit_equal(
-    variant: str, shared: bool, seed: int, share: float
-) -> None:
-    model = small.classifier(double=False, **small.VARIANTS[variant])
-    tokens, valid, selections = pair((6, 2), (1, 7), (5, 5), seed=seed, share=share)
-    if shared:  # w/o dependency restricted: one bit decides both roles
-        selections = [s[:, :1].expand(-1, 2, -1) for s in selections]
-    before = model(tokens, valid, selections)
-    unselected = [v & ~s.any(1) for v, s in zip(valid, selections, strict=True)]
-    changed = [other_words_where(t, u) for t, u in zip(tokens, unselected, strict=True)]
-    assert torch.equal(model(changed, valid, selections), before)
-    # Neither does their number matter: the same selected tokens in a longer sentence.
-    longer = [torch.nn.functional.pad(t, (0, 3), value=5) for t in tokens]
-    more = [torch.cat([v, torch.ones(3, 3, dtype=torch.bool)], 1) for v in valid]
-    same = [torch.nn.functional.pad(s, (0, 3)) for s in selections]
-    assert torch.equal(model(longer, more, same), before)
-
-
-@pytest.mark.parametrize("variant", FAITHFUL)
-def test_selected_tokens_do_matter(variant: str) -> None:
-    model = small.classifier(double=False, **small.VARIANTS[variant])
-    tokens, valid, selections = pair((6, 4), (3, 7), (5, 5))
-    changed = [
-        other_words_where(t, v & s.any(1))
-        for t, v, s in zip(tokens, valid, selections, strict=True)
-    ]
-    difference = (model(changed, valid, selections) - model(tokens, valid, selections)).abs()
-    assert (difference.amax(1) > 1e-3).all()
-
-
-@pytest.mark.parametrize("variant", [v for v in small.VARIANTS if v not in FAITHFUL])
-def test_in_the_papers_resan_unselected_tokens_still_reach_the_logits(variant: str) -> None:
-    model = small.classifier(double=False, **small.VARIANTS[variant])
-    tokens, valid, selections = pair((6, 4), (3, 7), (5, 5), share=0.3)
-    changed = [
-        other_words_where(t, v & ~s.any(1))
-        for t, v, s in zip(tokens, valid, selections, strict=True)
-    ]
-    difference = (model(changed, valid, selections) - model(tokens, valid, selections)).abs()
-    assert (difference.amax(1) > 1e-3).all()
-
-
-def test_in_the_faithful_form_a_dependent_is_seen_by_the_heads_alone() -> None:
-    model = small.classifier(sentences=1, **small.VARIANTS["faithful"])
-    tokens, valid = small.sentences(4)
-    changed = other_words_where(tokens, torch.tensor([[False, True, False, False]]))
-    dependent_only = torch.tensor([[[True, False, False, False], [False, True, False, False]]])
-    assert not torch.equal(
-        model([tokens], [valid], [dependent_only]), model([changed], [valid], [dependent_only])
-    )
-    no_head = torch.tensor([[[False] * 4, [False, True, False, False]]])
-    assert torch.equal(model([tokens], [valid], [no_head]), model([changed], [valid], [no_head]))
-
-
 @every_variant
 def test_bits_on_padding_are_ignored(variant: str) -> None:
     model = small.classifier(**small.VARIANTS[variant])
-    tokens, valid, selections = pair((6, 2), (1, 7))
+    tokens, valid, selections = small.pairs((6, 2), (1, 7))
     noisy = [s | ~v[:, None] for s, v in zip(selections, valid, strict=True)]
     assert any((n != s).any() for n, s in zip(noisy, selections, strict=True))
     assert torch.equal(model(tokens, valid, noisy), model(tokens, valid, selections))
-
-
-@every_variant
-def test_encoders_keep_to_their_selection_without_the_classifiers_help(variant: str) -> None:
-    model = small.classifier(sentences=1, **small.VARIANTS[variant])
-    tokens, valid = small.sentences(6, 3, 2)
-    selection = small.selection(valid, 0.4, seed=1)
-    embedded = model.embedding(tokens)
-    before = model.encoder(embedded, valid, selection)
-    torch.testing.assert_close(model.encoder(embedded, valid, selection | ~valid[:, None]), before)
-    if variant in FAITHFUL:
-        changed = torch.where((valid & ~selection.any(1))[..., None], -3.0, embedded)
-        torch.testing.assert_close(model.encoder(changed, valid, selection), before)
 
 
 def zero_vector_cases() -> dict[str, tuple[Tensor, Tensor, Tensor]]:
@@ -175,7 +89,7 @@ def test_any_lengths_and_selections_give_finite_gradients(
     variant: str, lengths: list[tuple[int, int]], share: float, seed: int
 ) -> None:
     model = small.classifier(double=False, **small.VARIANTS[variant])
-    logits = model(*pair(*lengths, seed=seed, share=share))
+    logits = model(*small.pairs(*lengths, seed=seed, share=share))
     assert logits.shape == (len(lengths), 3)
     model.losses(logits, torch.zeros(len(lengths), dtype=torch.int64)).sum().backward()
     for parameter in model.parameters():
@@ -186,7 +100,7 @@ def test_any_lengths_and_selections_give_finite_gradients(
 @pytest.mark.parametrize("labels", [small.CLASSES, small.SCORE], ids=lambda spec: spec.kind)
 def test_every_parameter_gets_gradient(variant: str, labels: Any) -> None:
     model = small.classifier(labels, **small.VARIANTS[variant])
-    tokens, valid, selections = pair((6, 6), (7, 5), (5, 7), share=0.6)
+    tokens, valid, selections = small.pairs((6, 6), (7, 5), (5, 7), share=0.6)
     gold = torch.tensor([0, 1, 2]) if labels.kind == "classes" else torch.tensor([1.0, 2.5, 5.0])
     model.losses(model(tokens, valid, selections), gold).sum().backward()
     for name, parameter in model.named_parameters():
@@ -202,7 +116,7 @@ def test_every_parameter_gets_gradient(variant: str, labels: Any) -> None:
 def test_save_and_load_agree(variant: str, kind: str, tmp_path: Path) -> None:
     labels = small.CLASSES if kind == "classes" else small.SCORE
     model = small.classifier(labels, double=False, **small.VARIANTS[variant])
-    inputs = pair((6, 2), (1, 7))
+    inputs = small.pairs((6, 2), (1, 7))
     before = model(*inputs)
     save_file(model.state_dict(), tmp_path / "weights.safetensors")
     other = small.classifier(labels, seed=0, double=False, **small.VARIANTS[variant])
@@ -262,27 +176,9 @@ def test_no_operation_makes_a_tensor_of_all_pairs(variant: str) -> None:
     assert largest_tensor(model, 1.0) >= 200 * 200  # so that the measure can fail
 
 
-def test_remove_unselected_keeps_order_and_roles() -> None:
-    tokens = torch.tensor([[7, 8, 9, 4], [5, 6, 0, 0]])
-    valid = torch.tensor([[True] * 4, [True, True, False, False]])
-    selection = torch.tensor(
-        [
-            [[False, True, False, False], [False, False, False, True]],
-            [[False, False, True, False], [True, False, False, False]],
-        ]
-    )
-    left, kept, roles = remove_unselected(tokens, valid, selection)
-    assert left.tolist() == [[8, 4], [5, 0]]
-    assert kept.tolist() == [[True, True], [True, False]]
-    assert roles.tolist() == [
-        [[True, False], [False, True]],
-        [[False, False], [True, False]],
-    ]
-
-
 def test_dropout_acts_in_training_only_and_by_torchs_generator() -> None:
     model = small.classifier(double=False, dropout=0.5)
-    inputs = pair((6, 2), (1, 7))
+    inputs = small.pairs((6, 2), (1, 7))
     assert torch.equal(model(*inputs), model(*inputs))
     model.train()
     torch.manual_seed(1)
@@ -295,7 +191,7 @@ def test_dropout_acts_in_training_only_and_by_torchs_generator() -> None:
 @every_variant
 def test_lower_precision_stays_near_and_returns_single_precision(variant: str) -> None:
     model = small.classifier(double=False, **small.VARIANTS[variant])
-    inputs = pair((6, 2), (4, 7))
+    inputs = small.pairs((6, 2), (4, 7))
     exact = model(*inputs)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rough = model(*inputs)

@@ -74,3 +74,12 @@ def selection(valid: Tensor, probability: float = 0.5, seed: int = 0) -> Tensor:
     """A random selection [M, 2, N] of real tokens."""
     draw = np.random.default_rng(seed).random((valid.shape[0], 2, valid.shape[1]))
     return torch.from_numpy(draw < probability) & valid[:, None]
+
+
+def pairs(
+    *lengths: tuple[int, int], seed: int = 0, share: float = 0.5
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Tokens, valid and selections of sentence pairs of the given lengths."""
+    slots = [sentences(*side, seed=seed + k) for k, side in enumerate(zip(*lengths, strict=True))]
+    selections = [selection(v, share, seed + k) for k, (_, v) in enumerate(slots)]
+    return [t for t, _ in slots], [v for _, v in slots], selections
