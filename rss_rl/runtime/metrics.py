@@ -60,22 +60,31 @@ class MetricsWriter:
         run_dir: the run directory.
         resume_step: step of the checkpoint the run goes on from; metrics of later steps are
             dropped. None for a new run: whatever metrics there are go.
+        resume_rows: what `rows` was when that checkpoint was saved; rows of its own step that came
+            after it are dropped too. None keeps all of that step.
 
     Raises:
         CheckpointError: metrics on disk are damaged, or the disk refuses.
     """
 
-    def __init__(self, run_dir: Path, resume_step: int | None = None) -> None:
+    def __init__(
+        self, run_dir: Path, resume_step: int | None = None, resume_rows: int | None = None
+    ) -> None:
         last = -1 if resume_step is None else resume_step
         self._directory = run_dir / "metrics"
         self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         with _refusals(run_dir):
             self._directory.mkdir(parents=True, exist_ok=True)
-            _drop_after(self._directory, last)
+            self._flushed = _drop_after(self._directory, last, resume_rows)
             _wait_for_new_name(run_dir / "tensorboard")
             self._events = SummaryWriter(
                 str(run_dir / "tensorboard"), purge_step=last + 1, flush_secs=_FLUSH_SECONDS
             )
+
+    @property
+    def rows(self) -> int:
+        """Scalars on disk, all steps and tags together."""
+        return self._flushed
 
     def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
         """Write scalars of one step; NaN and infinity are left out and counted instead.
@@ -130,6 +139,7 @@ class MetricsWriter:
                 number = 1 + (_number(parts[-1]) if parts else -1)
                 table = pa.table(self._columns, schema=SCHEMA)
                 _write(self._directory / f"part-{number:06d}.parquet", table)
+                self._flushed += table.num_rows
                 self._columns = {name: [] for name in SCHEMA.names}
 
     def close(self) -> None:
@@ -197,17 +207,24 @@ def _write(path: Path, table: pa.Table) -> None:
     sync_directory(path.parent)
 
 
-def _drop_after(directory: Path, step: int) -> None:
-    """Drop the rows of later steps; parts that lose all their rows go."""
+def _drop_after(directory: Path, step: int, rows: int | None) -> int:
+    """Drop the rows of later steps, and those beyond the first `rows`; returns how many stay.
+
+    Parts that lose all their rows go.
+    """
     for leftover in directory.glob(".tmp-part-*"):
         leftover.unlink()
+    stay = 0
     for part in _parts(directory):
         table = _read(part) if step >= 0 else SCHEMA.empty_table()
         kept = table.filter(pc.less_equal(table["step"], step))
+        kept = kept if rows is None else kept.slice(0, max(0, rows - stay))
+        stay += kept.num_rows
         if kept.num_rows == 0:
             part.unlink()
         elif kept.num_rows < table.num_rows:
             _write(part, kept)
+    return stay
 
 
 def _wait_for_new_name(directory: Path) -> None:

@@ -139,7 +139,9 @@ def _train_phases(
     stop: Callable[[], bool],
 ) -> Generator[RunEvent, None, Trainer | None]:
     """The events of one trainer; returns it, or None when it was stopped."""
-    with MetricsWriter(run.path, None if resume is None else resume.step) as writer:
+    step = None if resume is None else resume.step
+    rows = None if resume is None else resume.state.get("metric_rows")
+    with MetricsWriter(run.path, step, rows) as writer:
         trainer = Trainer(
             config,
             run.path,
@@ -206,7 +208,7 @@ def _fork_start(fork: Checkpoint) -> Checkpoint:
         for name, value in fork.tensors.items()
         if not name.startswith(("optimizer/policy/", "baseline/"))
     }
-    state = dict(fork.state, opened=False, best=None)
+    state = dict(fork.state, opened=False, best=None, metric_rows=0)
     fresh = {"index": 1, "steps": 0, "best": None, "stale": 0}
     state["session"] = dict(state["session"], schedule=fresh)
     return replace(fork, tensors=tensors, state=state)

@@ -188,6 +188,7 @@ class Trainer:
             "trained_s": self._trained_s,
             "wall_s": self.wall_seconds,
             "seen": self._seen,
+            "metric_rows": self._writer.rows,
         }
 
     def _restore(self, checkpoint: Checkpoint) -> None:
