@@ -1,1 +1,1 @@
-"""The networks of theta_r: selection policies over the tokens of a sentence."""
+"""Selection policies: which tokens are heads, which are dependents."""

@@ -1,0 +1,36 @@
+"""Selection policies by name."""
+
+from __future__ import annotations
+
+__all__ = ["PolicyModule", "build_policy"]
+
+from rss_rl.config import PolicyConfig
+from rss_rl.errors import ConfigError, nearest
+from rss_rl.policies.fixed import BernoulliPolicy, SelectAllPolicy
+from rss_rl.policies.rss import RSSPolicy
+
+PolicyModule = RSSPolicy | SelectAllPolicy | BernoulliPolicy
+"""A `StochasticPolicy` that is a torch module."""
+
+_KNOWN = ["rss", "select-all", "bernoulli"]
+
+
+def build_policy(config: PolicyConfig, inputs: int, activation: str) -> PolicyModule:
+    """The policy named in the configuration, reading embeddings of size `inputs`.
+
+    Raises:
+        ConfigError: on an unknown name.
+    """
+    if config.name == "rss":
+        return RSSPolicy(
+            inputs, config.hidden, activation, config.initial_probability, shared=config.shared
+        )
+    if config.name == "select-all":
+        return SelectAllPolicy()
+    if config.name == "bernoulli":
+        return BernoulliPolicy(config.initial_probability)
+    raise ConfigError(
+        f"unknown policy '{config.name}'{nearest(config.name, _KNOWN)}",
+        where="policy.name",
+        remedy=f"Known: {', '.join(_KNOWN)}",
+    )

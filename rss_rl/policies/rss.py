@@ -1,0 +1,93 @@
+"""RSS, reinforced sequence sampling: independent bits for all tokens in parallel.
+
+Legend: K samples, B sentences, N tokens, E embedding size, D hidden; role 0 = head, 1 = dependent.
+Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.1.
+"""
+
+from __future__ import annotations
+
+__all__ = ["RSSModule", "RSSPolicy"]
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from rss_rl.models.layers import activation_function, glorot_linear
+from rss_rl.ops import bernoulli
+from rss_rl.ops.masking import masked_mean
+from rss_rl.policies.protocol import Evaluated, Sampled
+from rss_rl.types import HEAD
+
+
+class RSSModule(nn.Module):
+    """Logit of selecting each token: w . sigma(W [x_i; pool; x_i * pool] + b_R) + b.
+
+    pool is the mean over the real tokens of the sentence.
+
+    Args:
+        inputs: E. hidden: D.
+        initial_probability: sigmoid(b) at the start; the paper's zero bias is 0.5.
+    """
+
+    def __init__(
+        self, inputs: int, hidden: int, activation: str, initial_probability: float
+    ) -> None:
+        super().__init__()
+        self.hidden = glorot_linear(3 * inputs, hidden)
+        self.score = glorot_linear(hidden, 1)
+        nn.init.constant_(
+            self.score.bias, math.log(initial_probability / (1 - initial_probability))
+        )
+        self._activation = activation_function(activation)
+
+    def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """[B, N, E] and bool [B, N] to logits [B, N]."""
+        pool = masked_mean(embedded, valid)[:, None, :].expand_as(embedded)
+        features = torch.cat([embedded, pool, embedded * pool], -1)  # [B, N, 3E]
+        return self.score(self._activation(self.hidden(features))).squeeze(-1)  # type: ignore[no-any-return]
+
+
+class RSSPolicy(nn.Module):
+    """Two untied RSS modules for heads and dependents, or one for both roles.
+
+    Args:
+        shared: True = one module decides both roles with one bit a token (the paper's 'w/o
+            dependency restricted'); its log-prob counts that bit once.
+    """
+
+    def __init__(
+        self, inputs: int, hidden: int, activation: str, initial_probability: float, *, shared: bool
+    ) -> None:
+        super().__init__()
+        self.modules_by_role = nn.ModuleList(
+            RSSModule(inputs, hidden, activation, initial_probability)
+            for _ in range(1 if shared else 2)
+        )
+
+    def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """Logits of the bits that are drawn, [B, R, N]; R = 1 where the roles share one."""
+        by_role = [module(embedded, valid) for module in self.modules_by_role]
+        return torch.stack(by_role, 1)
+
+    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
+        """See `StochasticPolicy`."""
+        logits = self.logits(embedded, valid)
+        bits = bernoulli.sample(logits, valid, uniforms[:, :, : logits.shape[1]])
+        log_prob = bernoulli.log_prob(logits, bits, valid)
+        return Sampled(bits.expand(-1, -1, 2, -1), log_prob)
+
+    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
+        """See `StochasticPolicy`."""
+        logits = self.logits(embedded, valid)
+        bits = selection[:, :, HEAD : HEAD + logits.shape[1]]
+        return Evaluated(bernoulli.log_prob(logits, bits, valid), bernoulli.entropy(logits, valid))
+
+    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `StochasticPolicy`."""
+        chance = torch.sigmoid(self.logits(embedded, valid)) * valid[:, None]
+        return chance.expand(-1, 2, -1)
+
+    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """Tokens selected with probability over one half; see `StochasticPolicy`."""
+        return self.probabilities(embedded, valid) > 0.5

@@ -1,0 +1,79 @@
+"""Policies without parameters, and the registry."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import small
+import torch
+
+from rss_rl.config import PolicyConfig
+from rss_rl.errors import ConfigError
+from rss_rl.policies.fixed import BernoulliPolicy, SelectAllPolicy
+from rss_rl.policies.registry import build_policy
+from rss_rl.policies.rss import RSSPolicy
+
+EMBEDDED = torch.zeros(2, 4, small.EMBEDDING)
+VALID = torch.tensor([[True] * 4, [True, True, False, False]])
+
+
+def test_select_all_selects_every_real_token() -> None:
+    policy = SelectAllPolicy()
+    everything = VALID[:, None].expand(-1, 2, -1)
+    sampled = policy.sample(EMBEDDED, VALID, torch.rand(3, 2, 2, 4))
+    assert torch.equal(sampled.selection, everything.expand(3, -1, -1, -1))
+    assert not sampled.log_prob.any()
+    assert torch.equal(policy.threshold(EMBEDDED, VALID), everything)
+    assert torch.equal(policy.probabilities(EMBEDDED, VALID), everything.float())
+
+
+def test_select_all_finds_any_other_selection_impossible() -> None:
+    everything = VALID[:, None].expand(-1, 2, -1).clone()
+    one_less = everything.clone()
+    one_less[1, 0, 1] = False
+    evaluated = SelectAllPolicy().evaluate(EMBEDDED, VALID, torch.stack([everything, one_less]))
+    assert evaluated.log_prob.tolist() == [[0.0, 0.0], [0.0, -math.inf]]
+    assert evaluated.entropy.tolist() == [0.0, 0.0]
+
+
+def test_select_all_has_nothing_to_learn() -> None:
+    assert not list(SelectAllPolicy().parameters())
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
+def test_bernoulli_takes_each_token_with_one_chance(probability: float) -> None:
+    policy = BernoulliPolicy(probability)
+    wanted = probability * VALID[:, None].expand(-1, 2, -1)
+    torch.testing.assert_close(policy.probabilities(EMBEDDED, VALID), wanted)
+    draws = torch.rand(5000, 2, 2, 4, generator=torch.Generator().manual_seed(0))
+    selection, log_prob = policy.sample(EMBEDDED, VALID, draws)
+    shares = selection.float().mean(0)
+    torch.testing.assert_close(shares, wanted, rtol=0, atol=5 * 0.5 / 5000**0.5)
+    kept, bits = selection.sum((-1, -2)), torch.tensor([8, 4])
+    by_hand = kept * math.log(probability) + (bits - kept) * math.log(1 - probability)
+    torch.testing.assert_close(log_prob, by_hand)
+    entropy = policy.evaluate(EMBEDDED, VALID, selection).entropy
+    h = -probability * math.log(probability) - (1 - probability) * math.log(1 - probability)
+    torch.testing.assert_close(entropy, torch.full((2,), h))
+
+
+def test_bernoulli_threshold_is_all_or_nothing() -> None:
+    everything = VALID[:, None].expand(-1, 2, -1)
+    assert torch.equal(BernoulliPolicy(0.7).threshold(EMBEDDED, VALID), everything)
+    assert not BernoulliPolicy(0.4).threshold(EMBEDDED, VALID).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("rss", RSSPolicy), ("select-all", SelectAllPolicy), ("bernoulli", BernoulliPolicy)],
+)
+def test_registry_knows_policies_by_name(name: str, kind: type) -> None:
+    assert isinstance(build_policy(PolicyConfig(name=name), 4, "relu"), kind)
+
+
+def test_registry_names_the_nearest_policy() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'bernoulli'") as caught:
+        build_policy(PolicyConfig(name="bernouli"), 4, "relu")
+    assert caught.value.where == "policy.name"
+    assert "rss, select-all, bernoulli" in caught.value.remedy

@@ -1,0 +1,212 @@
+"""RSS against a numpy twin, and what every stochastic policy must keep."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import small
+import torch
+import twins
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rss_rl.models.build import parameter_count
+from rss_rl.policies.rss import RSSModule, RSSPolicy
+from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.types import ROLES
+
+POLICIES: dict[str, dict[str, Any]] = {
+    "rss": {},
+    "shared": {"shared": True},
+    "select-all": {"name": "select-all"},
+    "bernoulli": {"name": "bernoulli", "initial_probability": 0.3},
+}
+every_policy = pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)
+learnable = pytest.mark.parametrize("shared", [False, True], ids=["two modules", "one module"])
+
+
+def sentences(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Random embeddings [B, N, E], not zero on padding, and which tokens are real."""
+    _, valid = small.sentences(*lengths, seed=seed)
+    draw = np.random.default_rng(seed).normal(size=(*valid.shape, small.EMBEDDING))
+    return torch.from_numpy(draw), valid
+
+
+def uniforms(valid: Tensor, samples: int = 3, key: int = stream_key(0, "test")) -> Tensor:
+    rows = np.arange(len(valid))
+    return torch.from_numpy(keyed_uniforms(key, rows, samples, ROLES, valid.shape[1]))
+
+
+@pytest.mark.parametrize("activation", ["relu", "elu"])
+@settings(max_examples=20)
+@given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), seed=st.integers(0, 10**6))
+def test_probabilities_equal_the_formula(activation: str, lengths: list[int], seed: int) -> None:
+    policy = RSSPolicy(small.EMBEDDING, small.HIDDEN, activation, 0.5, shared=False).double()
+    small.randomise(policy, seed)
+    embedded, valid = sentences(*lengths, seed=seed)
+    result = policy.probabilities(embedded, valid).detach().numpy()
+    for role, module in enumerate(policy.modules_by_role):
+        p = twins.parameters(module)
+        for row, n in enumerate(lengths):
+            wanted = twins.rss(embedded[row, :n].numpy(), p, activation)
+            np.testing.assert_allclose(result[row, role, :n], wanted, rtol=1e-10)
+            assert not result[row, role, n:].any()
+
+
+def test_log_prob_is_the_product_of_the_twins_probabilities() -> None:
+    policy = small.policy()
+    embedded, valid = sentences(4, 2)
+    selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
+    chance = policy.probabilities(embedded, valid).detach().numpy()
+    for k in range(3):
+        for row in range(2):
+            real = valid[row].numpy()
+            bits, p = selection[k, row].numpy()[:, real], chance[row][:, real]
+            wanted = np.where(bits, p, 1 - p).prod()
+            assert math.exp(log_prob[k, row].item()) == pytest.approx(wanted, rel=1e-10)
+
+
+def test_a_shared_module_gives_both_roles_one_bit_that_counts_once() -> None:
+    policy = small.policy(shared=True)
+    embedded, valid = sentences(4, 2)
+    selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
+    assert selection.shape == (3, 2, 2, 4)
+    assert torch.equal(selection[:, :, 0], selection[:, :, 1])
+    assert 0 < int(selection.sum()) < selection.numel()
+    p = policy.probabilities(embedded, valid).detach()
+    assert torch.equal(p[:, 0], p[:, 1])
+    for k in range(3):
+        bits = selection[k, 1, 0, :2]
+        wanted = torch.where(bits, p[1, 0, :2], 1 - p[1, 0, :2]).log().sum()
+        torch.testing.assert_close(log_prob[k, 1].detach(), wanted)
+    entropy = policy.evaluate(embedded, valid, selection).entropy
+    q = p[1, 0, :2]
+    torch.testing.assert_close(entropy[1].detach(), -(q * q.log() + (1 - q) * (1 - q).log()).mean())
+
+
+def test_roles_have_untied_modules() -> None:
+    policy = small.policy()
+    embedded, valid = sentences(4)
+    p = policy.probabilities(embedded, valid)
+    assert (p[:, 0] - p[:, 1]).abs().min() > 1e-4
+    before = p.detach().clone()
+    with torch.no_grad():
+        policy.modules_by_role[1].score.bias += 1.0  # type: ignore[union-attr, operator]
+    after = policy.probabilities(embedded, valid).detach()
+    assert torch.equal(after[:, 0], before[:, 0])
+    assert (after[:, 1] > before[:, 1]).all()
+
+
+@learnable
+def test_a_token_is_selected_when_its_uniform_is_below_its_probability(shared: bool) -> None:
+    policy = small.policy(shared=shared)
+    embedded, valid = sentences(5, 1, 3)
+    drawn = uniforms(valid)
+    wanted = (drawn < policy.probabilities(embedded, valid)) & valid[:, None]
+    if shared:
+        wanted = wanted[:, :, :1].expand(-1, -1, 2, -1)
+    assert torch.equal(policy.sample(embedded, valid, drawn).selection, wanted)
+
+
+@every_policy
+def test_evaluate_gives_the_log_prob_of_what_was_sampled(settings: dict[str, Any]) -> None:
+    policy = small.policy(**settings)
+    embedded, valid = sentences(5, 1, 3)
+    sampled = policy.sample(embedded, valid, uniforms(valid, 4))
+    evaluated = policy.evaluate(embedded, valid, sampled.selection)
+    assert sampled.selection.dtype == torch.bool
+    assert sampled.selection.shape == (4, 3, ROLES, 5)
+    assert evaluated.log_prob.shape == (4, 3)
+    assert evaluated.entropy.shape == (3,)
+    torch.testing.assert_close(evaluated.log_prob, sampled.log_prob)
+    assert not (sampled.selection & ~valid[:, None]).any()
+
+
+@every_policy
+def test_a_sentence_alone_equals_itself_in_a_padded_batch(settings: dict[str, Any]) -> None:
+    policy = small.policy(**settings)
+    lengths = (5, 1, 3)
+    embedded, valid = sentences(*lengths)
+    drawn = uniforms(valid)
+    together = policy.sample(embedded, valid, drawn)
+    entropy = policy.evaluate(embedded, valid, together.selection).entropy
+    for row, n in enumerate(lengths):
+        one = slice(row, row + 1)
+        e, v, u = embedded[one, :n], valid[one, :n], drawn[:, one, :, :n]
+        alone = policy.sample(e, v, u)
+        assert torch.equal(alone.selection[:, 0], together.selection[:, row, :, :n])
+        torch.testing.assert_close(alone.log_prob[:, 0], together.log_prob[:, row])
+        torch.testing.assert_close(policy.evaluate(e, v, alone.selection).entropy[0], entropy[row])
+        torch.testing.assert_close(
+            policy.probabilities(e, v)[0], policy.probabilities(embedded, valid)[row, :, :n]
+        )
+
+
+@every_policy
+def test_an_empty_sentence_is_certain(settings: dict[str, Any]) -> None:
+    policy = small.policy(**settings)
+    embedded, valid = sentences(3, 0)
+    selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
+    assert not selection[:, 1].any()
+    assert not log_prob[:, 1].any()
+    evaluated = policy.evaluate(embedded, valid, selection)
+    assert not evaluated.entropy[1].any()
+    if list(policy.parameters()):
+        (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
+        assert all(torch.isfinite(p.grad).all() for p in policy.parameters() if p.grad is not None)
+
+
+@learnable
+def test_every_parameter_gets_gradient(shared: bool) -> None:
+    policy = small.policy(shared=shared)
+    embedded, valid = sentences(5, 2, 3)
+    selection = policy.sample(embedded, valid, uniforms(valid)).selection
+    policy.evaluate(embedded, valid, selection).log_prob.square().sum().backward()
+    for name, parameter in policy.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+
+
+@learnable
+def test_save_and_load_agree(shared: bool) -> None:
+    policy, other = small.policy(shared=shared), small.policy(shared=shared, seed=1)
+    embedded, valid = sentences(5, 2)
+    before = policy.probabilities(embedded, valid)
+    assert not torch.equal(other.probabilities(embedded, valid), before)
+    other.load_state_dict(policy.state_dict())
+    assert torch.equal(other.probabilities(embedded, valid), before)
+
+
+def test_threshold_takes_what_is_more_likely_than_not() -> None:
+    policy = small.policy()
+    embedded, valid = sentences(6, 3)
+    p = policy.probabilities(embedded, valid)
+    assert torch.equal(policy.threshold(embedded, valid), p > 0.5)
+    assert 0 < int(policy.threshold(embedded, valid).sum()) < int(2 * valid.sum())
+
+
+def test_sampled_frequencies_are_the_probabilities() -> None:
+    policy = small.policy()
+    embedded, valid = sentences(3, 2)
+    selection = policy.sample(embedded, valid, uniforms(valid, 20_000)).selection
+    shares = selection.double().mean(0)
+    p = policy.probabilities(embedded, valid).detach()
+    torch.testing.assert_close(shares, p, rtol=0, atol=5 * 0.5 / 20_000**0.5)
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.8, 0.05])
+def test_initial_probability(probability: float) -> None:
+    module = RSSModule(small.EMBEDDING, small.HIDDEN, "relu", probability)
+    torch.nn.init.zeros_(module.score.weight)
+    embedded, valid = sentences(3)
+    chance = torch.sigmoid(module(embedded.float(), valid))
+    torch.testing.assert_close(chance, torch.full((1, 3), probability))
+
+
+def test_parameter_counts() -> None:
+    for shared, wanted in ((False, 541_202), (True, 270_601)):
+        assert parameter_count(RSSPolicy(300, 300, "elu", 0.5, shared=shared)) == wanted
