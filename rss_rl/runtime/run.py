@@ -208,7 +208,7 @@ def _fork_start(fork: Checkpoint) -> Checkpoint:
         for name, value in fork.tensors.items()
         if not name.startswith(("optimizer/policy/", "baseline/"))
     }
-    state = dict(fork.state, opened=False, best=None, metric_rows=0)
+    state = dict(fork.state, opened=False, best=None, is_best_here=False, metric_rows=0)
     fresh = {"index": 1, "steps": 0, "best": None, "stale": 0}
     state["session"] = dict(state["session"], schedule=fresh)
     return replace(fork, tensors=tensors, state=state)

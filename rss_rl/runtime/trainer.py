@@ -83,6 +83,7 @@ class Trainer:
         self._dev = prepared.split("dev")
         self._opened = False  # the phase's opening evaluation was made
         self._best: float | None = None
+        self._is_best_here = False  # nothing was learnt since the best evaluation of the phase
         self._trained_s = 0.0
         self._wall_before_s, self._began = 0.0, time.monotonic()
         self._seen = 0
@@ -117,6 +118,7 @@ class Trainer:
         started = time.perf_counter()
         report = self.session.update()
         elapsed = time.perf_counter() - started
+        self._is_best_here = False
         self._trained_s += elapsed
         self._seen += report.examples
         report.scalars["throughput/examples_per_second"] = report.examples / elapsed
@@ -140,13 +142,18 @@ class Trainer:
             schedule.observe(-metrics[mode]["reward"])
         else:
             schedule.observe(metrics[mode]["loss"])
-        best = self._is_best(metrics[mode])
+        self._is_best_here = self._is_best(metrics[mode])
         self.save()
-        if best:
+        self._mark()
+        return Evaluated(schedule.phase.name, update, metrics, self._is_best_here)
+
+    def _mark(self) -> None:
+        """Mark the checkpoint of this moment, where it is the best."""
+        if self._is_best_here:
+            schedule, update = self.session.schedule, self.session.update_count
             mark_best(self.path, update, best_mark(schedule.index))
             if schedule.is_last:
                 mark_best(self.path, update)
-        return Evaluated(schedule.phase.name, update, metrics, best)
 
     def _is_best(self, metrics: dict[str, float]) -> bool:
         name = self.config.evaluation.best_metric
@@ -165,7 +172,7 @@ class Trainer:
             best = load_checkpoint(self.path, best_mark(schedule.index))
             self.session.load_tensors(best.tensors)
         schedule.advance()
-        self._opened, self._best = False, None
+        self._opened, self._best, self._is_best_here = False, None, False
         self.save()
 
     def save(self) -> None:
@@ -185,6 +192,7 @@ class Trainer:
             "session": self.session.state(),
             "opened": self._opened,
             "best": self._best,
+            "is_best_here": self._is_best_here,
             "trained_s": self._trained_s,
             "wall_s": self.wall_seconds,
             "seen": self._seen,
@@ -198,6 +206,8 @@ class Trainer:
         self._opened, self._best = state["opened"], state["best"]
         self._trained_s, self._seen = state["trained_s"], state["seen"]
         self._wall_before_s = state["wall_s"]
+        self._is_best_here = state.get("is_best_here", False)
+        self._mark()  # the process may have been killed between the checkpoint and its mark
 
     @property
     def wall_seconds(self) -> float:
