@@ -1,0 +1,112 @@
+"""Optimisers over disjoint parameter groups, and the one guarded way to step them."""
+
+from __future__ import annotations
+
+__all__ = ["GradientStep", "load_optimizer_tensors", "optimizer_tensors"]
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rss_rl.config import OptimizerConfig
+from rss_rl.errors import CheckpointError, NonFiniteError
+
+
+class GradientStep:
+    """An optimizer with clipping and a guard against non-finite losses and gradients.
+
+    L2 applies to weight matrices only: not to biases, and not to embeddings, which have a learning
+    rate of their own.
+
+    Args:
+        name: of the parameter group, for errors.
+        module: whose parameters are updated.
+        embedding: prefixes of the names of parameters that are embeddings.
+    """
+
+    def __init__(
+        self, name: str, module: nn.Module, config: OptimizerConfig, embedding: tuple[str, ...] = ()
+    ) -> None:
+        self._name = name
+        self._clip = config.clip_norm
+        self.parameters = list(module.parameters())
+        decayed: list[Tensor] = []
+        plain: list[Tensor] = []
+        embeddings: list[Tensor] = []
+        for key, parameter in module.named_parameters():
+            group = decayed if parameter.ndim >= 2 else plain
+            (embeddings if key.startswith(embedding) else group).append(parameter)
+        # J holds gamma |theta|^2, whose gradient is 2 gamma theta.
+        groups: list[dict[str, Any]] = [
+            {"params": decayed, "weight_decay": 2 * config.l2},
+            {"params": plain},
+            {"params": embeddings, "lr": config.learning_rate * config.embedding_rate},
+        ]
+        self.optimizer = _optimizer(groups, config)
+        self._rates = [group["lr"] for group in self.optimizer.param_groups]
+        self._decay = config.decay_updates
+
+    def _set_rates(self, update: int) -> None:
+        left = 1.0 if self._decay is None else max(0.0, 1.0 - update / self._decay)
+        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate * left
+
+    def __call__(self, loss: Tensor, update: int) -> float:
+        """Backpropagate, clip, step; the gradient norm before clipping.
+
+        Args:
+            update: of the run, from 0; sets the decayed learning rate, so nothing has to be saved.
+
+        Raises:
+            NonFiniteError: before any parameter changed.
+        """
+        if not torch.isfinite(loss):
+            raise NonFiniteError(f"the {self._name} loss is {float(loss.detach())}")
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        limit = self._clip if self._clip is not None else float("inf")
+        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, limit))
+        if not norm < float("inf"):
+            raise NonFiniteError(f"the gradient norm of the {self._name} loss is {norm}")
+        self._set_rates(update)
+        self.optimizer.step()
+        return norm
+
+
+def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.Optimizer:
+    if config.name == "adadelta":
+        return torch.optim.Adadelta(
+            groups, lr=config.learning_rate, rho=config.rho, eps=config.eps, foreach=True
+        )
+    return torch.optim.Adam(
+        groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True
+    )
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's state as named tensors, `<parameter number>/<quantity>`."""
+    return {
+        f"{number}/{key}": value
+        for number, state in optimizer.state_dict()["state"].items()
+        for key, value in state.items()
+    }
+
+
+def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Restore what `optimizer_tensors` returned.
+
+    Raises:
+        CheckpointError: when the tensors do not fit the parameters.
+    """
+    state: dict[int, dict[str, Tensor]] = {}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for name, value in tensors.items():
+        number, _, key = name.partition("/")
+        fits = number.isdecimal() and int(number) < len(parameters)
+        if not fits or (value.ndim and value.shape != parameters[int(number)].shape):
+            raise CheckpointError(f"optimizer state '{name}' does not fit the parameters")
+        state.setdefault(int(number), {})[key] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})

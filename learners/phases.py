@@ -1,0 +1,91 @@
+"""Phases as data: who learns in this update, and when the next phase begins."""
+
+from __future__ import annotations
+
+__all__ = ["PhaseSchedule", "Turn"]
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rss_rl.config import PhaseConfig
+
+
+class Turn(NamedTuple):
+    """Who learns in one update, and whether the selections are sampled."""
+
+    supervised: bool
+    policy: bool
+    sampled: bool
+
+
+class PhaseSchedule:
+    """Walks through the phases by counting updates and watching the dev loss.
+
+    A phase ends at its number of steps, or when `patience` evaluations in a row brought no better
+    dev loss (its plateau), whichever comes first.
+    """
+
+    def __init__(self, phases: Sequence[PhaseConfig]) -> None:
+        self._phases = tuple(phases)
+        self.index = 0
+        self.steps = 0
+        self._best = math.inf
+        self._stale = 0
+
+    @property
+    def finished(self) -> bool:
+        """All phases are over."""
+        return self.index >= len(self._phases)
+
+    @property
+    def phase(self) -> PhaseConfig:
+        """The present phase."""
+        return self._phases[self.index]
+
+    @property
+    def is_last(self) -> bool:
+        """No phase follows the present one."""
+        return self.index == len(self._phases) - 1
+
+    def turn(self) -> Turn:
+        """Who learns in the coming update."""
+        phase = self.phase
+        supervised, policy = phase.supervised, phase.policy
+        if phase.alternate_every:
+            supervised = (self.steps // phase.alternate_every) % 2 == 0
+            policy = not supervised
+        return Turn(supervised, policy, phase.selection == "sampled")
+
+    def count(self) -> None:
+        """An update was made."""
+        self.steps += 1
+
+    def observe(self, dev_loss: float) -> bool:
+        """Take note of an evaluation; True when it is the phase's best so far."""
+        if dev_loss < self._best:
+            self._best, self._stale = dev_loss, 0
+            return True
+        self._stale += 1
+        return False
+
+    @property
+    def phase_over(self) -> bool:
+        """The present phase has reached its steps or its plateau."""
+        phase = self.phase
+        out_of_steps = phase.steps is not None and self.steps >= phase.steps
+        return out_of_steps or (phase.patience is not None and self._stale >= phase.patience)
+
+    def advance(self) -> None:
+        """Begin the next phase."""
+        self.index, self.steps, self._best, self._stale = self.index + 1, 0, math.inf, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """JSON-able state."""
+        best = None if math.isinf(self._best) else self._best
+        return {"index": self.index, "steps": self.steps, "best": best, "stale": self._stale}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore `state_dict`."""
+        self.index, self.steps, self._stale = state["index"], state["steps"], state["stale"]
+        self._best = math.inf if state["best"] is None else state["best"]

@@ -1,0 +1,207 @@
+"""Two learners, two disjoint groups of parameters: neither touches what is the other's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import small
+import torch
+from torch import Tensor, nn
+
+from learners.policy_gradient import PolicyGradientLearner, RewardBatch
+from learners.supervised import SupervisedLearner
+from rss_rl.config import LearnerConfig, OptimizerConfig
+from rss_rl.errors import NonFiniteError
+from rss_rl.models.classifier import Classifier
+from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.policies.registry import PolicyModule
+from rss_rl.types import Batch
+
+K, B = 3, 4
+LABELS = torch.tensor([0, 1, 2, 1])
+
+
+def models(**settings: Any) -> tuple[Classifier, PolicyModule]:
+    return small.classifier(double=False, **settings), small.policy(double=False)
+
+
+def batch(seed: int = 0) -> tuple[TensorBatch, list[Tensor]]:
+    """Four pairs and K selections of each, S x [K, B, 2, N]."""
+    tokens, valid, _ = small.pairs((6, 2), (1, 7), (5, 5), (4, 3), seed=seed)
+    drawn = [
+        torch.stack([small.selection(v, 0.5, seed + 10 * k + s) for k in range(K)])
+        for s, v in enumerate(valid)
+    ]
+    return TensorBatch(tokens, valid, LABELS), drawn
+
+
+def paid(drawn: list[Tensor], seed: int = 0) -> RewardBatch:
+    draw = np.random.default_rng(seed)
+    rewards = torch.from_numpy(draw.normal(size=(K, B, 2))).float()
+    return RewardBatch(drawn, rewards, torch.from_numpy(draw.normal(size=(B, 2))).float())
+
+
+def copy_of(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict(keep_vars=False).items()}
+
+
+def unchanged(module: nn.Module, before: dict[str, Tensor]) -> list[str]:
+    return [name for name, value in module.state_dict().items() if torch.equal(value, before[name])]
+
+
+@pytest.mark.parametrize("name", ["adam", "adadelta"])
+def test_supervised_updates_touch_the_classifier_alone(name: str) -> None:
+    classifier, policy = models()
+    config = OptimizerConfig(name=name, learning_rate=0.1, l2=1e-2)  # type: ignore[arg-type]
+    learner = SupervisedLearner(classifier, config, None)
+    mine, others, fixed = copy_of(classifier), copy_of(policy), classifier.embedding.fixed.clone()
+    tensors, drawn = batch()
+    for number in range(2):
+        selections = [s[number] for s in drawn]
+        learner.update(tensors, selections, number=number, dropout_seed=number)
+    assert set(unchanged(classifier, mine)) <= {"encoder.pool.score.bias"}  # has no gradient
+    assert set(unchanged(policy, others)) == set(others)
+    assert torch.equal(classifier.embedding.fixed, fixed)
+    assert all(p.grad is None for p in policy.parameters())
+
+
+@pytest.mark.parametrize("baseline", ["none", "moving-average", "self-critical", "leave-one-out"])
+@pytest.mark.parametrize("name", ["adam", "adadelta"])
+def test_policy_updates_touch_the_policy_alone(baseline: str, name: str) -> None:
+    classifier, policy = models()
+    config = LearnerConfig(
+        policy=OptimizerConfig(name=name, learning_rate=0.1, l2=1e-2),  # type: ignore[arg-type]
+        baseline=baseline,  # type: ignore[arg-type]
+        entropy_cost=0.1,
+    )
+    learner = PolicyGradientLearner(policy, classifier.embedding, config, None)
+    mine, others, fixed = copy_of(policy), copy_of(classifier), classifier.embedding.fixed.clone()
+    tensors, drawn = batch()
+    for number in range(2):
+        learner.update(tensors, paid(drawn, number), number=number)
+    assert unchanged(policy, mine) == []
+    assert set(unchanged(classifier, others)) == set(others)
+    assert torch.equal(classifier.embedding.fixed, fixed)
+    # The policy reads the embeddings through a stop-gradient.
+    assert all(p.grad is None for p in classifier.parameters())
+
+
+def test_the_groups_are_disjoint_and_complete() -> None:
+    classifier, policy = models()
+    supervised = SupervisedLearner(classifier, OptimizerConfig(), None).step
+    gradient = PolicyGradientLearner(policy, classifier.embedding, LearnerConfig(), None).step
+    groups = [
+        {id(p) for group in step.optimizer.param_groups for p in group["params"]}
+        for step in (supervised, gradient)
+    ]
+    assert groups[0] == {id(p) for p in classifier.parameters()}
+    assert groups[1] == {id(p) for p in policy.parameters()}
+    assert not groups[0] & groups[1]
+
+
+def test_the_supervised_loss_uses_the_given_selection() -> None:
+    tensors, drawn = batch()
+    classifier, _ = models()
+    wanted = {
+        kind: classifier.losses(
+            classifier(tensors.tokens, tensors.valid, selections), LABELS
+        ).mean().item()
+        for kind, selections in (("all", None), ("sampled", [s[0] for s in drawn]))
+    }  # fmt: skip
+    for kind, selections in (("all", None), ("sampled", [s[0] for s in drawn])):
+        learner = SupervisedLearner(models()[0], OptimizerConfig(l2=1.0), None)
+        stats = learner.update(tensors, selections, number=0, dropout_seed=0)
+        assert stats.loss == pytest.approx(wanted[kind], rel=1e-5)  # L2 is not in it
+        assert stats.gradient_norm > 0
+        assert stats.predictions.shape == (B,)
+    assert wanted["all"] != pytest.approx(wanted["sampled"], rel=1e-3)
+
+
+def test_word_vectors_and_biases_have_no_l2() -> None:
+    results = []
+    for l2 in (0.0, 0.5):
+        classifier, _ = models(encoder="mean")
+        tensors, _ = batch()
+        learner = SupervisedLearner(classifier, OptimizerConfig(l2=l2), None)
+        learner.update(tensors, None, number=0, dropout_seed=0)
+        results.append(copy_of(classifier))
+    for name, value in results[0].items():
+        weight = value.ndim == 2 and not name.startswith("embedding.")
+        assert torch.equal(results[1][name], value) is not weight, name
+
+
+def test_supervised_training_learns() -> None:
+    classifier, _ = models()
+    learner = SupervisedLearner(classifier, OptimizerConfig(learning_rate=0.02), None)
+    tensors, drawn = batch()
+    losses = [
+        learner.update(tensors, [s[0] for s in drawn], number=n, dropout_seed=n).loss
+        for n in range(60)
+    ]
+    assert losses[-1] < 0.1 * losses[0]
+
+
+def test_dropout_follows_its_seed() -> None:
+    def train(seed: int) -> dict[str, Tensor]:
+        classifier, _ = models(dropout=0.5)
+        tensors, _ = batch()
+        learner = SupervisedLearner(classifier, OptimizerConfig(), None)
+        for number in range(2):
+            torch.rand(7)  # what else draws from torch's generator makes no difference
+            learner.update(tensors, None, number=number, dropout_seed=seed + number)
+        return copy_of(classifier)
+
+    one = train(3)
+    assert all(torch.equal(one[name], value) for name, value in train(3).items())
+    assert not all(torch.equal(one[name], value) for name, value in train(4).items())
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_bad_update_leaves_both_groups_untouched(bad: float) -> None:
+    classifier, policy = models()
+    tensors, drawn = batch()
+    gradient = PolicyGradientLearner(policy, classifier.embedding, LearnerConfig(), None)
+    reward = paid(drawn)
+    reward.rewards[0, 0, 0] = bad
+    before = copy_of(policy)
+    with pytest.raises(NonFiniteError, match="policy loss"):
+        gradient.update(tensors, reward, number=0)
+    assert unchanged(policy, before) == list(before)
+    supervised = SupervisedLearner(classifier, OptimizerConfig(), None)
+    with torch.no_grad():
+        classifier.head.output.bias[0] = bad  # type: ignore[union-attr, operator, index]
+    broken = copy_of(classifier)
+    with pytest.raises(NonFiniteError, match="supervised loss"):
+        supervised.update(tensors, None, number=0, dropout_seed=0)
+    assert all(
+        value.equal(broken[n]) or n == "head.output.bias"
+        for n, value in copy_of(classifier).items()
+    )
+
+
+def test_lower_precision_keeps_parameters_in_single_precision() -> None:
+    classifier, policy = models()
+    tensors, drawn = batch()
+    supervised = SupervisedLearner(classifier, OptimizerConfig(), torch.bfloat16)
+    gradient = PolicyGradientLearner(policy, classifier.embedding, LearnerConfig(), torch.bfloat16)
+    stats = supervised.update(tensors, [s[0] for s in drawn], number=0, dropout_seed=0)
+    exact = SupervisedLearner(models()[0], OptimizerConfig(), None).update(
+        tensors, [s[0] for s in drawn], number=0, dropout_seed=0
+    )
+    assert stats.loss == pytest.approx(exact.loss, rel=0.05)
+    assert stats.loss != exact.loss
+    gradient.update(tensors, paid(drawn), number=0)
+    for module in (classifier, policy):
+        assert {p.dtype for p in module.parameters()} == {torch.float32}
+
+
+def test_tensor_batch_holds_what_a_batch_holds() -> None:
+    tokens, valid = np.array([[3, 4], [5, 0]]), np.array([[True, True], [True, False]])
+    made = tensor_batch(
+        Batch(np.array([7, 8]), (tokens,), (valid,), np.array([1, 0])), torch.device("cpu")
+    )
+    assert torch.equal(made.tokens[0], torch.from_numpy(tokens))
+    assert torch.equal(made.valid[0], torch.from_numpy(valid))
+    assert made.labels.tolist() == [1, 0]

@@ -1,0 +1,282 @@
+"""The estimator against the exact gradient of the expected reward, by enumeration.
+
+The loss is linear in the advantages, so the expectation of an update over all draws of a sentence
+is one update on a batch of every possible draw, each reward weighted by the chance of its draw.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import small
+import torch
+from torch import Tensor
+
+from learners.policy_gradient import PolicyGradientLearner, PolicyStats, RewardBatch
+from rss_rl.config import LearnerConfig, OptimizerConfig
+from rss_rl.models.embedding import WordEmbedding
+from rss_rl.models.inputs import TensorBatch
+from rss_rl.policies.registry import PolicyModule
+from rss_rl.seeding import keyed_uniforms, stream_key
+
+TOKENS = 4
+SPARSITY = 0.3
+
+
+def embedding() -> WordEmbedding:
+    vectors = np.random.default_rng(5).normal(size=(small.WORDS, small.EMBEDDING))
+    return WordEmbedding(vectors.astype(np.float32), small.TRAINABLE).double()
+
+
+def every_selection(n: int) -> Tensor:
+    """bool [4^n, 2, n]."""
+    bits = list(itertools.product([False, True], repeat=2 * n))
+    return torch.tensor(bits).reshape(-1, 2, n)
+
+
+def table(*shape: int, seed: int = 3) -> Tensor:
+    """An arbitrary reward for each selection: nothing smooth to help an estimator."""
+    return torch.from_numpy(2 + np.random.default_rng(seed).normal(size=shape))
+
+
+def sentence(n: int, copies: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    tokens, valid = small.sentences(n, seed=seed)
+    return tokens.expand(copies, -1), valid.expand(copies, -1)
+
+
+def learner(
+    policy: PolicyModule, baseline: str, entropy_cost: float = 0.0
+) -> PolicyGradientLearner:
+    config = LearnerConfig(
+        baseline=baseline,  # type: ignore[arg-type]
+        entropy_cost=entropy_cost,
+        policy=OptimizerConfig(clip_norm=None),
+    )
+    return PolicyGradientLearner(policy, embedding(), config, None)
+
+
+def flat(gradients: Any) -> Tensor:
+    return torch.cat([g.flatten() for g in gradients])
+
+
+def estimate(
+    policy: PolicyModule, baseline: str, slots: list[tuple[Tensor, Tensor]], paid: RewardBatch,
+    average: Tensor | None = None, entropy_cost: float = 0.0,
+) -> tuple[Tensor, PolicyStats]:  # fmt: skip
+    """The ascent direction of one update; the policy is left as it was."""
+    state = {name: value.clone() for name, value in policy.state_dict().items()}
+    made = learner(policy, baseline, entropy_cost)
+    if average is not None:
+        made.average = average
+    labels = torch.zeros(len(slots[0][0]), dtype=torch.int64)
+    batch = TensorBatch([t for t, _ in slots], [v for _, v in slots], labels)
+    stats = made.update(batch, paid, number=0)
+    policy.load_state_dict(state)
+    return -flat([p.grad for p in policy.parameters()]), stats
+
+
+def log_probs(policy: PolicyModule, n: int, seed: int = 0) -> Tensor:
+    """log p of every selection of one sentence, differentiable, [4^n]."""
+    tokens, valid = sentence(n, 1, seed)
+    with torch.no_grad():
+        embedded = embedding()(tokens)
+    return policy.evaluate(embedded, valid, every_selection(n)[:, None]).log_prob[:, 0]
+
+
+def exact_gradient(policy: PolicyModule, rewards: Tensor) -> Tensor:
+    """d/d theta of sum_z p(z) R(z)."""
+    expected = (log_probs(policy, TOKENS).exp() * rewards).sum()
+    return flat(torch.autograd.grad(expected, list(policy.parameters())))
+
+
+def chances(policy: PolicyModule, n: int, seed: int = 0) -> Tensor:
+    return log_probs(policy, n, seed).exp().detach()
+
+
+def single_draws(policy: PolicyModule, adjusted: Tensor, thresholded: Tensor) -> RewardBatch:
+    """Every selection once, K = 1: rewards [1, 4^n, 1]."""
+    drawn = every_selection(TOKENS)[None]
+    return RewardBatch([drawn], adjusted[None, :, None], thresholded[:, None])
+
+
+@pytest.mark.parametrize("baseline", ["none", "self-critical", "moving-average"])
+def test_one_draw_is_unbiased(baseline: str) -> None:
+    policy = small.policy()
+    rewards, chance = table(4**TOKENS), chances(policy, TOKENS)
+    assert float(chance.sum()) == pytest.approx(1.0)
+    base = 1.7
+    weight = chance * len(chance)  # undoes the mean over the batch
+    # A moving average does not scale with the rewards, so the weight goes around it.
+    adjusted = (
+        base + weight * (rewards - base) if baseline == "moving-average" else weight * rewards
+    )
+    paid = single_draws(policy, adjusted, weight * base)
+    average = torch.tensor([base], dtype=torch.float64)
+    result, _ = estimate(policy, baseline, [sentence(TOKENS, len(chance))], paid, average)
+    wanted = exact_gradient(policy, rewards)
+    torch.testing.assert_close(result, wanted, rtol=1e-8, atol=1e-10)
+    assert wanted.abs().max() > 1e-3
+
+
+def test_leave_one_out_over_two_draws_is_unbiased() -> None:
+    policy = small.policy()
+    rewards, chance = table(4**TOKENS), chances(policy, TOKENS)
+    one, two = torch.cartesian_prod(*[torch.arange(4**TOKENS)] * 2).T  # all 65,536 pairs of draws
+    weight = chance[one] * chance[two] * len(one)
+    drawn = every_selection(TOKENS)[torch.stack([one, two])]  # [2, 4^2n, 2, n]
+    paid = RewardBatch([drawn], (weight * rewards[torch.stack([one, two])])[..., None], None)
+    result, _ = estimate(policy, "leave-one-out", [sentence(TOKENS, len(one))], paid)
+    torch.testing.assert_close(result, exact_gradient(policy, rewards), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("baseline", ["none", "leave-one-out"])
+def test_a_reward_for_each_sentence_of_a_pair_introduces_no_bias(baseline: str) -> None:
+    policy = small.policy()
+    n = 1 if baseline == "leave-one-out" else 2
+    size, samples = 4**n, 2 if baseline == "leave-one-out" else 1
+    likelihood = table(size, size)  # of the pair: depends on both selections
+    cost = SPARSITY * every_selection(n).double().sum((1, 2)) / n
+    first, second = (log_probs(policy, n, seed).exp() for seed in (0, 1))
+    total = likelihood - cost[:, None] - cost[None, :]
+    objective = (first[:, None] * second[None, :] * total).sum()
+    wanted = flat(torch.autograd.grad(objective, list(policy.parameters())))
+    # Every draw of K selections of both sentences: [K, size^(2K)] for each sentence.
+    draws = torch.cartesian_prod(*[torch.arange(size)] * (2 * samples)).T
+    a, b = draws[:samples], draws[samples:]
+    weight = (first.detach()[a] * second.detach()[b]).prod(0) * draws.shape[1]
+    rewards = torch.stack([likelihood[a, b] - cost[a], likelihood[a, b] - cost[b]], -1)
+    paid = RewardBatch(
+        [every_selection(n)[a], every_selection(n)[b]], weight[None, :, None] * rewards, None
+    )
+    slots = [sentence(n, draws.shape[1], seed) for seed in (0, 1)]
+    result, _ = estimate(policy, baseline, slots, paid)
+    torch.testing.assert_close(result, wanted, rtol=1e-8, atol=1e-10)
+    assert wanted.abs().max() > 1e-3
+
+
+def test_drawn_with_the_samplers_numbers_it_is_unbiased_within_monte_carlo_error() -> None:
+    policy = small.policy()
+    rewards, samples, examples, repeats = table(4**TOKENS), 4, 1500, 16
+    tokens, valid = sentence(TOKENS, examples)
+    powers = 2 ** torch.arange(2 * TOKENS - 1, -1, -1)
+    estimates = []
+    for repeat in range(repeats):
+        key = stream_key(0, "selection", repeat)
+        uniforms = torch.from_numpy(keyed_uniforms(key, np.arange(examples), samples, 2, TOKENS))
+        with torch.no_grad():
+            drawn = policy.sample(embedding()(tokens), valid, uniforms).selection
+        index = (drawn.flatten(-2).long() * powers).sum(-1)  # [K, B], place in every_selection
+        paid = RewardBatch([drawn], rewards[index][..., None], None)
+        estimates.append(estimate(policy, "leave-one-out", [(tokens, valid)], paid)[0])
+    mean = torch.stack(estimates).mean(0)
+    error = torch.stack(estimates).std(0) / repeats**0.5
+    wanted = exact_gradient(policy, rewards)
+    assert ((mean - wanted).abs() < 5 * error + 1e-9).all()
+    assert float((mean - wanted).norm() / wanted.norm()) < 0.05  # a wrong factor (K-1)/K is 0.25
+    assert float(error.norm() / wanted.norm()) < 0.05
+
+
+def test_leave_one_out_has_less_variance_than_no_baseline() -> None:
+    policy = small.policy()
+    spread = {}
+    tokens, valid = sentence(TOKENS, 50)
+    for baseline in ("none", "leave-one-out"):
+        estimates = []
+        for seed in range(20):
+            drawn = small.selection(valid.repeat(4, 1), 0.5, seed).reshape(4, 50, 2, TOKENS)
+            paid = RewardBatch([drawn], 5 + drawn.sum((-1, -2)).double()[..., None], None)
+            estimates.append(estimate(policy, baseline, [(tokens, valid)], paid)[0])
+        spread[baseline] = float(torch.stack(estimates).var(0).sum())
+    assert spread["leave-one-out"] < 0.2 * spread["none"]
+
+
+def test_the_loss_is_what_the_definition_says() -> None:
+    policy = small.policy()
+    slots = [small.sentences(3, 2), small.sentences(1, 4, seed=1)]
+    drawn = [torch.stack([small.selection(v, 0.5, k) for k in range(2)]) for _, v in slots]
+    rewards = table(2, 2, 2)
+    _, stats = estimate(policy, "none", slots, RewardBatch(drawn, rewards, None))
+    wanted, entropies = 0.0, []
+    for s, (tokens, valid) in enumerate(slots):
+        evaluated = policy.evaluate(embedding()(tokens).detach(), valid, drawn[s])
+        for k, b in itertools.product(range(2), range(2)):
+            wanted -= evaluated.log_prob[k, b].item() * rewards[k, b, s].item() / 4
+        entropies += evaluated.entropy.tolist()
+    assert stats.loss == pytest.approx(wanted, rel=1e-6)
+    assert stats.entropy == pytest.approx(np.mean(entropies), rel=1e-6)
+    assert stats.advantage_std == pytest.approx(rewards.numpy().std(), rel=1e-6)
+
+
+def test_entropy_cost_adds_the_gradient_of_the_mean_entropy() -> None:
+    policy = small.policy()
+    slots = [small.sentences(3, 2), small.sentences(1, 4, seed=1)]
+    drawn = [small.selection(v)[None] for _, v in slots]
+    paid = RewardBatch(drawn, table(1, 2, 2), None)
+    without, _ = estimate(policy, "none", slots, paid)
+    result, _ = estimate(policy, "none", slots, paid, entropy_cost=0.7)
+    entropy = torch.stack(
+        [
+            policy.evaluate(embedding()(t).detach(), v, d).entropy.mean()
+            for (t, v), d in zip(slots, drawn, strict=True)
+        ]
+    ).mean()
+    added = 0.7 * flat(torch.autograd.grad(entropy, list(policy.parameters())))
+    torch.testing.assert_close(result - without, added, rtol=1e-5, atol=1e-9)
+    assert added.abs().max() > 1e-3
+
+
+def test_entropy_cost_alone_raises_the_entropy() -> None:
+    policy = small.policy()
+    made = learner(policy, "none", entropy_cost=1.0)
+    tokens, valid = sentence(TOKENS, 2)
+    drawn = small.selection(valid)[None]
+    batch = TensorBatch([tokens], [valid], torch.zeros(2, dtype=torch.int64))
+    paid = RewardBatch([drawn], torch.zeros(1, 2, 1, dtype=torch.float64), None)
+    entropies = [made.update(batch, paid, number=n).entropy for n in range(200)]
+    assert entropies[-1] > entropies[0] + 0.05
+    assert entropies[-1] <= np.log(2) + 1e-9
+
+
+def test_the_moving_average_is_carried_from_update_to_update() -> None:
+    policy = small.policy()
+    made = learner(policy, "moving-average")
+    tokens, valid = sentence(TOKENS, 2)
+    batch = TensorBatch([tokens], [valid], torch.zeros(2, dtype=torch.int64))
+    drawn = small.selection(valid)[None]
+    for number, (reward, wanted) in enumerate([(1.0, 1.0), (3.0, 1.1), (2.1, 1.15)]):
+        paid = RewardBatch([drawn], torch.full((1, 2, 1), reward, dtype=torch.float64), None)
+        stats = made.update(batch, paid, number=number)
+        assert made.average.tolist() == pytest.approx([wanted])
+        assert (stats.loss == 0) is (number == 0)  # the first update subtracts its own mean
+
+
+def test_self_critical_needs_thresholded_rewards() -> None:
+    policy = small.policy()
+    tokens, valid = sentence(TOKENS, 2)
+    paid = RewardBatch([small.selection(valid)[None]], table(1, 2, 1), None)
+    with pytest.raises(ValueError, match="needs the thresholded rewards"):
+        estimate(policy, "self-critical", [(tokens, valid)], paid)
+
+
+def test_updates_make_the_rewarded_selection_likely() -> None:
+    policy = small.policy()
+    made = PolicyGradientLearner(
+        policy, embedding(), LearnerConfig(policy=OptimizerConfig(learning_rate=0.05)), None
+    )
+    tokens, valid = sentence(TOKENS, 20)
+    batch = TensorBatch([tokens], [valid], torch.zeros(20, dtype=torch.int64))
+    embedded = embedding()(tokens).detach()
+    wanted = torch.tensor([[True, False, True, False], [False, False, True, True]])
+    for number in range(80):
+        key = stream_key(0, "selection", number)
+        uniforms = torch.from_numpy(keyed_uniforms(key, np.arange(20), 4, 2, TOKENS))
+        with torch.no_grad():
+            drawn = policy.sample(embedded, valid, uniforms).selection
+        rewards = (drawn == wanted).double().sum((-1, -2))[..., None]
+        made.update(batch, RewardBatch([drawn], rewards, None), number=number)
+    p = policy.probabilities(embedded[:1], valid[:1])[0].detach()
+    assert torch.equal(p > 0.5, wanted)
+    assert float(torch.where(wanted, p, 1 - p).mean()) > 0.9
