@@ -90,7 +90,7 @@ class RayBackend:
         except GetTimeoutError as error:
             self.close()
             raise SamplerError(
-                f"not all {len(self._actors)} samplers started within"
+                f"not all {self._config.sampler.actors} samplers started within"
                 f" {self._config.sampler.timeout_s:.0f} s",
                 remedy="Ask for fewer sampler.actors, or raise sampler.timeout_s",
             ) from error

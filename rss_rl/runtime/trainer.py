@@ -82,6 +82,7 @@ class Trainer:
         self.session = Session(config, prepared, backend)
         self._dev = prepared.split("dev")
         self._opened = False  # the phase's opening evaluation was made
+        self._evaluation_due = False  # a stop may come between an update and its evaluation
         self._best: float | None = None
         self._is_best_here = False  # nothing was learnt since the best evaluation of the phase
         self._trained_s = 0.0
@@ -99,13 +100,14 @@ class Trainer:
             if not self._opened:
                 self._opened = True
                 yield self._evaluate()
-            while not schedule.phase_over:
-                yield self._update()
-                if self._stop():
-                    self.save()
-                    yield Stopped(self.session.update_count)
-                    return
-                if self._due(self.config.evaluation.every) or schedule.phase_over:
+            while self._evaluation_due or not schedule.phase_over:
+                if not self._evaluation_due:
+                    yield self._update()
+                    if self._stop():
+                        self.save()
+                        yield Stopped(self.session.update_count)
+                        return
+                if self._evaluation_due:
                     yield self._evaluate()
                 elif self._due(self.config.checkpoint.every):
                     self.save()
@@ -123,6 +125,8 @@ class Trainer:
         self._seen += report.examples
         report.scalars["throughput/examples_per_second"] = report.examples / elapsed
         self._writer.scalars(report.update, report.scalars)
+        over = self.session.schedule.phase_over
+        self._evaluation_due = over or self._due(self.config.evaluation.every)
         return report
 
     def _evaluate(self) -> Evaluated:
@@ -142,6 +146,7 @@ class Trainer:
             schedule.observe(-metrics[mode]["reward"])
         else:
             schedule.observe(metrics[mode]["loss"])
+        self._evaluation_due = False
         self._is_best_here = self._is_best(metrics[mode])
         self.save()
         self._mark()
@@ -191,6 +196,7 @@ class Trainer:
         return {
             "session": self.session.state(),
             "opened": self._opened,
+            "evaluation_due": self._evaluation_due,
             "best": self._best,
             "is_best_here": self._is_best_here,
             "trained_s": self._trained_s,
@@ -206,6 +212,7 @@ class Trainer:
         self._opened, self._best = state["opened"], state["best"]
         self._trained_s, self._seen = state["trained_s"], state["seen"]
         self._wall_before_s = state["wall_s"]
+        self._evaluation_due = state.get("evaluation_due", False)
         self._is_best_here = state.get("is_best_here", False)
         self._mark()  # the process may have been killed between the checkpoint and its mark
 
