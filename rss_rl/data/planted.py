@@ -1,0 +1,241 @@
+"""Made sentences whose label follows from a few known words: the default tasks, without a file.
+
+`planted`: one sentence, in which a mammal meets a bird; the label is the one that comes out on
+top. 'The fox did surely chase the owl' is for the mammal, and so is 'the owl did never chase the
+fox'. Rationale: both animals and the negation of their clause.
+
+`planted-pairs`: in the premise one animal is set above another while a third looks on, one each
+of three kinds. The hypothesis sets one kind above another: true (entailment), false
+(contradiction), or about the onlooker (neutral). Either sentence may be negated. Rationale: the
+three animals, the two kinds, and the negation, which is irrelevant and unmarked in neutral pairs.
+
+Around stand 15 to 60 distractors: fillers, and clauses about people that are built of the same
+words ('the farmers did finally chase the millers'). Which words an example has is independent of
+its label: the label lies in their order alone, and in the clause a negation belongs to.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Planted", "PlantedSettings", "planted", "planted_pairs"]
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rss_rl.data.planted_grammar import Sentence, complete, pick, surround, unfold
+from rss_rl.data.planted_words import (
+    ADVERBS,
+    ANIMALS,
+    KIND_WORDS,
+    KINDS,
+    NEGATIONS,
+    VERBS,
+    WATCHING,
+)
+from rss_rl.data.sources import RawExample, SourceRequest, refuse_options
+from rss_rl.errors import DataError
+from rss_rl.seeding import generator
+from rss_rl.types import LabelSpec
+
+ENTAILMENT, CONTRADICTION, NEUTRAL = "entailment", "contradiction", "neutral"
+
+FEWEST = 15
+_HYPOTHESIS = 6
+_SINGLE = (
+    "* the A * did HOW DOES the B *",
+    "* it was the A * that did HOW DOES the B *",
+)
+_PREMISE = (
+    "* the A * did HOW DOES the B * while the C WATCHED *",
+    "* the A * did HOW DOES the B * and the C WATCHED *",
+)
+_STATEMENT = "a A * did HOW DOES a B *"
+
+
+@dataclass(frozen=True)
+class PlantedSettings:
+    """What is made.
+
+    train, dev, test   examples of each split
+    min_distractors, max_distractors   words of an example (both sentences) outside the rationale
+    words              words of each kind of animal, 1 to 8
+    negations          share of examples whose deciding clause is negated
+    decoys             share of examples whose first distractor clause, if any, is negated
+    usual              pairs: share of hypotheses that set mammal above bird, bird above fish or
+                       fish above mammal; nearer to 0.5 is harder to learn
+
+    Raises:
+        DataError: a value out of range.
+    """
+
+    train: int = 6000
+    dev: int = 1000
+    test: int = 1000
+    min_distractors: int = 15
+    max_distractors: int = 30
+    words: int = 8
+    negations: float = 0.3
+    decoys: float = 0.15
+    usual: float = 0.8
+
+    def __post_init__(self) -> None:
+        most = len(ANIMALS["mammal"])
+        for name in ("train", "dev", "test"):
+            _require(name, getattr(self, name), 1, 10**9)
+        _require("min_distractors", self.min_distractors, FEWEST, 10**4)
+        _require("max_distractors", self.max_distractors, self.min_distractors, 10**4)
+        _require("words", self.words, 1, most)
+        for name in ("negations", "decoys", "usual"):
+            _require(name, getattr(self, name), 0.0, 1.0)
+
+
+def _require(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise DataError(
+            f"{name} is {value}", where="planted data", remedy=f"Give a value of {low} to {high}"
+        )
+
+
+@dataclass(frozen=True)
+class Planted:
+    """The source of either task; a row depends on the seed, its split and its number only."""
+
+    pairs: bool
+    seed: int = 0
+    settings: PlantedSettings = PlantedSettings()
+
+    @property
+    def name(self) -> str:
+        """Name in the registry."""
+        return "planted-pairs" if self.pairs else "planted"
+
+    @property
+    def sentences(self) -> int:
+        """Sentence slots of an example."""
+        return 2 if self.pairs else 1
+
+    def label_spec(self) -> LabelSpec:
+        """Three classes of pairs, two of sentences."""
+        names = (ENTAILMENT, NEUTRAL, CONTRADICTION) if self.pairs else KINDS[:2]
+        return LabelSpec("classes", names=names)
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        """Three splits, made and not read."""
+        return {"train": (), "dev": (), "test": ()}
+
+    def read(self, split: str) -> Iterator[RawExample]:
+        """Make the rows of one split."""
+        make = _pair if self.pairs else _single
+        labels = self.label_spec().names
+        for row in range(getattr(self.settings, split)):
+            draw = generator(self.seed, self.name, split, row)
+            label = labels[row % len(labels)]  # taking turns: the classes are equally large
+            sentences = make(draw, self.settings, label)
+            yield RawExample(
+                id=f"{split}-{row}",
+                texts=tuple(sentence.words for sentence in sentences),
+                label=label,
+                rationale=tuple(sentence.rationale for sentence in sentences),
+            )
+
+
+def _relation(
+    draw: np.random.Generator, animals: Sequence[str], *, negated: bool, marked: bool = True
+) -> dict[str, tuple[str, bool]]:
+    """The words of a deciding clause: A, B (and C) marked, the negation as told."""
+    how = (pick(draw, NEGATIONS), marked) if negated else (pick(draw, ADVERBS), False)
+    named = {name: (word, True) for name, word in zip("ABC", animals, strict=False)}
+    return named | {"HOW": how, "DOES": (pick(draw, VERBS), False)}
+
+
+def _animals(
+    draw: np.random.Generator, kinds: Sequence[str], settings: PlantedSettings
+) -> list[str]:
+    return [pick(draw, ANIMALS[kind][: settings.words]) for kind in kinds]
+
+
+def _single(
+    draw: np.random.Generator, settings: PlantedSettings, label: str
+) -> tuple[Sentence, ...]:
+    negated = bool(draw.random() < settings.negations)
+    mammal_first = (label == "mammal") != negated
+    kinds = KINDS[:2] if mammal_first else KINDS[1::-1]
+    chosen = _relation(draw, _animals(draw, kinds, settings), negated=negated)
+    size = _size(draw, settings)
+    # The longer frame would leave no room for a distractor clause in the shortest sentences.
+    frame = pick(draw, _SINGLE) if size > FEWEST + 3 else _SINGLE[0]
+    decoy = bool(draw.random() < settings.decoys)
+    parts = surround(draw, unfold(frame, chosen), size - 1, most=2, negate=decoy)
+    return (complete(draw, parts, size),)
+
+
+def _pair(draw: np.random.Generator, settings: PlantedSettings, label: str) -> tuple[Sentence, ...]:
+    turn = int(draw.integers(3))
+    x, y, z = (KINDS[(turn + step) % 3] for step in range(3))
+    if draw.random() >= settings.usual:
+        x, y = y, x
+    negated = bool(draw.random() < settings.negations)
+    if label == NEUTRAL:
+        order = pick(draw, ((x, z, y), (z, x, y), (y, z, x), (z, y, x)))
+    else:
+        order = (x, y, z) if (label == ENTAILMENT) != negated else (y, x, z)
+    in_premise = bool(draw.random() < 0.5)
+    size = _size(draw, settings)
+    short = _HYPOTHESIS + int(draw.integers(min(3, size - FEWEST) + 1))
+
+    told = _relation(
+        draw,
+        _animals(draw, order, settings),
+        negated=negated and in_premise,
+        marked=label != NEUTRAL,
+    )
+    told["WATCHED"] = (pick(draw, WATCHING), False)
+    decoy = bool(draw.random() < settings.decoys)
+    parts = unfold(pick(draw, _PREMISE), told)
+    parts = surround(draw, parts, size - short - 1, most=2, negate=decoy)
+    stated = _relation(
+        draw,
+        [pick(draw, KIND_WORDS[kind]) for kind in (x, y)],
+        negated=negated and not in_premise,
+        marked=label != NEUTRAL,
+    )
+    premise = complete(draw, parts, size - short)
+    return premise, complete(draw, unfold(_STATEMENT, stated), short)
+
+
+def _size(draw: np.random.Generator, settings: PlantedSettings) -> int:
+    return int(draw.integers(settings.min_distractors, settings.max_distractors + 1))
+
+
+def planted(request: SourceRequest) -> Planted:
+    """Single sentences, see the module."""
+    return Planted(pairs=False, seed=request.seed, settings=_settings("planted", request))
+
+
+def planted_pairs(request: SourceRequest) -> Planted:
+    """Sentence pairs, see the module."""
+    return Planted(pairs=True, seed=request.seed, settings=_settings("planted-pairs", request))
+
+
+def _settings(name: str, request: SourceRequest) -> PlantedSettings:
+    known: dict[str, type[int] | type[float]] = {
+        field.name: int if isinstance(field.default, int) else float
+        for field in fields(PlantedSettings)
+    }
+    refuse_options(name, request, list(known))
+    if request.path is not None:
+        raise DataError(
+            f"{name} is made, not read", where=str(request.path), remedy="Leave out --from"
+        )
+    values: dict[str, Any] = {}
+    for option, text in request.options.items():
+        try:
+            values[option] = known[option](text)
+        except ValueError:
+            raise DataError(
+                f"'{text}' is not a number", where=f"option {option}", remedy="Give a number"
+            ) from None
+    return PlantedSettings(**values)
