@@ -1,0 +1,43 @@
+"""The tiny dataset, its configuration, and the run that others are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_runs import Outcome, TinySource, tiny_tree
+
+from rss_rl.config import RunConfig, parse_config
+from rss_rl.data.prepare import prepare
+from rss_rl.runtime.run import train
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny") / "prepared"
+    prepare(TinySource(), folder, dim=6, batch_rows=40)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny(prepared: Path) -> Callable[..., RunConfig]:
+    """Makes the configuration; arguments replace keys of sections: `sampler={"actors": 2}`."""
+
+    def make(**changes: Any) -> RunConfig:
+        tree = tiny_tree(prepared)
+        for key, value in changes.items():
+            tree[key] = {**tree.get(key, {}), **value} if isinstance(value, dict) else value
+        return parse_config(tree, where="test")
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def reference(tiny: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """Of the tiny run, in one process and never stopped."""
+    path = tmp_path_factory.mktemp("reference") / "run"
+    for _ in train(tiny(), path):
+        pass
+    return Outcome.read(path)

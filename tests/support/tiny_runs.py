@@ -1,0 +1,124 @@
+"""A tiny dataset with a known rationale, a tiny run, and what two equal runs must agree in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.runtime.checkpoint import load_checkpoint
+from rss_rl.runtime.metrics import read_metrics
+from rss_rl.runtime.run import ALL_TOKENS
+from rss_rl.types import LabelSpec
+
+ROWS = {"train": 96, "dev": 24, "test": 24}
+WORDS = {"yes": ("warm", "bright"), "no": ("cold", "dull")}
+FILLERS = ("the", "a", "film", "with", "scene", "and", "of", "was", "in", "one")
+TIMES = ("time/", "throughput/", "sampler/restarts")
+
+
+class TinySource:
+    """Sentences of 4 to 12 words of which one decides the class."""
+
+    name = "tiny"
+    sentences = 1
+
+    def label_spec(self) -> LabelSpec:
+        return LabelSpec("classes", ("no", "yes"))
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        return dict.fromkeys(ROWS, ())
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        draw = np.random.default_rng([list(ROWS).index(split), 7])
+        for row in range(ROWS[split]):
+            label = ("no", "yes")[int(draw.integers(2))]
+            words = [str(word) for word in draw.choice(FILLERS, int(draw.integers(4, 13)))]
+            place = int(draw.integers(len(words)))
+            words[place] = str(draw.choice(WORDS[label]))
+            bits = tuple(n == place for n in range(len(words)))
+            yield RawExample(f"{split}-{row}", (tuple(words),), label, (bits,))
+
+
+def tiny_tree(data: Path) -> dict[str, Any]:
+    """27 updates in three phases, and 17 more with all tokens."""
+    return {
+        "data": str(data),
+        "batch_size": 16,
+        "model": {"hidden": 8, "activation": "relu"},
+        "policy": {"hidden": 8, "initial_probability": 0.7},
+        "learner": {
+            "threads": 1,
+            "supervised": {"learning_rate": 0.02},
+            "policy": {"learning_rate": 0.02},
+        },
+        "sampler": {"selections": 2, "shards": 3, "timeout_s": 60},
+        "evaluation": {"every": 4, "selections": 2},
+        "checkpoint": {"every": 3},
+        "phases": [
+            {"name": "warm-up", "supervised": True, "selection": "all", "steps": 10}
+            | {"restore_best": True},
+            {"name": "frozen", "policy": True, "steps": 7},
+            {"name": "co-train", "supervised": True, "policy": True, "steps": 10},
+        ],
+    }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that a run leaves behind, except times.
+
+    tensors  of the last and the best checkpoint, by part of the run, mark and name
+    metrics  (step, tag, value) in the order they were written, by part of the run
+    report   report.json without times
+    """
+
+    tensors: dict[str, np.ndarray[Any, Any]]
+    metrics: dict[str, list[tuple[int, str, float]]]
+    report: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> Outcome:
+        tensors, metrics = {}, {}
+        for name, part in {"run": path, ALL_TOKENS: path / ALL_TOKENS}.items():
+            for mark in ("latest", "best"):
+                for key, value in load_checkpoint(part, mark).tensors.items():
+                    tensors[f"{name}/{mark}/{key}"] = value
+            metrics[name] = [
+                (row["step"], row["tag"], row["value"])
+                for row in read_metrics(part).to_pylist()
+                if not row["tag"].startswith(TIMES)
+            ]
+        report = json.loads((path / "report.json").read_text())
+        for name in ("wall_seconds", "examples_per_second"):
+            assert report.pop(name) > 0
+        return cls(tensors, metrics, report)
+
+    def assert_equals(self, other: Outcome) -> None:
+        """Equal to the bit, with a message that names the first difference."""
+        assert self.tensors.keys() == other.tensors.keys()
+        for name, value in self.tensors.items():
+            assert value.dtype == other.tensors[name].dtype, name
+            assert value.tobytes() == other.tensors[name].tobytes(), name
+        assert self.metrics == other.metrics
+        assert self.report == other.report
+
+
+def command_line(*arguments: object, cwd: Path) -> subprocess.Popen[str]:
+    """Start `rss-rl` in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "rss_rl.cli.main", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
