@@ -31,8 +31,16 @@ Examples:
 
 `rss-rl report runs/demo`
 
+`rss-rl report runs/sick-seed*` prints mean (standard deviation) over the runs.
+
 `rss-rl report runs/demo --json` prints what stands in `runs/demo/report.json`.
 """
+
+
+RunPaths = Annotated[
+    list[Path], typer.Argument(metavar="RUN...", help="Directory of a run, or several.")
+]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
 
 
 class ModeName(StrEnum):
@@ -149,12 +157,32 @@ def _score(
     return score_run(place, split, modes, which=checkpoint, device=device)
 
 
-def report(run: RunPath, json_: Json = False) -> None:
-    """Print the final report of a run again."""
+def report(runs: RunPaths, json_: Json = False, markdown: Markdown = False) -> None:
+    """Print the final report of a run again, or mean (sd) over the runs of several seeds."""
     from rss_rl.runtime.run_directory import RunDirectory
 
-    record = RunDirectory.open(run).read_report()
+    records = [RunDirectory.open(run).read_report() for run in runs]
+    if len(runs) > 1 or markdown:
+        _print_summary(records, json_, markdown)
+        return
+    (run,), (record,) = runs, records
     if json_:
         typer.echo(json.dumps(record, indent=2))
     else:
         print_report(console(), run, record)
+
+
+def _print_summary(records: list[dict[str, Any]], json_: bool, as_markdown: bool) -> None:
+    from rss_rl.cli.summary import markdown, summarise, summary_table
+
+    rows = summarise(records)
+    if json_:
+        tree: dict[str, Any] = {}
+        for split, mode, scores in rows:
+            named = {name: spread._asdict() for name, spread in scores.items()}
+            tree.setdefault(split, {})[mode] = named
+        typer.echo(json.dumps({"runs": len(records), "splits": tree}, indent=2))
+    elif as_markdown:
+        typer.echo(markdown(rows))
+    else:
+        console().print(summary_table(rows))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["print_report", "scores_table"]
+__all__ = ["COLUMNS", "MODE_NAMES", "format_metric", "print_report", "scores_table"]
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ MODE_NAMES = {
     "sampled": "sampled",
     "random": "random, same share",
 }
-_COLUMNS = {
+COLUMNS = {
     "accuracy": "accuracy",
     "pearson": "Pearson r",
     "spearman": "Spearman ρ",
@@ -51,12 +51,12 @@ def scores_table(splits: Mapping[str, Scores]) -> Table:
     rows = [
         (split, mode, scores) for split, modes in splits.items() for mode, scores in modes.items()
     ]
-    known = [name for name in _COLUMNS if any(name in scores for _, _, scores in rows)]
+    known = [name for name in COLUMNS if any(name in scores for _, _, scores in rows)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("split")
     table.add_column("selection")
     for name in known:
-        table.add_column(_COLUMNS[name], justify="right")
+        table.add_column(COLUMNS[name], justify="right")
     for number, (split, mode, scores) in enumerate(rows):
         last = number + 1 == len(rows) or rows[number + 1][0] != split
         cells = [format_metric(name, scores.get(name)) for name in known]

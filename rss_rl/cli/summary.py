@@ -1,0 +1,89 @@
+"""Several runs of one configuration, over their seeds."""
+
+from __future__ import annotations
+
+__all__ = ["markdown", "summarise", "summary_table"]
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from rss_rl.cli.tables import COLUMNS, MODE_NAMES, format_metric
+from rss_rl.errors import CheckpointError
+
+
+class Spread(NamedTuple):
+    """Mean and sample standard deviation over runs; the latter None for a single run."""
+
+    mean: float
+    deviation: float | None
+
+
+Row = tuple[str, str, dict[str, Spread]]
+
+
+def summarise(reports: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Split, mode and the spread of each metric that every run reports.
+
+    Raises:
+        CheckpointError: runs that share no split and mode, or a seed twice.
+    """
+    seeds = [report["seed"] for report in reports]
+    if len(set(seeds)) < len(seeds):
+        raise CheckpointError(
+            f"the runs' seeds are {', '.join(map(str, seeds))}",
+            remedy="Name each seed's run once: a repeated one makes the spread too small",
+        )
+    rows: list[Row] = []
+    for split, modes in reports[0]["splits"].items():
+        for mode, scores in modes.items():
+            same = [report["splits"].get(split, {}).get(mode) for report in reports]
+            if None in same:
+                continue
+            shared = [name for name in scores if all(other.get(name) is not None for other in same)]
+            rows.append((split, mode, {n: _spread([other[n] for other in same]) for n in shared}))
+    if not rows:
+        raise CheckpointError("the runs share no split and selection", remedy="Name like runs")
+    return rows
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Spread(statistics.fmean(values), deviation)
+
+
+def _cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    known = [name for name in COLUMNS if any(name in scores for _, _, scores in rows)]
+    header = ["split", "selection", *(COLUMNS[name] for name in known)]
+    body = [
+        [split, MODE_NAMES.get(mode, mode), *(_cell(name, scores.get(name)) for name in known)]
+        for split, mode, scores in rows
+    ]
+    return header, body
+
+
+def _cell(name: str, spread: Spread | None) -> str:
+    if spread is None:
+        return "-"
+    mean = format_metric(name, spread.mean)
+    return mean if spread.deviation is None else f"{mean} ({format_metric(name, spread.deviation)})"
+
+
+def summary_table(rows: Sequence[Row]) -> Table:
+    """The rows for a terminal."""
+    header, body = _cells(rows)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, name in enumerate(header):
+        table.add_column(name, justify="left" if number < 2 else "right")
+    for row in body:
+        table.add_row(*row)
+    return table
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The rows as a Markdown table."""
+    header, body = _cells(rows)
+    lines = [header, ["---"] * len(header), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
