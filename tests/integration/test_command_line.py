@@ -1,0 +1,197 @@
+"""From a table of one's own to a report, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tiny_runs import command_line
+from typer.testing import CliRunner
+
+from rss_rl.cli.main import app
+
+CONFIG = """
+data: data/pairs
+batch_size: 16
+model: {hidden: 8, activation: relu}
+policy: {hidden: 8}
+learner: {threads: 1}
+evaluation: {every: 5}
+phases:
+  - {name: warm-up, supervised: true, selection: all, steps: 5}
+  - {name: co-train, supervised: true, policy: true, steps: 5}
+"""
+MODES = {"all", "thresholded", "sampled", "random"}
+
+
+def finish(*arguments: object, cwd: Path) -> str:
+    """What a successful command prints."""
+    out, err = command_line(*arguments, cwd=cwd).communicate(timeout=90)
+    assert "Traceback" not in err
+    assert "error" not in err, err
+    return out
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a table of pairs, prepared, and a run trained on it."""
+    place = tmp_path_factory.mktemp("workplace")
+    draw = random.Random(0)
+    lines = ["first,second,alike"]
+    words = ("a", "man", "dog", "runs", "sleeps", "eats", "not", "the")
+    for _ in range(150):
+        texts = [" ".join(draw.choices(words, k=6))] * 2
+        alike = draw.random() < 0.5
+        texts[1] = texts[1] if alike else f"nobody {texts[1]}"
+        lines.append(f"{texts[0]},{texts[1]},{'yes' if alike else 'no'}")
+    (place / "pairs.csv").write_text("\n".join(lines) + "\n")
+    (place / "pairs.yaml").write_text(CONFIG)
+    columns = ("--text", "first", "--text-b", "second", "--label", "alike")
+    made = finish(
+        "data",
+        "prepare",
+        "pairs.csv",
+        *columns,
+        "--dim",
+        6,
+        "--out",
+        "data/pairs",
+        "--json",
+        cwd=place,
+    )
+    assert json.loads(made)["sentences"] == 2
+    trained = finish("train", "pairs.yaml", "seed=3", "--json", cwd=place)
+    assert json.loads(trained) == json.loads((run_of(place) / "report.json").read_text())
+    return place
+
+
+def run_of(workplace: Path) -> Path:
+    return workplace / "runs" / "pairs-seed3"
+
+
+def invoke(*arguments: object, code: int = 0) -> str:
+    """What a command prints: its output, or its message where it ends with `code`."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result.stderr if code else result.stdout
+
+
+def test_the_report_has_what_is_promised(workplace: Path) -> None:
+    report = json.loads((run_of(workplace) / "report.json").read_text())
+    wanted = {"parameters", "seed", "steps", "wall_seconds", "examples_per_second", "splits"}
+    assert wanted <= report.keys()
+    assert report["seed"] == 3
+    assert report["steps"] == 10
+    assert report["splits"].keys() == {"dev", "test"}
+    for modes in report["splits"].values():
+        assert modes.keys() == MODES
+        for scores in modes.values():
+            assert {"accuracy", "loss", "kept", "heads_kept", "dependents_kept"} <= scores.keys()
+            assert all(0 <= scores[name] <= 1 for name in ("accuracy", "kept", "heads_kept"))
+        assert modes["all"]["kept"] == 1
+
+
+def test_the_report_is_printed_again(workplace: Path) -> None:
+    report = (run_of(workplace) / "report.json").read_text()
+    assert json.loads(invoke("report", run_of(workplace), "--json")) == json.loads(report)
+    text = invoke("report", run_of(workplace))
+    for word in ("all tokens", "thresholded", "sampled", "accuracy", "heads", "tensorboard"):
+        assert word in text
+
+
+def test_evaluate_gives_the_numbers_of_the_report(workplace: Path) -> None:
+    report = json.loads((run_of(workplace) / "report.json").read_text())
+    for split in ("dev", "test"):
+        record = json.loads(invoke("evaluate", run_of(workplace), "--split", split, "--json"))
+        assert record["modes"] == report["splits"][split]
+    assert record["steps"]["thresholded"] == report["best_step"]
+    some = ("--mode", "sampled", "--mode", "all", "--which", "latest", "--json")
+    record = json.loads(invoke("evaluate", run_of(workplace), *some))
+    assert list(record["modes"]) == ["sampled", "all"]
+    assert record["steps"] == {"sampled": 10, "all": 10}
+    assert "thresholded" in invoke(
+        "evaluate", run_of(workplace), "--which", "5", "--mode", "all", "--mode", "thresholded"
+    )
+
+
+def test_select(workplace: Path) -> None:
+    texts = ("The man runs not", "nobody snores .")
+    record = json.loads(invoke("select", run_of(workplace), *texts, "--json"))
+    assert [[token["word"] for token in part] for part in record["sentences"]] == [
+        ["The", "man", "runs", "not"],
+        ["nobody", "snores", "."],
+    ]
+    first, second = record["sentences"]
+    assert all(token["known"] for token in first)  # 'The' as 'the'
+    assert [token["known"] for token in second] == [True, False, False]
+    assert sum(record["class_probabilities"].values()) == pytest.approx(1)
+    best = max(record["class_probabilities"], key=record["class_probabilities"].get)
+    assert record["prediction"] == best
+    for token in (*first, *second):
+        assert token["head"] == (token["head_probability"] > 0.5)
+        assert token["dependent"] == (token["dependent_probability"] > 0.5)
+    kept = [token["head"] or token["dependent"] for token in (*first, *second)]
+    assert record["kept"] == pytest.approx(sum(kept) / 7)
+    text = invoke("select", run_of(workplace), *texts)
+    assert "snores?" in text
+    assert f"prediction: {best}" in text
+
+
+def test_sampled_selections_follow_the_seed(workplace: Path) -> None:
+    texts = ("the man runs not the dog eats", "the dog eats not the man runs")
+
+    def bits(seed: int) -> list[tuple[bool, bool]]:
+        text = invoke("select", run_of(workplace), *texts, "--sampled", seed, "--json")
+        tokens = [token for part in json.loads(text)["sentences"] for token in part]
+        return [(token["head"], token["dependent"]) for token in tokens]
+
+    assert bits(1) == bits(1)
+    assert bits(1) != bits(2)
+
+
+def test_wrong_use_is_explained(workplace: Path) -> None:
+    run = run_of(workplace)
+    cases = {
+        ("select", run, "one"): "the run's task has 2 texts an example, 1 given",
+        ("select", run, "one", " "): "text 2: there is no word in it",
+        ("select", workplace, "one", "two"): "Name the directory of a run",
+        ("select", run, "one", "two", "--which", "77"): "Steps present: 0, 5, 10",
+        ("evaluate", run, "--split", "tset"): "did you mean 'test'? Its splits are",
+        ("evaluate", run, "--which", "first"): "the run has no checkpoint 'first'",
+        ("evaluate", run, "--device", "cuda:99"): "the device 'cuda:99' cannot be used",
+        ("evaluate", run / "all-tokens", "--mode", "sampled"): "no policy to select with",
+        ("report", workplace): "Name the directory of a run",
+        ("train", run): f"Go on with it: rss-rl train --resume {run}",
+        ("train", "--resume", run, "seed=4"): "gone on with as it was begun",
+        ("train", workplace / "pairs.yaml", "modle.hidden=3"): "unknown key 'modle'; did you mean",
+        ("train", "sikc"): "no such configuration; did you mean 'sick'?",
+        ("train", "sick", "--resume", "--overwrite"): "give one of them",
+    }
+    for arguments, message in cases.items():
+        assert message in invoke(*arguments, code=2), arguments
+
+
+def test_a_finished_run_is_not_trained_again(workplace: Path) -> None:
+    before = (run_of(workplace) / "report.json").read_text()
+    out = invoke("train", "--resume", run_of(workplace))
+    assert "The run is finished" in out
+    assert "thresholded" in out
+    data = f"data={workplace / 'data' / 'pairs'}"
+    again = ("train", workplace / "pairs.yaml", data, "seed=3", "--run-dir", run_of(workplace))
+    assert "The run is finished" in invoke(*again, "--resume")
+    assert "there is a run already" in invoke(*again, code=2)
+    assert (run_of(workplace) / "report.json").read_text() == before
+
+
+def test_other_data_under_the_same_name_are_noticed(workplace: Path) -> None:
+    manifest = workplace / "data" / "pairs" / "manifest.json"
+    before = manifest.read_text()
+    manifest.write_text(before.replace('"seed": 0', '"seed": 1'))
+    try:
+        message = invoke("evaluate", run_of(workplace), code=2)
+    finally:
+        manifest.write_text(before)
+    assert "not those the run was trained on" in message
