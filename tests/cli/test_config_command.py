@@ -1,0 +1,73 @@
+"""`rss-rl config` shows what would run, in a form that reads back equal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from rss_rl.cli.config_text import describe_keys, documented_yaml
+from rss_rl.cli.main import app
+from rss_rl.config import RunConfig, load_config, parse_config
+from rss_rl.packaged import find_config, packaged_configs
+
+
+def show(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["config", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize("name", packaged_configs())
+def test_what_is_shown_reads_back_equal(name: str) -> None:
+    config = load_config(find_config(name))
+    assert parse_config(yaml.safe_load(documented_yaml(config)), where="test") == config
+
+
+@pytest.mark.parametrize("text", ["yes", "null", "12", "a: b", "a # b", "# a", "it's", "-", "é"])
+def test_awkward_strings_and_numbers_read_back_equal(text: str) -> None:
+    phases = (
+        {"name": "first", "policy": True, "steps": 1},
+        {"name": text, "policy": True, "patience": 2},
+    )
+    tree = {"data": text, "phases": phases, "learner": {"supervised": {"eps": 1e-12}}}
+    config = parse_config(tree, where="test")
+    shown = yaml.safe_load(documented_yaml(config))
+    assert shown["learner"]["supervised"]["eps"] == 1e-12  # a number for any YAML reader
+    assert parse_config(shown, where="test") == config
+
+
+def test_overrides_are_shown() -> None:
+    text = show("show", "demo", "seed=7", "reward.sparsity_cost=0.25")
+    assert yaml.safe_load(text)["seed"] == 7
+    assert yaml.safe_load(text)["reward"]["sparsity_cost"] == 0.25
+    assert json.loads(show("show", "demo", "seed=7", "--json"))["seed"] == 7
+
+
+def test_without_a_name_every_key_is_documented() -> None:
+    shown = yaml.safe_load(show("show"))
+    assert isinstance(parse_config(shown, where="test"), RunConfig)
+    keys = {entry["key"]: entry for entry in json.loads(show("show", "--json"))}
+    assert keys["data"]["required"]
+    assert keys["learner.baseline"]["default"] == "leave-one-out"
+    assert "self-critical" in keys["learner.baseline"]["choices"]
+    assert keys["phases[].steps"]["type"] == "int | null"
+    assert {key.split(".")[0].removesuffix("[]") for key in keys} == set(RunConfig.model_fields)
+    assert len(keys) == len(describe_keys())
+
+
+def test_the_shipped_ones_are_listed() -> None:
+    listed = json.loads(show("list", "--json"))
+    assert [entry["name"] for entry in listed] == packaged_configs()
+    assert all(Path(entry["path"]).is_file() for entry in listed)
+    text = show("list")
+    assert all(name in text for name in packaged_configs())
+
+
+def test_an_unknown_key_is_an_error() -> None:
+    result = CliRunner().invoke(app, ["config", "show", "demo", "lerner.threads=1"])
+    assert result.exit_code == 2
+    assert "did you mean 'learner'" in result.stderr

@@ -1,0 +1,31 @@
+"""The first signal is a request; afterwards the process is as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from rss_rl.cli.interrupt import Interruption
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_first_signal_is_noted(number: signal.Signals, code: int) -> None:
+    announced: list[int] = []
+    with Interruption(lambda: announced.append(1)) as interruption:
+        assert not interruption.asked()
+        os.kill(os.getpid(), number)
+        assert interruption.asked()
+        assert announced == [1]
+        assert interruption.exit_code == code
+
+
+def test_handlers_come_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with Interruption(lambda: None) as interruption:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as starting Ray does
+        interruption.install()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interruption.asked()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

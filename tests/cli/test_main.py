@@ -1,0 +1,66 @@
+"""What every command shares: help that teaches, a fast start, and one message for an error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import rss_rl
+from rss_rl.cli.main import app
+
+COMMANDS = ["demo", "train", "evaluate", "select", "report", "config show", "data prepare"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples(command: str) -> None:
+    result = CliRunner().invoke(app, [*command.split(), "--help"])
+    assert result.exit_code == 0
+    assert f"rss-rl {command}" in result.output
+    assert "Example" in result.output
+
+
+def test_the_version_is_printed() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.output == f"rss-rl {rss_rl.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["config", "list"]])
+def test_light_commands_import_neither_torch_nor_ray(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom rss_rl.cli.main import app\n"
+        "try: app(sys.argv[1:])\nexcept SystemExit as end: assert not end.code\n"
+        "heavy = {'torch', 'ray', 'tensorboard', 'nltk'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+class TestErrors:
+    ARGUMENTS = ("report", "nowhere")
+
+    def test_one_message_and_exit_code_2(self) -> None:
+        result = CliRunner().invoke(app, self.ARGUMENTS)
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+
+    def test_the_traceback_with_debug(self) -> None:
+        result = CliRunner().invoke(app, ["--debug", *self.ARGUMENTS])
+        assert result.exit_code == 2
+        assert "Traceback" in result.stderr
+        assert "\nerror: " in result.stderr
+
+    @pytest.mark.parametrize(("value", "shown"), [("1", True), ("0", False), ("", False)])
+    def test_the_traceback_with_the_variable(
+        self, value: str, shown: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("RSS_RL_DEBUG", value)
+        result = CliRunner().invoke(app, self.ARGUMENTS)
+        assert ("Traceback" in result.stderr) == shown

@@ -1,0 +1,69 @@
+"""Progress: lines without a terminal, a panel in one."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rss_rl.cli.progress import make_progress
+from rss_rl.runtime.run import Finished, RunEvent
+from rss_rl.runtime.session import UpdateReport
+from rss_rl.runtime.trainer import Evaluated, PhaseBegan
+
+RATE = "throughput/examples_per_second"
+
+
+def update(number: int, loss: float) -> UpdateReport:
+    scalars = {"train/loss": loss, "selection/kept": 0.4, "selection/heads_kept": 0.3, RATE: 1234.0}
+    return UpdateReport(number, "co-train", 16, scalars)
+
+
+def evaluated(number: int, accuracy: float, best: bool) -> Evaluated:
+    return Evaluated(
+        "co-train", number, {"thresholded": {"accuracy": accuracy, "kept": 0.25}}, best
+    )
+
+
+EVENTS: list[RunEvent] = [
+    PhaseBegan("co-train", 100, 50, done=10),
+    update(111, 2.0),
+    update(112, 1.0),
+    evaluated(112, 0.75, best=True),
+    update(113, 1.0),
+    evaluated(113, 0.5, best=False),
+    Finished(Path("run"), {}),
+]
+
+
+def shown(terminal: bool) -> str:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=120, color_system=None)
+    with make_progress(console) as progress:
+        for event in EVENTS:
+            progress.show(event)
+    return out.getvalue()
+
+
+def test_a_line_for_each_phase_and_evaluation() -> None:
+    first, second, third = shown(terminal=False).splitlines()
+    assert first == "co-train: from update 110 to 150"
+    assert second.startswith("co-train 112  dev: accuracy 75.0%  kept 25.0%  (best)")
+    assert "loss 1.900" in second  # the moving average of 2 and 1
+    assert "heads 30.0%" in second
+    assert second.endswith("1,234/s")
+    assert "(best)" not in third
+
+
+def test_a_panel_and_a_line_that_stays() -> None:
+    text = shown(terminal=True)
+    assert "✓ co-train: 13 updates, best on dev at update 112: accuracy 75.0%" in text
+    assert "\x1b[?25h" in text  # the cursor is back
+
+
+def test_a_stop_is_announced(capfd: pytest.CaptureFixture[str]) -> None:
+    with make_progress(Console(file=io.StringIO(), force_terminal=False)) as progress:
+        progress.stopping()
+    assert "Ctrl-C again quits at once" in capfd.readouterr().err
