@@ -95,7 +95,8 @@ class OptimizerConfig(_Section):
     decay_updates: int | None = Field(
         default=None,
         ge=1,
-        description="Learning rate falls linearly to zero at this update of the run; null: constant.",
+        description="Update of the run at which the learning rate has fallen, linearly, to zero;"
+        " null: constant.",
     )
     embedding_rate: float = Field(
         default=1.0,
