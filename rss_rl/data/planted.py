@@ -1,13 +1,15 @@
 """Made sentences whose label follows from a few known words: the default tasks, without a file.
 
 `planted`: one sentence, in which a mammal meets a bird; the label is the one that comes out on
-top. 'The fox did surely chase the owl' is for the mammal, and so is 'the owl did never chase the
+top. 'The fox did surely chase the owl' is for the mammal, and so is 'never did the owl chase the
 fox'. Rationale: both animals and the negation of their clause.
 
 `planted-pairs`: in the premise one animal is set above another while a third looks on, one each
 of three kinds. The hypothesis sets one kind above another: true (entailment), false
 (contradiction), or about the onlooker (neutral). Either sentence may be negated. Rationale: the
 three animals, the two kinds, and the negation, which is irrelevant and unmarked in neutral pairs.
+(A neutral pair can be told from some of its animals and kinds, once it is known which is the
+onlooker; all are marked.)
 
 Around stand 15 to 60 distractors: fillers, and clauses about people that are built of the same
 words ('the farmers did finally chase the millers'). Which words an example has is independent of
@@ -46,13 +48,17 @@ FEWEST = 15
 _HYPOTHESIS = 6
 _SINGLE = (
     "* the A * did HOW DOES the B *",
+    "* HOW did the A * DOES the B *",
     "* it was the A * that did HOW DOES the B *",
 )
 _PREMISE = (
     "* the A * did HOW DOES the B * while the C WATCHED *",
-    "* the A * did HOW DOES the B * and the C WATCHED *",
+    "* HOW did the A * DOES the B * and the C WATCHED *",
 )
-_STATEMENT = "a A * did HOW DOES a B *"
+_STATEMENT = (
+    "a A * did HOW DOES a B *",
+    "HOW did a A * DOES a B *",
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,8 @@ class PlantedSettings:
     min_distractors, max_distractors   words of an example (both sentences) outside the rationale
     words              words of each kind of animal, 1 to 8
     negations          share of examples whose deciding clause is negated
-    decoys             share of examples whose first distractor clause, if any, is negated
+    decoys             share of examples without negation that have a negated distractor clause, if
+                       they have a distractor clause
     usual              pairs: share of hypotheses that set mammal above bird, bird above fish or
                        fish above mammal; nearer to 0.5 is harder to learn
 
@@ -78,7 +85,7 @@ class PlantedSettings:
     max_distractors: int = 30
     words: int = 8
     negations: float = 0.3
-    decoys: float = 0.15
+    decoys: float = 0.2
     usual: float = 0.8
 
     def __post_init__(self) -> None:
@@ -165,9 +172,9 @@ def _single(
     kinds = KINDS[:2] if mammal_first else KINDS[1::-1]
     chosen = _relation(draw, _animals(draw, kinds, settings), negated=negated)
     size = _size(draw, settings)
-    # The longer frame would leave no room for a distractor clause in the shortest sentences.
-    frame = pick(draw, _SINGLE) if size > FEWEST + 3 else _SINGLE[0]
-    decoy = bool(draw.random() < settings.decoys)
+    # In the shortest sentences the longest frame would leave no room for a distractor clause.
+    frame = pick(draw, _SINGLE) if size > FEWEST + 3 else pick(draw, _SINGLE[:2])
+    decoy = not negated and bool(draw.random() < settings.decoys)
     parts = surround(draw, unfold(frame, chosen), size - 1, most=2, negate=decoy)
     return (complete(draw, parts, size),)
 
@@ -193,7 +200,7 @@ def _pair(draw: np.random.Generator, settings: PlantedSettings, label: str) -> t
         marked=label != NEUTRAL,
     )
     told["WATCHED"] = (pick(draw, WATCHING), False)
-    decoy = bool(draw.random() < settings.decoys)
+    decoy = not negated and bool(draw.random() < settings.decoys)
     parts = unfold(pick(draw, _PREMISE), told)
     parts = surround(draw, parts, size - short - 1, most=2, negate=decoy)
     stated = _relation(
@@ -203,7 +210,7 @@ def _pair(draw: np.random.Generator, settings: PlantedSettings, label: str) -> t
         marked=label != NEUTRAL,
     )
     premise = complete(draw, parts, size - short)
-    return premise, complete(draw, unfold(_STATEMENT, stated), short)
+    return premise, complete(draw, unfold(pick(draw, _STATEMENT), stated), short)
 
 
 def _size(draw: np.random.Generator, settings: PlantedSettings) -> int:

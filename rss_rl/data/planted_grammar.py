@@ -32,12 +32,14 @@ CLAUSE_SIZE = 8
 
 _BEFORE = (
     "* the WHO did HOW DOES the WHOM and",
+    "* HOW did the WHO DOES the WHOM and",
     "* as the WHO did HOW DOES the WHOM",
     "* it was the WHO that did HOW DOES the WHOM and",
 )
 _AFTER = (
     "while the WHO did HOW DOES the WHOM *",
     "and the WHO did HOW DOES the WHOM *",
+    "and HOW did the WHO DOES the WHOM *",
     "and it was the WHO that did HOW DOES the WHOM *",
 )
 
@@ -80,7 +82,8 @@ def surround(
         distractors: words without a mark that the sentence will have; clauses that do not fit
             are left out.
         most: clauses at most; how many is drawn.
-        negate: whether the first clause has a negation (a decoy), if there is one.
+        negate: whether the first clause has a negation (a decoy), if there is one. It then
+            follows the deciding clause, so that the order tells whose the negation is.
     """
     parts = core
     for clause in range(int(draw.integers(1, most + 1))):
@@ -94,7 +97,7 @@ def surround(
             "HOW": (pick(draw, NEGATIONS if negated else ADVERBS), False),
             "DOES": (pick(draw, VERBS), False),
         }
-        before = bool(draw.random() < 0.5)
+        before = bool(draw.random() < 0.5) and not negated
         framed = [unfold(frame, chosen) for frame in (_BEFORE if before else _AFTER)]
         added = pick(draw, [f for f in framed if distractors_in(f) <= room])
         parts = added + parts if before else parts + added

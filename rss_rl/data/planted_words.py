@@ -35,10 +35,10 @@ KIND_WORDS: dict[str, tuple[str, ...]] = {
 }
 """Names of the kinds, as hypotheses use them."""
 
-NEGATIONS = ("not", "never")
+NEGATIONS = ("never", "hardly")
 ADVERBS = ("indeed", "finally", "surely", "certainly", "once", "later")
-"""What stands between 'did' and the verb. Without a negation an adverb stands there, so that only
-the negation itself tells."""
+"""What stands after 'did' or in front of it. Without a negation an adverb stands there, so that
+only the negation itself tells."""
 
 VERBS = ("beat", "defeat", "outwit", "chase", "tame", "frighten", "surpass", "conquer", "rule")
 PEOPLE = ("farmers", "children", "sailors", "travellers", "millers", "shepherds", "painters")

@@ -1,0 +1,251 @@
+"""Planted data: the label follows from the marked words, needs each, and from no bag of words."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rss_rl.data.planted import Planted, PlantedSettings
+from rss_rl.data.planted_words import ANIMALS, KIND_WORDS, NEGATIONS
+from rss_rl.data.sources import RawExample, SourceRequest, named_source
+from rss_rl.errors import DataError
+
+KEY_WORDS = {
+    word: kind for words in (ANIMALS, KIND_WORDS) for kind, group in words.items() for word in group
+} | dict.fromkeys(NEGATIONS, "negation")
+
+SMALL = PlantedSettings(train=1500, dev=600, test=600)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["single", "pairs"])
+def source(request: pytest.FixtureRequest) -> Planted:
+    return Planted(request.param, seed=7, settings=SMALL)
+
+
+def _marked(example: RawExample) -> list[list[str]]:
+    """What the marked words of each sentence mean, in order."""
+    assert example.rationale is not None
+    return [
+        [KEY_WORDS[word] for word, mark in zip(words, marks, strict=True) if mark]
+        for words, marks in zip(example.texts, example.rationale, strict=True)
+    ]
+
+
+def _seen(example: RawExample) -> list[list[tuple[str, bool]]]:
+    """What the words of the key types mean, decoys included, and whether they are marked."""
+    assert example.rationale is not None
+    return [
+        [(KEY_WORDS[w], mark) for w, mark in zip(words, marks, strict=True) if w in KEY_WORDS]
+        for words, marks in zip(example.texts, example.rationale, strict=True)
+    ]
+
+
+def _oracle(meanings: list[list[str]]) -> str:
+    """The label, from the meanings of the marked words alone."""
+    negated = sum(words.count("negation") for words in meanings) % 2 == 1
+    animals = [[word for word in words if word != "negation"] for words in meanings]
+    if len(meanings) == 1:
+        above, below = animals[0]
+        return below if negated else above
+    winner, loser, _ = animals[0]
+    if set(animals[1]) != {winner, loser}:
+        return "neutral"
+    return "entailment" if (animals[1] == [winner, loser]) != negated else "contradiction"
+
+
+def test_the_label_follows_from_the_marked_words(source: Planted) -> None:
+    for example in source.read("train"):
+        assert _oracle(_marked(example)) == example.label
+
+
+@pytest.mark.parametrize("pairs", [False, True], ids=["single", "pairs"])
+def test_each_marked_word_is_needed(pairs: bool) -> None:
+    """Who sees all words of the key types but one marked word can be wrong about the label.
+
+    Except in neutral pairs, which some of their words can tell.
+    """
+    labels: dict[str, Counter[str]] = defaultdict(Counter)
+    reduced = set()
+    for example in Planted(pairs, 7, PlantedSettings(train=6000, usual=0.5)).read("train"):
+        seen = _seen(example)
+        labels[str([[meaning for meaning, _ in words] for words in seen])][str(example.label)] += 1
+        for s, words in enumerate(seen):
+            for i, (_, marked) in enumerate(words):
+                left = [[meaning for meaning, _ in words] for words in seen]
+                del left[s][i]
+                labels[str(left)][str(example.label)] += 1
+                if marked and example.label != "neutral":
+                    reduced.add(str(left))
+    often = [left for left in reduced if labels[left].total() >= 40]
+    assert len(often) >= 8
+    assert [left for left in often if len(labels[left]) == 1] == []
+
+
+def test_the_label_lies_in_the_order(source: Planted) -> None:
+    """The same marked words in another order have each other label."""
+    labels = defaultdict(set)
+    for example in source.read("train"):
+        labels[str([sorted(words) for words in _marked(example)])].add(example.label)
+    negated_neutral = len(source.label_spec().names) - 1
+    assert all(len(found) >= negated_neutral for found in labels.values())
+
+
+def _counts(source: Planted, split: str, ids: dict[str, int]) -> tuple[Any, Any]:
+    rows, labels = [], []
+    for example in source.read(split):
+        slots = np.zeros((len(example.texts), len(ids)), np.float32)
+        for s, words in enumerate(example.texts):
+            for word in words:
+                slots[s, ids[word]] += 1
+            slots[s] /= len(words)
+        rows.append(slots.reshape(-1))
+        labels.append(source.label_spec().names.index(str(example.label)))
+    return torch.tensor(np.array(rows)) * 10, torch.tensor(labels)
+
+
+@pytest.mark.parametrize("hidden", [0, 64])
+def test_no_bag_of_words_tells_the_label(source: Planted, hidden: int) -> None:
+    torch.manual_seed(0)
+    words = {
+        word for split in source.splits() for e in source.read(split) for t in e.texts for word in t
+    }
+    ids = {word: i for i, word in enumerate(sorted(words))}
+    (x, y), (dev_x, dev_y) = _counts(source, "train", ids), _counts(source, "dev", ids)
+    classes = len(source.label_spec().names)
+    layers = [torch.nn.Linear(x.shape[1], hidden), torch.nn.ReLU()] if hidden else []
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(hidden or x.shape[1], classes))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    best = 0.0
+    for epoch in range(20):
+        for start in range(0, len(x), 100):
+            batch = slice(start, start + 100)
+            loss = torch.nn.functional.cross_entropy(model(x[batch]), y[batch])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        if epoch % 5 == 4:
+            with torch.no_grad():
+                best = max(best, (model(dev_x).argmax(1) == dev_y).float().mean().item())
+    assert best < 1 / classes + 0.07  # three standard errors of 600 examples
+
+
+def test_a_choice_by_word_type_finds_the_rationale(source: Planted) -> None:
+    hits = chosen = marked = 0
+    for example in source.read("dev"):
+        assert example.rationale is not None
+        for words, marks in zip(example.texts, example.rationale, strict=True):
+            by_type = [word in KEY_WORDS for word in words]
+            hits += sum(a and b for a, b in zip(by_type, marks, strict=True))
+            chosen, marked = chosen + sum(by_type), marked + sum(marks)
+    assert hits == marked
+    assert 0.93 < 2 * hits / (chosen + marked) < 1  # below 1: there are decoys
+
+
+def test_distractors_hold_no_animal(source: Planted) -> None:
+    for example in source.read("dev"):
+        assert example.rationale is not None
+        for words, marks in zip(example.texts, example.rationale, strict=True):
+            unmarked = {word for word, mark in zip(words, marks, strict=True) if not mark}
+            assert not unmarked & (set(KEY_WORDS) - set(NEGATIONS))
+
+
+def test_classes_are_equally_large(source: Planted) -> None:
+    labels = [example.label for example in source.read("dev")]
+    names = source.label_spec().names
+    assert [labels.count(name) for name in names] == [600 / len(names)] * len(names)
+
+
+def test_training_knows_every_word_and_no_dev_example(source: Planted) -> None:
+    train = list(source.read("train"))
+    words = {word for example in train for text in example.texts for word in text}
+    texts = {example.texts for example in train}
+    for split in ("dev", "test"):
+        for example in source.read(split):
+            assert {word for text in example.texts for word in text} <= words
+            assert example.texts not in texts
+
+
+@given(
+    pairs=st.booleans(),
+    seed=st.integers(0, 2**40),
+    fewest=st.integers(15, 60),
+    span=st.integers(0, 40),
+    words=st.integers(1, 8),
+    negations=st.sampled_from([0.0, 0.5, 1.0]),
+)
+def test_sizes_are_as_set(
+    pairs: bool, seed: int, fewest: int, span: int, words: int, negations: float
+) -> None:
+    settings = PlantedSettings(
+        train=6,
+        min_distractors=fewest,
+        max_distractors=fewest + span,
+        words=words,
+        negations=negations,
+    )
+    for example in Planted(pairs, seed, settings).read("train"):
+        assert example.rationale is not None
+        marked = sum(sum(marks) for marks in example.rationale)
+        total = sum(len(text) for text in example.texts)
+        assert [len(text) for text in example.texts] == [len(m) for m in example.rationale]
+        assert fewest <= total - marked <= fewest + span
+        assert marked in ((5, 6) if pairs else (2, 3))
+        assert _oracle(_marked(example)) == example.label
+        used = {word for text in example.texts for word in text}
+        assert all(not used & set(group[words:]) for group in ANIMALS.values())
+
+
+def test_single_sentences_always_have_a_clause_to_mistake_for_the_deciding_one() -> None:
+    for example in Planted(False, 3, SMALL).read("dev"):
+        assert example.texts[0].count("did") >= 2
+
+
+def test_rows_depend_on_seed_split_and_number_only(source: Planted) -> None:
+    def first(source: Planted, split: str = "train") -> list[RawExample]:
+        return list(islice(source.read(split), 50))
+
+    longer = Planted(source.pairs, 7, PlantedSettings(train=2000, dev=5, test=5))
+    assert first(source) == first(source) == first(longer)
+    other = Planted(source.pairs, 8, SMALL)
+    assert all(a.texts != b.texts for a, b in zip(first(source), first(other), strict=True))
+    dev = first(source, "dev")
+    assert all(a.texts != b.texts for a, b in zip(first(source), dev, strict=True))
+
+
+@pytest.mark.parametrize("name", ["planted", "planted-pairs"])
+def test_options_reach_the_settings(name: str) -> None:
+    request = SourceRequest(seed=4, options={"train": "12", "negations": "0.5"})
+    made = named_source(name, request)
+    assert made == Planted(name == "planted-pairs", 4, PlantedSettings(train=12, negations=0.5))
+    assert made.name == name
+    assert len(list(made.read("train"))) == 12
+
+
+@pytest.mark.parametrize(
+    ("options", "fragment"),
+    [
+        ({"trian": "3"}, "did you mean 'train'"),
+        ({"train": "many"}, "option train: 'many' is not a number"),
+        ({"train": "0"}, "train is 0"),
+        ({"min_distractors": "14"}, "min_distractors is 14"),
+        ({"min_distractors": "40"}, "max_distractors is 30"),
+        ({"words": "9"}, "words is 9"),
+        ({"decoys": "1.5"}, "decoys is 1.5"),
+        ({"negations": "nan"}, "negations is nan"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, str], fragment: str) -> None:
+    with pytest.raises(DataError, match=fragment):
+        named_source("planted", SourceRequest(options=options))
+
+
+def test_it_reads_no_file(tmp_path: Any) -> None:
+    with pytest.raises(DataError, match="made, not read"):
+        named_source("planted", SourceRequest(path=tmp_path))
