@@ -128,6 +128,13 @@ class LearnerConfig(_Section):
     entropy_cost: float = Field(
         default=0.0, ge=0, description="Weight of the mean bit entropy in the policy's objective."
     )
+    weight_average: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="Decay of a running average of the classifier's weights, which is then what is"
+        " published, evaluated and saved as the classifier. null: none.",
+    )
     device: str = Field(default="cpu", description="Device of the learner: cpu, cuda, cuda:1, ...")
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32",

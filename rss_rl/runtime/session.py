@@ -21,7 +21,7 @@ from learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from learners.supervised import SupervisedLearner
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.errors import NonFiniteError
+from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.runtime.backend import Backend
 from rss_rl.runtime.cursor import EpochCursor
@@ -62,7 +62,10 @@ class Session:
         self.models.policy.to(self.device)
         dtype = autocast_dtype(config.learner.precision)
         self._supervised = SupervisedLearner(
-            self.models.classifier, config.learner.supervised, dtype
+            self.models.classifier,
+            config.learner.supervised,
+            dtype,
+            config.learner.weight_average,
         )
         self._policy: PolicyGradientLearner | None = None
         if any(phase.policy for phase in config.phases):
@@ -181,6 +184,7 @@ class Session:
         """Everything that is a tensor, by name."""
         named = {f"classifier/{k}": v for k, v in self.models.classifier.state_dict().items()}
         named |= {f"policy/{k}": v for k, v in self.models.policy.state_dict().items()}
+        named |= {f"learning/{k}": v for k, v in self._supervised.tensors().items()}
         for name, step in self._steps().items():
             state = optimizer_tensors(step.optimizer)
             named |= {f"optimizer/{name}/{key}": value for key, value in state.items()}
@@ -216,6 +220,13 @@ class Session:
             CheckpointError: when they do not fit the modules.
         """
         load_weights(self.models, tensors, self.device)
+        try:
+            self._supervised.load_tensors(select_prefix(tensors, "learning/", self.device))
+        except RuntimeError as error:
+            raise CheckpointError(
+                "the learning copy of the classifier does not fit",
+                remedy="Resume with the weight_average the run was started with",
+            ) from error
         for name, step in self._steps().items():
             mine = select_prefix(tensors, f"optimizer/{name}/", self.device)
             load_optimizer_tensors(step.optimizer, mine)

@@ -1,0 +1,65 @@
+"""The running average of the classifier's weights, which is then the classifier."""
+
+from __future__ import annotations
+
+import small
+import torch
+from torch import Tensor
+
+from learners.supervised import SupervisedLearner
+from rss_rl.config import OptimizerConfig
+from rss_rl.models.inputs import TensorBatch
+
+
+def _batch() -> TensorBatch:
+    tokens, valid, _ = small.pairs((5, 3), (4, 6), (2, 2))
+    return TensorBatch(tokens, valid, torch.tensor([0, 1, 2]))
+
+
+def _train(updates: int, average: float | None) -> tuple[SupervisedLearner, list[list[Tensor]]]:
+    """A learner after some updates, and the classifier's weights after each of them."""
+    classifier = small.classifier(double=False)
+    learner = SupervisedLearner(classifier, OptimizerConfig(learning_rate=0.05), None, average)
+    history = [[p.detach().clone() for p in classifier.parameters()]]
+    for number in range(updates):
+        learner.update(_batch(), None, number=number, dropout_seed=number)
+        history.append([p.detach().clone() for p in classifier.parameters()])
+    return learner, history
+
+
+def test_the_classifier_is_the_running_average_of_the_learning_copy() -> None:
+    _, learnt = _train(6, None)  # the trajectory of the copy: averaging does not feed back
+    _, averaged = _train(6, 0.5)
+    expected = [p.clone() for p in learnt[0]]
+    for number in range(6):
+        keep = min(0.5, (1 + number) / (10 + number))
+        expected = [
+            keep * mean + (1 - keep) * new
+            for mean, new in zip(expected, learnt[number + 1], strict=True)
+        ]
+        for mine, theirs in zip(averaged[number + 1], expected, strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+    assert any(not torch.equal(a, b) for a, b in zip(averaged[-1], learnt[-1], strict=True))
+
+
+def test_a_restored_average_goes_on_as_if_never_stopped() -> None:
+    _, straight = _train(4, 0.9)
+    first, history = _train(2, 0.9)
+    saved = {name: value.clone() for name, value in first.tensors().items()}
+    state = first.step.optimizer.state_dict()
+    classifier = small.classifier(double=False)
+    small.randomise(classifier, seed=9)
+    second = SupervisedLearner(classifier, OptimizerConfig(learning_rate=0.05), None, 0.9)
+    second.load_tensors(saved)
+    second.step.optimizer.load_state_dict(state)
+    with torch.no_grad():
+        for parameter, value in zip(classifier.parameters(), history[-1], strict=True):
+            parameter.copy_(value)
+    for number in (2, 3):
+        second.update(_batch(), None, number=number, dropout_seed=number)
+    for mine, theirs in zip(classifier.parameters(), straight[-1], strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_without_an_average_there_is_nothing_more_to_save() -> None:
+    assert _train(1, None)[0].tensors() == {}
