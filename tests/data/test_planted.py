@@ -65,6 +65,21 @@ def test_the_label_follows_from_the_marked_words(source: Planted) -> None:
         assert _oracle(_marked(example)) == example.label
 
 
+def test_the_order_tells_whose_a_negation_is(source: Planted) -> None:
+    """Decoys stand behind the last animal, other negations before it; neutral pairs mark none."""
+    decoys = 0
+    for example in source.read("train"):
+        for words in _seen(example):
+            last = max(i for i, (meaning, _) in enumerate(words) if meaning != "negation")
+            for i, (meaning, marked) in enumerate(words):
+                if meaning == "negation":
+                    assert marked == (i < last and example.label != "neutral")
+                    decoys += i > last
+                else:
+                    assert marked
+    assert decoys > 10
+
+
 @pytest.mark.parametrize("pairs", [False, True], ids=["single", "pairs"])
 def test_each_marked_word_is_needed(pairs: bool) -> None:
     """Who sees all words of the key types but one marked word can be wrong about the label.
