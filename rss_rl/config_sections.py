@@ -259,4 +259,12 @@ class RunConfig(_Section):
             )
         if self.sampler.shards > self.batch_size:
             raise ValueError("sampler.shards may not exceed batch_size")
+        updates = sum(phase.steps or 0 for phase in self.phases)
+        for name in ("supervised", "policy"):
+            decay = getattr(self.learner, name).decay_updates
+            if decay is not None and decay < updates:
+                raise ValueError(
+                    f"learner.{name}.decay_updates={decay} ends learning before the phases'"
+                    f" {updates} updates do"
+                )
         return self

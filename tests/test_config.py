@@ -129,6 +129,7 @@ def test_a_missing_key_is_named() -> None:
         ({"policy__name": "select-all"}, "'select-all' has nothing to learn"),
         ({"policy__name": "bernoulli"}, "'bernoulli' has nothing to learn"),
         ({"sampler__shards": 8, "batch_size": 4}, "shards may not exceed batch_size"),
+        ({"learner__supervised__decay_updates": 1}, "decay_updates=1 ends learning before"),
         ({"phases": [{"name": "a", "steps": 3}]}, "phases.0: nothing learns"),
         ({"phases": [{"name": "a", "policy": True}]}, "phases.0: the phase never ends"),
         (

@@ -105,7 +105,7 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:
         context = torch.empty_like(head_scores)
         inverse = torch.empty_like(head_scores)  # 1 / sum of weights, 0 where nothing is allowed
-        for block in _blocks(len(values), head_scores.shape[1] * values[0].numel()):
+        for block in _blocks(len(values), head_scores.shape[1] * values.shape[1] * values.shape[2]):
             _, weights = _weights(
                 head_scores[block], dependent_scores[block], allowed[block], scale
             )
@@ -124,7 +124,7 @@ class _Attention(torch.autograd.Function):
         scaled = gradient * inverse
         by_head, by_dependent = torch.empty_like(head_scores), torch.empty_like(values)
         by_value = torch.empty_like(values)
-        for block in _blocks(len(values), head_scores.shape[1] * values[0].numel()):
+        for block in _blocks(len(values), head_scores.shape[1] * values.shape[1] * values.shape[2]):
             q, flow = _weights(
                 head_scores[block], dependent_scores[block], allowed[block], ctx.scale
             )

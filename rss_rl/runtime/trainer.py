@@ -12,6 +12,7 @@ from typing import Any
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
+from rss_rl.errors import ConfigError
 from rss_rl.runtime.backend import Backend
 from rss_rl.runtime.checkpoint import Checkpoint, load_checkpoint, mark_best, save_checkpoint
 from rss_rl.runtime.evaluation import Mode, evaluate
@@ -20,6 +21,7 @@ from rss_rl.runtime.session import Session, UpdateReport
 from rss_rl.runtime.showcase import write_showcase
 
 _LOWER_IS_BETTER = {"loss", "mse"}
+_NOT_OF_TASK = {"classes": {"pearson", "spearman", "mse"}, "score": {"accuracy"}}
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,13 @@ class Trainer:
         self._prepared, self._writer, self._stop = prepared, writer, stop
         self.session = Session(config, prepared, backend)
         self._dev = prepared.split("dev")
+        if config.evaluation.best_metric in _NOT_OF_TASK[prepared.labels.kind]:
+            raise ConfigError(
+                f"this data set's labels are {prepared.labels.kind}, which have no"
+                f" '{config.evaluation.best_metric}'",
+                where="evaluation.best_metric",
+                remedy="Choose auto, or a metric that the reports of such data name",
+            )
         self._opened = False  # the phase's opening evaluation was made
         self._evaluation_due = False  # a stop may come between an update and its evaluation
         self._best: float | None = None

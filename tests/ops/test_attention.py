@@ -170,3 +170,12 @@ def test_allowed_pairs_are_the_mask_of_the_paper(bits: list, forward: bool) -> N
     }
     assert found == wanted
     assert int(allowed.sum()) == len(wanted)  # no pair stands there twice
+
+
+def test_no_sequences_give_no_context() -> None:
+    nothing = torch.zeros(0, 3, 2, requires_grad=True)
+    allowed = torch.zeros(0, 3, 3, dtype=torch.bool)
+    context = feature_wise_attention(nothing, nothing, nothing, allowed, 5.0)
+    assert context.shape == (0, 3, 2)
+    context.sum().backward()
+    assert nothing.grad is not None

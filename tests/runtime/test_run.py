@@ -10,7 +10,7 @@ import pytest
 
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.errors import CheckpointError
+from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.evaluation import evaluate
 from rss_rl.runtime.metrics import read_metrics
@@ -131,6 +131,12 @@ def test_a_resume_with_other_settings_is_refused(
     other = tiny_config.model_copy(update={"batch_size": 4})
     with pytest.raises(CheckpointError, match="batch_size"):
         next(train(other, path, resume=True))
+
+
+def test_a_best_metric_of_another_task_is_refused(tiny_config: RunConfig, tmp_path: Path) -> None:
+    scored = tiny_config.evaluation.model_copy(update={"best_metric": "pearson"})
+    with pytest.raises(ConfigError, match="best_metric"):
+        next(train(tiny_config.model_copy(update={"evaluation": scored}), tmp_path / "run"))
 
 
 def test_sentences_are_marked_by_role() -> None:
