@@ -250,7 +250,7 @@ def test_options_reach_the_settings(name: str) -> None:
         ({"train": "many"}, "option train: 'many' is not a number"),
         ({"train": "0"}, "train is 0"),
         ({"min_distractors": "14"}, "min_distractors is 14"),
-        ({"min_distractors": "40"}, "max_distractors is 30"),
+        ({"min_distractors": "40", "max_distractors": "30"}, "max_distractors is 30"),
         ({"words": "9"}, "words is 9"),
         ({"decoys": "1.5"}, "decoys is 1.5"),
         ({"negations": "nan"}, "negations is nan"),
