@@ -24,6 +24,8 @@ Examples:
 `rss-rl demo --seed 1 --run-dir runs/demo-1`
 """
 _SOURCE, _CONFIG = "planted", "demo"
+_DIM = 64
+"""Numbers of a word vector: as many as the model of configs/demo.yaml has hidden features."""
 
 RunDir = Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="Directory of the run.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the sentences and of the training.")]
@@ -87,7 +89,7 @@ def _prepare(data: Path, seed: int, out: Console) -> None:
 
     with out.status("making sentences"):
         source = named_source(_SOURCE, SourceRequest(seed=seed))
-        manifest = prepare(source, data, seed=seed, force=True)
+        manifest = prepare(source, data, dim=_DIM, seed=seed, force=True)
     rows = ", ".join(f"{info.rows:,} {name}" for name, info in manifest.splits.items())
     out.print(f"Sentences: {rows}, made with seed {seed}, in {data}", soft_wrap=True, markup=False)
 

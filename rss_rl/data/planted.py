@@ -82,7 +82,7 @@ class PlantedSettings:
     dev: int = 1000
     test: int = 1000
     min_distractors: int = 15
-    max_distractors: int = 30
+    max_distractors: int = 60
     words: int = 8
     negations: float = 0.3
     decoys: float = 0.2
