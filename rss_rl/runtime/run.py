@@ -20,14 +20,11 @@ from rss_rl.runtime.checkpoint import Checkpoint, checkpoint_steps, load_checkpo
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.evaluation import Mode, evaluate
 from rss_rl.runtime.metrics import MetricsWriter
-from rss_rl.runtime.run_directory import RunDirectory
+from rss_rl.runtime.run_directory import ALL_TOKENS, RunDirectory
 from rss_rl.runtime.sampler import Sampler
 from rss_rl.runtime.snapshot import Models, build_prepared_models
 from rss_rl.runtime.trainer import Event, PhaseBegan, Stopped, Trainer
 from rss_rl.runtime.weights import load_weights
-
-ALL_TOKENS = "all-tokens"
-"""Subdirectory and phase name of the comparison with every token selected."""
 
 _FORK = "fork"
 _INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")

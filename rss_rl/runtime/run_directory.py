@@ -5,12 +5,13 @@ config.yaml   the same, to be read by people and given to `rss-rl train`
 inputs/       files the run depends on, such as vocabulary.json, copied in
 checkpoints/ metrics/ tensorboard/
 report.json   the final report
+all-tokens/   the run of the comparison with every token selected, of the same form
 run.lock      held by the process that trains
 """
 
 from __future__ import annotations
 
-__all__ = ["RunDirectory"]
+__all__ = ["ALL_TOKENS", "RunDirectory"]
 
 import fcntl
 import json
@@ -31,7 +32,9 @@ from rss_rl.runtime.atomic import canonical_json, read_json, replace_file, sync_
 SCHEMA_VERSION = 1
 _CONFIG, _REPORT, _LOCK = "config.json", "report.json", "run.lock"
 _OWN_FILES = (_CONFIG, "config.yaml", _REPORT)
-_OWN_DIRECTORIES = ("checkpoints", "inputs", "metrics", "tensorboard")
+ALL_TOKENS = "all-tokens"
+"""Subdirectory with the run of the same model that has every token selected."""
+_OWN_DIRECTORIES = (ALL_TOKENS, "checkpoints", "inputs", "metrics", "tensorboard")
 
 
 class RunDirectory:

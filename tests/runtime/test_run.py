@@ -133,6 +133,18 @@ def test_a_resume_with_other_settings_is_refused(
         next(train(other, path, resume=True))
 
 
+def test_an_overwritten_run_leaves_nothing_of_the_old_one(
+    tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    list(train(tiny_config, tmp_path / "run"))
+    other = tiny_config.model_copy(update={"batch_size": 4})
+    last = list(train(other, tmp_path / "run", overwrite=True))[-1]
+    assert isinstance(last, Finished)
+    fresh = list(train(other, tmp_path / "fresh"))[-1]
+    assert isinstance(fresh, Finished)
+    assert last.report["splits"] == fresh.report["splits"]
+
+
 def test_a_best_metric_of_another_task_is_refused(tiny_config: RunConfig, tmp_path: Path) -> None:
     scored = tiny_config.evaluation.model_copy(update={"best_metric": "pearson"})
     with pytest.raises(ConfigError, match="best_metric"):
