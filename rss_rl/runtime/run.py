@@ -241,7 +241,7 @@ def _report(
     }
 
 
-def open_models(path: Path, which: str | int = "best") -> tuple[RunConfig, Models, Prepared]:
+def open_models(path: Path | str, which: str | int = "best") -> tuple[RunConfig, Models, Prepared]:
     """A run's configuration, its models with the weights of a checkpoint, and its inputs.
 
     The third is the prepared dataset without its splits: vocabulary, vectors, tokenizer.
@@ -249,6 +249,7 @@ def open_models(path: Path, which: str | int = "best") -> tuple[RunConfig, Model
     Raises:
         RssError: no run, no such checkpoint, or files that do not fit each other.
     """
+    path = Path(path)
     run = RunDirectory.open(path)
     config = parse_config(run.config, where=str(path / "config.json"))
     # The comparison with every token reads the inputs of the run it belongs to.

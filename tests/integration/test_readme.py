@@ -1,0 +1,32 @@
+"""What the README shows in Python runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rss_rl.config import load_config
+from rss_rl.data.planted import Planted, PlantedSettings
+from rss_rl.data.prepare import prepare
+from rss_rl.packaged import find_config
+from rss_rl.runtime.run import train
+
+
+def test_the_python_example(
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (repository / "README.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    few = PlantedSettings(train=64, dev=16, test=16)
+    prepare(Planted(pairs=False, settings=few), Path("runs/demo-data"), dim=8)
+    small = ["data=runs/demo-data", "model.hidden=8", "policy.hidden=8", "sampler.actors=1"]
+    brief = [f"phases.{number}.steps=1" for number in range(3)]
+    config = load_config(find_config("demo"), [*small, *brief, "evaluation.all_tokens=false"])
+    list(train(config, Path("runs/demo")))
+    exec(compile(code, "README.md", "exec"), {})
+    assert re.search(r"\[\w+\][hd]", capsys.readouterr().out)
