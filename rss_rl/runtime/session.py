@@ -109,7 +109,7 @@ class Session:
             raise NonFiniteError(
                 error.what,
                 where=f"phase {phase}, update {self.update_count + 1}, rows {rows[:4].tolist()}...",
-                remedy="Lower the learning rate or the clip norm; the last checkpoint is intact",
+                remedy="Lower the learning rate or the clip norm",
             ) from error
         self.update_count += 1
         self.version += 1

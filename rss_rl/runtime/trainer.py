@@ -12,9 +12,16 @@ from typing import Any
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.errors import ConfigError
+from rss_rl.errors import ConfigError, NonFiniteError
 from rss_rl.runtime.backend import Backend
-from rss_rl.runtime.checkpoint import Checkpoint, load_checkpoint, mark_best, save_checkpoint
+from rss_rl.runtime.checkpoint import (
+    Checkpoint,
+    checkpoint_steps,
+    load_checkpoint,
+    mark_best,
+    save_checkpoint,
+)
+from rss_rl.runtime.checkpoint_files import step_directory
 from rss_rl.runtime.evaluation import Mode, evaluate
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.session import Session, UpdateReport
@@ -127,7 +134,14 @@ class Trainer:
 
     def _update(self) -> UpdateReport:
         started = time.perf_counter()
-        report = self.session.update()
+        try:
+            report = self.session.update()
+        except NonFiniteError as error:
+            last = checkpoint_steps(self.path)[-1]
+            remedy = (
+                f"{error.remedy}; the last good checkpoint is {step_directory(self.path, last)}"
+            )
+            raise NonFiniteError(error.what, where=error.where, remedy=remedy) from error
         elapsed = time.perf_counter() - started
         self._is_best_here = False
         self._trained_s += elapsed

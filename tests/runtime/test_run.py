@@ -10,7 +10,7 @@ import pytest
 
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.errors import CheckpointError, ConfigError, NonFiniteError
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.evaluation import evaluate
 from rss_rl.runtime.metrics import read_metrics
@@ -143,6 +143,21 @@ def test_an_overwritten_run_leaves_nothing_of_the_old_one(
     fresh = list(train(other, tmp_path / "fresh"))[-1]
     assert isinstance(fresh, Finished)
     assert last.report["splits"] == fresh.report["splits"]
+
+
+def test_a_loss_that_is_no_number_names_what_where_and_the_last_checkpoint(
+    tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    reckless = tiny_config.learner.supervised.model_copy(update={"learning_rate": 1e30})
+    learner = tiny_config.learner.model_copy(update={"supervised": reckless})
+    config = tiny_config.model_copy(update={"learner": learner})
+    with pytest.raises(NonFiniteError) as caught:
+        list(train(config, tmp_path / "run"))
+    message = str(caught.value)
+    assert "phase warm-up, update 2" in message
+    assert "supervised" in message
+    last = str(load_checkpoint(tmp_path / "run").path)
+    assert last in message
 
 
 def test_a_best_metric_of_another_task_is_refused(tiny_config: RunConfig, tmp_path: Path) -> None:
