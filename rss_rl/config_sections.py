@@ -178,7 +178,7 @@ class PhaseConfig(_Section):
     patience: int | None = Field(
         default=None,
         ge=1,
-        description="Ends after this many evaluations without a better dev loss.",
+        description="Ends after this many evaluations without a better dev loss (sampled: reward).",
     )
     restore_best: bool = Field(
         default=False, description="Go on from the update that was best on dev."

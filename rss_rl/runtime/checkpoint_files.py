@@ -81,7 +81,8 @@ def read_pointer(run_dir: Path, name: str) -> str:
         raise CheckpointError(
             f"the run has no checkpoint '{name}'",
             where=str(path),
-            remedy=f"Steps present: {steps}",
+            remedy="A run has its best from its last phase on: finish it with --resume, or ask for"
+            f" latest or a step. Steps present: {steps}",
         ) from error
     except (OSError, ValueError) as error:
         raise CheckpointError(

@@ -146,7 +146,8 @@ class _Evaluator:
                 tally.add(
                     batch,
                     selections,
-                    self._shuffle(selections, batch),
+                    # Moved once more the same way, a random selection would come half back.
+                    self._shuffle(selections, batch, "floor" if mode == "random" else "random"),
                     self._models.classifier.predict(logits).cpu().numpy(),
                     self._models.classifier.losses(logits, tensors.labels).cpu().numpy(),
                     self._spec,
@@ -170,7 +171,9 @@ class _Evaluator:
             selection = self._models.policy.threshold(embedded, tensors.valid[slot]).cpu().numpy()
             chosen.append(selection[None])
         if mode == "random":
-            chosen = [moved[None] for moved in self._shuffle([c[0] for c in chosen], batch)]
+            chosen = [
+                moved[None] for moved in self._shuffle([c[0] for c in chosen], batch, "random")
+            ]
         return chosen
 
     def _uniforms(self, purpose: str, rows: Array, slot: int, shape: tuple[int, int, int]) -> Array:
@@ -185,11 +188,11 @@ class _Evaluator:
         selection = self._models.policy.sample(embedded, valid, drawn).selection
         return selection.cpu().numpy()
 
-    def _shuffle(self, selections: Sequence[Array], batch: Batch) -> list[Array]:
+    def _shuffle(self, selections: Sequence[Array], batch: Batch, purpose: str) -> list[Array]:
         """The selections under a random permutation of each sentence's real tokens."""
         moved = []
         for slot, (selection, valid) in enumerate(zip(selections, batch.valid, strict=True)):
-            uniforms = self._uniforms("random", batch.rows, slot, (1, 1, valid.shape[1]))[0, :, 0]
+            uniforms = self._uniforms(purpose, batch.rows, slot, (1, 1, valid.shape[1]))[0, :, 0]
             # Real tokens lead in a random order, padding follows: a permutation of each.
             order = np.argsort(np.where(valid, uniforms, 2.0), axis=1)  # [B, N]
             moved.append(np.take_along_axis(selection, order[:, None, :], axis=2) & valid[:, None])

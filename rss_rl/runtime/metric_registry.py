@@ -82,7 +82,7 @@ def metrics_markdown() -> str:
     return "\n".join(lines)
 
 
-_DEV = "dev/{all,thresholded,sampled}/"
+_DEV = "dev/{all,thresholded}/"
 _SHARE = "share of real tokens"
 
 for _metric in (

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
@@ -119,7 +119,8 @@ class RayBackend:
                     results[work.number] = ray.get(call, timeout=self._config.sampler.timeout_s)
                 except RayTaskError as error:
                     raise _task_error(error, jobs[work.number]) from error
-                except RayActorError as error:
+                except RayError as error:  # dead, unreachable, or its answer was lost
+                    ray.kill(self._actors[work.place])
                     self._replace(work.place, f"died: {_cause(error)}")
                     waiting.appendleft(work.number)
                 idle.append(work.place)
@@ -164,7 +165,14 @@ def _connect(config: RunConfig, address: str | None) -> bool:
     if ray.is_initialized():
         return False
     if address or "RAY_ADDRESS" in os.environ:
-        ray.init(address=address, log_to_driver=False)
+        try:
+            ray.init(address=address, log_to_driver=False)
+        except (ConnectionError, RayError) as error:
+            raise SamplerError(
+                f"no Ray cluster answers: {_cause(error)}",
+                where=address or os.environ["RAY_ADDRESS"],
+                remedy="Start one, or unset RAY_ADDRESS to sample on this machine",
+            ) from error
         return True
     cores = max(os.cpu_count() or 1, config.sampler.actors * config.sampler.threads)
     ray.init(num_cpus=cores, include_dashboard=False, log_to_driver=False, configure_logging=False)

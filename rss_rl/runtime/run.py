@@ -23,7 +23,7 @@ from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.run_directory import ALL_TOKENS, RunDirectory
 from rss_rl.runtime.sampler import Sampler
 from rss_rl.runtime.snapshot import Models, build_prepared_models
-from rss_rl.runtime.trainer import Event, PhaseBegan, Stopped, Trainer
+from rss_rl.runtime.trainer import Event, PhaseBegan, Stopped, Trainer, check_best_metric
 from rss_rl.runtime.weights import load_weights
 
 _FORK = "fork"
@@ -71,19 +71,21 @@ def train(
     """
     prepared = open_prepared(config.data)
     find_device(config.learner.device)
+    check_best_metric(config, prepared.labels)
     with _directory(config, path, resume, overwrite) as run:
         _copy_inputs(run, prepared)
         trainer = yield from _train_phases(config, run, prepared, backend, _latest(path), stop)
         if trainer is None:
             return
         reports = _score(trainer, config, prepared)
+        wall_s = trainer.wall_seconds
         if _compares(config):
             whole = yield from _train_all_tokens(config, run.path, trainer, prepared, stop)
             if whole is None:
                 return
             for split, modes in whole.items():
                 reports[split] = {**modes, **reports[split]}
-        report = _report(trainer, config, reports)
+        report = _report(trainer, config, reports, wall_s)
         run.write_report(report)
         yield Finished(run.path, report)
 
@@ -194,7 +196,7 @@ def _train_all_tokens(
         if other is None:
             return None
         report = _score(other, whole, prepared)
-        run.write_report(_report(other, whole, report))
+        run.write_report(_report(other, whole, report, other.wall_seconds))
         return report
 
 
@@ -225,18 +227,23 @@ def _score(
 
 
 def _report(
-    trainer: Trainer, config: RunConfig, splits: dict[str, dict[str, dict[str, float]]]
+    trainer: Trainer,
+    config: RunConfig,
+    splits: dict[str, dict[str, dict[str, float]]],
+    wall_s: float,
 ) -> dict[str, Any]:
     classifier, policy = trainer.session.models
     count = parameter_count(classifier, without=classifier.embedding)
+    if any(phase.selection == "sampled" for phase in config.phases):
+        count += parameter_count(policy)
     best = load_checkpoint(trainer.path, "best")
     return {
         "splits": splits,
-        "parameters": count + parameter_count(policy),
+        "parameters": count,
         "seed": config.seed,
         "steps": trainer.session.update_count,
         "best_step": best.step,
-        "wall_seconds": round(trainer.wall_seconds, 2),
+        "wall_seconds": round(wall_s, 2),
         "examples_per_second": round(trainer.examples_seen / max(trainer.trained_seconds, 1e-9), 2),
     }
 

@@ -145,7 +145,8 @@ class RunDirectory:
         """
         return read_json(
             self.path / _REPORT,
-            remedy="Finish the run with 'rss-rl train --resume', or use 'rss-rl evaluate'",
+            remedy="Finish the run with 'rss-rl train --resume RUN', or score what there is with"
+            " 'rss-rl evaluate RUN --which latest'",
         )
 
     def close(self) -> None:

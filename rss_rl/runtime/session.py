@@ -129,10 +129,12 @@ class Session:
         ]
         started = time.perf_counter()
         batches = self.backend.sample(jobs, snapshot)
-        rollout = join_rollouts([Rollout.from_arrow(batch) for batch in batches])
+        rollouts = [Rollout.from_arrow(batch) for batch in batches]
+        rollout = join_rollouts(rollouts)
         scalars["time/sample_s"] = time.perf_counter() - started
         scalars["policy/version"] = rollout.version
-        scalars["policy/lag"] = self.version - rollout.version
+        scalars["policy/lag"] = self.version - float(np.mean([r.version for r in rollouts]))
+        scalars["policy/lag_max"] = self.version - rollout.version
         scalars["sampler/restarts"] = self.backend.restarts
         return rollout
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Evaluated", "Event", "PhaseBegan", "Stopped", "Trainer"]
+__all__ = ["Evaluated", "Event", "PhaseBegan", "Stopped", "Trainer", "check_best_metric"]
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,9 +27,25 @@ from rss_rl.runtime.evaluation import Mode, evaluate
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.session import Session, UpdateReport
 from rss_rl.runtime.showcase import write_showcase
+from rss_rl.types import LabelSpec
 
 _LOWER_IS_BETTER = {"loss", "mse"}
 _NOT_OF_TASK = {"classes": {"pearson", "spearman", "mse"}, "score": {"accuracy"}}
+
+
+def check_best_metric(config: RunConfig, labels: LabelSpec) -> None:
+    """Refuse to choose checkpoints by a metric that the data cannot have.
+
+    Raises:
+        ConfigError: naming the metric and the remedy.
+    """
+    if config.evaluation.best_metric in _NOT_OF_TASK[labels.kind]:
+        raise ConfigError(
+            f"this data set's labels are {labels.kind}, which have no"
+            f" '{config.evaluation.best_metric}'",
+            where="evaluation.best_metric",
+            remedy="Give evaluation.best_metric=auto, or a metric that such reports name",
+        )
 
 
 @dataclass(frozen=True)
@@ -90,13 +107,6 @@ class Trainer:
         self._prepared, self._writer, self._stop = prepared, writer, stop
         self.session = Session(config, prepared, backend)
         self._dev = prepared.split("dev")
-        if config.evaluation.best_metric in _NOT_OF_TASK[prepared.labels.kind]:
-            raise ConfigError(
-                f"this data set's labels are {prepared.labels.kind}, which have no"
-                f" '{config.evaluation.best_metric}'",
-                where="evaluation.best_metric",
-                remedy="Choose auto, or a metric that the reports of such data name",
-            )
         self._opened = False  # the phase's opening evaluation was made
         self._evaluation_due = False  # a stop may come between an update and its evaluation
         self._best: float | None = None
@@ -187,7 +197,11 @@ class Trainer:
         name = self.config.evaluation.best_metric
         if name == "auto":
             name = "accuracy" if "accuracy" in metrics else "pearson"
-        value = metrics.get(name, float("-inf"))
+        value = metrics.get(name, math.nan)
+        if not math.isfinite(value):
+            # A correlation is undefined where every prediction is the same. The checkpoint at the
+            # opening of a phase is marked all the same: the end of the phase goes back to a mark.
+            return self.session.schedule.steps == 0
         value = -value if name in _LOWER_IS_BETTER else value
         if self._best is not None and value <= self._best:
             return False

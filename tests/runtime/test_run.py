@@ -11,6 +11,7 @@ import pytest
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, ConfigError, NonFiniteError
+from rss_rl.runtime import trainer
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.evaluation import evaluate
 from rss_rl.runtime.metrics import read_metrics
@@ -158,6 +159,26 @@ def test_a_loss_that_is_no_number_names_what_where_and_the_last_checkpoint(
     assert "supervised" in message
     last = str(load_checkpoint(tmp_path / "run").path)
     assert last in message
+
+
+def test_an_undefined_metric_neither_stops_a_run_nor_is_the_best(
+    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A correlation is left out where every prediction is the same, as after an empty selection."""
+    undefined = iter([True, True, False] + [True] * 50)
+
+    def scored(*args: object, **kwargs: object) -> dict[str, dict[str, float]]:
+        result = evaluate(*args, **kwargs)  # type: ignore[arg-type]
+        if next(undefined):
+            for metrics in result.values():
+                metrics.pop("accuracy")
+        return result
+
+    monkeypatch.setattr(trainer, "evaluate", scored)
+    events = list(train(tiny_config, tmp_path / "run"))
+    assert isinstance(events[-1], Finished)
+    warm_up = [e.best for e in events if isinstance(e, Evaluated) and e.phase == "warm-up"]
+    assert warm_up == [True, False, True]  # the opening, nothing to compare, the first real one
 
 
 def test_a_best_metric_of_another_task_is_refused(tiny_config: RunConfig, tmp_path: Path) -> None:
