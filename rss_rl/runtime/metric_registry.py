@@ -102,7 +102,11 @@ for _metric in (
     Metric("policy/lag", "versions", "target version minus behaviour version, mean of a rollout"),
     Metric("policy/lag_max", "versions", "the largest lag within a rollout", "max"),
     Metric("reward/total", "nats", "log-likelihood minus sparsity cost, mean over selections"),
-    Metric("reward/log_likelihood", "nats", "log p(label) under the selection, without dropout"),
+    Metric(
+        "reward/log_likelihood",
+        "nats",
+        "log p(label) under the selection, without dropout (scores: minus the loss)",
+    ),
     Metric("reward/sparsity_cost", "nats", "λ × penalty, summed over the sentences of an example"),
     Metric("selection/kept", _SHARE, "heads or dependents in the sampled selections"),
     Metric("selection/heads_kept", _SHARE, "heads in the sampled selections"),
