@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envs.core import kept_shares
 from envs.rewards import RewardSpec, rewards
 from rss_rl.config import RunConfig
 from rss_rl.data.batching import plain_batches
@@ -63,15 +64,11 @@ class _Tally:
         self.columns["predicted"].append(predicted)
         self.columns["loss"].append(losses)
         self.columns["reward"].append(rewards(-losses, selections, batch.valid, spec).total)
-        real = sum(valid.sum(-1) for valid in batch.valid)
+        shares = kept_shares(selections, batch.valid)
+        self.columns["kept"].append(shares.kept)
+        self.columns["heads_kept"].append(shares.heads)
+        self.columns["dependents_kept"].append(shares.dependents)
         unions: list[Array] = [s[:, HEAD] | s[:, DEPENDENT] for s in selections]
-        roles: dict[str, list[Array]] = {
-            "kept": unions,
-            "heads_kept": [s[:, HEAD] for s in selections],
-            "dependents_kept": [s[:, DEPENDENT] for s in selections],
-        }
-        for name, bits in roles.items():
-            self.columns[name].append(sum(b.sum(-1) for b in bits) / np.maximum(real, 1))
         for slot, rationale in enumerate(batch.rationale or ()):
             self.has_rationale = True
             self.found += int((unions[slot] & rationale).sum())

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from envs.core import kept_shares
 from learners.optim import load_optimizer_tensors, optimizer_tensors
 from learners.phases import PhaseSchedule, Turn
 from learners.policy_gradient import PolicyGradientLearner, RewardBatch
@@ -30,7 +31,7 @@ from rss_rl.runtime.rollouts import Rollout, SampleJob, join_rollouts
 from rss_rl.runtime.snapshot import autocast_dtype, build_prepared_models, fixed_threads
 from rss_rl.runtime.weights import load_weights, select_prefix
 from rss_rl.seeding import stream_key
-from rss_rl.types import Array
+from rss_rl.types import Array, Batch
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class Session:
         selections = None
         if rollout is not None:
             selections = to_tensors(rollout.selections, self.device)
-            scalars |= _shares(rollout, batch.valid)
+            scalars |= _shares(rollout, batch)
         if turn.policy and rollout is not None:
             scalars |= self._learn_policy(tensors, rollout, selections or [])
         if turn.supervised:
@@ -236,11 +237,13 @@ class Session:
             self._policy.average = torch.from_numpy(np.array(tensors["baseline/average"]))
 
 
-def _shares(rollout: Rollout, valid: tuple[Array, ...]) -> dict[str, float]:
+def _shares(rollout: Rollout, batch: Batch) -> dict[str, float]:
     """Shares of tokens kept by the sampled selections, averaged over selections and examples."""
-    real = np.maximum(sum(mask.sum(-1) for mask in valid), 1)  # [B]
-    head = sum(s[:, :, 0].sum(-1) for s in rollout.selections)  # [K, B]
-    dependent = sum(s[:, :, 1].sum(-1) for s in rollout.selections)
-    union = sum(s.any(2).sum(-1) for s in rollout.selections)
-    counts = {"kept": union, "heads_kept": head, "dependents_kept": dependent}
-    return {f"selection/{name}": float((count / real).mean()) for name, count in counts.items()}
+    samples = len(rollout.log_likelihood)
+    flat = [s.reshape(-1, *s.shape[2:]) for s in rollout.selections]  # S x [K * B, 2, N_s]
+    shares = kept_shares(flat, batch.repeat(samples).valid)
+    return {
+        "selection/kept": float(shares.kept.mean()),
+        "selection/heads_kept": float(shares.heads.mean()),
+        "selection/dependents_kept": float(shares.dependents.mean()),
+    }

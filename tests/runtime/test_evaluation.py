@@ -116,25 +116,6 @@ def test_equal_calls_agree_and_leave_the_modules_as_they_were(
     assert _scores(models, reseeded, tiny)["sampled"] != first["sampled"]
 
 
-def test_the_random_selection_is_not_moved_back(tiny_config: RunConfig, tiny: Prepared) -> None:
-    """Its own floor is a second, independent move: the same one twice would come half back."""
-    models = build_prepared_models(tiny_config, tiny)
-    evaluator = _Evaluator(models, tiny_config, _CPU, "classes")
-    batch = tiny.split("train").batch(range(48))
-    # One token a sentence: a permutation P brings it home with chance 1 / n, P twice far oftener.
-    single = [np.zeros((48, 2, valid.shape[1]), bool) for valid in batch.valid]
-    for selection in single:
-        selection[:, :, 0] = True
-    moved = evaluator._shuffle(single, batch, "random")
-    again = evaluator._shuffle(moved, batch, "floor")
-    back = np.mean([s[:, 0, 0].mean() for s in again])
-    expected = np.mean([(1 / valid.sum(1)).mean() for valid in batch.valid])
-    assert back == pytest.approx(expected, abs=0.12)
-    for selection, valid in zip(moved, batch.valid, strict=True):
-        assert (selection.sum((1, 2)) == 2).all()
-        assert not (selection & ~valid[:, None]).any()
-
-
 def test_the_random_rows_floor_is_an_independent_move(
     models: Models, tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
