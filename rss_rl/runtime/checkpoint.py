@@ -68,27 +68,6 @@ class Checkpoint:
     path: Path
     warnings: tuple[str, ...] = ()
 
-    def check_like(self, expected: Mapping[str, TensorLike]) -> None:
-        """Check that names, shapes and dtypes are those of `expected`.
-
-        Raises:
-            CheckpointError: names the first tensor that is missing, left over or different.
-        """
-        remedy = "Use the configuration the run was started with"
-        for name in sorted(expected.keys() ^ self.tensors.keys()):
-            what = "is missing" if name in expected else "is not part of this model"
-            raise CheckpointError(f"tensor '{name}' {what}", where=str(self.path), remedy=remedy)
-        for name, tensor in expected.items():
-            found = self.tensors[name]
-            wanted = (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-            if (found.shape, str(found.dtype)) != wanted:
-                raise CheckpointError(
-                    f"tensor '{name}' is {found.dtype} {list(found.shape)}, "
-                    f"not {wanted[1]} {list(wanted[0])}",
-                    where=str(self.path),
-                    remedy=remedy,
-                )
-
 
 def save_checkpoint(
     run_dir: Path,

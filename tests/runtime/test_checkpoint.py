@@ -69,9 +69,11 @@ def test_torch_tensors_come_back_to_the_bit(tmp_path: Path) -> None:
     }
     save_checkpoint(tmp_path, 5, tensors, {}, keep_last=1)
     found = load_checkpoint(tmp_path)
-    found.check_like(tensors)
     for name, tensor in tensors.items():
-        assert found.tensors[name].tobytes() == tensor.detach().numpy().tobytes(), name
+        saved = found.tensors[name]
+        assert saved.shape == tuple(tensor.shape), name
+        assert str(saved.dtype) == str(tensor.dtype).removeprefix("torch."), name
+        assert saved.tobytes() == tensor.detach().numpy().tobytes(), name
 
 
 @pytest.mark.parametrize(
@@ -211,24 +213,6 @@ def test_leftovers_of_a_killed_save_go(tmp_path: Path) -> None:
     save(tmp_path, 2)
     names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
     assert names == {"step-000001", "step-000002", "LATEST"}
-
-
-def test_check_like_names_the_tensor(tmp_path: Path) -> None:
-    save(tmp_path, 1)
-    found = load_checkpoint(tmp_path)
-    found.check_like({**TENSORS})
-    weight, count = TENSORS["weight"], TENSORS["count"]
-    for expected, what in (
-        ({"weight": weight}, "'count' is not part"),
-        ({**TENSORS, "bias": count}, "'bias' is missing"),
-        (
-            {"weight": weight.T, "count": count},
-            r"'weight' is float32 \[2, 3\], not float32 \[3, 2\]",
-        ),
-        ({"weight": torch.zeros(2, 3, dtype=torch.float64), "count": count}, "not float64"),
-    ):
-        with pytest.raises(CheckpointError, match=what):
-            found.check_like(expected)
 
 
 def test_the_format_on_disk_is_the_documented_one(tmp_path: Path) -> None:
