@@ -4,11 +4,14 @@ from __future__ import annotations
 
 __all__ = [
     "CheckpointError",
+    "ClusterError",
     "ConfigError",
     "DataError",
+    "LearnerError",
     "NonFiniteError",
     "RssError",
     "SamplerError",
+    "StorageError",
     "nearest",
 ]
 
@@ -61,6 +64,18 @@ class NonFiniteError(RssError):
 
 class SamplerError(RssError):
     """A sampler that failed, hung or could not be started."""
+
+
+class LearnerError(RssError):
+    """A learner process that failed, hung or could not be started."""
+
+
+class ClusterError(RssError):
+    """A Ray cluster that does not answer, refuses, or must not be trusted."""
+
+
+class StorageError(RssError):
+    """A file or directory on a storage path that cannot be read or written."""
 
 
 def nearest(name: str, known: list[str]) -> str:

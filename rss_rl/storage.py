@@ -1,0 +1,157 @@
+"""Files at a URI: a local directory, or any filesystem that pyarrow or fsspec knows (S3, GCS, ...).
+
+A name is a path below the root, parts joined by `/`; none may lead out of it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Storage", "is_uri", "open_storage"]
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+from pyarrow import fs
+
+from rss_rl.errors import StorageError
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://")
+_CHUNK = 8 * 2**20
+
+
+def is_uri(place: str) -> bool:
+    """Whether `place` names a filesystem, as s3://bucket/key does, and not a plain local path."""
+    return _SCHEME.match(place) is not None
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A directory on some filesystem; made by `open_storage`, and it pickles.
+
+    uri         what it was opened with
+    filesystem  of pyarrow. root: the directory's path there
+    """
+
+    uri: str
+    filesystem: fs.FileSystem
+    root: str
+
+    def files(self) -> dict[str, int]:
+        """Size in bytes of every file below the root, by name; empty where there is no directory.
+
+        Raises:
+            StorageError: as in all methods, where the filesystem refuses; names the file.
+        """
+        with self._refusals(""):
+            selector = fs.FileSelector(self.root, recursive=True, allow_not_found=True)
+            found = self.filesystem.get_file_info(selector)
+        return {
+            str(PurePosixPath(info.path).relative_to(self.root)): info.size
+            for info in found
+            if info.type == fs.FileType.File
+        }
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a file; None where there is none."""
+        with self._refusals(name):
+            path = self._path(name)
+            if self.filesystem.get_file_info(path).type == fs.FileType.NotFound:
+                return None
+            with self.filesystem.open_input_stream(path) as stream:
+                return bytes(stream.read())
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, in place of one that may be there."""
+        with self._refusals(name), self._output(name) as stream:
+            stream.write(content)
+
+    def download(self, name: str, target: Path) -> None:
+        """Copy a file to the local path `target`, whole or not at all."""
+        temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}")
+        try:
+            with self._refusals(name):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with (
+                    self.filesystem.open_input_stream(self._path(name)) as stream,
+                    temporary.open("wb") as file,
+                ):
+                    while chunk := stream.read(_CHUNK):
+                        file.write(chunk)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def upload(self, source: Path, name: str) -> None:
+        """Copy a local file to `name`, in place of one that may be there."""
+        with self._refusals(name), source.open("rb") as file, self._output(name) as stream:
+            while chunk := file.read(_CHUNK):
+                stream.write(chunk)
+
+    def delete(self, name: str) -> None:
+        """Remove a file; nothing where there is none."""
+        with self._refusals(name):
+            path = self._path(name)
+            if self.filesystem.get_file_info(path).type == fs.FileType.File:
+                self.filesystem.delete_file(path)
+
+    @contextmanager
+    def _output(self, name: str) -> Iterator[pa.NativeFile]:
+        path = self._path(name)
+        self.filesystem.create_dir(str(PurePosixPath(path).parent), recursive=True)
+        with self.filesystem.open_output_stream(path) as stream:
+            yield stream
+
+    def _path(self, name: str) -> str:
+        parts = PurePosixPath(name).parts
+        if not parts or ".." in parts or name.startswith("/"):
+            raise ValueError(f"{name!r} is no name below the root")
+        return str(PurePosixPath(self.root, *parts))
+
+    @contextmanager
+    def _refusals(self, name: str) -> Iterator[None]:
+        """Errors of whatever filesystem it is, as ours."""
+        try:
+            yield
+        except (OSError, ValueError, pa.ArrowException) as error:
+            where = f"{self.uri.rstrip('/')}/{name}" if name else self.uri
+            raise StorageError(
+                str(error).splitlines()[0] if str(error) else type(error).__name__,
+                where=where,
+                remedy="Look at the address, your credentials and the free space",
+            ) from error
+
+
+def open_storage(place: str) -> Storage:
+    """The directory at a URI or local path; it need not exist.
+
+    Raises:
+        StorageError: no filesystem of that kind, or it cannot be reached.
+    """
+    try:
+        if not is_uri(place):
+            return Storage(place, fs.LocalFileSystem(), str(Path(place).absolute()))
+        try:
+            filesystem, root = fs.FileSystem.from_uri(place)
+        except pa.ArrowInvalid:  # a scheme that pyarrow leaves to fsspec
+            filesystem, root = _by_fsspec(place)
+    except (OSError, ValueError, ImportError, pa.ArrowException) as error:
+        raise StorageError(
+            f"cannot be opened: {error}",
+            where=place,
+            remedy="Use a local path, or a URI such as s3://bucket/prefix; other schemes need their"
+            " fsspec package installed",
+        ) from error
+    return Storage(place, filesystem, root)
+
+
+def _by_fsspec(uri: str) -> tuple[fs.FileSystem, str]:
+    import fsspec
+
+    filesystem, root = fsspec.core.url_to_fs(uri)
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), root
