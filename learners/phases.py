@@ -48,12 +48,19 @@ class PhaseSchedule:
         """No phase follows the present one."""
         return self.index == len(self._phases) - 1
 
-    def turn(self) -> Turn:
-        """Who learns in the coming update."""
-        phase = self.phase
+    def turn(self, ahead: int = 0) -> Turn | None:
+        """Who learns in the update `ahead` of the coming one; None where the phase is over.
+
+        A plateau is not foreseen: a phase without a number of steps seems to go on.
+        """
+        if self.finished or self.phase_over:
+            return None
+        phase, steps = self.phase, self.steps + ahead
+        if phase.steps is not None and steps >= phase.steps:
+            return None
         supervised, policy = phase.supervised, phase.policy
         if phase.alternate_every:
-            supervised = (self.steps // phase.alternate_every) % 2 == 0
+            supervised = (steps // phase.alternate_every) % 2 == 0
             policy = not supervised
         return Turn(supervised, policy, phase.selection == "sampled")
 

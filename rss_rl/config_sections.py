@@ -140,7 +140,7 @@ class LearnerConfig(_Section):
         default="float32",
         description="bfloat16: matrix products in autocast; parameters stay float32.",
     )
-    threads: int = Field(default=2, ge=1, description="CPU threads of the learner.")
+    threads: int = Field(default=1, ge=1, description="CPU threads of the learner.")
 
 
 class SamplerConfig(_Section):
@@ -149,19 +149,60 @@ class SamplerConfig(_Section):
     backend: Literal["local", "ray"] = Field(
         default="local", description="local: in this process, without Ray."
     )
-    actors: int = Field(default=1, ge=1, description="Ray sampler actors; local always has one.")
+    actors: int = Field(
+        default=1,
+        ge=1,
+        description="Ray sampler actors wanted; as many as the cluster has room for work, others"
+        " join when they can. local always has one.",
+    )
     selections: int = Field(default=4, ge=1, description="K, selections drawn for each example.")
     shards: int = Field(
         default=2, ge=1, description="Pieces the examples of an update are cut into."
     )
     threads: int = Field(default=1, ge=1, description="CPU threads of each sampler.")
     precision: Literal["float32", "bfloat16"] = "float32"
+    max_policy_lag: int = Field(
+        default=0,
+        ge=0,
+        description="Versions a rollout may be behind when it is learnt from. 0: synchronous, an"
+        " update waits for rollouts of its own version, and a run repeats to the bit.",
+    )
+    run_ahead: int | None = Field(
+        default=None,
+        ge=0,
+        description="Updates that samplers may be ahead of the learner. null: as many as"
+        " max_policy_lag admits. With more, rollouts too old are discarded and sampled again.",
+    )
+    in_flight: int = Field(
+        default=2, ge=1, description="Shards handed to a sampler at once; a second one waits there."
+    )
+    publish_every: int = Field(
+        default=1, ge=1, description="Updates between two snapshots; at most max_policy_lag + 1."
+    )
     timeout_s: float = Field(
         default=120.0, gt=0, description="A shard that takes longer counts as a hung sampler."
     )
-    max_restarts: int = Field(
-        default=3, ge=0, description="Deaths or hangs of samplers tolerated within 100 updates."
+    start_timeout_s: float = Field(
+        default=120.0, gt=0, description="The first sampler must have started by then."
     )
+    resources: dict[str, float] = Field(
+        default={}, description="Custom Ray resources that each sampler takes, such as {spot: 1}."
+    )
+    max_restarts: int = Field(
+        default=3,
+        ge=0,
+        description="Deaths or hangs of one sampler tolerated within 100 of its shards.",
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> SamplerConfig:
+        if self.publish_every > self.max_policy_lag + 1:
+            raise ValueError(
+                f"publish_every={self.publish_every} makes every rollout older than"
+                f" max_policy_lag={self.max_policy_lag} allows: raise the lag to at least"
+                f" {self.publish_every - 1}"
+            )
+        return self
 
 
 class PhaseConfig(_Section):

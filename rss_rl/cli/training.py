@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = ["run_training"]
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,22 @@ def run_training(
     """
     with make_progress(out) as progress, Interruption(progress.stopping) as interruption:
 
-        def backend(run: RunConfig, prepared: Prepared, data: Path) -> Backend:
+        def backend(run: RunConfig, prepared: Prepared) -> Backend:
             if run.sampler.backend == "local":
-                return local_backend(run, prepared, data)
-            from rss_rl.runtime.ray_backend import RayBackend
+                return local_backend(run, prepared)
+            import ray
 
-            made = RayBackend(run, data)
+            from rss_rl.runtime.ray_sampler import ray_samplers
+
+            if not ray.is_initialized():
+                ray.init(
+                    num_cpus=max(os.cpu_count() or 1, run.sampler.actors),
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    configure_logging=False,
+                )
             interruption.install()  # starting Ray puts a handler of its own on SIGTERM
-            return made
+            return ray_samplers(run)
 
         events = train(
             config,

@@ -10,7 +10,7 @@ sentences has two lengths, and sorting by one of them leaves about twice the pad
 
 from __future__ import annotations
 
-__all__ = ["epoch_batches", "padding_share", "plain_batches"]
+__all__ = ["BatchOrder", "epoch_batches", "padding_share", "plain_batches"]
 
 from collections.abc import Sequence
 
@@ -18,10 +18,27 @@ import numpy as np
 
 from rss_rl.errors import DataError
 from rss_rl.seeding import generator
-from rss_rl.types import Array
+from rss_rl.types import Array, ExampleSource
 
 _POOL_BATCHES = 128
 """Batches made from one random pool of rows: bounds the time, and mixes who meets whom."""
+
+
+class BatchOrder:
+    """The batches of epoch after epoch, by their number."""
+
+    def __init__(self, examples: ExampleSource, batch_size: int, seed: int) -> None:
+        self._lengths, self._batch_size, self._seed = examples.lengths(), batch_size, seed
+        self.batches_per_epoch = -(-len(examples) // batch_size)
+        self._epochs: dict[int, list[Array]] = {}
+
+    def rows(self, number: int) -> Array:
+        """Rows of batch `number`, counted from 0 across epochs, int64 [<= batch_size]."""
+        epoch, place = divmod(number, self.batches_per_epoch)
+        if epoch not in self._epochs:
+            self._epochs = {e: b for e, b in self._epochs.items() if e >= epoch - 1}
+            self._epochs[epoch] = epoch_batches(self._lengths, self._batch_size, self._seed, epoch)
+        return self._epochs[epoch][place]
 
 
 def epoch_batches(

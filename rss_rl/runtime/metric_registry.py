@@ -99,8 +99,13 @@ for _metric in (
     Metric(
         "policy/version", "number", "version of the snapshot the rollout was sampled with", "last"
     ),
-    Metric("policy/lag", "versions", "target version minus behaviour version, mean of a rollout"),
-    Metric("policy/lag_max", "versions", "the largest lag within a rollout", "max"),
+    Metric("policy/lag_min", "versions", "the smallest of an update's rollouts"),
+    Metric(
+        "policy/lag",
+        "versions",
+        "target minus behaviour version, mean of an update's rollouts",
+    ),
+    Metric("policy/lag_max", "versions", "the largest of an update's rollouts", "max"),
     Metric("reward/total", "nats", "log-likelihood minus sparsity cost, mean over selections"),
     Metric(
         "reward/log_likelihood",
@@ -116,8 +121,20 @@ for _metric in (
     Metric("throughput/examples_per_second", "1/s", "examples of an update / its wall time"),
     Metric("time/sample_s", "s", "waiting for the samplers"),
     Metric("time/learn_s", "s", "losses, gradients and optimiser steps of an update"),
-    Metric("time/publish_s", "s", "making a snapshot of the weights"),
     Metric("time/evaluate_s", "s", "one pass over dev", "sum"),
+    Metric("publish/duration_ms", "ms", "making a snapshot of the weights, and handing it out"),
+    Metric("publish/bytes", "bytes", "size of a snapshot", "last"),
+    Metric("pipeline/in_flight", "shards", "submitted and not back when an update begins"),
+    Metric("pipeline/discarded", "shards", "rollouts beyond max_policy_lag, sampled again", "last"),
+    Metric("learner/idle_share", "share", "of an update's wall time, waiting for rollouts"),
+    Metric(
+        "sampler/idle_share",
+        "share",
+        "of the samplers' wall time, over the last 32 updates",
+        "last",
+    ),
+    Metric("sampler/alive", "number", "samplers that can be given work", "last"),
+    Metric("object_store/bytes", "bytes", "in use in the object stores of the cluster", "last"),
     Metric("sampler/restarts", "number", "samplers replaced since the run was started", "last"),
     Metric("metrics/non_finite", "number", "NaN or infinite values left out at this step", "sum"),
     Metric(_DEV + "loss", "nats, or score²", "mean loss without dropout"),

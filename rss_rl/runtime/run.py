@@ -14,11 +14,11 @@ import torch
 from rss_rl.config import PhaseConfig, RunConfig, parse_config
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, DataError
-from rss_rl.models.build import parameter_count
 from rss_rl.runtime.backend import Backend, LocalBackend
 from rss_rl.runtime.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint, mark_best
 from rss_rl.runtime.device import find_device
-from rss_rl.runtime.evaluation import Mode, evaluate
+from rss_rl.runtime.evaluation import Mode
+from rss_rl.runtime.learner import LocalLearner
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.run_directory import ALL_TOKENS, RunDirectory
 from rss_rl.runtime.sampler import Sampler
@@ -39,10 +39,10 @@ class Finished:
 
 
 RunEvent = Event | Finished
-MakeBackend = Callable[[RunConfig, Prepared, Path], Backend]
+MakeBackend = Callable[[RunConfig, Prepared], Backend]
 
 
-def local_backend(config: RunConfig, prepared: Prepared, _: Path) -> Backend:
+def local_backend(config: RunConfig, prepared: Prepared) -> Backend:
     """A sampler in this process."""
     sampler = Sampler(config, build_prepared_models(config, prepared), prepared.split("train"))
     return LocalBackend(sampler)
@@ -77,7 +77,7 @@ def train(
         trainer = yield from _train_phases(config, run, prepared, backend, _latest(path), stop)
         if trainer is None:
             return
-        reports = _score(trainer, config, prepared)
+        reports = _score(trainer, config)
         wall_s = trainer.wall_seconds
         if _compares(config):
             whole = yield from _train_all_tokens(config, run.path, trainer, prepared, stop)
@@ -146,7 +146,8 @@ def _train_phases(
             run.path,
             prepared,
             writer,
-            backend=lambda: backend(config, prepared, Path(config.data)),
+            learner=LocalLearner(config, prepared),
+            backend=lambda: backend(config, prepared),
             resume=resume,
             stop=stop,
         )
@@ -195,7 +196,7 @@ def _train_all_tokens(
         other = yield from _train_phases(whole, run, prepared, local_backend, start, stop)
         if other is None:
             return None
-        report = _score(other, whole, prepared)
+        report = _score(other, whole)
         run.write_report(_report(other, whole, report, other.wall_seconds))
         return report
 
@@ -213,17 +214,11 @@ def _fork_start(fork: Checkpoint) -> Checkpoint:
     return replace(fork, tensors=tensors, state=state)
 
 
-def _score(
-    trainer: Trainer, config: RunConfig, prepared: Prepared
-) -> dict[str, dict[str, dict[str, float]]]:
+def _score(trainer: Trainer, config: RunConfig) -> dict[str, dict[str, dict[str, float]]]:
     """Metrics of dev and test under the run's modes; the models hold the best checkpoint."""
     sampled = config.phases[-1].selection == "sampled"
     modes: list[Mode] = ["thresholded", "sampled", "random"] if sampled else ["all"]
-    session = trainer.session
-    return {
-        split: evaluate(session.models, prepared.split(split), config, modes, device=session.device)
-        for split in ("dev", "test")
-    }
+    return {split: trainer.session.learner.evaluate(split, modes) for split in ("dev", "test")}
 
 
 def _report(
@@ -232,14 +227,17 @@ def _report(
     splits: dict[str, dict[str, dict[str, float]]],
     wall_s: float,
 ) -> dict[str, Any]:
-    classifier, policy = trainer.session.models
-    count = parameter_count(classifier, without=classifier.embedding)
-    if any(phase.selection == "sampled" for phase in config.phases):
-        count += parameter_count(policy)
     best = load_checkpoint(trainer.path, "best")
+    counted = ["classifier/"]
+    if any(phase.selection == "sampled" for phase in config.phases):
+        counted.append("policy/")
     return {
         "splits": splits,
-        "parameters": count,
+        "parameters": sum(
+            value.size
+            for name, value in best.tensors.items()
+            if name.startswith(tuple(counted)) and not name.startswith("classifier/embedding.")
+        ),
         "seed": config.seed,
         "steps": trainer.session.update_count,
         "best_step": best.step,

@@ -37,6 +37,11 @@ class Snapshot:
     version: int
     weights: Array
 
+    @property
+    def bytes(self) -> int:
+        """What a sampler has to fetch."""
+        return int(self.weights.nbytes)
+
 
 class Models(NamedTuple):
     """Classifier and policy of a run."""

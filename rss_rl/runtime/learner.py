@@ -1,0 +1,227 @@
+"""The learner: both updates, and the weights they lead to, in this process.
+
+Legend: K selections an example, B examples of an update, S sentences, N_s tokens of slot s.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LearnTask", "Learner", "LocalLearner"]
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from envs.core import kept_shares
+from learners.optim import load_optimizer_tensors, optimizer_tensors
+from learners.phases import Turn
+from learners.policy_gradient import PolicyGradientLearner, RewardBatch
+from learners.supervised import SupervisedLearner
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.errors import CheckpointError
+from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
+from rss_rl.runtime.device import find_device
+from rss_rl.runtime.evaluation import Mode, evaluate
+from rss_rl.runtime.rollouts import Rollout, join_rollouts
+from rss_rl.runtime.showcase import Showcase, make_showcase
+from rss_rl.runtime.snapshot import (
+    Models,
+    Snapshot,
+    autocast_dtype,
+    build_prepared_models,
+    fixed_threads,
+)
+from rss_rl.runtime.weights import load_weights, select_prefix
+from rss_rl.seeding import stream_key
+from rss_rl.types import Array, Batch
+
+
+@dataclass(frozen=True)
+class LearnTask:
+    """What one update learns from.
+
+    number    of the update in the run, from 0; the target policy's version
+    rows      int64 [B]
+    turn      who learns
+    rollouts  of the shards of `rows`, in their order; none where nothing was sampled
+    """
+
+    number: int
+    rows: Array
+    turn: Turn
+    rollouts: Sequence[Rollout]
+
+
+class Learner(Protocol):
+    """Whoever applies updates and holds the newest weights."""
+
+    def update(self, task: LearnTask) -> dict[str, float]:
+        """One update of the classifier, the policy or both; metrics by tag.
+
+        Raises:
+            NonFiniteError: a loss or gradient is not finite; no parameter has changed by it.
+            LearnerError: a learner process is lost.
+        """
+
+    def publish(self, version: int) -> Snapshot:
+        """The present weights under a version."""
+
+    def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
+        """Scores of a split by the present weights; see `evaluation.evaluate`."""
+
+    def showcase(self) -> Showcase:
+        """What the policy does on dev, to be looked at."""
+
+    def tensors(self) -> dict[str, Any]:
+        """All that is learnt and how, as named tensors: weights, optimisers, baseline."""
+
+    def load_tensors(self, tensors: Mapping[str, Array]) -> None:
+        """Restore `tensors`.
+
+        Raises:
+            CheckpointError: they do not fit.
+        """
+
+
+class LocalLearner:
+    """A learner in this process, on the device of the configuration."""
+
+    def __init__(self, config: RunConfig, prepared: Prepared) -> None:
+        self.config, self._prepared = config, prepared
+        self.device = find_device(config.learner.device)
+        self.examples = prepared.split("train")
+        self.models: Models = build_prepared_models(config, prepared)
+        self.models.classifier.to(self.device)
+        self.models.policy.to(self.device)
+        dtype = autocast_dtype(config.learner.precision)
+        self._supervised = SupervisedLearner(
+            self.models.classifier,
+            config.learner.supervised,
+            dtype,
+            config.learner.weight_average,
+        )
+        self._policy: PolicyGradientLearner | None = None
+        if any(phase.policy for phase in config.phases):
+            self._policy = PolicyGradientLearner(
+                self.models.policy, self.models.classifier.embedding, config.learner, dtype
+            )
+
+    def update(self, task: LearnTask) -> dict[str, float]:
+        """See `Learner`."""
+        started = time.perf_counter()
+        with fixed_threads(self.config.learner.threads):
+            scalars = self._learn(task)
+        return scalars | {"time/learn_s": time.perf_counter() - started}
+
+    def _learn(self, task: LearnTask) -> dict[str, float]:
+        batch = self.examples.batch(task.rows)
+        tensors = tensor_batch(batch, self.device)
+        scalars: dict[str, float] = {}
+        selections = None
+        if task.rollouts:
+            rollout = join_rollouts(task.rollouts)
+            selections = to_tensors(rollout.selections, self.device)
+            scalars |= _shares(rollout, batch)
+            if task.turn.policy:
+                scalars |= self._learn_policy(task, tensors, rollout, selections)
+        if task.turn.supervised:
+            first = None if selections is None else [s[0] for s in selections]
+            scalars |= self._learn_classifier(task, tensors, first)
+        return scalars
+
+    def _learn_classifier(
+        self, task: LearnTask, tensors: TensorBatch, first: list[torch.Tensor] | None
+    ) -> dict[str, float]:
+        seed = stream_key(self.config.seed, "dropout", task.number)
+        stats = self._supervised.update(tensors, first, number=task.number, dropout_seed=seed)
+        scalars = {"train/loss": stats.loss, "train/gradient_norm": stats.gradient_norm}
+        if self.examples.labels.kind == "classes":
+            hits = stats.predictions == tensors.labels
+            scalars["train/accuracy"] = float(hits.float().mean())
+        return scalars
+
+    def _learn_policy(
+        self,
+        task: LearnTask,
+        tensors: TensorBatch,
+        rollout: Rollout,
+        selections: list[torch.Tensor],
+    ) -> dict[str, float]:
+        assert self._policy is not None
+        paid_rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
+        asked = self.config.learner.baseline == "self-critical"
+        paid = RewardBatch(selections, paid_rewards, thresholded if asked else None)
+        stats = self._policy.update(tensors, paid, number=task.number)
+        total = rollout.log_likelihood - rollout.sparsity_cost.sum(-1)
+        return {
+            "policy/loss": stats.loss,
+            "policy/gradient_norm": stats.gradient_norm,
+            "policy/entropy": stats.entropy,
+            "policy/advantage_std": stats.advantage_std,
+            "reward/total": float(total.mean()),
+            "reward/log_likelihood": float(rollout.log_likelihood.mean()),
+            "reward/sparsity_cost": float(rollout.sparsity_cost.sum(-1).mean()),
+        }
+
+    def publish(self, version: int) -> Snapshot:
+        """See `Learner`."""
+        return self.models.publish(version)
+
+    def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
+        """See `Learner`."""
+        examples = self._prepared.split(split)
+        return evaluate(self.models, examples, self.config, modes, device=self.device)
+
+    def showcase(self) -> Showcase:
+        """See `Learner`."""
+        return make_showcase(self.models, self._prepared.split("dev"), self.device)
+
+    def tensors(self) -> dict[str, Any]:
+        """See `Learner`."""
+        named = {f"classifier/{k}": v for k, v in self.models.classifier.state_dict().items()}
+        named |= {f"policy/{k}": v for k, v in self.models.policy.state_dict().items()}
+        named |= {f"learning/{k}": v for k, v in self._supervised.tensors().items()}
+        for name, step in self._steps().items():
+            state = optimizer_tensors(step.optimizer)
+            named |= {f"optimizer/{name}/{key}": value for key, value in state.items()}
+        if self._policy is not None:
+            named["baseline/average"] = self._policy.average
+        return named
+
+    def _steps(self) -> dict[str, Any]:
+        steps = {"supervised": self._supervised.step}
+        if self._policy is not None:
+            steps["policy"] = self._policy.step
+        return steps
+
+    def load_tensors(self, tensors: Mapping[str, Array]) -> None:
+        """See `Learner`."""
+        load_weights(self.models, tensors, self.device)
+        try:
+            self._supervised.load_tensors(select_prefix(tensors, "learning/", self.device))
+        except RuntimeError as error:
+            raise CheckpointError(
+                "the learning copy of the classifier does not fit",
+                remedy="Resume with the weight_average the run was started with",
+            ) from error
+        for name, step in self._steps().items():
+            mine = select_prefix(tensors, f"optimizer/{name}/", self.device)
+            load_optimizer_tensors(step.optimizer, mine)
+        if self._policy is not None and "baseline/average" in tensors:
+            self._policy.average = torch.from_numpy(np.array(tensors["baseline/average"]))
+
+
+def _shares(rollout: Rollout, batch: Batch) -> dict[str, float]:
+    """Shares of tokens kept by the sampled selections, averaged over selections and examples."""
+    samples = len(rollout.log_likelihood)
+    flat = [s.reshape(-1, *s.shape[2:]) for s in rollout.selections]  # S x [K * B, 2, N_s]
+    shares = kept_shares(flat, batch.repeat(samples).valid)
+    return {
+        "selection/kept": float(shares.kept.mean()),
+        "selection/heads_kept": float(shares.heads.mean()),
+        "selection/dependents_kept": float(shares.dependents.mean()),
+    }
