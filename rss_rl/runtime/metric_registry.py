@@ -133,6 +133,7 @@ for _metric in (
         "of the samplers' wall time, over the last 32 updates",
         "last",
     ),
+    Metric("sampler/busy_s", "s", "work that samplers delivered in an update, all together", "sum"),
     Metric("sampler/alive", "number", "samplers that can be given work", "last"),
     Metric("object_store/bytes", "bytes", "in use in the object stores of the cluster", "last"),
     Metric("sampler/restarts", "number", "samplers replaced since the run was started", "last"),

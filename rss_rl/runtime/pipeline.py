@@ -156,7 +156,7 @@ class RolloutPipeline:
         stats = backend.stats()
         now = time.perf_counter()
         self._busy.append((self._busy_s, (now - self._since) * max(stats.samplers, 1)))
-        self._busy_s, self._since = 0.0, now
+        busy_s, self._busy_s, self._since = self._busy_s, 0.0, now
         busy, possible = (sum(part) for part in zip(*self._busy, strict=True))
         return {
             "policy/version": min(rollout.version for rollout in rollouts),
@@ -165,6 +165,7 @@ class RolloutPipeline:
             "policy/lag_max": max(lags),
             "pipeline/in_flight": len(self._asked),
             "pipeline/discarded": self.discarded,
+            "sampler/busy_s": busy_s,
             "sampler/alive": stats.samplers,
             "sampler/restarts": stats.restarts,
             "sampler/idle_share": max(0.0, 1.0 - busy / possible),

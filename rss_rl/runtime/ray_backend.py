@@ -7,11 +7,10 @@ are placed one by one and not as a placement group, which would be had as a whol
 
 from __future__ import annotations
 
-__all__ = ["Home", "RayBackend", "find_home"]
+__all__ = ["RayBackend"]
 
 import os
 import signal
-import socket
 import time
 from collections import deque
 from collections.abc import Callable
@@ -26,29 +25,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import RssError, SamplerError
 from rss_rl.runtime.backend import BackendStats, Delivery
+from rss_rl.runtime.home import Home
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.snapshot import Snapshot
 
 _FAILURE_WINDOW = 100
 _STATS_EVERY_S = 5.0
 _BASE_S = 0.01
-
-
-@dataclass(frozen=True)
-class Home:
-    """Where an actor lives: process id, host name, node id (hexadecimal)."""
-
-    pid: int
-    host: str
-    node: str
-
-    def __str__(self) -> str:
-        return f"process {self.pid} on host {self.host}, node {self.node[:12]}"
-
-
-def find_home() -> Home:
-    """Of the process that calls it, which must be Ray's."""
-    return Home(os.getpid(), socket.gethostname(), ray.get_runtime_context().get_node_id())
 
 
 @dataclass

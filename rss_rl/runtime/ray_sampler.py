@@ -12,7 +12,8 @@ import ray
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
-from rss_rl.runtime.ray_backend import Home, RayBackend, find_home
+from rss_rl.runtime.home import Home, find_home
+from rss_rl.runtime.ray_backend import RayBackend
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.sampler import Sampler
 from rss_rl.runtime.snapshot import Snapshot, build_prepared_models
