@@ -164,7 +164,8 @@ class TestErrors:
         self, backend: RayBackend, snapshot: Snapshot
     ) -> None:
         bad = replace(snapshot, weights=np.full_like(snapshot.weights, np.nan))
-        with pytest.raises(NonFiniteError, match=r"sampler 0 .process .*row \d+.*log-likelihood"):
+        message = r"sampler 0 .process .* node .*, update 4, shard 1: row \d+: the policy's"
+        with pytest.raises(NonFiniteError, match=message):
             sample(backend, self.job(), bad)
 
     def test_an_unexpected_one_says_where(self, backend: RayBackend, snapshot: Snapshot) -> None:
