@@ -76,6 +76,7 @@ class Sampler:
         tensors = tensor_batch(batch, _CPU)
         embedded = [self._models.classifier.embedding(tokens) for tokens in tensors.tokens]
         selections, log_probs = self._draw(job, batch, tensors, embedded)
+        summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
         shape = (job.selections, len(batch))
         unasked = np.full((*shape, batch.sentences), np.nan, np.float32)
         likelihood, cost, thresholded = unasked[..., 0], unasked, unasked[0]
@@ -88,11 +89,12 @@ class Sampler:
         return Rollout(
             job.rows,
             tuple(selections),
-            np.stack(log_probs, -1),
+            np.stack(summed, -1),
             likelihood,
             cost,
             thresholded,
             version,
+            tuple(log_probs) if job.bitwise else (),
         )
 
     def _draw(
