@@ -125,6 +125,17 @@ class LearnerConfig(_Section):
     policy: OptimizerConfig = OptimizerConfig()
     baseline: Literal["none", "moving-average", "self-critical", "leave-one-out"] = "leave-one-out"
     baseline_momentum: float = Field(default=0.95, ge=0, lt=1, description="Of the moving average.")
+    correction: Literal["none", "truncated-sum", "truncated-token", "clipped-token"] = Field(
+        default="truncated-token",
+        description="Importance ratios of selections that an older policy drew: truncated, of the"
+        " whole selection (V-trace) or of each bit; clipped, of each bit (PPO).",
+    )
+    ratio_max: float = Field(
+        default=2.0, ge=1, description="Largest importance ratio of a truncated correction."
+    )
+    ratio_clip: float = Field(
+        default=0.2, gt=0, lt=1, description="epsilon of the clipped correction."
+    )
     entropy_cost: float = Field(
         default=0.0, ge=0, description="Weight of the mean bit entropy in the policy's objective."
     )
@@ -141,6 +152,11 @@ class LearnerConfig(_Section):
         description="bfloat16: matrix products in autocast; parameters stay float32.",
     )
     threads: int = Field(default=2, ge=1, description="CPU threads of the learner.")
+
+    @property
+    def corrects_bits(self) -> bool:
+        """The correction needs log-probs bit by bit; the others need sums, or nothing."""
+        return self.correction in ("truncated-token", "clipped-token")
 
 
 class SamplerConfig(_Section):

@@ -164,9 +164,7 @@ def test_sequential_rows_and_keys_do_not_collide() -> None:
     assert len(set(triples)) == len(triples)
 
 
-@given(
-    seed=st.integers(0, 100), update=st.integers(0, 10**6), row=st.integers(0, 10**9)
-)
+@given(seed=st.integers(0, 100), update=st.integers(0, 10**6), row=st.integers(0, 10**9))
 def test_example_keys_equal_the_slow_twin(seed: int, update: int, row: int) -> None:
     key = stream_key(seed, "dropout", update)
     wanted = mix((row * 0x9E3779B97F4A7C15 + key) % 2**64)

@@ -110,7 +110,9 @@ def _kept(keys: Tensor, call: int, values: Tensor, dropped: int) -> Tensor:
     by_example = _mix(keys + _steps(call + 1, keys.device)[call])  # [M]
     by_position = _mix(by_example[:, None] + _steps(positions, keys.device))  # [M, N]
     groups = _steps(-(-features // _LANES), keys.device)
-    hashes = _mix(by_position[..., None] + groups)  # [M, N, D / 4]
+    # A sum of its own choosing need not be contiguous where a size is 0 or 1.
+    hashes = keys.new_empty(examples, positions, len(groups))  # [M, N, D / 4]
+    _mix(torch.add(by_position[..., None], groups, out=hashes))
     # As signed numbers the lanes are uniform on [-2^15, 2^15).
     lanes = hashes.view(torch.int16) >= dropped - _LEVELS // 2
     return lanes[..., :features].reshape(values.shape)

@@ -30,7 +30,7 @@ from rss_rl.runtime.device import find_device
 from rss_rl.runtime.rollouts import Rollout, SampleJob, join_rollouts
 from rss_rl.runtime.snapshot import autocast_dtype, build_prepared_models, fixed_threads
 from rss_rl.runtime.weights import load_weights, select_prefix
-from rss_rl.seeding import stream_key
+from rss_rl.seeding import example_keys
 from rss_rl.types import Array, Batch
 
 
@@ -153,15 +153,15 @@ class Session:
             scalars |= self._learn_policy(tensors, rollout, selections or [])
         if turn.supervised:
             first = None if selections is None else [s[0] for s in selections]
-            seed = stream_key(self.config.seed, "dropout", self.update_count)
+            keys = example_keys(self.config.seed, "dropout", self.update_count, rows)
+            (dropout_keys,) = to_tensors([keys], self.device)
             stats = self._supervised.update(
-                tensors, first, number=self.update_count, dropout_seed=seed
+                tensors, first, number=self.update_count, dropout_keys=dropout_keys
             )
             scalars["train/loss"] = stats.loss
             scalars["train/gradient_norm"] = stats.gradient_norm
-            if self.examples.labels.kind == "classes":
-                hits = stats.predictions == tensors.labels
-                scalars["train/accuracy"] = float(hits.float().mean())
+            if stats.accuracy is not None:
+                scalars["train/accuracy"] = stats.accuracy
         scalars["time/learn_s"] = time.perf_counter() - started
 
     def _learn_policy(
@@ -170,10 +170,25 @@ class Session:
         assert self._policy is not None
         paid_rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
         asked = self.config.learner.baseline == "self-critical"
-        paid = RewardBatch(selections, paid_rewards, thresholded if asked else None)
+        behaviour = None
+        if rollout.version < self.version:  # else the policy itself drew them
+            bits = self.config.learner.corrects_bits
+            parts = rollout.bit_log_prob if bits else np.moveaxis(rollout.log_prob, -1, 0)
+            behaviour = to_tensors([np.ascontiguousarray(part) for part in parts], self.device)
+        paid = RewardBatch(selections, paid_rewards, thresholded if asked else None, behaviour)
         stats = self._policy.update(tensors, paid, number=self.update_count)
         total = rollout.log_likelihood - rollout.sparsity_cost.sum(-1)
-        return {
+        ratios = (
+            {}
+            if stats.ratios is None
+            else {
+                "policy/ratio_mean": stats.ratios.mean,
+                "policy/ratio_max": stats.ratios.largest,
+                "policy/ratio_clipped": stats.ratios.clipped,
+                "policy/effective_sample_share": stats.ratios.effective_samples,
+            }
+        )
+        return ratios | {
             "policy/loss": stats.loss,
             "policy/gradient_norm": stats.gradient_norm,
             "policy/entropy": stats.entropy,

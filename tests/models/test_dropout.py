@@ -146,7 +146,7 @@ def test_misuse_is_refused() -> None:
         Dropout(RATE).train()(torch.ones(3, 4))
 
 
-@pytest.mark.parametrize("shape", [(0, 4, 6), (3, 0, 6), (0, 6)])
+@pytest.mark.parametrize("shape", [(0, 4, 6), (3, 0, 6), (0, 6), (0, 0, 4), (1, 1, 1)])
 def test_empty_values_pass(shape: tuple[int, ...]) -> None:
     with keyed_dropout(keys_of(*range(shape[0]))):
         assert Dropout(RATE).train()(torch.ones(shape)).shape == shape

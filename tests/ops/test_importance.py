@@ -89,9 +89,7 @@ def test_the_inputs_cross_every_clip(form: str) -> None:
 
 @every_form
 @given(spread=st.sampled_from([0.01, 0.1, 1.0, 30.0]), seed=st.integers(0, 10**6))
-def test_zero_lag_gives_exactly_the_on_policy_gradient(
-    form: str, spread: float, seed: int
-) -> None:
+def test_zero_lag_gives_exactly_the_on_policy_gradient(form: str, spread: float, seed: int) -> None:
     function, limit = FORMS[form]
     random = np.random.default_rng(seed)
     logits = torch.from_numpy(spread * random.normal(size=(3, 2, 4))).float().requires_grad_()
@@ -125,9 +123,7 @@ def test_gradcheck(form: str) -> None:
         (mine,) = torch.autograd.grad(loss, log_p)
         other = -(advantages * (weight * log_p).sum((-1, -2))).sum()
         torch.testing.assert_close(mine, torch.autograd.grad(other, log_p)[0])
-        assert torch.autograd.gradcheck(
-            lambda x: -advantages * (weight * x).sum((-1, -2)), [log_p]
-        )
+        assert torch.autograd.gradcheck(lambda x: -advantages * (weight * x).sum((-1, -2)), [log_p])
 
 
 @every_form

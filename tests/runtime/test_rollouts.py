@@ -31,9 +31,7 @@ def _rollout(
         thresholded=draw.normal(size=(examples, sentences)).astype(np.float32),
         version=version,
         bit_log_prob=tuple(
-            draw.normal(size=(*shape, 2, width)).astype(np.float32)
-            for width in widths
-            if bitwise
+            draw.normal(size=(*shape, 2, width)).astype(np.float32) for width in widths if bitwise
         ),
     )
 
