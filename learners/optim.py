@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["GradientStep", "load_optimizer_tensors", "optimizer_tensors"]
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,17 +54,21 @@ class GradientStep:
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * left
 
-    def __call__(self, loss: Tensor, update: int) -> float:
+    def __call__(self, loss: Tensor, update: int, whole: float | None = None) -> float:
         """Backpropagate, clip, step; the gradient norm before clipping.
 
         Args:
+            loss: whose gradient is taken; of learners in a group, the shard's part of it.
             update: of the run, from 0; sets the decayed learning rate, so nothing has to be saved.
+            whole: the loss of the global batch, where `loss` is a part: what all the learners of a
+                group agree to refuse.
 
         Raises:
             NonFiniteError: before any parameter changed.
         """
-        if not torch.isfinite(loss):
-            raise NonFiniteError(f"the {self._name} loss is {float(loss.detach())}")
+        value = float(loss.detach()) if whole is None else whole
+        if not math.isfinite(value):
+            raise NonFiniteError(f"the {self._name} loss is {value}")
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         limit = self._clip if self._clip is not None else float("inf")

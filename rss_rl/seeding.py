@@ -6,7 +6,7 @@ the same numbers in any process.
 
 from __future__ import annotations
 
-__all__ = ["generator", "keyed_uniforms", "stream_key"]
+__all__ = ["example_keys", "generator", "keyed_uniforms", "stream_key"]
 
 import hashlib
 from typing import cast
@@ -36,6 +36,25 @@ def _mix(state: Array) -> Array:
     return cast(Array, state ^ (state >> np.uint64(31)))
 
 
+def _row_states(key: int, rows: Array) -> Array:
+    """A state for each row of a stream, uint64 [B]."""
+    with np.errstate(over="ignore"):
+        return _mix(rows.astype(np.uint64) * _GOLDEN + np.uint64(key))
+
+
+def example_keys(seed: int, name: str, update: int, rows: Array) -> Array:
+    """Keys of examples in one update, such as `keyed_dropout` takes: functions of the row alone.
+
+    Args:
+        seed: of the run. name: of the stream. update: of the run.
+        rows: int64 [B], identity of each example.
+
+    Returns:
+        int64 [B], any of the 2^64 values.
+    """
+    return _row_states(stream_key(seed, name, update), rows).view(np.int64)
+
+
 def keyed_uniforms(key: int, rows: Array, samples: int, roles: int, width: int) -> Array:
     """Uniform numbers in (0, 1) keyed by (key, row, sample, role, position).
 
@@ -50,8 +69,8 @@ def keyed_uniforms(key: int, rows: Array, samples: int, roles: int, width: int) 
     Returns:
         float32 [K, B, R, N].
     """
+    row_state = _row_states(key, rows)  # [B]
     with np.errstate(over="ignore"):
-        row_state = _mix(rows.astype(np.uint64) * _GOLDEN + np.uint64(key))  # [B]
         place = (
             np.arange(samples, dtype=np.uint64)[:, None, None] << np.uint64(40)
             | np.arange(roles, dtype=np.uint64)[None, :, None] << np.uint64(32)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rss_rl.seeding import generator, keyed_uniforms, stream_key
+from rss_rl.seeding import example_keys, generator, keyed_uniforms, stream_key
 
 KEY = stream_key(0, "selection", 3)
 
@@ -162,3 +162,22 @@ def test_sequential_rows_and_keys_do_not_collide() -> None:
     states = [keyed_uniforms(key, np.arange(50), 1, 1, 3)[0, :, 0].tolist() for key in range(50)]
     triples = [tuple(triple) for triple in itertools.chain.from_iterable(states)]
     assert len(set(triples)) == len(triples)
+
+
+@given(seed=st.integers(0, 100), update=st.integers(0, 10**6), row=st.integers(0, 10**9))
+def test_example_keys_equal_the_slow_twin(seed: int, update: int, row: int) -> None:
+    key = stream_key(seed, "dropout", update)
+    wanted = mix((row * 0x9E3779B97F4A7C15 + key) % 2**64)
+    keys = example_keys(seed, "dropout", update, np.array([3, row, 5]))
+    assert keys.dtype == np.int64
+    assert int(keys[1]) % 2**64 == wanted
+
+
+def test_example_keys_are_the_examples_own() -> None:
+    rows = np.arange(1000)
+    keys = example_keys(0, "dropout", 4, rows)
+    assert np.array_equal(keys[200:300], example_keys(0, "dropout", 4, rows[200:300]))
+    others = [(1, "dropout", 4), (0, "other", 4), (0, "dropout", 5)]
+    every = np.concatenate([keys, *(example_keys(*other, rows) for other in others)])
+    assert len(np.unique(every)) == 4000
+    assert len(example_keys(0, "dropout", 4, rows[:0])) == 0

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.sampler import Sampler
-from rss_rl.runtime.snapshot import Snapshot
+from rss_rl.runtime.snapshot import Snapshot, StoredSnapshot
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Backend(Protocol):
     def room(self) -> int:
         """How many jobs may be submitted now, so that no sampler's queue grows beyond its bound."""
 
-    def publish(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """Let the jobs that are submitted from now on be sampled with this snapshot."""
 
     def submit(self, job: SampleJob) -> None:
@@ -81,8 +81,10 @@ class LocalBackend:
         self._snapshot: Snapshot | None = None
         self._waiting: deque[tuple[SampleJob, Snapshot]] = deque()
 
-    def publish(self, snapshot: Snapshot) -> None:
-        """See `Backend`."""
+    def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
+        """See `Backend`; weights must be of this process."""
+        if not isinstance(snapshot, Snapshot):
+            raise TypeError("weights in Ray's object store, for a sampler that does without Ray")
         self._snapshot = snapshot
 
     def room(self) -> int:

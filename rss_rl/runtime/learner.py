@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from envs.core import kept_shares
+from learners.group import ALONE, Group, shard
 from learners.optim import load_optimizer_tensors, optimizer_tensors
 from learners.phases import Turn
 from learners.policy_gradient import PolicyGradientLearner, RewardBatch
@@ -31,12 +32,13 @@ from rss_rl.runtime.showcase import Showcase, make_showcase
 from rss_rl.runtime.snapshot import (
     Models,
     Snapshot,
+    StoredSnapshot,
     autocast_dtype,
     build_prepared_models,
     fixed_threads,
 )
 from rss_rl.runtime.weights import load_weights, select_prefix
-from rss_rl.seeding import stream_key
+from rss_rl.seeding import example_keys
 from rss_rl.types import Array, Batch
 
 
@@ -67,7 +69,7 @@ class Learner(Protocol):
             LearnerError: a learner process is lost.
         """
 
-    def publish(self, version: int) -> Snapshot:
+    def publish(self, version: int) -> Snapshot | StoredSnapshot:
         """The present weights under a version."""
 
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
@@ -88,10 +90,14 @@ class Learner(Protocol):
 
 
 class LocalLearner:
-    """A learner in this process, on the device of the configuration."""
+    """A learner in this process, on the device of the configuration.
 
-    def __init__(self, config: RunConfig, prepared: Prepared) -> None:
-        self.config, self._prepared = config, prepared
+    Args:
+        group: of learners that share each batch; all of them must be given the same tasks.
+    """
+
+    def __init__(self, config: RunConfig, prepared: Prepared, group: Group = ALONE) -> None:
+        self.config, self._prepared, self._group = config, prepared, group
         self.device = find_device(config.learner.device)
         self.examples = prepared.split("train")
         self.models: Models = build_prepared_models(config, prepared)
@@ -103,11 +109,16 @@ class LocalLearner:
             config.learner.supervised,
             dtype,
             config.learner.weight_average,
+            group,
         )
         self._policy: PolicyGradientLearner | None = None
         if any(phase.policy for phase in config.phases):
             self._policy = PolicyGradientLearner(
-                self.models.policy, self.models.classifier.embedding, config.learner, dtype
+                self.models.policy,
+                self.models.classifier.embedding,
+                config.learner,
+                dtype,
+                group,
             )
 
     def update(self, task: LearnTask) -> dict[str, float]:
@@ -118,30 +129,34 @@ class LocalLearner:
         return scalars | {"time/learn_s": time.perf_counter() - started}
 
     def _learn(self, task: LearnTask) -> dict[str, float]:
-        batch = self.examples.batch(task.rows)
-        tensors = tensor_batch(batch, self.device)
+        """Learns from this learner's shard of the batch; metrics are those of the whole."""
+        mine = shard(np.arange(len(task.rows)), self._group.rank, self._group.size)
+        rows = task.rows[mine]
+        tensors = tensor_batch(self.examples.batch(rows), self.device)
         scalars: dict[str, float] = {}
         selections = None
         if task.rollouts:
             rollout = join_rollouts(task.rollouts)
-            selections = to_tensors(rollout.selections, self.device)
-            scalars |= _shares(rollout, batch)
+            part = rollout.of(mine)
+            selections = to_tensors(part.selections, self.device)
             if task.turn.policy:
-                scalars |= self._learn_policy(task, tensors, rollout, selections)
+                scalars |= self._learn_policy(task, tensors, part, selections)
+                scalars |= _rewards(rollout)
+            scalars |= _shares(rollout, self.examples.batch(task.rows))
         if task.turn.supervised:
             first = None if selections is None else [s[0] for s in selections]
-            scalars |= self._learn_classifier(task, tensors, first)
+            scalars |= self._learn_classifier(task.number, rows, tensors, first)
         return scalars
 
     def _learn_classifier(
-        self, task: LearnTask, tensors: TensorBatch, first: list[torch.Tensor] | None
+        self, number: int, rows: Array, tensors: TensorBatch, first: list[torch.Tensor] | None
     ) -> dict[str, float]:
-        seed = stream_key(self.config.seed, "dropout", task.number)
-        stats = self._supervised.update(tensors, first, number=task.number, dropout_seed=seed)
+        keys = example_keys(self.config.seed, "dropout", number, rows)
+        (dropout_keys,) = to_tensors([keys], self.device)
+        stats = self._supervised.update(tensors, first, number=number, dropout_keys=dropout_keys)
         scalars = {"train/loss": stats.loss, "train/gradient_norm": stats.gradient_norm}
-        if self.examples.labels.kind == "classes":
-            hits = stats.predictions == tensors.labels
-            scalars["train/accuracy"] = float(hits.float().mean())
+        if stats.accuracy is not None:
+            scalars["train/accuracy"] = stats.accuracy
         return scalars
 
     def _learn_policy(
@@ -154,18 +169,25 @@ class LocalLearner:
         assert self._policy is not None
         paid_rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
         asked = self.config.learner.baseline == "self-critical"
-        paid = RewardBatch(selections, paid_rewards, thresholded if asked else None)
+        behaviour = None
+        if rollout.version < task.number:  # else the policy itself drew them
+            bits = self.config.learner.corrects_bits
+            parts = rollout.bit_log_prob if bits else np.moveaxis(rollout.log_prob, -1, 0)
+            behaviour = to_tensors([np.ascontiguousarray(part) for part in parts], self.device)
+        paid = RewardBatch(selections, paid_rewards, thresholded if asked else None, behaviour)
         stats = self._policy.update(tensors, paid, number=task.number)
-        total = rollout.log_likelihood - rollout.sparsity_cost.sum(-1)
-        return {
+        scalars = {
             "policy/loss": stats.loss,
             "policy/gradient_norm": stats.gradient_norm,
             "policy/entropy": stats.entropy,
             "policy/advantage_std": stats.advantage_std,
-            "reward/total": float(total.mean()),
-            "reward/log_likelihood": float(rollout.log_likelihood.mean()),
-            "reward/sparsity_cost": float(rollout.sparsity_cost.sum(-1).mean()),
         }
+        if stats.ratios is not None:
+            scalars["policy/ratio_mean"] = stats.ratios.mean
+            scalars["policy/ratio_max"] = stats.ratios.largest
+            scalars["policy/ratio_clipped"] = stats.ratios.clipped
+            scalars["policy/effective_sample_share"] = stats.ratios.effective_samples
+        return scalars
 
     def publish(self, version: int) -> Snapshot:
         """See `Learner`."""
@@ -213,6 +235,15 @@ class LocalLearner:
             load_optimizer_tensors(step.optimizer, mine)
         if self._policy is not None and "baseline/average" in tensors:
             self._policy.average = torch.from_numpy(np.array(tensors["baseline/average"]))
+
+
+def _rewards(rollout: Rollout) -> dict[str, float]:
+    total = rollout.log_likelihood - rollout.sparsity_cost.sum(-1)
+    return {
+        "reward/total": float(total.mean()),
+        "reward/log_likelihood": float(rollout.log_likelihood.mean()),
+        "reward/sparsity_cost": float(rollout.sparsity_cost.sum(-1).mean()),
+    }
 
 
 def _shares(rollout: Rollout, batch: Batch) -> dict[str, float]:

@@ -97,6 +97,18 @@ for _metric in (
     Metric("policy/gradient_norm", "-", "L2 norm of the policy's gradient before clipping"),
     Metric("policy/advantage_std", "nats", "standard deviation of reward minus baseline"),
     Metric(
+        "policy/ratio_mean",
+        "-",
+        "importance ratio target / behaviour policy of a bit (of a selection: truncated-sum)",
+    ),
+    Metric("policy/ratio_max", "-", "the largest of them, before truncation", "max"),
+    Metric("policy/ratio_clipped", "share", "ratios that the correction truncates or clips"),
+    Metric(
+        "policy/effective_sample_share",
+        "share",
+        "(Σw)² / (n Σw²) of the ratios w after truncation; clipped ones count as 0",
+    ),
+    Metric(
         "policy/version", "number", "version of the snapshot the rollout was sampled with", "last"
     ),
     Metric("policy/lag_min", "versions", "the smallest of an update's rollouts"),

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from rss_rl.config import SamplerConfig
 from rss_rl.runtime.backend import Backend, Delivery
 from rss_rl.runtime.rollouts import Rollout, SampleJob
-from rss_rl.runtime.snapshot import Snapshot
+from rss_rl.runtime.snapshot import Snapshot, StoredSnapshot
 
 _POLL_S = 1.0
 _IDLE_WINDOW = 32
@@ -81,7 +81,7 @@ class RolloutPipeline:
             self._backend = self._make_backend()
         return self._backend
 
-    def publish(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """Let the jobs that are submitted from now on be sampled with this snapshot."""
         self.start().publish(snapshot)
         self._published = snapshot.version

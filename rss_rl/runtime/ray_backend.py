@@ -7,7 +7,7 @@ are placed one by one and not as a placement group, which would be had as a whol
 
 from __future__ import annotations
 
-__all__ = ["RayBackend"]
+__all__ = ["RayBackend", "last_line"]
 
 import os
 import signal
@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rss_rl.config import SamplerConfig
-from rss_rl.errors import RssError, SamplerError
+from rss_rl.errors import LearnerError, RssError, SamplerError
 from rss_rl.runtime.backend import BackendStats, Delivery
 from rss_rl.runtime.home import Home
 from rss_rl.runtime.rollouts import SampleJob
-from rss_rl.runtime.snapshot import Snapshot
+from rss_rl.runtime.snapshot import Snapshot, StoredSnapshot
 
 _FAILURE_WINDOW = 100
 _STATS_EVERY_S = 5.0
@@ -89,6 +89,7 @@ class RayBackend:
         self._flying: dict[Any, _Place] = {}  # in the order of submission
         self._version = -1
         self._weights: list[Any] = []
+        self._stored = False  # by a learner actor, which may take them with it
         self._stats_at = 0.0
         self._gauges: dict[str, float] = {}
         self.restarts = 0
@@ -107,10 +108,15 @@ class RayBackend:
     def _live(self) -> list[_Place]:
         return [place for place in self._places if place.starting is None]
 
-    def publish(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """See `Backend`; one copy for all, in the object store."""
         # The reference before this one stays alive through the calls that were given it.
-        self._version, self._weights = snapshot.version, [ray.put(snapshot.weights)]
+        self._stored = isinstance(snapshot, StoredSnapshot)
+        if isinstance(snapshot, StoredSnapshot):
+            reference = snapshot.reference
+        else:
+            reference = ray.put(snapshot.weights)
+        self._version, self._weights = snapshot.version, [reference]
 
     def room(self) -> int:
         """See `Backend`."""
@@ -157,8 +163,8 @@ class RayBackend:
             place.home = ray.get(place.starting, timeout=self._config.timeout_s)
         except (RayActorError, RayTaskError) as error:
             if not self._live() and not place.failures:
-                raise SamplerError(f"a sampler could not be started: {_cause(error)}") from error
-            self._fail(place, f"could not be started: {_cause(error)}")
+                raise SamplerError(f"a sampler could not be started: {last_line(error)}") from error
+            self._fail(place, f"could not be started: {last_line(error)}")
             return
         place.starting = None
         self._note("sampler_joined", actor=place.number, home=str(place.home))
@@ -171,10 +177,15 @@ class RayBackend:
         except RayTaskError as error:
             if not isinstance(error.cause, RayError):
                 raise _task_error(error, flight.job, place) from error
-            self._fail(place, f"could not fetch the weights: {_cause(error)}")
+            if self._stored and not isinstance(error.cause, GetTimeoutError):
+                raise LearnerError(
+                    f"the weights of version {self._version} are lost: {last_line(error)}",
+                    where=str(place),
+                ) from error
+            self._fail(place, f"could not fetch the weights: {last_line(error)}")
             return []
         except RayError as error:  # dead, unreachable, or its answer was lost
-            self._fail(place, f"died: {_cause(error)}")
+            self._fail(place, f"died: {last_line(error)}")
             return []
         del self._flying[call], place.flights[call]
         place.done += 1
@@ -266,7 +277,7 @@ def _in_use(resource: str) -> float:
     return _total(resource) - free.get(resource, 0.0)
 
 
-def _cause(error: Exception) -> str:
+def last_line(error: Exception) -> str:
     """The last line of Ray's message, which names the original exception."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__
@@ -279,4 +290,4 @@ def _task_error(error: RayTaskError, job: SampleJob, place: _Place) -> RssError:
     if isinstance(cause, RssError):
         found = f"{where}: {cause.where}" if cause.where else where
         return type(cause)(cause.what, where=found, remedy=cause.remedy)
-    return SamplerError(f"a sampler raised an exception: {_cause(error)}", where=where)
+    return SamplerError(f"a sampler raised an exception: {last_line(error)}", where=where)

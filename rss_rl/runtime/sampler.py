@@ -77,7 +77,8 @@ class Sampler:
         tensors = tensor_batch(batch, _CPU)
         embedded = [self._models.classifier.embedding(tokens) for tokens in tensors.tokens]
         selections, log_probs = self._draw(job, batch, tensors, embedded)
-        _check_finite(log_probs, job.rows)
+        summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
+        _check_finite(summed, job.rows)
         shape = (job.selections, len(batch))
         unasked = np.full((*shape, batch.sentences), np.nan, np.float32)
         likelihood, cost, thresholded = unasked[..., 0], unasked, unasked[0]
@@ -90,11 +91,12 @@ class Sampler:
         return Rollout(
             job.rows,
             tuple(selections),
-            np.stack(log_probs, -1),
+            np.stack(summed, -1),
             likelihood,
             cost,
             thresholded,
             version,
+            tuple(log_probs) if job.bitwise else (),
         )
 
     def _draw(

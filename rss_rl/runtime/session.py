@@ -137,6 +137,7 @@ class Session:
                 selections=sampler.selections if turn.policy else 1,
                 scored=turn.policy,
                 thresholded=turn.policy and learner.baseline == "self-critical",
+                bitwise=turn.policy and learner.corrects_bits and sampler.max_policy_lag > 0,
             )
             for shard, part in enumerate(np.array_split(self._order.rows(update), sampler.shards))
             if len(part)

@@ -12,8 +12,8 @@ and N samplers bring the rollouts of
 
 updates a second, with l the learner's work on a batch, k learners, a their exchange of gradients,
 s shards an update, o the driver's work for a shard (submit, receive, read), p a publication,
-e updates between two of them, and c a sampler's time for a shard with fetching weights. The slower side
-decides; on a machine of few cores so does the sum of all work over the cores:
+e updates between two of them, and c a sampler's time for a shard with fetching weights. The slower
+side decides; on a machine of few cores so does the sum of all work over the cores:
 
     rate = min(1 / T, N / (s c), cores / (l + s (o + c) + p / e))
 

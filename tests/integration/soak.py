@@ -47,14 +47,13 @@ def drive(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def harm(draw: random.Random, driver: int, mark: str) -> str | None:
-    """Do something to somebody; what it was, or None where nobody of that kind lives."""
-    who, how = draw.choice(HARMS)
+def harm(draw: random.Random, driver: int, mark: str) -> str:
+    """Do something to somebody who lives; what it was."""
     lines = processes_of(mark)
-    victims = [driver] if who == "driver" else [p for p in lines if ACTORS[who] in lines[p]]
-    if not victims:
-        return None
-    os.kill(draw.choice(victims), how)
+    living = {who: [pid for pid in lines if name in lines[pid]] for who, name in ACTORS.items()}
+    living["driver"] = [driver]
+    who, how = draw.choice([harm for harm in HARMS if living[harm[0]]])
+    os.kill(draw.choice(living[who]), how)
     return f"{who} {how.name}"
 
 
@@ -84,9 +83,8 @@ def soak(config: str, run: Path, minutes: float, every: float, overrides: list[s
             )
             process, lives = drive(restart, log), lives + 1
         elif now > next_harm and now - began < 60 * minutes:
-            what = harm(draw, process.pid, mark)
-            done[what] += what is not None
-            next_harm = now + (every if what else 0.5)
+            done[harm(draw, process.pid, mark)] += 1
+            next_harm = now + every
         time.sleep(0.2)
     left = not wait_until(lambda: not processes_of(mark), 30)
     table = read_metrics(run).to_pylist()
