@@ -10,16 +10,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import group_worker
 import numpy as np
 import pytest
+import small
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.group import ALONE, ProcessGroup, shard, sum_and_max
 from rss_rl.errors import LearnerError
+from rss_rl.models.dropout import keyed_dropout
 
 SUPPORT = Path(group_worker.__file__).parent
 
@@ -133,6 +136,28 @@ def test_shards_are_the_batch_in_order(rows: int, size: int) -> None:
     assert np.array_equal(np.concatenate(parts), np.arange(rows))
     lengths = [len(part) for part in parts]
     assert max(lengths) - min(lengths) <= 1
+
+
+@pytest.mark.parametrize("settings", small.VARIANTS.values(), ids=small.VARIANTS)
+@pytest.mark.parametrize(("rows", "width"), [(3, 4), (0, 4), (0, 0)])
+def test_every_parameter_has_a_gradient_where_nothing_is_selected(
+    settings: dict[str, Any], rows: int, width: int
+) -> None:
+    """A shard may be empty, and DistributedDataParallel waits for every parameter's gradient."""
+    model = small.classifier(dropout=0.3, **settings).train()
+    tokens, valid = (list(part) for part in zip(*[small.sentences(4, 2, 3)] * 2, strict=True))
+    tokens, valid = [t[:rows, :width] for t in tokens], [v[:rows, :width] for v in valid]
+    nothing = torch.zeros(rows, 2, width, dtype=torch.bool)
+    with keyed_dropout(small.keys(0, rows)):
+        logits = model(tokens, valid, [nothing] * 2)
+    model.losses(logits, torch.zeros(rows, dtype=torch.int64)).sum().backward()
+    policy = small.policy()
+    embedded = model.embedding(tokens[0]).detach()
+    evaluated = policy.evaluate(embedded, valid[0], nothing.expand(3, -1, -1, -1))
+    (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
+    for name, parameter in (*model.named_parameters(), *policy.named_parameters()):
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
 
 
 def test_alone_sums_are_its_own() -> None:

@@ -72,6 +72,15 @@ def paid(rows: np.ndarray, update: int, config: LearnerConfig, valid: list[Tenso
     return RewardBatch(selections, rewards, None, None if update % 3 == 0 else behaviours)
 
 
+def config_of(scenario: str) -> LearnerConfig:
+    return LearnerConfig(
+        supervised=OptimizerConfig(learning_rate=0.01, l2=1e-3, clip_norm=0.5),
+        policy=OptimizerConfig(learning_rate=0.01, clip_norm=0.5),
+        entropy_cost=0.05,
+        **SCENARIOS[scenario],
+    )
+
+
 def train(
     group: Group, scenario: str, *, double: bool = True, global_masks: bool = False
 ) -> dict[str, np.ndarray]:
@@ -80,12 +89,7 @@ def train(
     `global_masks` takes dropout from torch's seeded generator, as a learner on its own might; a
     fifth of the updates are enough to show it.
     """
-    config = LearnerConfig(
-        supervised=OptimizerConfig(learning_rate=0.01, l2=1e-3, clip_norm=0.5),
-        policy=OptimizerConfig(learning_rate=0.01, clip_norm=0.5),
-        entropy_cost=0.05,
-        **SCENARIOS[scenario],
-    )
+    config = config_of(scenario)
     classifier, policy = small.classifier(dropout=0.3, double=double), small.policy(double=double)
     if group.rank:  # the weights to learn from are those of rank 0
         small.randomise(classifier, seed=5)
