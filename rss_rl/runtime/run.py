@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["ALL_TOKENS", "Finished", "RunEvent", "open_models", "train"]
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from rss_rl.runtime.checkpoint import Checkpoint, checkpoint_steps, load_checkpo
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.evaluation import Mode, evaluate
 from rss_rl.runtime.metrics import MetricsWriter
+from rss_rl.runtime.mirror import open_mirror
+from rss_rl.runtime.observer import Observer
 from rss_rl.runtime.run_directory import ALL_TOKENS, RunDirectory
 from rss_rl.runtime.sampler import Sampler
 from rss_rl.runtime.snapshot import Models, build_prepared_models
@@ -56,6 +59,8 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     stop: Callable[[], bool] = lambda: False,
+    storage: str | None = None,
+    take_over: bool = False,
 ) -> Iterator[RunEvent]:
     """Train in the run directory `path`, as a stream of events that ends in `Finished`.
 
@@ -65,6 +70,8 @@ def train(
         resume: go on from the last checkpoint, where there is one.
         overwrite: replace a run that is there.
         stop: asked after each update; True ends the stream with `Stopped` after a checkpoint.
+        storage: URI or path that gets a copy of the run; with `resume` also where an empty `path`
+            gets the run from. take_over: write there though another process seems to.
 
     Raises:
         RssError: any expected failure.
@@ -72,21 +79,28 @@ def train(
     prepared = open_prepared(config.data)
     find_device(config.learner.device)
     check_best_metric(config, prepared.labels)
-    with _directory(config, path, resume, overwrite) as run:
+    mirror = open_mirror(storage, path, config, resume, overwrite, take_over)
+    with (
+        closing(mirror),
+        _directory(config, path, resume, overwrite) as run,
+        Observer(run.path, config, mirror, storage) as observer,
+    ):
         _copy_inputs(run, prepared)
-        trainer = yield from _train_phases(config, run, prepared, backend, _latest(path), stop)
+        start = _latest(path)
+        trainer = yield from _train_phases(config, run, prepared, backend, start, stop, observer)
         if trainer is None:
             return
         reports = _score(trainer, config, prepared)
         wall_s = trainer.wall_seconds
         if _compares(config):
-            whole = yield from _train_all_tokens(config, run.path, trainer, prepared, stop)
+            whole = yield from _train_all_tokens(config, trainer, prepared, stop, observer)
             if whole is None:
                 return
             for split, modes in whole.items():
                 reports[split] = {**modes, **reports[split]}
         report = _report(trainer, config, reports, wall_s)
         run.write_report(report)
+        observer.finished(wall_s)
         yield Finished(run.path, report)
 
 
@@ -136,6 +150,7 @@ def _train_phases(
     backend: MakeBackend,
     resume: Checkpoint | None,
     stop: Callable[[], bool],
+    observer: Observer,
 ) -> Generator[RunEvent, None, Trainer | None]:
     """The events of one trainer; returns it, or None when it was stopped."""
     step = None if resume is None else resume.step
@@ -157,6 +172,7 @@ def _train_phases(
                 )
                 if begins_second and _compares(config):
                     mark_best(run.path, event.update, _FORK)
+                observer.take(event, run.path, writer)
                 yield event
                 if isinstance(event, Stopped):
                     return None
@@ -170,13 +186,17 @@ def _compares(config: RunConfig) -> bool:
 
 
 def _train_all_tokens(
-    config: RunConfig, path: Path, trainer: Trainer, prepared: Prepared, stop: Callable[[], bool]
+    config: RunConfig,
+    trainer: Trainer,
+    prepared: Prepared,
+    stop: Callable[[], bool],
+    observer: Observer,
 ) -> Generator[RunEvent, None, dict[str, dict[str, dict[str, float]]] | None]:
     """Train with every token for as many updates; returns the metrics of its best checkpoint.
 
     A warm-up selects everything and is shared: the comparison goes on from its end.
     """
-    first = config.phases[0]
+    path, first = trainer.path, config.phases[0]
     shared = first.selection == "all"
     fork = load_checkpoint(path, _FORK) if shared and len(config.phases) > 1 else None
     done = 0 if fork is None else fork.step
@@ -192,7 +212,7 @@ def _train_all_tokens(
     place = path / ALL_TOKENS
     with _directory(whole, place, resume=True, overwrite=False) as run:
         start = _latest(place) or (None if fork is None else _fork_start(fork))
-        other = yield from _train_phases(whole, run, prepared, local_backend, start, stop)
+        other = yield from _train_phases(whole, run, prepared, local_backend, start, stop, observer)
         if other is None:
             return None
         report = _score(other, whole, prepared)
