@@ -25,6 +25,7 @@ from rss_rl.errors import StorageError
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://")
 _OBJECT_STORE = re.compile(r"s3a?|gcs|gs|abfss?|adl|az")
 _TEMPORARY = ".tmp-"
+_MOST_READ = 256 * 2**20
 _CHUNK = 8 * 2**20
 
 
@@ -65,11 +66,14 @@ class Storage:
         }
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a file; None where there is none."""
+        """The bytes of a file of modest size; None where there is none."""
         with self._refusals(name):
             path = self._path(name)
-            if self.filesystem.get_file_info(path).type == fs.FileType.NotFound:
+            found = self.filesystem.get_file_info(path)
+            if found.type == fs.FileType.NotFound:
                 return None
+            if (found.size or 0) > _MOST_READ:
+                raise ValueError(f"larger than {_MOST_READ} bytes")
             with self.filesystem.open_input_stream(path) as stream:
                 return bytes(stream.read())
 

@@ -23,9 +23,18 @@ from rss_rl.runtime.trainer import Stopped
 
 
 def run_training(
-    config: RunConfig, path: Path, out: Console, *, resume: bool = False, overwrite: bool = False
+    config: RunConfig,
+    path: Path,
+    out: Console,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    storage: str | None = None,
+    take_over: bool = False,
 ) -> dict[str, Any]:
     """Train with progress on `out`; returns the final report.
+
+    Args: as of `rss_rl.runtime.run.train`.
 
     Raises:
         typer.Exit: stopped by Ctrl-C or SIGTERM, after a checkpoint.
@@ -49,6 +58,8 @@ def run_training(
             resume=resume,
             overwrite=overwrite,
             stop=interruption.asked,
+            storage=storage,
+            take_over=take_over,
         )
         stopped = None
         for event in events:
@@ -59,5 +70,6 @@ def run_training(
                 stopped = event
     update = "?" if stopped is None else stopped.update
     out.print(f"Stopped after update {update}; everything up to there is saved. Go on with:")
-    out.print(f"  rss-rl train --resume {path}", soft_wrap=True, markup=False)
+    kept = "" if storage is None else f" --storage {storage}"
+    out.print(f"  rss-rl train --resume {path}{kept}", soft_wrap=True, markup=False)
     raise typer.Exit(interruption.exit_code)

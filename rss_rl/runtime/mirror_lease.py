@@ -22,6 +22,7 @@ WRITER_FILE = "writer.json"
 FRESH_S = 120.0
 """A lease that was not renewed for so long is free; the hosts' clocks should agree within it."""
 _MAX_BYTES = 10_000
+_held: set[str] = set()  # tokens of this process
 
 
 class Lease:
@@ -43,6 +44,7 @@ class Lease:
                 " --take-over if you know that it has stopped",
             )
         self._write()
+        _held.add(self._token)
 
     def renew(self) -> None:
         """Say that this process is alive.
@@ -65,6 +67,7 @@ class Lease:
         Raises:
             StorageError: the storage refuses; the lease ends by itself then.
         """
+        _held.discard(self._token)
         record = _read(self._storage)
         if record is not None and record.get("token") == self._token:
             self._storage.delete(WRITER_FILE)
@@ -97,6 +100,8 @@ def _is_dead(record: dict[str, Any]) -> bool:
     pid = record.get("pid")
     if record.get("host") != socket.gethostname() or type(pid) is not int or pid <= 0:
         return False
+    if pid == os.getpid():
+        return record.get("token") not in _held
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

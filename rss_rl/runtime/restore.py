@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["continue_from", "refuse_present"]
+__all__ = ["continue_from", "refuse_present", "stored_config"]
 
 import json
 import os
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.runtime.atomic import MAX_JSON_BYTES
 from rss_rl.runtime.checkpoint import LATEST, checkpoint_steps, load_checkpoint
 from rss_rl.runtime.checkpoint_files import STATE_FILE, parse_step, read_pointer
 from rss_rl.runtime.mirror_files import is_of_run
@@ -82,20 +81,35 @@ def _has_checkpoints(files: Mapping[str, int]) -> bool:
     return any(name.startswith("checkpoints/") and name.endswith(STATE_FILE) for name in files)
 
 
-def _check_config(storage: Storage, config: Mapping[str, Any]) -> None:
-    content = storage.read(_CONFIG) or b""
+def stored_config(storage: Storage) -> dict[str, Any] | None:
+    """The configuration of the run that a storage holds, as plain JSON data; None without a run.
+
+    Raises:
+        CheckpointError: it is not as written by rss-rl.
+        StorageError: the storage refuses.
+    """
+    content = storage.read(_CONFIG)
+    if content is None:
+        return None
     try:
-        found = json.loads(content[:MAX_JSON_BYTES])["config"]
-        changed = [key for key in {**found, **config} if found.get(key) != config.get(key)]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        config = json.loads(content)["config"]
+        if not isinstance(config, dict):
+            raise ValueError("not a JSON object")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"no configuration of a run: {error}",
             where=f"{storage.uri}/{_CONFIG}",
             remedy="Choose another path, or replace what is there with --overwrite",
         ) from error
+    return config
+
+
+def _check_config(storage: Storage, config: Mapping[str, Any]) -> None:
+    found = stored_config(storage) or {}
+    changed = [key for key in {**found, **config} if found.get(key) != config.get(key)]
     if changed:
         raise CheckpointError(
-            f"the configuration differs from the run's in: {', '.join(map(str, changed))[:500]}",
+            f"the configuration differs from the run's in: {', '.join(changed)[:500]}",
             where=storage.uri,
             remedy="Resume without overrides, or start a new run on another storage path",
         )

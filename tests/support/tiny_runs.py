@@ -22,7 +22,7 @@ from rss_rl.types import LabelSpec
 ROWS = {"train": 96, "dev": 24, "test": 24}
 WORDS = {"yes": ("warm", "bright"), "no": ("cold", "dull")}
 FILLERS = ("the", "a", "film", "with", "scene", "and", "of", "was", "in", "one")
-TIMES = ("time/", "throughput/", "sampler/restarts")
+TIMES = ("time/", "throughput/", "storage/", "sampler/restarts")
 
 
 class TinySource:
