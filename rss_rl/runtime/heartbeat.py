@@ -47,7 +47,8 @@ class Heartbeat:
     ) -> None:
         self._path, self._every_s, self._clock = run_dir / STATUS_FILE, every_s, clock
         self._written = -every_s
-        self._total, self._phases = updates_of(phases), len(phases)
+        self._total, self._names = updates_of(phases), [phase.name for phase in phases]
+        self._index = -1
         self._update_s: float | None = None
         self._last_update: float | None = None
         self.lost = 0
@@ -104,12 +105,13 @@ class Heartbeat:
             self.lost += 1
 
     def _begin(self, event: PhaseBegan) -> None:
-        index = self._record.get("phase_index", -1) + 1
         compares = event.name == ALL_TOKENS
+        later = [n for n, name in enumerate(self._names) if n > self._index and name == event.name]
+        self._index = later[0] if later else self._index + 1
         self._record |= {
             "part": ALL_TOKENS if compares else "training",
             "phase": event.name,
-            "phase_index": index,
+            "phase_index": self._index,
             "phase_steps": event.steps,
             "phase_done": event.done,
             "update": event.update + event.done,
