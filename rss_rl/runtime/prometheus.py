@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["PrometheusSink", "gauge_name"]
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import SupportsFloat
 
@@ -46,5 +47,11 @@ class PrometheusSink:
 
 
 def _description(tag: str) -> str:
+    """What the metric is, in ASCII: Ray takes no other letters.
+
+    >>> _description("train/loss")
+    'supervised loss of the classifier without L2 [nats, or score2]'
+    """
     metric = METRICS.get(tag)
-    return "updates done" if metric is None else f"{metric.meaning} [{metric.unit}]"
+    text = "updates done" if metric is None else f"{metric.meaning} [{metric.unit}]"
+    return unicodedata.normalize("NFKD", text).encode("ascii", "replace").decode()

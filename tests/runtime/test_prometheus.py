@@ -45,7 +45,9 @@ def test_scalars_can_be_scraped(address: str, tmp_path: Path) -> None:
     with MetricsWriter(tmp_path, sinks=[PrometheusSink("my-run")]) as writer:
         writer.scalars(6, {"train/loss": 0.5, "policy/lag": 1})
         writer.scalars(7, {"train/loss": 0.25, "policy/loss": float("nan")})
-    wanted = {"train_loss": "0.25", "policy_lag": "1", "update": "7"}
+        writer.scalars(7, {"reward/sparsity_cost": 2})  # described with letters Ray does not take
+    wanted = {"train_loss": "0.25", "policy_lag": "1", "metrics_non_finite": "1"}
+    wanted |= {"update": "7", "reward_sparsity_cost": "2"}
     deadline, found = time.monotonic() + 40, {}
     while found != wanted and time.monotonic() < deadline:
         lines = scrape(address)
