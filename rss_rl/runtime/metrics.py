@@ -21,9 +21,11 @@ __all__ = [
 import math
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, SupportsFloat
@@ -83,6 +85,7 @@ class MetricsWriter:
         resume_rows: int | None = None,
         sinks: Sequence[ScalarSink] = (),
     ) -> None:
+        _quieten_writer_thread()
         last = -1 if resume_step is None else resume_step
         self._directory, self._sinks = run_dir / "metrics", tuple(sinks)
         self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
@@ -240,6 +243,21 @@ def _drop_after(directory: Path, step: int, rows: int | None) -> int:
         elif kept.num_rows < table.num_rows:
             _write(part, kept)
     return stay
+
+
+@cache
+def _quieten_writer_thread() -> None:
+    """Let the thread that writes TensorBoard's files die without a traceback.
+
+    Its error is kept and raised again by the next call of the writer, as one clear message.
+    """
+    before = threading.excepthook
+
+    def hook(told: threading.ExceptHookArgs) -> None:
+        if not type(told.thread).__module__.startswith("tensorboard."):
+            before(told)
+
+    threading.excepthook = hook
 
 
 def _wait_for_new_name(directory: Path) -> None:
