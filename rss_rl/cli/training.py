@@ -66,10 +66,13 @@ def run_training(
             progress.show(event)
             if isinstance(event, Finished):
                 return event.report
-            if isinstance(event, Stopped):
-                stopped = event
+            stopped = event if isinstance(event, Stopped) else None
+    _say_stopped(out, path, stopped, storage)
+    raise typer.Exit(interruption.exit_code)
+
+
+def _say_stopped(out: Console, path: Path, stopped: Stopped | None, storage: str | None) -> None:
     update = "?" if stopped is None else stopped.update
     out.print(f"Stopped after update {update}; everything up to there is saved. Go on with:")
     kept = "" if storage is None else f" --storage {storage}"
     out.print(f"  rss-rl train --resume {path}{kept}", soft_wrap=True, markup=False)
-    raise typer.Exit(interruption.exit_code)

@@ -23,6 +23,7 @@ from rss_rl.runtime.evaluation import Mode, evaluate
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.mirror import open_mirror
 from rss_rl.runtime.observer import Observer
+from rss_rl.runtime.restoring import check_step, restoring
 from rss_rl.runtime.run_directory import ALL_TOKENS, RunDirectory
 from rss_rl.runtime.sampler import Sampler
 from rss_rl.runtime.snapshot import Models, build_prepared_models
@@ -156,15 +157,17 @@ def _train_phases(
     step = None if resume is None else resume.step
     rows = None if resume is None else resume.state.get("metric_rows")
     with MetricsWriter(run.path, step, rows) as writer:
-        trainer = Trainer(
-            config,
-            run.path,
-            prepared,
-            writer,
-            backend=lambda: backend(config, prepared, Path(config.data)),
-            resume=resume,
-            stop=stop,
-        )
+        with restoring(resume):
+            trainer = Trainer(
+                config,
+                run.path,
+                prepared,
+                writer,
+                backend=lambda: backend(config, prepared, Path(config.data)),
+                resume=resume,
+                stop=stop,
+            )
+            check_step(resume, trainer.session.update_count)
         try:
             for event in trainer.events():
                 begins_second = (

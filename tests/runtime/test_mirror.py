@@ -18,7 +18,7 @@ from dying import DyingFileSystem, storage_at
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.runtime.checkpoint import load_checkpoint, mark_best, save_checkpoint
 from rss_rl.runtime.event_log import EVENTS_FILE, EventLog, NullEventLog, parse_events
-from rss_rl.runtime.mirror_lease import FRESH_S, WRITER_FILE, Lease, live_writer
+from rss_rl.runtime.mirror_lease import WRITER_FILE, Lease
 from rss_rl.runtime.mirror_worker import Mirror, Patience
 from rss_rl.runtime.restore import continue_from, refuse_present
 from rss_rl.runtime.run_directory import ALL_TOKENS, RunDirectory
@@ -259,55 +259,14 @@ class TestRestore:
             made.close()
 
 
-class TestLease:
-    def record(self, storage: Storage, **changes: Any) -> None:
+def test_a_mirror_that_lost_its_lease_does_not_write(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path / "there"))
+    with RunDirectory.create(tmp_path / "run", CONFIG) as run:
+        made = mirror(storage, run.path)
         record = {"host": "elsewhere", "pid": 1, "time": time.time(), "token": "x"}
-        storage.write(WRITER_FILE, json.dumps(record | changes).encode())
-
-    def test_a_second_live_writer_is_refused(self, tmp_path: Path) -> None:
-        storage = open_storage(str(tmp_path))
-        first = Lease(storage)
-        with pytest.raises(StorageError, match=rf"process {os.getpid()} on .*--take-over"):
-            Lease(storage)
-        second = Lease(storage, take_over=True)
-        with pytest.raises(StorageError, match="has taken over"):
-            first.renew()
-        first.release()  # no longer its own
-        second.renew()
-        second.release()
-        assert live_writer(storage) is None
-
-    @pytest.mark.parametrize(
-        ("changes", "live"),
-        [
-            ({}, True),
-            ({"time": time.time() - FRESH_S - 60}, False),
-            ({"host": os.uname().nodename, "pid": 2**22 + 1}, False),
-            ({"time": "now"}, False),
-            ({"pid": "x\x1b[31m"}, True),
-        ],
-        ids=["another host", "old", "dead process", "no time", "odd process"],
-    )
-    def test_who_is_alive(self, tmp_path: Path, changes: dict[str, Any], live: bool) -> None:
-        storage = open_storage(str(tmp_path))
-        self.record(storage, **changes)
-        writer = live_writer(storage)
-        assert (writer is not None) == live
-        assert writer is None or writer.isprintable()
-
-    @pytest.mark.parametrize("content", [b"", b"\xff", b"[1]", b"[" * 9000, b"x" * 20_000])
-    def test_any_other_content_is_no_lease(self, tmp_path: Path, content: bytes) -> None:
-        storage = open_storage(str(tmp_path))
-        storage.write(WRITER_FILE, content)
-        Lease(storage).release()
-
-    def test_a_mirror_that_lost_its_lease_does_not_write(self, tmp_path: Path) -> None:
-        storage = open_storage(str(tmp_path / "there"))
-        with RunDirectory.create(tmp_path / "run", CONFIG) as run:
-            made = mirror(storage, run.path)
-            self.record(storage)
-            checkpoint(run.path, 1, 1)
-            with pytest.raises(StorageError, match="process 1 on elsewhere has taken over"):
-                made.finish()
-            made.close()
-        assert set(storage.files()) == {WRITER_FILE}
+        storage.write(WRITER_FILE, json.dumps(record).encode())
+        checkpoint(run.path, 1, 1)
+        with pytest.raises(StorageError, match="process 1 on elsewhere has taken over"):
+            made.finish()
+        made.close()
+    assert set(storage.files()) == {WRITER_FILE}
