@@ -99,6 +99,12 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
+_QUANTITIES: dict[type[torch.optim.Optimizer], frozenset[str]] = {
+    torch.optim.Adam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
+    torch.optim.Adadelta: frozenset({"step", "square_avg", "acc_delta"}),
+}
+
+
 def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Restore what `optimizer_tensors` returned.
 
@@ -113,5 +119,8 @@ def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: Mapping[st
         if not fits or (value.ndim and value.shape != parameters[int(number)].shape):
             raise CheckpointError(f"optimizer state '{name}' does not fit the parameters")
         state.setdefault(int(number), {})[key] = value
+    quantities = {frozenset(entry) for entry in state.values()}
+    if quantities - {_QUANTITIES[type(optimizer)]}:
+        raise CheckpointError("optimizer state lacks a quantity, or has one of another optimizer")
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})

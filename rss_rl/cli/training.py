@@ -24,9 +24,18 @@ from rss_rl.runtime.trainer import Stopped
 
 
 def run_training(
-    config: RunConfig, path: Path, out: Console, *, resume: bool = False, overwrite: bool = False
+    config: RunConfig,
+    path: Path,
+    out: Console,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    storage: str | None = None,
+    take_over: bool = False,
 ) -> dict[str, Any]:
     """Train with progress on `out`; returns the final report.
+
+    Args: as of `rss_rl.runtime.run.train`.
 
     Raises:
         typer.Exit: stopped by Ctrl-C or SIGTERM, after a checkpoint.
@@ -34,39 +43,28 @@ def run_training(
     """
     with make_progress(out) as progress, Interruption(progress.stopping) as interruption:
 
-        def backend(run: RunConfig, prepared: Prepared) -> Backend:
-            if run.sampler.backend == "local":
-                return local_backend(run, prepared)
-            import ray
-
-            from rss_rl.runtime.ray_sampler import ray_samplers
-
-            if not ray.is_initialized():
-                ray.init(
-                    num_cpus=max(os.cpu_count() or 1, run.sampler.actors),
-                    include_dashboard=False,
-                    log_to_driver=False,
-                    configure_logging=False,
-                )
-            interruption.install()  # starting Ray puts a handler of its own on SIGTERM
-            return ray_samplers(run)
-
         events = train(
             config,
             path,
-            backend=backend,
+            roles=roles,
             resume=resume,
             overwrite=overwrite,
             stop=interruption.asked,
+            storage=storage,
+            take_over=take_over,
         )
         stopped = None
         for event in events:
             progress.show(event)
             if isinstance(event, Finished):
                 return event.report
-            if isinstance(event, Stopped):
-                stopped = event
+            stopped = event if isinstance(event, Stopped) else None
+    _say_stopped(out, path, stopped, storage)
+    raise typer.Exit(interruption.exit_code)
+
+
+def _say_stopped(out: Console, path: Path, stopped: Stopped | None, storage: str | None) -> None:
     update = "?" if stopped is None else stopped.update
     out.print(f"Stopped after update {update}; everything up to there is saved. Go on with:")
-    out.print(f"  rss-rl train --resume {path}", soft_wrap=True, markup=False)
-    raise typer.Exit(interruption.exit_code)
+    kept = "" if storage is None else f" --storage {storage}"
+    out.print(f"  rss-rl train --resume {path}{kept}", soft_wrap=True, markup=False)

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from rss_rl.config import SamplerConfig
 from rss_rl.runtime.backend import Backend, Delivery
+from rss_rl.runtime.event_log import NO_LOG, EventSink
 from rss_rl.runtime.rollouts import Rollout, SampleJob
 from rss_rl.runtime.snapshot import Snapshot, StoredSnapshot
 
@@ -50,10 +51,17 @@ class RolloutPipeline:
             starts no samplers.
         config: of the samplers.
         jobs: the jobs of an update by its number; empty beyond the end of the phase.
+        log: told of rollouts that are discarded.
     """
 
-    def __init__(self, backend: Callable[[], Backend], config: SamplerConfig, jobs: Jobs) -> None:
-        self._make_backend = backend
+    def __init__(
+        self,
+        backend: Callable[[], Backend],
+        config: SamplerConfig,
+        jobs: Jobs,
+        log: EventSink = NO_LOG,
+    ) -> None:
+        self._make_backend, self._log = backend, log
         self._backend: Backend | None = None
         self._config, self._jobs = config, jobs
         self._published: int | None = None
@@ -143,8 +151,10 @@ class RolloutPipeline:
             return  # asked for before `forget`
         del self._asked[job.update, job.shard]
         rollout = Rollout.from_arrow(delivery.rollout)
-        if job.update - rollout.version > self._config.max_policy_lag:
+        lag = job.update - rollout.version
+        if lag > self._config.max_policy_lag:
             self.discarded += 1
+            self._log.write("rollout_discarded", shard=job.shard, lag=lag)
             self._again[job.update, job.shard] = job
             return
         self._arrived.setdefault(job.update, {})[job.shard] = rollout

@@ -25,6 +25,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import LearnerError, RssError, SamplerError
 from rss_rl.runtime.backend import BackendStats, Delivery
+from rss_rl.runtime.event_log import NO_LOG, EventSink
 from rss_rl.runtime.home import Home
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.snapshot import Snapshot, StoredSnapshot
@@ -72,7 +73,7 @@ class RayBackend:
         spawn: starts an actor and returns its handle. It has `home() -> Home` and
             `sample(job, version, [weights]) -> (pyarrow.RecordBatch, seconds)`, and no restarts of
             Ray's own: an actor that Ray restarts is silently empty.
-        note: told what happens: an event's name and its fields.
+        log: told which samplers come and go, and why.
 
     Raises:
         SamplerError: no sampler can be started; its own error is the cause.
@@ -82,9 +83,9 @@ class RayBackend:
         self,
         config: SamplerConfig,
         spawn: Callable[[int], Any],
-        note: Callable[..., None] = lambda *_, **__: None,
+        log: EventSink = NO_LOG,
     ) -> None:
-        self._config, self._spawn, self._note = config, spawn, note
+        self._config, self._spawn, self._log = config, spawn, log
         self._waiting: deque[SampleJob] = deque()
         self._flying: dict[Any, _Place] = {}  # in the order of submission
         self._version = -1
@@ -167,7 +168,8 @@ class RayBackend:
             self._fail(place, f"could not be started: {last_line(error)}")
             return
         place.starting = None
-        self._note("sampler_joined", actor=place.number, home=str(place.home))
+        event = "sampler_replaced" if place.failures else "sampler_started"
+        self._log.write(event, sampler=place.number, node=str(place.home))
 
     def _receive(self, call: Any) -> list[Delivery]:
         place = self._flying[call]
@@ -221,7 +223,9 @@ class RayBackend:
         place.failures.append(place.done)
         while place.failures[0] < place.done - _FAILURE_WINDOW:
             place.failures.popleft()
-        self._note("sampler_lost", level="warning", actor=place.number, home=str(place.home))
+        event = "sampler_hung" if hung else "sampler_died"
+        node = None if place.home is None else str(place.home)
+        self._log.write(event, "warning", sampler=place.number, node=node, cause=what)
         if len(place.failures) > self._config.max_restarts:
             raise SamplerError(
                 f"{place} {what}; that was failure {len(place.failures)} within"

@@ -50,7 +50,8 @@ class LearnerActor:
         """An address and a free port of this process's node, for the group to meet at."""
         with socket.socket() as free:
             free.bind(("", 0))
-            return ray.util.get_node_ip_address(), free.getsockname()[1]
+            address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+            return address, free.getsockname()[1]
 
     def join(self, address: str, port: int) -> int:
         """Meet the others and build the learner; the bytes of its weights."""
@@ -96,9 +97,8 @@ class RayLearners:
         self._config = config.learner
         self._actors: list[Any] = []
         self._homes: dict[int, Home] = {}
-        self._place: PlacementGroup | None = None
+        self._place = self._reserve()
         try:
-            self._place = self._reserve()
             self._actors = [self._spawn(config, rank) for rank in range(self._config.actors)]
             limit = self._config.start_timeout_s
             self._homes = dict(enumerate(self._all("home", timeout_s=limit)))
@@ -113,7 +113,7 @@ class RayLearners:
         bundle = {"CPU": float(settings.threads)}
         if settings.gpus:
             bundle["GPU"] = settings.gpus
-        group = placement_group([bundle] * settings.actors, strategy=settings.placement)
+        group: PlacementGroup = placement_group([bundle] * settings.actors, strategy=settings.placement)
         if not group.wait(timeout_seconds=settings.start_timeout_s):
             remove_placement_group(group)
             raise LearnerError(
@@ -219,9 +219,7 @@ class RayLearners:
         for actor in self._actors:
             ray.kill(actor)
         self._actors = []
-        if self._place is not None:
-            remove_placement_group(self._place)
-            self._place = None
+        remove_placement_group(self._place)
 
     def __enter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ import ray
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
+from rss_rl.runtime.event_log import NO_LOG, EventSink
 from rss_rl.runtime.home import Home, find_home
 from rss_rl.runtime.ray_backend import RayBackend
 from rss_rl.runtime.rollouts import SampleJob
@@ -48,12 +49,12 @@ class SamplerActor:
         return rollout, time.perf_counter() - started
 
 
-def ray_samplers(config: RunConfig, note: Any = lambda *_, **__: None) -> RayBackend:
+def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:
     """The samplers of a run, on the cluster that this process has joined.
 
     Args:
         config: of the run; its data must be readable from every node.
-        note: see `RayBackend`.
+        log: see `RayBackend`.
 
     Raises:
         SamplerError: none can be started.
@@ -66,4 +67,4 @@ def ray_samplers(config: RunConfig, note: Any = lambda *_, **__: None) -> RayBac
         max_restarts=0,
         max_task_retries=0,
     )
-    return RayBackend(sampler, lambda _: remote.remote(tree), note)
+    return RayBackend(sampler, lambda _: remote.remote(tree), log)

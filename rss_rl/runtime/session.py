@@ -17,6 +17,7 @@ from rss_rl.data.batching import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
 from rss_rl.runtime.backend import Backend
+from rss_rl.runtime.event_log import NO_LOG, EventSink
 from rss_rl.runtime.learner import Learner, LearnTask
 from rss_rl.runtime.pipeline import RolloutPipeline
 from rss_rl.runtime.rollouts import SampleJob
@@ -48,6 +49,7 @@ class Session:
         learner: of the run.
         backend: called with no arguments when the first selection is to be sampled, so that a run
             that samples nothing starts no samplers.
+        log: told what happens to rollouts.
     """
 
     def __init__(
@@ -56,13 +58,14 @@ class Session:
         prepared: Prepared,
         learner: Learner,
         backend: Callable[[], Backend],
+        log: EventSink = NO_LOG,
     ) -> None:
         self.config = config
         self.learner = learner
         self.schedule = PhaseSchedule(config.phases)
         self.update_count = 0
         self._order = BatchOrder(prepared.split("train"), config.batch_size, config.seed)
-        self._pipeline = RolloutPipeline(backend, config.sampler, self._jobs)
+        self._pipeline = RolloutPipeline(backend, config.sampler, self._jobs, log)
         self._publishing: dict[str, float] = {}  # metrics of the newest snapshot, not reported yet
 
     def close(self) -> None:

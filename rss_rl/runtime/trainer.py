@@ -24,6 +24,7 @@ from rss_rl.runtime.checkpoint import (
 )
 from rss_rl.runtime.checkpoint_files import step_directory
 from rss_rl.runtime.evaluation import Mode
+from rss_rl.runtime.event_log import NO_LOG, EventSink
 from rss_rl.runtime.learner import Learner
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.session import Session, UpdateReport
@@ -90,6 +91,7 @@ class Trainer:
         backend: makes the source of rollouts when one is needed.
         resume: checkpoint to go on from, or None to begin.
         stop: asked after each update; True writes a checkpoint and ends the stream.
+        log: told what happens to rollouts.
     """
 
     def __init__(
@@ -103,10 +105,11 @@ class Trainer:
         backend: Callable[[], Backend],
         resume: Checkpoint | None = None,
         stop: Callable[[], bool] = lambda: False,
+        log: EventSink = NO_LOG,
     ) -> None:
         self.config, self.path = config, path
         self._writer, self._stop = writer, stop
-        self.session = Session(config, prepared, learner, backend)
+        self.session = Session(config, prepared, learner, backend, log)
         self._opened = False  # the phase's opening evaluation was made
         self._evaluation_due = False  # a stop may come between an update and its evaluation
         self._best: float | None = None

@@ -11,7 +11,16 @@ from typer.testing import CliRunner
 import rss_rl
 from rss_rl.cli.main import app
 
-COMMANDS = ["demo", "train", "evaluate", "select", "report", "config show", "data prepare"]
+COMMANDS = [
+    "demo",
+    "train",
+    "evaluate",
+    "select",
+    "report",
+    "status",
+    "config show",
+    "data prepare",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

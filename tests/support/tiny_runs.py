@@ -25,7 +25,15 @@ BATCH, UPDATES = 16, 27
 UPDATES_AN_EPOCH = ROWS["train"] // BATCH
 WORDS = {"yes": ("warm", "bright"), "no": ("cold", "dull")}
 FILLERS = ("the", "a", "film", "with", "scene", "and", "of", "was", "in", "one")
-TIMES = ("time/", "throughput/", "publish/duration_ms", "learner/", "sampler/", "object_store/")
+TIMES = (
+    "time/",
+    "throughput/",
+    "storage/",
+    "publish/duration_ms",
+    "learner/",
+    "sampler/",
+    "object_store/",
+)
 
 
 class TinySource:
