@@ -16,7 +16,12 @@ from pathlib import Path
 import pytest
 
 PACKAGES = ("rss_rl", "envs", "learners")
-RAY_MODULES = {"rss_rl.runtime.ray_backend"}
+RAY_MODULES = {
+    "rss_rl.runtime.cluster",
+    "rss_rl.runtime.cluster_jobs",
+    "rss_rl.runtime.cluster_probe",
+    "rss_rl.runtime.ray_backend",
+}
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 40
 REPOSITORY = Path(__file__).resolve().parent.parent

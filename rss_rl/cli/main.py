@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import rss_rl
-from rss_rl.cli import config, data, demo, results, selecting, train
+from rss_rl.cli import config, data, demo, doctor, job, results, selecting, submit, train
 from rss_rl.cli.group import DEBUG_VARIABLE, Commands
 
 _EPILOG = """
@@ -62,6 +62,9 @@ app.command(epilog=train.EPILOG)(train.train)
 app.command(epilog=results.EVALUATE_EPILOG)(results.evaluate)
 app.command(epilog=selecting.EPILOG)(selecting.select)
 app.command(epilog=results.REPORT_EPILOG)(results.report)
+app.command(epilog=submit.EPILOG)(submit.submit)
+app.add_typer(job.app)
+app.command(epilog=doctor.EPILOG)(doctor.doctor)
 
 if __name__ == "__main__":
     app()

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import ray
+from ray import _raylet
 from ray._private.services import canonicalize_bootstrap_address_or_die
-from ray._raylet import AuthenticationTokenLoader, Config
 from ray.exceptions import RayError
 
 from rss_rl.errors import ClusterError
@@ -26,6 +26,7 @@ from rss_rl.runtime.cluster_auth import MODE_VARIABLE, ensure_token, find_token,
 from rss_rl.runtime.cluster_probe import check_gcs
 from rss_rl.runtime.cluster_processes import end_processes, session_processes
 
+_compiled: Any = _raylet  # ships no types
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 _JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _MB = 2**20
@@ -127,8 +128,8 @@ def token_mode(mode: str | None) -> None:
         os.environ.pop(MODE_VARIABLE, None)
     else:
         os.environ[MODE_VARIABLE] = mode
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
+    _compiled.Config.initialize("")
+    _compiled.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _start(
@@ -220,7 +221,7 @@ def _describe(
         started_here=how == "started",
         joined_here=how == "joined",
         address=found["gcs_address"],
-        nodes=sum(node["Alive"] for node in ray.nodes()),
+        nodes=sum(node["Alive"] for node in ray.nodes()),  # type: ignore[no-untyped-call]
         session_name=Path(found["session_dir"]).name,
         session_dir=found["session_dir"],
         authenticated=authenticated,

@@ -24,6 +24,7 @@ from ray.core.generated import gcs_service_pb2
 from rss_rl.errors import ClusterError
 from rss_rl.runtime.cluster_auth import Token
 
+_proto: Any = gcs_service_pb2  # its classes are made at run time
 _TIMEOUT_S = 2.5
 _RETRY_S = 0.5
 _METHOD = "/ray.rpc.NodeInfoGcsService/CheckAlive"
@@ -58,13 +59,11 @@ def probe_gcs(address: str, token: Token | None = None) -> Probe:
     with _channel(address) as channel:
         call = channel.unary_unary(
             _METHOD,
-            request_serializer=gcs_service_pb2.CheckAliveRequest.SerializeToString,
-            response_deserializer=gcs_service_pb2.CheckAliveReply.FromString,
+            request_serializer=_proto.CheckAliveRequest.SerializeToString,
+            response_deserializer=_proto.CheckAliveReply.FromString,
         )
         try:
-            reply = call(
-                gcs_service_pb2.CheckAliveRequest(), timeout=_TIMEOUT_S, metadata=metadata
-            )
+            reply = call(_proto.CheckAliveRequest(), timeout=_TIMEOUT_S, metadata=metadata)
         except grpc.RpcError as error:
             if error.code() in _REFUSALS:
                 return Probe("guarded")
@@ -79,7 +78,7 @@ def _channel(address: str) -> grpc.Channel:
         return grpc.insecure_channel(address, options)
     from ray._common.tls_utils import load_certs_from_env
 
-    chain, key, authority = load_certs_from_env()
+    chain, key, authority = load_certs_from_env()  # type: ignore[no-untyped-call]
     return grpc.secure_channel(
         address, grpc.ssl_channel_credentials(authority, key, chain), options
     )
@@ -105,10 +104,10 @@ def probe_dashboard(url: str, token: Token | None = None) -> Probe:
     except urllib.error.HTTPError as error:
         refused = error.code in (401, 403)
         return Probe("guarded" if refused else "foreign", detail=f"HTTP status {error.code}")
-    except (OSError, HTTPException) as error:
+    except OSError as error:
         return Probe("silent", detail=str(getattr(error, "reason", error)))
-    except (ValueError, KeyError, TypeError) as error:
-        return Probe("foreign", detail=f"not Ray's answer: {error!r}")
+    except (HTTPException, ValueError, KeyError, TypeError) as error:
+        return Probe("foreign", detail=f"{type(error).__name__} in its answer")
     return Probe("open", version=version)
 
 
