@@ -12,6 +12,10 @@ from __future__ import annotations
 __all__ = ["ClusterInfo", "connect", "inside_job", "shutdown", "token_mode"]
 
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -194,8 +198,10 @@ def _resolve(where: str) -> str:
 
 
 def _init(where: str, **options: Any) -> Any:
+    local = options.get("address") == "local"
     try:
-        return ray.init(log_to_driver=False, configure_logging=False, **options)
+        with _own_handlers():
+            return ray.init(log_to_driver=False, configure_logging=False, **options)
     except (ConnectionError, OSError, RuntimeError, ValueError, RayError) as error:
         text = " ".join(str(error).split())
         if "mismatch" in text.lower():
@@ -203,10 +209,26 @@ def _init(where: str, **options: Any) -> Any:
             raise ClusterError(text, where=where, remedy=remedy) from error
         remedy = (
             "Look at the free memory and at /dev/shm, or use sampler.backend=local"
-            if options.get("address") == "local"
+            if local
             else "Run this on a machine of the cluster; from elsewhere send a job: 'rss-rl submit'"
         )
         raise ClusterError(f"Ray refuses: {_cause(error)}", where=where, remedy=remedy) from error
+
+
+@contextmanager
+def _own_handlers() -> Iterator[None]:
+    """Keep our handlers of SIGINT and SIGTERM, which Ray replaces by one that dies at once.
+
+    A signal within the second that Ray takes to start still meets Ray's.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # others may set none
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _describe(

@@ -1,13 +1,14 @@
 """A run sent to a cluster whose nodes know nothing of rss_rl and share no files with it.
 
-The head has no CPU for tasks, so that every sampler runs on the second node, while the learner, which
-asks for none here, runs on the head.
+The head has no CPU for tasks, so that every sampler runs on the second node, while the learner,
+which asks for none here, runs on the head.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
 from rss_rl.config import RunConfig
+from rss_rl.errors import ClusterError
 from rss_rl.runtime.cluster import token_mode
 from rss_rl.runtime.cluster_jobs import open_board
 from rss_rl.runtime.cluster_package import pack_code
@@ -85,7 +87,7 @@ def config(tiny: Callable[..., RunConfig], tmp_path: Path) -> Callable[..., Path
     """Writes the tiny configuration with Ray samplers to a file."""
 
     def write(**changes: Any) -> Path:
-        run = tiny(sampler={"backend": "ray", "actors": 2}, **changes)
+        run = tiny(sampler={"backend": "ray", "actors": 1}, **changes)
         path = tmp_path / "tiny.yaml"
         path.write_text(yaml.safe_dump(run.model_dump(mode="json")))
         return path
@@ -93,9 +95,7 @@ def config(tiny: Callable[..., RunConfig], tmp_path: Path) -> Callable[..., Path
     return write
 
 
-def submitting(
-    config: Path, storage: Path, *options: str, cwd: Path
-) -> subprocess.Popen[str]:
+def submitting(config: Path, storage: Path, *options: str, cwd: Path) -> subprocess.Popen[str]:
     """`rss-rl submit` in a process of its own."""
     command = [sys.executable, "-m", "rss_rl.cli.main", "submit", str(config)]
     command += ["--storage", str(storage), "--shared-filesystem", "--cpus", "0", *options]
@@ -117,18 +117,27 @@ def submit(config: Path, storage: Path, *options: str, cwd: Path) -> tuple[int, 
 def test_the_nodes_do_not_know_the_code(nodes: Nodes) -> None:
     """Else the other tests would prove nothing."""
     for name, code in {"ray": 0, "torch": 0, "rss_rl": 1, "envs": 1}.items():
-        command = [nodes.bin / "python", "-c", f"import importlib.util as u; exit(not u.find_spec('{name}'))"]
+        command = [
+            nodes.bin / "python",
+            "-c",
+            f"import importlib.util as u; exit(not u.find_spec('{name}'))",
+        ]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
         assert subprocess.run(command, cwd=nodes.root, env=clean, check=False).returncode == code
 
 
 def test_a_job_is_the_run_it_would_be_here(
-    config: Callable[..., Path], storage: Path, reference: Outcome, tmp_path: Path
+    nodes: Nodes,
+    config: Callable[..., Path],
+    storage: Path,
+    reference: Outcome,
+    tmp_path: Path,
 ) -> None:
     code, printed = submit(config(), storage, cwd=tmp_path)
     assert code == 0, printed
-    assert "SUCCEEDED" in printed and "co-train" in printed
-    assert "oken" not in printed.replace("All tokens", "").replace("all tokens", "")
+    assert "SUCCEEDED" in printed
+    assert "co-train" in printed
+    assert str(nodes.token) not in printed
     Outcome.read(storage).assert_equals(reference)
 
 
@@ -163,7 +172,7 @@ def test_stopped_by_ctrl_c_and_gone_on_with(
         try:
             assert process.stdout is not None
             printed = ""
-            while "frozen" not in printed:
+            while "frozen 10 " not in printed:
                 line = process.stdout.readline()
                 assert line, printed
                 printed += line
@@ -176,7 +185,7 @@ def test_stopped_by_ctrl_c_and_gone_on_with(
     assert "Stopped after update" in rest
     assert "STOPPED: first-" in rest
     assert twice.exit_code == 2
-    assert "first-" in twice.stderr and "is training there already" in twice.stderr
+    assert re.search("job first-.* is training there already", twice.stderr)
     assert not (storage / "report.json").exists()
 
     code, again = submit(file, storage, "--name", "second", cwd=tmp_path)
@@ -196,7 +205,8 @@ def test_a_failed_job_is_a_failed_command(
     assert "FAILED" in printed
     (name,) = (job.name for job in open_board(None).jobs() if job.name.startswith("broken"))
     result = CliRunner().invoke(app, ["job", "logs", name, "--no-follow"])
-    assert result.exit_code == 0 and "is no prepared directory" in result.stdout
+    assert result.exit_code == 0
+    assert "is no prepared directory" in result.stdout
     assert CliRunner().invoke(app, ["job", "status", name]).exit_code == 1
 
 
@@ -204,7 +214,8 @@ def test_a_job_is_stopped_by_its_name(nodes: Nodes) -> None:
     open_board(None).submit("sleeper", "exec sleep 600", "")
     began = time.monotonic()
     result = CliRunner().invoke(app, ["job", "stop", "sleeper"])
-    assert result.exit_code == 0 and "STOPPED: sleeper" in result.stdout
+    assert result.exit_code == 0
+    assert "STOPPED: sleeper" in result.stdout
     assert time.monotonic() - began < 30
 
 
@@ -237,8 +248,8 @@ class TestRefusals:
 
     def test_no_dashboard_there(self) -> None:
         address = f"http://127.0.0.1:{free_port()}"
-        board = pytest.raises(Exception, open_board, address, timeout_s=1)
-        assert "no Ray cluster answered" in str(board.value)
+        with pytest.raises(ClusterError, match="no Ray cluster answered"):
+            open_board(address, timeout_s=1)
 
     def test_no_cluster_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("RAY_ADDRESS")

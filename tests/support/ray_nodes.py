@@ -106,7 +106,8 @@ class Nodes:
         self._started.append(process)
         deadline = time.monotonic() + START_S
         while "Ray runtime started" not in log.read_text():
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
 
     def close(self) -> None:
