@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _MARGIN_S = 15.0
+_START_S = 20.0
 
 _EPILOG = """
 Examples:
@@ -102,6 +103,8 @@ def watch(board: JobBoard, name: str, out: Console) -> Job:
     """
     shown = _Counter()
     try:
+        if (job := board.wait_for_start(name, _START_S)).waits:
+            out.print(f"{job.status}: {job.message}", markup=False, soft_wrap=True)
         board.follow(name, shown.write)
     except KeyboardInterrupt:
         out.print("\nStopping the job (Ctrl-C again: leave it to itself) ...", markup=False)
@@ -132,9 +135,17 @@ class _Counter:
 
 
 def _stop(board: JobBoard, name: str, out: Console, shown: int | None = None) -> None:
-    from rss_rl.runtime.cluster_jobs import STOP_WAIT_S
+    from rss_rl.runtime.cluster_package import STOP_WAIT_S
 
     board.stop(name)
+    if board.wait_for_start(name, 0).waits:
+        out.print(
+            f"PENDING: {name}. Ray ends it as soon as it has the resources to begin, or after 15"
+            " minutes.",
+            markup=False,
+            soft_wrap=True,
+        )
+        return
     job = board.wait(name, STOP_WAIT_S + _MARGIN_S)
     if shown is not None:
         _write(board.log(name)[shown:])

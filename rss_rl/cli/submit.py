@@ -65,6 +65,12 @@ Cpus = Annotated[
 Gpus = Annotated[
     float, typer.Option("--gpus", min=0, help="GPUs that the learner's process asks for.")
 ]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="Write to --storage though another process seems to; it has stopped."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")]
 
 
@@ -79,6 +85,7 @@ def submit(
     pip: Pip = None,
     cpus: Cpus = 1,
     gpus: Gpus = 0,
+    take_over: TakeOver = False,
     insecure: Insecure = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -89,7 +96,7 @@ def submit(
     run, short = _resolve(config, overrides or [], shared_filesystem)
     storage = _everywhere(storage, "--storage", shared_filesystem)
     job = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
-    command = entrypoint(job, storage, insecure=insecure)
+    command = entrypoint(job, storage, take_over=take_over, insecure=insecure)
     with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
         packed = pack_code(Path(folder) / "code", documented_yaml(run))
         options = _options(packed, pip or [], cpus, gpus)
@@ -107,23 +114,24 @@ def submit(
         finish(watch(board, job, out), out)
 
 
-def entrypoint(job: str, storage: str, *, insecure: bool = False) -> str:
+def entrypoint(job: str, storage: str, *, take_over: bool = False, insecure: bool = False) -> str:
     """The shell command of a job that trains, or goes on training, what `storage` holds.
 
     Args:
         job: its id; names the scratch directory on the node where the learner runs.
         storage: a URI, to which the run is copied; or an absolute path that every node sees, which
             then is the directory of the run.
-        insecure: the cluster checks no token.
+        take_over: from a writer that seems alive. insecure: the cluster checks no token.
     """
     # `exec`: a signal reaches the training and no shell around it, once.
     words = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]
     if is_uri(storage):
         scratch = f'"${{TMPDIR:-/tmp}}"/rss-rl/{shlex.quote(job)}'
         words += ["--run-dir", scratch, "--storage", shlex.quote(storage)]
+        words += ["--take-over"] * take_over
     else:
         words += ["--run-dir", shlex.quote(storage)]
-    return " ".join([*words, "--insecure"] if insecure else words)
+    return " ".join(words + ["--insecure"] * insecure)
 
 
 def _resolve(start: str, overrides: list[str], shared: bool) -> tuple[RunConfig, str]:
@@ -152,7 +160,7 @@ def _everywhere(place: str, key: str, shared: bool) -> str:
 
 
 def _options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> dict[str, Any]:
-    from rss_rl.runtime.cluster_jobs import STOP_WAIT_S
+    from rss_rl.runtime.cluster_package import STOP_WAIT_S
 
     environment: dict[str, Any] = {
         "working_dir": str(packed.root),

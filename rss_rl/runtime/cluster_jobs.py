@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["STOP_WAIT_S", "Job", "JobBoard", "dashboard_url", "open_board"]
+__all__ = ["Job", "JobBoard", "dashboard_url", "open_board"]
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -22,9 +23,6 @@ from rss_rl.errors import ClusterError
 from rss_rl.runtime.cluster import ADDRESS_VARIABLE, token_mode
 from rss_rl.runtime.cluster_auth import find_token
 from rss_rl.runtime.cluster_probe import Checked, check_dashboard, check_gcs
-
-STOP_WAIT_S = 60
-"""Seconds between SIGTERM and SIGKILL: enough to end an update and write a checkpoint."""
 
 _STORAGE = "rss-rl-storage"
 _DASHBOARD_PORT = 8265
@@ -52,6 +50,11 @@ class Job:
         """Whether nothing will change any more."""
         return self.status in ("SUCCEEDED", "FAILED", "STOPPED")
 
+    @property
+    def waits(self) -> bool:
+        """Whether it has not begun."""
+        return self.status == "PENDING"
+
 
 class JobBoard:
     """The jobs of one cluster. Every method raises ClusterError where the cluster refuses.
@@ -68,10 +71,10 @@ class JobBoard:
 
         Args:
             name: its id, not used before. entrypoint: a shell command.
-            storage: where its run is kept; two jobs must not write there at once.
+            storage: where its run is kept, if any; two jobs must not write there at once.
             options: of `JobSubmissionClient.submit_job`.
         """
-        for job in self.jobs():
+        for job in self.jobs() if storage else ():
             if job.storage == storage and not job.ended:
                 raise ClusterError(
                     f"job {job.name} is training there already",
@@ -95,14 +98,21 @@ class JobBoard:
             return _job(self._client.get_job_info(name))
 
     def stop(self, name: str) -> None:
-        """Ask a job to stop: SIGTERM, and SIGKILL after `STOP_WAIT_S`. Does not wait."""
+        """Ask a job to stop: SIGTERM, and SIGKILL after a while. Does not wait."""
         with _refusals(self.url):
             self._client.stop_job(name)
 
     def wait(self, name: str, timeout_s: float) -> Job:
         """The job once it has ended, or as it is after `timeout_s`."""
+        return self._wait(name, timeout_s, lambda job: job.ended)
+
+    def wait_for_start(self, name: str, timeout_s: float) -> Job:
+        """The job once it runs or has ended, or as it is after `timeout_s`."""
+        return self._wait(name, timeout_s, lambda job: not job.waits)
+
+    def _wait(self, name: str, timeout_s: float, enough: Callable[[Job], bool]) -> Job:
         deadline = time.monotonic() + timeout_s
-        while not (job := self.job(name)).ended and time.monotonic() < deadline:
+        while not enough(job := self.job(name)) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         return job
 
@@ -121,15 +131,23 @@ class JobBoard:
         Returns:
             characters of the log that are written now.
         """
-        for _ in range(_RECONNECTIONS):
+        broken = 0
+        while True:
+            before = shown
             try:
                 shown = asyncio.run(self._tail(name, write, shown))
-            except _Broken as broken:
-                shown = broken.shown
-            if self.wait(name, _POLL_S).ended:
-                break
+                if self.wait(name, _POLL_S).ended:  # Ray closes it when everything was sent
+                    return shown
+            except _Broken as error:
+                shown = error.shown
+                broken = 1 if shown > before else broken + 1
+            if broken > _RECONNECTIONS:
+                raise ClusterError(
+                    "the connection to the job's output is lost; the job goes on",
+                    where=self.url,
+                    remedy=f"Try again later: rss-rl job logs {name}",
+                )
             time.sleep(_POLL_S)
-        return shown
 
     async def _tail(self, name: str, write: Callable[[str], object], shown: int) -> int:
         seen = 0
@@ -181,6 +199,8 @@ def open_board(address: str | None, *, insecure: bool = False, timeout_s: float 
             where=url,
             remedy="Start the cluster with another version of Ray",
         )
+    for module in ("dashboard_sdk", "job.sdk"):  # they tell of each upload and connection
+        logging.getLogger(f"ray.dashboard.modules.{module}").setLevel(logging.WARNING)
     # A token must not travel to a cluster that does not check it.
     token_mode("token" if head.guarded else "disabled")
     # Ray would take these variables before the address it is given.
@@ -220,7 +240,7 @@ def _refusals(where: str) -> Iterator[None]:
     try:
         yield
     except (RayError, OSError, RuntimeError, ValueError) as error:
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).split()).rstrip(".")
         remedy = "Look whether the cluster still runs and has a dashboard"
         if "413" in text or "too large" in text.lower():
             remedy = "The code is too large for this cluster: raise the limit of its proxy"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LARGEST_PACKAGE", "PackedCode", "pack_code"]
+__all__ = ["CONFIG_NAME", "LARGEST_PACKAGE", "STOP_WAIT_S", "PackedCode", "pack_code"]
 
 import importlib.util
 import shutil
@@ -15,6 +15,9 @@ from rss_rl.packaged import configs_root
 CONFIG_NAME = "config.yaml"
 LARGEST_PACKAGE = 32 * 2**20
 """Bytes; the code is below one million, so that more means that something else got in."""
+
+STOP_WAIT_S = 60
+"""Seconds a job is given between SIGTERM and SIGKILL: to end an update and write a checkpoint."""
 
 _PACKAGES = ("rss_rl", "envs", "learners")
 _KINDS = (".py", ".typed", ".yaml")

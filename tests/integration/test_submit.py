@@ -165,7 +165,7 @@ def test_stopped_by_ctrl_c_and_gone_on_with(
 ) -> None:
     phases = [
         {"name": "warm-up", "supervised": True, "selection": "all", "steps": 5},
-        {"name": "frozen", "policy": True, "steps": 300},
+        {"name": "frozen", "policy": True, "steps": 150},
     ]
     file = config(phases=phases, evaluation={"every": 5, "all_tokens": False})
     with submitting(file, storage, "--name", "first", cwd=tmp_path) as process:
@@ -195,19 +195,13 @@ def test_stopped_by_ctrl_c_and_gone_on_with(
     assert _listed() >= {("first", "STOPPED"), ("second", "SUCCEEDED")}
 
 
-def test_a_failed_job_is_a_failed_command(
-    config: Callable[..., Path], storage: Path, tmp_path: Path
-) -> None:
-    file = config(data=str(tmp_path / "nothing"))
-    code, printed = submit(file, storage, "--name", "broken", cwd=tmp_path)
-    assert code == 1
-    assert "is no prepared directory" in printed
-    assert "FAILED" in printed
-    (name,) = (job.name for job in open_board(None).jobs() if job.name.startswith("broken"))
-    result = CliRunner().invoke(app, ["job", "logs", name, "--no-follow"])
-    assert result.exit_code == 0
-    assert "is no prepared directory" in result.stdout
-    assert CliRunner().invoke(app, ["job", "status", name]).exit_code == 1
+def test_a_failed_job_is_a_failed_command() -> None:
+    open_board(None).submit("broken", "echo before the end; exit 3", "")
+    for command, code in {"logs": 1, "status": 1, "logs --no-follow": 0}.items():
+        result = CliRunner().invoke(app, ["job", *command.split(), "broken"])
+        assert result.exit_code == code, result.output
+        assert ("before the end" in result.stdout) == ("logs" in command)
+        assert ("FAILED" in result.stdout) == (code == 1)
 
 
 def test_a_job_is_stopped_by_its_name(nodes: Nodes) -> None:
