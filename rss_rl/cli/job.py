@@ -138,7 +138,7 @@ def _stop(board: JobBoard, name: str, out: Console, shown: int | None = None) ->
     from rss_rl.runtime.cluster_package import STOP_WAIT_S
 
     board.stop(name)
-    if board.wait_for_start(name, 0).waits:
+    if board.wait_for_start(name, _START_S).waits:
         out.print(
             f"PENDING: {name}. Ray ends it as soon as it has the resources to begin, or after 15"
             " minutes.",

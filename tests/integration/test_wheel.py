@@ -89,4 +89,4 @@ def test_a_job_would_be_sent_its_code(installed: Path, tmp_path: Path) -> None:
     files = re.search(r"Code: (\d+) files", shown)
     assert files is not None
     assert int(files[1]) > len(sources) > 50
-    assert "data: s3://bucket/data" in shown
+    assert "s3://bucket/data" in shown
