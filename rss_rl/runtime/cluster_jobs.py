@@ -229,7 +229,8 @@ def _job(details: Any) -> Job:
     return Job(
         name=str(details.submission_id),
         status=str(details.status.value),
-        message=str(details.message or ""),
+        # Without the end of the log that Ray puts behind it.
+        message=str(details.message or "").partition(", last available logs")[0],
         storage=str((details.metadata or {}).get(_STORAGE, "")),
     )
 
