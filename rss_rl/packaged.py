@@ -9,6 +9,7 @@ from pathlib import Path
 from rss_rl.errors import ConfigError, nearest
 
 _PACKAGE = Path(__file__).resolve().parent
+_CLUSTER = "cluster"  # descriptions of clusters, for other programs
 
 
 def configs_root() -> Path:
@@ -28,11 +29,13 @@ def configs_root() -> Path:
 
 
 def packaged_configs() -> list[str]:
-    """Names of the shipped configurations without their suffix: `sick`, `paper/snli`, ..."""
+    """Names of the shipped configurations without their suffix: `sick`, `paper/snli`, ...
+
+    What lies in `cluster/` describes clusters, not runs, and is left out.
+    """
     root = configs_root()
-    return sorted(
-        path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")
-    )
+    names = (path.relative_to(root).with_suffix("") for path in root.rglob("*.yaml"))
+    return sorted(name.as_posix() for name in names if name.parts[0] != _CLUSTER)
 
 
 def find_config(name: str | Path) -> Path:

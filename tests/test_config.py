@@ -259,6 +259,7 @@ def test_yaml_anchors_may_be_merged_and_overridden(minimal: Path) -> None:
 
 def test_the_shipped_configurations_are_valid(repository: Path) -> None:
     shipped = sorted((repository / "configs").rglob("*.yaml"))
-    assert shipped
-    for path in shipped:
+    runs = [path for path in shipped if path.parent.name != "cluster"]
+    assert runs
+    for path in runs:
         load_config(path)

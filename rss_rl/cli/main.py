@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 import rss_rl
-from rss_rl.cli import config, data, demo, results, selecting, status, train
+from rss_rl.cli import (
+    config,
+    data,
+    demo,
+    doctor,
+    job,
+    results,
+    selecting,
+    status,
+    submit,
+    train,
+)
 from rss_rl.cli.group import DEBUG_VARIABLE, Commands
 
 _EPILOG = """
@@ -63,6 +74,9 @@ app.command(epilog=status.EPILOG)(status.status)
 app.command(epilog=results.EVALUATE_EPILOG)(results.evaluate)
 app.command(epilog=selecting.EPILOG)(selecting.select)
 app.command(epilog=results.REPORT_EPILOG)(results.report)
+app.command(epilog=submit.EPILOG)(submit.submit)
+app.add_typer(job.app)
+app.command(epilog=doctor.EPILOG)(doctor.doctor)
 
 if __name__ == "__main__":
     app()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -62,9 +63,9 @@ def installed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_packages_come_from_the_wheel(installed: Path, repository: Path, tmp_path: Path) -> None:
     code = (
         "import envs, learners, rss_rl\n"
-        "from rss_rl.packaged import find_config, packaged_configs\n"
+        "from rss_rl.packaged import configs_root, find_config, packaged_configs\n"
         "print(envs.__file__, learners.__file__, rss_rl.__file__, rss_rl.__version__)\n"
-        "print(*(find_config(name) for name in packaged_configs()))"
+        "print(*map(find_config, packaged_configs()), *configs_root().glob('cluster/*.yaml'))"
     )
     first, second = run(installed / "python", "-c", code, cwd=tmp_path).splitlines()
     *files, version = first.split()
@@ -79,3 +80,13 @@ def test_packages_come_from_the_wheel(installed: Path, repository: Path, tmp_pat
 def test_the_command_works(installed: Path, tmp_path: Path) -> None:
     assert "train" in run(installed / "rss-rl", "--help", cwd=tmp_path)
     assert "phases" in run(installed / "rss-rl", "config", "show", "demo", cwd=tmp_path)
+
+
+def test_a_job_would_be_sent_its_code(installed: Path, tmp_path: Path) -> None:
+    places = ("data=s3://bucket/data", "--storage", "s3://bucket/run")
+    shown = run(installed / "rss-rl", "submit", "demo", *places, "--dry-run", cwd=tmp_path)
+    sources = [path for path in installed.parent.rglob("rss_rl/**/*.py") if path.is_file()]
+    files = re.search(r"Code: (\d+) files", shown)
+    assert files is not None
+    assert int(files[1]) > len(sources) > 50
+    assert "s3://bucket/data" in shown

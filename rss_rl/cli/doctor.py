@@ -1,0 +1,151 @@
+"""`rss-rl doctor`: what most often keeps a run from starting, found before it starts."""
+
+from __future__ import annotations
+
+__all__ = ["EPILOG", "Finding", "doctor"]
+
+import os
+import platform
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from rss_rl.cli.options import Overrides, console
+from rss_rl.errors import RssError
+
+EPILOG = """
+Examples:
+
+`rss-rl doctor` looks at this machine.
+
+`rss-rl doctor sick sampler.backend=ray sampler.actors=4` also looks whether that run fits on it.
+"""
+
+_LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow")
+_SHARED_MEMORY = Path("/dev/shm")
+_STORE_MB = 512
+
+Run = Annotated[
+    str | None,
+    typer.Argument(metavar="[CONFIG]", help="A run that is to be started on this machine."),
+]
+RunDir = Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="Where it would be kept.")]
+
+
+class Finding(NamedTuple):
+    """One thing looked at; `remedy` is empty where nothing is wrong."""
+
+    name: str
+    found: str
+    remedy: str = ""
+
+
+def doctor(config: Run = None, overrides: Overrides = None, run_dir: RunDir = Path("runs")) -> None:
+    """Look for what keeps a run from starting on this machine; exit code 1 on a problem."""
+    findings = [
+        *_versions(),
+        _devices(),
+        _cores(config, overrides or []),
+        _token(),
+        _shared_memory(),
+        _writable(run_dir),
+        _package(),
+    ]
+    out = console()
+    for name, found, remedy in findings:
+        mark = "PROBLEM" if remedy else "ok"
+        out.print(f"{mark:8} {name:14} {found}", markup=False, soft_wrap=True)
+        if remedy:
+            out.print(f"{'':8} {'':14} -> {remedy}", markup=False, soft_wrap=True)
+    if any(finding.remedy for finding in findings):
+        raise typer.Exit(1)
+
+
+def _versions() -> list[Finding]:
+    findings = [Finding("python", platform.python_version())]
+    for name in _LIBRARIES:
+        try:
+            findings.append(Finding(name, version(name)))
+        except PackageNotFoundError:
+            findings.append(Finding(name, "not installed", f"Install it: pip install {name}"))
+    return findings
+
+
+def _devices() -> Finding:
+    import torch
+
+    names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
+    return Finding("devices", ", ".join(["cpu", *names]))
+
+
+def _cores(start: str | None, overrides: list[str]) -> Finding:
+    """Threads that compute at the same time must not outnumber the cores: they wait in turns."""
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    if start is None:
+        return Finding("cores", str(cores))
+    from rss_rl.config import load_config
+    from rss_rl.packaged import find_config
+
+    config = load_config(find_config(start), overrides)
+    samplers = config.sampler.actors if config.sampler.backend == "ray" else 0
+    threads = max(config.learner.threads, samplers * config.sampler.threads)
+    found = (
+        f"{cores}; the learner computes with {config.learner.threads} threads, {samplers} samplers"
+        f" with {config.sampler.threads} each, in turns"
+    )
+    remedy = "Lower learner.threads, sampler.actors or sampler.threads" if threads > cores else ""
+    return Finding("cores", found, remedy)
+
+
+def _token() -> Finding:
+    from rss_rl.runtime.cluster_auth import MODE_VARIABLE, find_token, switched_off
+
+    mode = os.environ.get(MODE_VARIABLE, "unset")
+    if switched_off():
+        return Finding("token", f"{MODE_VARIABLE}={mode}", f"Unset {MODE_VARIABLE}: clusters open")
+    try:
+        token = find_token()
+    except RssError as error:
+        return Finding("token", error.what, f"{error.where}: {error.remedy}")
+    if token is None:
+        return Finding("token", "none yet; made when samplers are first started with Ray")
+    if token.mode is None:
+        return Finding("token", f"of {token.source}")
+    remedy = f"chmod 600 {token.path}" if token.mode & 0o077 else ""
+    return Finding("token", f"{token.source}, mode {token.mode:04o}", remedy)
+
+
+def _shared_memory() -> Finding:
+    if not _SHARED_MEMORY.is_dir():
+        return Finding("shared memory", "none of this kind on this system")
+    space = os.statvfs(_SHARED_MEMORY)
+    free = space.f_bavail * space.f_frsize // 2**20
+    remedy = f"Ray wants {_STORE_MB} MB; docker: --shm-size=1g" if free < _STORE_MB else ""
+    return Finding("shared memory", f"{free} MB free", remedy)
+
+
+def _writable(run_dir: Path) -> Finding:
+    place = run_dir.absolute()
+    while not place.exists():
+        place = place.parent
+    try:
+        with tempfile.NamedTemporaryFile(dir=place):
+            return Finding("run directory", f"{run_dir}: can be written")
+    except OSError as error:
+        return Finding("run directory", f"{place}: {error.strerror}", "Give another --run-dir")
+
+
+def _package() -> Finding:
+    from rss_rl.runtime.cluster_package import pack_code
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            packed = pack_code(Path(folder) / "code", "")
+        except RssError as error:
+            return Finding("package", error.what, error.remedy)
+    return Finding("package", f"{packed.size / 1e6:.2f} MB in {packed.files} files for 'submit'")

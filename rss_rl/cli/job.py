@@ -1,0 +1,165 @@
+"""`rss-rl job`: look at and stop what was submitted to a Ray cluster."""
+
+from __future__ import annotations
+
+__all__ = ["Address", "Insecure", "app", "finish", "watch"]
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rss_rl.cli.options import console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rss_rl.runtime.cluster_jobs import Job, JobBoard
+
+_INTERRUPTED = 130
+_MARGIN_S = 15.0
+_START_S = 20.0
+
+_EPILOG = """
+Examples:
+
+`rss-rl job list --address http://HEAD:8265`
+
+`rss-rl job logs sick-20260314-151617` shows what it printed and prints, until it ends.
+
+`rss-rl job stop sick-20260314-151617` stops it after the present update, with a checkpoint.
+"""
+
+app = typer.Typer(
+    name="job",
+    help="List, watch and stop jobs on a Ray cluster.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    epilog=_EPILOG,
+)
+
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="ADDRESS",
+        help="Of the cluster: http://HEAD:8265 (dashboard), HEAD:6379, or ray://HEAD:10001 for a "
+        "dashboard at its usual port. Default: RAY_ADDRESS.",
+    ),
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Also use a cluster that checks no token.")
+]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="What `rss-rl submit` printed.")]
+Follow = Annotated[bool, typer.Option("--follow/--no-follow", help="Go on until the job ends.")]
+
+
+@app.command("list", epilog=_EPILOG)
+def list_(address: Address = None, insecure: Insecure = False) -> None:
+    """List the jobs of a cluster."""
+    out = console()
+    for job in sorted(_open(address, insecure).jobs(), key=lambda job: job.name):
+        out.print(f"{job.name}  {job.status}  {job.storage}", markup=False, soft_wrap=True)
+
+
+@app.command(epilog=_EPILOG)
+def status(job: JobName, address: Address = None, insecure: Insecure = False) -> None:
+    """Tell whether a job waits, runs, or how it ended; exit code 1 if it failed or was stopped."""
+    found = _open(address, insecure).job(job)
+    if found.ended:
+        finish(found, console())
+    else:
+        console().print(f"{found.status}: {found.message}", markup=False, soft_wrap=True)
+
+
+@app.command(epilog=_EPILOG)
+def logs(
+    job: JobName, address: Address = None, follow: Follow = True, insecure: Insecure = False
+) -> None:
+    """Show what a job prints; Ctrl-C ends the showing, not the job."""
+    board = _open(address, insecure)
+    if not follow:
+        _write(board.log(job))
+        return
+    try:
+        board.follow(job, _write)
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+    finish(board.job(job), console())
+
+
+@app.command(epilog=_EPILOG)
+def stop(job: JobName, address: Address = None, insecure: Insecure = False) -> None:
+    """Stop a job after its present update, with a checkpoint."""
+    out = console()
+    _stop(_open(address, insecure), job, out)
+
+
+def watch(board: JobBoard, name: str, out: Console) -> Job:
+    """Show what the job prints until it ends; Ctrl-C stops the job, twice leaves it alone.
+
+    Raises:
+        typer.Exit: after Ctrl-C.
+    """
+    shown = _Counter()
+    try:
+        if (job := board.wait_for_start(name, _START_S)).waits:
+            out.print(f"{job.status}: {job.message}", markup=False, soft_wrap=True)
+        board.follow(name, shown.write)
+    except KeyboardInterrupt:
+        out.print("\nStopping the job (Ctrl-C again: leave it to itself) ...", markup=False)
+        try:
+            _stop(board, name, out, shown.characters)
+        except KeyboardInterrupt:
+            out.print(f"See how it ends: rss-rl job status {name}", markup=False, soft_wrap=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    return board.job(name)
+
+
+def finish(job: Job, out: Console) -> None:
+    """Say how the job ended; its success is the exit code."""
+    out.print(f"{job.status}: {job.message}".rstrip(": "), markup=False, soft_wrap=True)
+    if job.status != "SUCCEEDED":
+        raise typer.Exit(1)
+
+
+class _Counter:
+    """Writes text and remembers how much."""
+
+    def __init__(self) -> None:
+        self.characters = 0
+
+    def write(self, text: str) -> None:
+        self.characters += len(text)
+        _write(text)
+
+
+def _stop(board: JobBoard, name: str, out: Console, shown: int | None = None) -> None:
+    from rss_rl.runtime.cluster_package import STOP_WAIT_S
+
+    board.stop(name)
+    if board.wait_for_start(name, _START_S).waits:
+        out.print(
+            f"PENDING: {name}. Ray ends it as soon as it has the resources to begin, or after 15"
+            " minutes.",
+            markup=False,
+            soft_wrap=True,
+        )
+        return
+    job = board.wait(name, STOP_WAIT_S + _MARGIN_S)
+    if shown is not None:
+        _write(board.log(name)[shown:])
+    out.print(f"{job.status}: {name}", markup=False, soft_wrap=True)
+    if not job.ended:
+        raise typer.Exit(1)
+
+
+def _open(address: str | None, insecure: bool) -> JobBoard:
+    from rss_rl.runtime.cluster_jobs import open_board
+
+    return open_board(address, insecure=insecure)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,193 @@
+"""`rss-rl submit`: train on a Ray cluster, from a machine that need not belong to it."""
+
+from __future__ import annotations
+
+__all__ = ["EPILOG", "entrypoint", "submit"]
+
+import json
+import shlex
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rss_rl.cli.job import Address, Insecure, finish, watch
+from rss_rl.cli.options import ConfigName, Overrides, console
+from rss_rl.errors import ConfigError
+from rss_rl.storage import is_uri
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rss_rl.config import RunConfig
+    from rss_rl.runtime.cluster_jobs import JobBoard
+    from rss_rl.runtime.cluster_package import PackedCode
+
+EPILOG = """
+Examples:
+
+`rss-rl submit sick data=s3://bucket/sick --storage s3://bucket/runs/first --address http://HEAD:8265`
+
+`rss-rl submit sick data=/nfs/sick --storage /nfs/runs/first --shared-filesystem --detach`
+
+The cluster's nodes need Python with torch and the other dependencies; rss-rl itself is sent along.
+The same command again, after a failure or a stop, goes on from the last checkpoint in the storage.
+`rss-rl job` shows, watches and stops what was submitted.
+"""
+
+Storage = Annotated[
+    str,
+    typer.Option(
+        "--storage",
+        metavar="URI",
+        help="Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.",
+    ),
+]
+Shared = Annotated[
+    bool,
+    typer.Option("--shared-filesystem", help="Local paths mean the same files on every node."),
+]
+Name = Annotated[
+    str | None, typer.Option("--name", help="Of the job. Default: the configuration's.")
+]
+Follow = Annotated[
+    bool, typer.Option("--follow/--detach", help="Show what the job prints until it ends.")
+]
+Pip = Annotated[
+    list[str] | None,
+    typer.Option("--pip", metavar="REQUIREMENT", help="To install for the job; repeatable."),
+]
+Cpus = Annotated[
+    float, typer.Option("--cpus", min=0, help="CPUs that the learner's process asks for.")
+]
+Gpus = Annotated[
+    float, typer.Option("--gpus", min=0, help="GPUs that the learner's process asks for.")
+]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="Write to --storage though another process seems to; it has stopped."
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")]
+
+
+def submit(
+    config: ConfigName,
+    storage: Storage,
+    overrides: Overrides = None,
+    address: Address = None,
+    shared_filesystem: Shared = False,
+    name: Name = None,
+    follow: Follow = True,
+    pip: Pip = None,
+    cpus: Cpus = 1,
+    gpus: Gpus = 0,
+    take_over: TakeOver = False,
+    insecure: Insecure = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Train on a Ray cluster: sends the code and the resolved configuration as a job."""
+    from rss_rl.cli.config_text import documented_yaml
+    from rss_rl.runtime.cluster_package import pack_code
+
+    run, short = _resolve(config, overrides or [], shared_filesystem)
+    storage = _everywhere(storage, "--storage", shared_filesystem)
+    job = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
+    command = entrypoint(job, storage, take_over=take_over, insecure=insecure)
+    with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
+        packed = pack_code(Path(folder) / "code", documented_yaml(run))
+        options = _options(packed, pip or [], cpus, gpus)
+        out = console()
+        out.print(f"Code: {packed.files} files, {packed.size / 1e6:.2f} MB", markup=False)
+        if dry_run:
+            _show(out, job, command, options)
+            return
+        from rss_rl.runtime.cluster_jobs import open_board
+
+        board = open_board(address, insecure=insecure)
+        board.submit(job, command, storage, **options)
+    _announce(out, board, job, storage)
+    if follow:
+        finish(watch(board, job, out), out)
+
+
+def entrypoint(job: str, storage: str, *, take_over: bool = False, insecure: bool = False) -> str:
+    """The shell command of a job that trains, or goes on training, what `storage` holds.
+
+    Args:
+        job: its id; names the scratch directory on the node where the learner runs.
+        storage: a URI, to which the run is copied; or an absolute path that every node sees, which
+            then is the directory of the run.
+        take_over: from a writer that seems alive. insecure: the cluster checks no token.
+    """
+    # `exec`: a signal reaches the training and no shell around it, once.
+    words = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]
+    if is_uri(storage):
+        scratch = f'"${{TMPDIR:-/tmp}}"/rss-rl/{shlex.quote(job)}'
+        words += ["--run-dir", scratch, "--storage", shlex.quote(storage)]
+        words += ["--take-over"] * take_over
+    else:
+        words += ["--run-dir", shlex.quote(storage)]
+    return " ".join(words + ["--insecure"] * insecure)
+
+
+def _resolve(start: str, overrides: list[str], shared: bool) -> tuple[RunConfig, str]:
+    """The configuration with data that every node can read, and its name for a job."""
+    from rss_rl.config import load_config
+    from rss_rl.packaged import find_config
+
+    file = find_config(start)
+    config = load_config(file, overrides)
+    data = _everywhere(config.data, "data", shared)
+    return config.model_copy(update={"data": data}), file.stem
+
+
+def _everywhere(place: str, key: str, shared: bool) -> str:
+    """The place as every node understands it."""
+    if is_uri(place):
+        return place
+    if not shared:
+        raise ConfigError(
+            f"{key} is a path on this machine: workers on other nodes cannot see it",
+            where=place,
+            remedy="Give a URI such as s3://bucket/prefix, or --shared-filesystem where every node"
+            " has the same files there",
+        )
+    return str(Path(place).resolve())
+
+
+def _options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> dict[str, Any]:
+    from rss_rl.runtime.cluster_package import STOP_WAIT_S
+
+    environment: dict[str, Any] = {
+        "working_dir": str(packed.root),
+        # Read by the process of Ray that watches over the job.
+        "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)},
+    }
+    if pip:
+        environment["pip"] = pip
+    options: dict[str, Any] = {"runtime_env": environment, "entrypoint_num_cpus": cpus}
+    return {**options, "entrypoint_num_gpus": gpus} if gpus else options
+
+
+def _show(out: Console, job: str, command: str, options: dict[str, Any]) -> None:
+    shown = {"submission_id": job, "entrypoint": command, **options}
+    out.print(json.dumps(shown, indent=2), markup=False, soft_wrap=True)
+    root = Path(options["runtime_env"]["working_dir"])
+    out.print("config.yaml:", markup=False)
+    out.print((root / "config.yaml").read_text(encoding="utf-8"), markup=False, soft_wrap=True)
+
+
+def _announce(out: Console, board: JobBoard, job: str, storage: str) -> None:
+    for line in (
+        f"Job: {job} at {board.url} (Ray {board.version})",
+        f"Run: {storage}",
+        f"  rss-rl job logs {job} --address {board.url}",
+        f"  rss-rl job stop {job} --address {board.url}",
+    ):
+        out.print(line, markup=False, soft_wrap=True)
+    if not board.guarded:
+        out.print("Warning: this cluster checks no token.", markup=False)

@@ -1,0 +1,258 @@
+"""Ray clusters: starting one on this machine, or joining one, with a token in either case.
+
+Whoever reaches a Ray cluster and knows its token can run any code on it, and Ray's head (GCS),
+raylets and workers listen on all network interfaces whatever address one asks for, without a
+dashboard too. So a cluster started here always checks a token, one that checks none is not joined
+unless the user insists, and a laptop on a foreign network needs a firewall, or `sampler.backend:
+local`, which uses no Ray at all. Tokens travel in clear unless Ray's TLS is set up (RAY_USE_TLS).
+"""
+
+from __future__ import annotations
+
+__all__ = ["ClusterInfo", "connect", "inside_job", "shutdown", "token_mode"]
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import ray
+from ray import _raylet
+from ray._private.services import canonicalize_bootstrap_address_or_die
+from ray.exceptions import RayError
+
+from rss_rl.errors import ClusterError
+from rss_rl.runtime.cluster_auth import MODE_VARIABLE, ensure_token, find_token, switched_off
+from rss_rl.runtime.cluster_probe import check_gcs
+from rss_rl.runtime.cluster_processes import end_processes, session_processes
+
+_compiled: Any = _raylet  # ships no types
+ADDRESS_VARIABLE = "RAY_ADDRESS"
+_JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+_MB = 2**20
+_END_S = 10.0
+# Ray tells drivers of a change that concerns tasks without GPUs; it asks to be told off this way.
+_QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+@dataclass(frozen=True)
+class ClusterInfo:
+    """The cluster this process is connected to.
+
+    started_here   it was started by `connect` and ends with `shutdown`
+    joined_here    `connect` joined a cluster that was there; neither: Ray was in use before
+    address        host:port of its head. nodes: alive at the time
+    session_name   of Ray; in the command line of its processes. session_dir: with its logs
+    authenticated  whether it checks tokens; notes: what the user should be told
+    mode_before    RAY_AUTH_MODE as it was found, for `shutdown`
+    """
+
+    started_here: bool
+    joined_here: bool
+    address: str
+    nodes: int
+    session_name: str
+    session_dir: str
+    authenticated: bool
+    notes: tuple[str, ...] = ()
+    mode_before: str | None = None
+
+
+def inside_job() -> bool:
+    """Whether this process is the entry point of a job that was submitted to a cluster."""
+    return _JOB_VARIABLE in os.environ
+
+
+def connect(
+    address: str | None = None,
+    *,
+    cores: int = 1,
+    object_store_mb: int = 512,
+    dashboard: bool = False,
+    insecure: bool = False,
+    timeout_s: float = 30.0,
+) -> ClusterInfo:
+    """Join the cluster at `address` or RAY_ADDRESS, or start one on this machine.
+
+    Args:
+        address: host:port of a head, 'auto' for the one on this machine, or None.
+        cores: logical CPUs wanted; a cluster started here has as many, or all of the machine's
+            where that is more, so that too few never leave an actor waiting for ever.
+        object_store_mb: shared memory of a cluster started here. Ray would take 30% of the
+            machine's; what passes through is a few snapshots and rollouts, 10 to 50 MB each.
+        dashboard: start it, on 127.0.0.1 only; only of a cluster started here.
+        insecure: also use a cluster that checks no token.
+        timeout_s: how long to wait for a cluster that does not answer.
+
+    Raises:
+        ClusterError: it cannot be joined or started, or must not be trusted.
+    """
+    if ray.is_initialized():
+        guarded = os.environ.get(MODE_VARIABLE, "").lower() == "token"
+        return _describe(ray.init(ignore_reinit_error=True), "found", guarded)
+    before = os.environ.get(MODE_VARIABLE)
+    where = address or os.environ.get(ADDRESS_VARIABLE)
+    try:
+        for name, value in _QUIET.items():
+            os.environ.setdefault(name, value)
+        if where:
+            return _join(where, insecure, timeout_s, before)
+        return _start(cores, object_store_mb, dashboard, insecure, before)
+    except BaseException:
+        token_mode(before)
+        raise
+
+
+def shutdown(info: ClusterInfo) -> None:
+    """Leave the cluster; one that was started here is ended, with every process of it.
+
+    Ray's own shutdown comes first. Processes of the session that outlive it by 10 s are killed,
+    which frees their shared memory. A cluster that was joined goes on.
+    """
+    if not (info.started_here or info.joined_here):
+        return
+    processes = session_processes(info.session_name) if info.started_here else []
+    ray.shutdown()
+    if info.started_here:
+        end_processes(processes, _END_S)
+    token_mode(info.mode_before)
+
+
+def token_mode(mode: str | None) -> None:
+    """Set RAY_AUTH_MODE, or remove it, and let a Ray that is already imported know.
+
+    Only in the environment of a client does Ray decide whether to send its token: an address
+    given explicitly does not make it do so.
+    """
+    if mode is None:
+        os.environ.pop(MODE_VARIABLE, None)
+    else:
+        os.environ[MODE_VARIABLE] = mode
+    _compiled.Config.initialize("")
+    _compiled.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _start(
+    cores: int, object_store_mb: int, dashboard: bool, insecure: bool, before: str | None
+) -> ClusterInfo:
+    if switched_off() and not insecure:
+        raise ClusterError(
+            "RAY_AUTH_MODE=disabled would leave the samplers' cluster open to everybody who"
+            " reaches this machine",
+            remedy="Unset it, or accept it with --insecure",
+        )
+    notes: tuple[str, ...] = ()
+    if not switched_off():
+        _, notes = ensure_token()  # before Ray makes one that everybody can read
+        token_mode("token")
+    context = _init(
+        "this machine",
+        # Not None: Ray would join whatever cluster somebody has started on this machine.
+        address="local",
+        num_cpus=max(os.cpu_count() or 1, cores),
+        object_store_memory=object_store_mb * _MB,
+        include_dashboard=dashboard,
+        dashboard_host="127.0.0.1",
+    )
+    return _describe(context, "started", not switched_off(), notes, before)
+
+
+def _join(where: str, insecure: bool, timeout_s: float, before: str | None) -> ClusterInfo:
+    address = _resolve(where)
+    token = find_token()
+    head = check_gcs(address, token, insecure=insecure, timeout_s=timeout_s)
+    if head.version != ray.__version__:
+        raise ClusterError(
+            f"the cluster runs Ray {head.version}, this is Ray {ray.__version__}",
+            where=where,
+            remedy=f"Install ray=={head.version} here, or send a job: 'rss-rl submit'",
+        )
+    token_mode("token" if head.guarded else "disabled")
+    notes = () if head.guarded else (f"{where} checks no token: who reaches it runs code on it",)
+    # In a job Ray knows the address and the job's runtime environment by itself.
+    place = {} if inside_job() else {"address": address}
+    return _describe(_init(where, **place), "joined", head.guarded, notes, before)
+
+
+def _resolve(where: str) -> str:
+    """host:port of the head that `where` means."""
+    if "://" in where:
+        raise ClusterError(
+            "that is not the address of a head but of a dashboard or Ray client server",
+            where=where,
+            remedy="Give host:port (6379 by default) on a machine of the cluster, or send the run"
+            " there as a job: 'rss-rl submit'",
+        )
+    try:
+        return str(canonicalize_bootstrap_address_or_die(where))
+    except (ConnectionError, ValueError, OSError) as error:
+        raise ClusterError(
+            f"no cluster to join: {_cause(error)}",
+            where=where,
+            remedy="Give host:port of its head, or unset RAY_ADDRESS to work on this machine",
+        ) from error
+
+
+def _init(where: str, **options: Any) -> Any:
+    local = options.get("address") == "local"
+    try:
+        with _own_handlers():
+            return ray.init(log_to_driver=False, configure_logging=False, **options)
+    except (ConnectionError, OSError, RuntimeError, ValueError, RayError) as error:
+        text = " ".join(str(error).split())
+        if "mismatch" in text.lower():
+            remedy = "Use the cluster's Python and Ray here, or send a job: 'rss-rl submit'"
+            raise ClusterError(text, where=where, remedy=remedy) from error
+        remedy = (
+            "Look at the free memory and at /dev/shm, or use sampler.backend=local"
+            if local
+            else "Run this on a machine of the cluster; from elsewhere send a job: 'rss-rl submit'"
+        )
+        raise ClusterError(f"Ray refuses: {_cause(error)}", where=where, remedy=remedy) from error
+
+
+@contextmanager
+def _own_handlers() -> Iterator[None]:
+    """Keep our handlers of SIGINT and SIGTERM, which Ray replaces by one that dies at once.
+
+    A signal within the second that Ray takes to start still meets Ray's.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # others may set none
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _describe(
+    context: Any,
+    how: Literal["started", "joined", "found"],
+    authenticated: bool,
+    notes: tuple[str, ...] = (),
+    before: str | None = None,
+) -> ClusterInfo:
+    found = context.address_info
+    return ClusterInfo(
+        started_here=how == "started",
+        joined_here=how == "joined",
+        address=found["gcs_address"],
+        nodes=sum(node["Alive"] for node in ray.nodes()),  # type: ignore[no-untyped-call]
+        session_name=Path(found["session_dir"]).name,
+        session_dir=found["session_dir"],
+        authenticated=authenticated,
+        notes=notes,
+        mode_before=before,
+    )
+
+
+def _cause(error: Exception) -> str:
+    """The last line of Ray's message, which names the original exception."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

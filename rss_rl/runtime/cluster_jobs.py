@@ -1,0 +1,252 @@
+"""Jobs on a Ray cluster: sent, watched and stopped through its dashboard, from any machine."""
+
+from __future__ import annotations
+
+__all__ = ["Job", "JobBoard", "dashboard_url", "open_board"]
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from ray.dashboard.utils import ray_address_to_api_server_url
+from ray.exceptions import RayError
+from ray.job_submission import JobSubmissionClient
+
+from rss_rl.errors import ClusterError
+from rss_rl.runtime.cluster import ADDRESS_VARIABLE, token_mode
+from rss_rl.runtime.cluster_auth import find_token
+from rss_rl.runtime.cluster_probe import Checked, check_dashboard, check_gcs
+
+_STORAGE = "rss-rl-storage"
+_DASHBOARD_PORT = 8265
+_OLDEST, _NEXT_MAJOR = (2, 50), 3
+_POLL_S = 0.5
+_RECONNECTIONS = 5
+_OVERRIDES = (ADDRESS_VARIABLE, "RAY_API_SERVER_ADDRESS")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as the cluster knows it.
+
+    name: its id; status: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED; message: of Ray about it
+    storage: where its run is kept, empty where it is none of ours
+    """
+
+    name: str
+    status: str
+    message: str
+    storage: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.status in ("SUCCEEDED", "FAILED", "STOPPED")
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has not begun."""
+        return self.status == "PENDING"
+
+
+class JobBoard:
+    """The jobs of one cluster. Every method raises ClusterError where the cluster refuses.
+
+    url: of its dashboard. version: of its Ray. guarded: whether it checks tokens.
+    """
+
+    def __init__(self, client: JobSubmissionClient, url: str, head: Checked) -> None:
+        self._client = client
+        self.url, self.version, self.guarded = url, head.version, head.guarded
+
+    def submit(self, name: str, entrypoint: str, storage: str, **options: Any) -> None:
+        """Send a job.
+
+        Args:
+            name: its id, not used before. entrypoint: a shell command.
+            storage: where its run is kept, if any; two jobs must not write there at once.
+            options: of `JobSubmissionClient.submit_job`.
+        """
+        for job in self.jobs() if storage else ():
+            if job.storage == storage and not job.ended:
+                raise ClusterError(
+                    f"job {job.name} is training there already",
+                    where=storage,
+                    remedy=f"Watch it: rss-rl job logs {job.name}, or stop it: rss-rl job stop"
+                    f" {job.name}",
+                )
+        with _refusals(self.url):
+            self._client.submit_job(
+                submission_id=name, entrypoint=entrypoint, metadata={_STORAGE: storage}, **options
+            )
+
+    def jobs(self) -> list[Job]:
+        """All submitted jobs, in no order."""
+        with _refusals(self.url):
+            return [_job(details) for details in self._client.list_jobs() if details.submission_id]
+
+    def job(self, name: str) -> Job:
+        """One job."""
+        with _refusals(self.url):
+            return _job(self._client.get_job_info(name))
+
+    def stop(self, name: str) -> None:
+        """Ask a job to stop: SIGTERM, and SIGKILL after a while. Does not wait."""
+        with _refusals(self.url):
+            self._client.stop_job(name)
+
+    def wait(self, name: str, timeout_s: float) -> Job:
+        """The job once it has ended, or as it is after `timeout_s`."""
+        return self._wait(name, timeout_s, lambda job: job.ended)
+
+    def wait_for_start(self, name: str, timeout_s: float) -> Job:
+        """The job once it runs or has ended, or as it is after `timeout_s`."""
+        return self._wait(name, timeout_s, lambda job: not job.waits)
+
+    def _wait(self, name: str, timeout_s: float, enough: Callable[[Job], bool]) -> Job:
+        deadline = time.monotonic() + timeout_s
+        while not enough(job := self.job(name)) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return job
+
+    def log(self, name: str) -> str:
+        """All that a job has printed until now."""
+        with _refusals(self.url):
+            return str(self._client.get_job_logs(name))
+
+    def follow(self, name: str, write: Callable[[str], object], shown: int = 0) -> int:
+        """Write what a job prints until it ends.
+
+        Args:
+            write: takes the text, piece by piece.
+            shown: characters of the log to leave out, as they were written before.
+
+        Returns:
+            characters of the log that are written now.
+        """
+        broken = 0
+        while True:
+            before = shown
+            try:
+                shown = asyncio.run(self._tail(name, write, shown))
+                if self.wait(name, _POLL_S).ended:  # Ray closes it when everything was sent
+                    return shown
+            except _Broken as error:
+                shown = error.shown
+                broken = 1 if shown > before else broken + 1
+            if broken > _RECONNECTIONS:
+                raise ClusterError(
+                    "the connection to the job's output is lost; the job goes on",
+                    where=self.url,
+                    remedy=f"Try again later: rss-rl job logs {name}",
+                )
+            time.sleep(_POLL_S)
+
+    async def _tail(self, name: str, write: Callable[[str], object], shown: int) -> int:
+        seen = 0
+        try:
+            async for text in self._client.tail_job_logs(name):
+                fresh = text[max(0, shown - seen) :]
+                seen += len(text)
+                if fresh:
+                    write(fresh)
+        except (aiohttp.ClientError, OSError, RuntimeError) as error:
+            raise _Broken(max(seen, shown)) from error
+        return max(seen, shown)
+
+
+class _Broken(Exception):
+    """The connection was lost after `shown` characters of the log."""
+
+    def __init__(self, shown: int) -> None:
+        super().__init__(shown)
+        self.shown = shown
+
+
+def open_board(address: str | None, *, insecure: bool = False, timeout_s: float = 10.0) -> JobBoard:
+    """The jobs of the cluster at `address` or RAY_ADDRESS.
+
+    The cluster is asked first, without and with the token at hand, whether it may be trusted.
+
+    Args:
+        address: of the dashboard (http or https), of the head (host:port, or auto), or of its
+            Ray client server (ray://), whose dashboard is taken to be at port 8265.
+        insecure: also use a cluster that checks no token.
+        timeout_s: how long nobody may answer.
+
+    Raises:
+        ClusterError: no such cluster, or it must not be used, or its Ray is too old or too new.
+    """
+    where = address or os.environ.get(ADDRESS_VARIABLE)
+    if not where:
+        raise ClusterError(
+            "no cluster is named", remedy="Give --address http://HEAD:8265, or set RAY_ADDRESS"
+        )
+    url = dashboard_url(where, insecure=insecure, timeout_s=timeout_s)
+    head = check_dashboard(url, find_token(), insecure=insecure, timeout_s=timeout_s)
+    numbers = tuple(int(part) for part in head.version.split(".")[:2])
+    if not _OLDEST <= numbers < (_NEXT_MAJOR,):
+        raise ClusterError(
+            f"the cluster runs Ray {head.version}, rss-rl needs at least"
+            f" {'.'.join(map(str, _OLDEST))} and less than {_NEXT_MAJOR}",
+            where=url,
+            remedy="Start the cluster with another version of Ray",
+        )
+    for module in ("dashboard_sdk", "job.sdk"):  # they tell of each upload and connection
+        logging.getLogger(f"ray.dashboard.modules.{module}").setLevel(logging.WARNING)
+    # A token must not travel to a cluster that does not check it.
+    token_mode("token" if head.guarded else "disabled")
+    # Ray would take these variables before the address it is given.
+    aside = {name: os.environ.pop(name) for name in _OVERRIDES if name in os.environ}
+    try:
+        with _refusals(url):
+            return JobBoard(JobSubmissionClient(url), url, head)
+    finally:
+        os.environ.update(aside)
+
+
+def dashboard_url(where: str, *, insecure: bool, timeout_s: float) -> str:
+    """The dashboard's http address of the cluster at `where`; see `open_board`."""
+    if where.startswith(("http://", "https://")):
+        return where.rstrip("/")
+    if where.startswith("ray://"):
+        return f"http://{urlsplit(where).hostname}:{_DASHBOARD_PORT}"
+    if where != "auto":
+        head = check_gcs(where, find_token(), insecure=insecure, timeout_s=timeout_s)
+        token_mode("token" if head.guarded else "disabled")
+    with _refusals(where):
+        return str(ray_address_to_api_server_url(where))
+
+
+def _job(details: Any) -> Job:
+    return Job(
+        name=str(details.submission_id),
+        status=str(details.status.value),
+        # Without the end of the log that Ray puts behind it.
+        message=str(details.message or "").partition(", last available logs")[0],
+        storage=str((details.metadata or {}).get(_STORAGE, "")),
+    )
+
+
+@contextmanager
+def _refusals(where: str) -> Iterator[None]:
+    """Errors of Ray's client, as ours."""
+    try:
+        yield
+    except (RayError, OSError, RuntimeError, ValueError) as error:
+        text = " ".join(str(error).split()).rstrip(".")
+        remedy = "Look whether the cluster still runs and has a dashboard"
+        if "413" in text or "too large" in text.lower():
+            remedy = "The code is too large for this cluster: raise the limit of its proxy"
+        elif "does not exist" in text:
+            remedy = "See the jobs there are: rss-rl job list"
+        raise ClusterError(
+            text[:400] or type(error).__name__, where=where, remedy=remedy
+        ) from error

@@ -1,0 +1,78 @@
+"""The processes of a Ray session, so that none outlives the run that started it. Linux only."""
+
+from __future__ import annotations
+
+__all__ = ["Process", "end_processes", "session_processes"]
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that cannot be mistaken for a later one with its number.
+
+    pid; started: in clock ticks since boot
+    """
+
+    pid: int
+    started: int
+
+    def runs(self) -> bool:
+        """Whether it is still there and no zombie."""
+        found = _stat(self.pid)
+        return found is not None and found.started == self.started and found.state != "Z"
+
+
+@dataclass(frozen=True)
+class _Stat:
+    state: str
+    parent: int
+    started: int
+
+
+def session_processes(session_name: str) -> list[Process]:
+    """Processes with the session's name in their command line, and all their descendants.
+
+    Workers rename themselves, which hides the name: they are found as children of the raylet.
+    """
+    stats = {int(path.name): _stat(int(path.name)) for path in _PROC.glob("[0-9]*")}
+    alive = {pid: stat for pid, stat in stats.items() if stat is not None}
+    wanted = {pid for pid in alive if session_name in _command(pid) and pid != os.getpid()}
+    while more := {pid for pid in alive if alive[pid].parent in wanted} - wanted:
+        wanted |= more
+    return [Process(pid, alive[pid].started) for pid in sorted(wanted)]
+
+
+def end_processes(processes: list[Process], patience_s: float) -> list[int]:
+    """Wait for the processes to end, then kill the rest; returns the ids of those killed."""
+    deadline = time.monotonic() + patience_s
+    while any(process.runs() for process in processes) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    killed = [process.pid for process in processes if process.runs()]
+    for pid in killed:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return killed
+
+
+def _command(pid: int) -> str:
+    try:
+        return (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace")
+    except OSError:  # it ended meanwhile
+        return ""
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+    return _Stat(fields[0], int(fields[1]), int(fields[19]))

@@ -1,0 +1,73 @@
+"""`rss-rl doctor` finds what it is for, and says nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rss_rl.cli import doctor
+from rss_rl.cli.main import app
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doctor, "_STORE_MB", 0)  # what this machine has is no matter here
+    return tmp_path
+
+
+def problems(*arguments: str) -> dict[str, str]:
+    """What is wrong and what to do, by name; the exit code agrees."""
+    result = CliRunner().invoke(app, ["doctor", *arguments])
+    lines = result.stdout.splitlines()
+    found = {
+        line[9:23].strip(): remedy.split("-> ")[1]
+        for line, remedy in pairwise(lines)
+        if line.startswith("PROBLEM")
+    }
+    assert result.exit_code == (1 if found else 0), result.output
+    return found
+
+
+def test_nothing_is_wrong(home: Path) -> None:
+    assert problems() == {}
+    assert not list(home.iterdir())  # it only looks
+
+
+def test_a_token_that_others_can_read(home: Path) -> None:
+    token = home / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("abc")
+    token.chmod(0o644)
+    assert problems() == {"token": f"chmod 600 {token}"}
+    token.chmod(0o600)
+    assert problems() == {}
+
+
+@pytest.mark.usefixtures("home")
+def test_clusters_that_would_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert set(problems()) == {"token"}
+
+
+@pytest.mark.usefixtures("home")
+def test_more_threads_than_cores() -> None:
+    assert set(problems("sick", "sampler.backend=ray", "sampler.actors=4096")) == {"cores"}
+
+
+def test_a_run_directory_that_cannot_be_made(home: Path) -> None:
+    file = home / "file"
+    file.touch()
+    assert set(problems("--run-dir", str(file / "run"))) == {"run directory"}
+
+
+@pytest.mark.usefixtures("home")
+def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_LIBRARIES", ("no-library",))
+    assert problems() == {"no-library": "Install it: pip install no-library"}

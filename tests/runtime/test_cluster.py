@@ -1,0 +1,212 @@
+"""Clusters as they are: one that checks tokens, one that does not, and one started here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+from ray_nodes import Nodes, free_port, new_token
+
+from rss_rl.errors import ClusterError
+from rss_rl.runtime.cluster import ClusterInfo, connect, shutdown
+from rss_rl.runtime.cluster_auth import find_token
+from rss_rl.runtime.cluster_probe import check_dashboard, check_gcs, probe_dashboard, probe_gcs
+from rss_rl.runtime.cluster_processes import session_processes
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Nodes]:
+    nodes = Nodes(new_token())
+    try:
+        nodes.start_head(cpus=2, dashboard=True)
+        yield nodes
+    finally:
+        nodes.close()
+
+
+@pytest.fixture(scope="module")
+def open_() -> Iterator[Nodes]:
+    nodes = Nodes(None)
+    try:
+        nodes.start_head(cpus=2, dashboard=True)
+        yield nodes
+    finally:
+        nodes.close()
+
+
+@pytest.fixture(autouse=True)
+def nobodys_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test sees or touches a token of the user, or a cluster of the environment."""
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def token(guarded: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The right one, at hand."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(guarded.token_path))
+
+
+def use(info: ClusterInfo) -> int:
+    """The id of a worker's process; proves that the cluster computes."""
+    return int(ray.get(ray.remote(lambda: os.getpid()).remote(), timeout=30))
+
+
+class TestOneStartedHere:
+    """Guarded, small, and gone without remains."""
+
+    def test_it_is_guarded_and_leaves_nothing(
+        self, nobodys_home: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        shared = set(os.listdir("/dev/shm"))
+        info = connect(cores=3, object_store_mb=100)
+        try:
+            assert (info.started_here, info.authenticated, info.nodes) == (True, True, 1)
+            file = nobodys_home / ".ray" / "auth_token"
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+            assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+            worker = use(info)
+            assert probe_gcs(info.address).answer == "guarded"
+            assert probe_gcs(info.address, find_token()).answer == "open"
+            resources = ray.cluster_resources()
+            assert resources["CPU"] == max(3, os.cpu_count() or 1)
+            assert resources["object_store_memory"] <= 100 * 2**20
+            processes = session_processes(info.session_name)
+            assert worker in {process.pid for process in processes}
+        finally:
+            shutdown(info)
+        assert not [process.pid for process in processes if process.runs()]
+        assert not session_processes(info.session_name)
+        assert set(os.listdir("/dev/shm")) <= shared
+        assert "RAY_AUTH_MODE" not in os.environ
+        printed = "".join(capfd.readouterr())
+        assert printed == ""  # nor any chatter of Ray's
+
+    def test_it_is_not_opened_by_a_variable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+        with pytest.raises(ClusterError, match="RAY_AUTH_MODE=disabled.*--insecure"):
+            connect()
+        assert not ray.is_initialized()
+
+
+class TestJoining:
+    """Only where a token is checked, and never for ever."""
+
+    @pytest.mark.usefixtures("token")
+    def test_with_the_token(self, guarded: Nodes) -> None:
+        info = connect(guarded.address)  # nobody has set RAY_AUTH_MODE
+        try:
+            assert (info.started_here, info.joined_here, info.authenticated) == (False, True, True)
+            assert not info.notes
+            use(info)
+        finally:
+            shutdown(info)
+        assert not ray.is_initialized()
+        assert probe_gcs(guarded.address).answer == "guarded"  # it lives on
+
+    @pytest.mark.usefixtures("token")
+    def test_signals_stay_ours(self, guarded: Nodes) -> None:
+        """Ray puts a handler of its own on SIGTERM, under which a run dies without a checkpoint."""
+        heard = []
+        before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+        try:
+            info = connect(guarded.address)
+            os.kill(os.getpid(), signal.SIGTERM)
+            shutdown(info)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        assert heard == [signal.SIGTERM]
+
+    @pytest.mark.usefixtures("token")
+    def test_by_the_variable(self, guarded: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RAY_ADDRESS", guarded.address)
+        info = connect()
+        again = connect()  # already connected: whoever connected disconnects
+        shutdown(again)
+        assert ray.is_initialized()
+        assert (again.session_name, again.joined_here) == (info.session_name, False)
+        shutdown(info)
+        assert not ray.is_initialized()
+
+    def test_without_a_token(self, guarded: Nodes) -> None:
+        with pytest.raises(ClusterError, match=r"asks for a token.*~/\.ray/auth_token"):
+            connect(guarded.address)
+
+    def test_with_a_wrong_token(self, guarded: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "of-another-cluster")
+        with pytest.raises(ClusterError, match="refuses the token of RAY_AUTH_TOKEN") as caught:
+            connect(guarded.address)
+        assert "of-another-cluster" not in str(caught.value)
+
+    def test_an_open_one_is_refused_fast(self, open_: Nodes) -> None:
+        began = time.monotonic()
+        with pytest.raises(ClusterError, match="checks no token.*--insecure"):
+            connect(open_.address)
+        assert time.monotonic() - began < 3
+        assert not ray.is_initialized()
+
+    @pytest.mark.usefixtures("token")
+    def test_a_token_at_hand_does_not_make_an_open_one_safe(self, open_: Nodes) -> None:
+        with pytest.raises(ClusterError, match="checks no token"):
+            connect(open_.address)
+        info = connect(open_.address, insecure=True)
+        try:
+            use(info)
+            assert not info.authenticated
+            assert "checks no token" in info.notes[0]
+        finally:
+            shutdown(info)
+        assert "RAY_AUTH_MODE" not in os.environ
+
+    def test_nobody_answers(self) -> None:
+        began = time.monotonic()
+        with pytest.raises(ClusterError, match="no Ray cluster answered within 1 s"):
+            connect(f"127.0.0.1:{free_port()}", timeout_s=1)
+        assert time.monotonic() - began < 5
+
+    @pytest.mark.usefixtures("token")
+    def test_another_version_of_ray(self, guarded: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ray, "__version__", "2.59.9")
+        with pytest.raises(ClusterError, match="cluster runs Ray .*, this is Ray 2.59.9"):
+            connect(guarded.address)
+
+    @pytest.mark.parametrize("address", ["http://head:8265", "ray://head:10001"])
+    def test_not_the_address_of_a_head(self, address: str) -> None:
+        with pytest.raises(ClusterError, match="not the address of a head.*submit"):
+            connect(address)
+
+
+class TestDashboard:
+    """Asked the same way."""
+
+    def test_answers(self, guarded: Nodes, open_: Nodes) -> None:
+        assert probe_dashboard(guarded.dashboard).answer == "guarded"
+        assert probe_dashboard(open_.dashboard).answer == "open"
+
+    @pytest.mark.usefixtures("token")
+    def test_what_may_be_used(self, guarded: Nodes, open_: Nodes) -> None:
+        known = find_token()
+        head = check_dashboard(guarded.dashboard, known, insecure=False, timeout_s=1)
+        assert (head.version, head.guarded) == (ray.__version__, True)
+        with pytest.raises(ClusterError, match="checks no token"):
+            check_dashboard(open_.dashboard, known, insecure=False, timeout_s=1)
+        assert not check_dashboard(open_.dashboard, known, insecure=True, timeout_s=1).guarded
+
+    @pytest.mark.parametrize("insecure", [False, True])
+    def test_the_wrong_port(self, guarded: Nodes, insecure: bool) -> None:
+        """Neither is taken for the other, and what answers strangely is never trusted."""
+        with pytest.raises(ClusterError, match="not as a Ray cluster does"):
+            check_dashboard(f"http://{guarded.address}", None, insecure=insecure, timeout_s=1)
+        address = guarded.dashboard.removeprefix("http://")
+        with pytest.raises(ClusterError, match="no Ray cluster answered"):
+            check_gcs(address, None, insecure=insecure, timeout_s=1)

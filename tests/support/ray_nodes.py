@@ -1,0 +1,122 @@
+"""Real Ray nodes, started as a user would, that share no path with the tests or each other.
+
+They run in a bare virtual environment: its .pth file adds the dependencies by path, and as lines of
+a .pth file are not searched for further ones, an editable install of rss_rl is not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sysconfig
+import tempfile
+import time
+import venv
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rss_rl.runtime.cluster_processes import end_processes, session_processes
+
+START_S = 40
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+def bare_environment(root: Path) -> Path:
+    """The bin directory of an environment with the dependencies and without rss_rl."""
+    venv.create(root, symlinks=True)
+    paths = {"base": str(root), "platbase": str(root)}
+    packages = Path(sysconfig.get_path("purelib", vars=paths))
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return root / "bin"
+
+
+@dataclass
+class Nodes:
+    """A head and what joined it. Close it, whatever happened.
+
+    token: None for a cluster that checks none.
+    """
+
+    token: str | None
+    root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="rn", dir="/tmp")))
+    port: int = field(default_factory=free_port)
+    dashboard_port: int = field(default_factory=free_port)
+
+    def __post_init__(self) -> None:
+        self._started: list[subprocess.Popen[bytes]] = []
+        self.bin = bare_environment(self.root / "environment")
+        if self.token is not None:
+            self.token_path.write_text(self.token)
+            self.token_path.chmod(0o600)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def dashboard(self) -> str:
+        return f"http://127.0.0.1:{self.dashboard_port}"
+
+    @property
+    def token_path(self) -> Path:
+        return self.root / "token"
+
+    def start_head(self, *, cpus: int, dashboard: bool) -> None:
+        options = ["--head", f"--port={self.port}", f"--ray-client-server-port={free_port()}"]
+        options += [f"--include-dashboard={dashboard}", f"--dashboard-port={self.dashboard_port}"]
+        self._start("head", [*options, "--disable-usage-stats"], cpus)
+
+    def join(self, name: str, *, cpus: int) -> None:
+        """A second node, with its own files and resource `name`."""
+        resources = json.dumps({name: cpus})
+        self._start(name, [f"--address={self.address}", f"--resources={resources}"], cpus)
+
+    def _start(self, name: str, options: list[str], cpus: int) -> None:
+        home = self.root / name / "home"
+        home.mkdir(parents=True)
+        common = ["--block", f"--num-cpus={cpus}", "--object-store-memory=100000000"]
+        common += ["--min-worker-port=0", "--max-worker-port=0", f"--temp-dir={home.parent}/r"]
+        common += [f"--dashboard-agent-listen-port={free_port()}"]
+        dropped = ("PYTHON", "VIRTUAL", "RAY_", "OMP_", "MKL_", "OPENBLAS_")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+        environment |= {"HOME": str(home), "PATH": f"{self.bin}:{os.environ['PATH']}"}
+        environment |= {"OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled"}
+        if self.token is not None:
+            environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
+        log = self.root / f"{name}.log"
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                [self.bin / "python", "-m", "ray.scripts.scripts", "start", *options, *common],
+                cwd=home,
+                env=environment,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._started.append(process)
+        deadline = time.monotonic() + START_S
+        while "Ray runtime started" not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        end_processes(session_processes(str(self.root)), 0)
+        for process in self._started:
+            process.kill()
+            process.wait(10)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def new_token() -> str:
+    return secrets.token_hex(16)
