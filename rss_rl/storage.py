@@ -9,6 +9,7 @@ __all__ = ["Storage", "is_uri", "open_storage"]
 
 import os
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,23 +56,31 @@ class Storage:
             if info.type == fs.FileType.File
         }
 
-    def read(self, name: str) -> bytes | None:
-        """The bytes of a file; None where there is none."""
+    def read(self, name: str, limit: int | None = None) -> bytes | None:
+        """The bytes of a file, of a long one the first `limit`; None where there is none."""
         with self._refusals(name):
             path = self._path(name)
             if self.filesystem.get_file_info(path).type == fs.FileType.NotFound:
                 return None
             with self.filesystem.open_input_stream(path) as stream:
-                return bytes(stream.read())
+                return bytes(stream.read() if limit is None else stream.read(limit))
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, in place of one that may be there."""
         with self._refusals(name), self._output(name) as stream:
             stream.write(content)
 
-    def download(self, name: str, target: Path) -> None:
-        """Copy a file to the local path `target`, whole or not at all."""
-        temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}")
+    def download(self, name: str, target: Path, size: int | None = None) -> None:
+        """Copy a file to the local path `target`, whole or not at all.
+
+        Args:
+            size: bytes that it must have; no more than that and a chunk is written.
+
+        Raises:
+            StorageError: it has another size, too.
+        """
+        temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}-{threading.get_ident()}")
+        done = 0
         try:
             with self._refusals(name):
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -79,8 +88,12 @@ class Storage:
                     self.filesystem.open_input_stream(self._path(name)) as stream,
                     temporary.open("wb") as file,
                 ):
-                    while chunk := stream.read(_CHUNK):
+                    while (size is None or done <= size) and (chunk := stream.read(_CHUNK)):
                         file.write(chunk)
+                        done += len(chunk)
+                    if size not in (None, done):
+                        more = "more than " if done > (size or 0) else ""
+                        raise OSError(f"has {more}{min(done, size or 0)} bytes, not {size}")
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(temporary, target)
@@ -111,14 +124,15 @@ class Storage:
         parts = PurePosixPath(name).parts
         if not parts or ".." in parts or name.startswith("/"):
             raise ValueError(f"{name!r} is no name below the root")
-        return str(PurePosixPath(self.root, *parts))
+        # Joined as text: the root may be a URL, of which a path would swallow a slash.
+        return "/".join([self.root.rstrip("/"), *parts])
 
     @contextmanager
     def _refusals(self, name: str) -> Iterator[None]:
         """Errors of whatever filesystem it is, as ours."""
         try:
             yield
-        except (OSError, ValueError, pa.ArrowException) as error:
+        except Exception as error:  # packages of fsspec raise what they like
             where = f"{self.uri.rstrip('/')}/{name}" if name else self.uri
             raise StorageError(
                 str(error).splitlines()[0] if str(error) else type(error).__name__,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rss_rl.seeding import generator, keyed_uniforms, stream_key
+from rss_rl.seeding import generator, keyed_permutation, keyed_uniforms, stream_key
 
 KEY = stream_key(0, "selection", 3)
 
@@ -162,3 +162,33 @@ def test_sequential_rows_and_keys_do_not_collide() -> None:
     states = [keyed_uniforms(key, np.arange(50), 1, 1, 3)[0, :, 0].tolist() for key in range(50)]
     triples = [tuple(triple) for triple in itertools.chain.from_iterable(states)]
     assert len(set(triples)) == len(triples)
+
+
+@given(st.integers(1, 700), st.integers(0, 2**63 - 1))
+def test_a_keyed_permutation_is_a_bijection(size: int, key: int) -> None:
+    there = keyed_permutation(key, size, np.arange(size))
+    assert sorted(there.tolist()) == list(range(size))
+    # Each place stands for itself, whatever else is asked for.
+    places = np.random.default_rng(key).integers(0, size, (3, 4))
+    np.testing.assert_array_equal(keyed_permutation(key, size, places), there[places])
+
+
+def test_keyed_permutations_of_large_sizes_repeat_nothing_and_leave_no_place_alone() -> None:
+    size = 10**12 + 39
+    places = np.arange(size - 200_000, size)
+    there = keyed_permutation(7, size, places)
+    assert len(np.unique(there)) == len(places)
+    assert there.min() >= 0
+    assert there.max() < size
+    counts = np.histogram(there, bins=20, range=(0, size))[0]
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_keyed_permutations_look_random() -> None:
+    # Where each of 24 numbers goes under 3,000 keys, and which of two stands first.
+    drawn = np.stack([keyed_permutation(key, 24, np.arange(24)) for key in range(3000)])
+    for place in range(24):
+        assert stats.chisquare(np.bincount(drawn[:, place], minlength=24)).pvalue > 1e-4
+    together = np.bincount(drawn[:, 0] * 24 + drawn[:, 1], minlength=576).reshape(24, 24)
+    assert not together.diagonal().any()
+    assert stats.chisquare(together[~np.eye(24, dtype=bool)]).pvalue > 1e-4

@@ -91,11 +91,13 @@ def _plan(start: str, overrides: list[str], run_dir: Path | None, resume: bool) 
         return _plan_of_run(Path(start), overrides, run_dir, resume)
     from rss_rl.config import load_config
     from rss_rl.packaged import find_config
+    from rss_rl.storage import is_uri
 
     file = find_config(start)
     config = load_config(file, overrides)
     # Absolute, so that a run can be resumed and evaluated from any directory.
-    config = config.model_copy(update={"data": str(Path(config.data).resolve())})
+    if not is_uri(config.data):
+        config = config.model_copy(update={"data": str(Path(config.data).resolve())})
     name = Path(start).with_suffix("").as_posix().removeprefix("configs/").replace("/", "-")
     name = file.stem if Path(start).is_file() else name
     return _Plan(config, run_dir or Path("runs") / f"{name}-seed{config.seed}")

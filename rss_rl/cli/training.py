@@ -33,7 +33,7 @@ def run_training(
     """
     with make_progress(out) as progress, Interruption(progress.stopping) as interruption:
 
-        def backend(run: RunConfig, prepared: Prepared, data: Path) -> Backend:
+        def backend(run: RunConfig, prepared: Prepared, data: str) -> Backend:
             if run.sampler.backend == "local":
                 return local_backend(run, prepared, data)
             from rss_rl.runtime.ray_backend import RayBackend

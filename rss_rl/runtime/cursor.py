@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-__all__ = ["EpochCursor"]
+__all__ = ["BatchCursor"]
 
 from collections.abc import Mapping
 from typing import Any
 
-from rss_rl.data.batching import epoch_batches
+from rss_rl.data.order import BatchOrder
 from rss_rl.types import Array
 
 
-class EpochCursor:
-    """The batches of epoch after epoch; its state is two numbers.
+class BatchCursor:
+    """How many batches of an order were consumed; that number is all its state.
 
     Args:
-        lengths: int64 [n, S] of the training split.
+        order: the batches; it may be shared.
     """
 
-    def __init__(self, lengths: Array, batch_size: int, seed: int) -> None:
-        self._lengths, self._batch_size, self._seed = lengths, batch_size, seed
-        self._epoch, self._position = 0, 0
-        self._batches: list[Array] | None = None
+    def __init__(self, order: BatchOrder) -> None:
+        self.order = order
+        self.batch = 0
 
-    def next(self) -> Array:
-        """Rows of the next batch, int64 [<= batch_size]."""
-        if self._batches is None:
-            self._batches = epoch_batches(self._lengths, self._batch_size, self._seed, self._epoch)
-        rows = self._batches[self._position]
-        self._position += 1
-        if self._position == len(self._batches):
-            self._epoch, self._position, self._batches = self._epoch + 1, 0, None
-        return rows
+    def rows(self, ahead: int = 0) -> Array:
+        """Rows of the next batch, or of one further `ahead`, int64 [<= batch_size]."""
+        return self.order.rows(self.batch + ahead)
+
+    def advance(self) -> None:
+        """Count the next batch as consumed."""
+        self.batch += 1
 
     def state_dict(self) -> dict[str, Any]:
         """JSON-able state."""
-        return {"epoch": self._epoch, "position": self._position}
+        return {"batch": self.batch}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore `state_dict`."""
-        self._epoch, self._position, self._batches = state["epoch"], state["position"], None
+        self.batch = state["batch"]

@@ -32,7 +32,7 @@ class _SamplerActor:
 
     def __init__(self, config: dict[str, Any], prepared: str) -> None:
         run = RunConfig.model_validate(config)
-        data = open_prepared(Path(prepared))
+        data = open_prepared(prepared)
         self._sampler = Sampler(run, build_prepared_models(run, data), data.split("train"))
 
     def ready(self) -> int:
@@ -59,16 +59,16 @@ class RayBackend:
     """A fixed number of sampler actors; one that dies or hangs is replaced.
 
     Args:
-        config: of the run. prepared: directory of the prepared dataset, readable by every node.
+        config: of the run. prepared: the dataset, a path or URI that every node can read.
         address: of a running cluster, or None to use the one of the environment or start one.
 
     Raises:
         SamplerError: when a sampler cannot be built, with its own error as the cause.
     """
 
-    def __init__(self, config: RunConfig, prepared: Path, address: str | None = None) -> None:
+    def __init__(self, config: RunConfig, prepared: Path | str, address: str | None = None) -> None:
         self._config = config
-        self._prepared = str(prepared.resolve())
+        self._prepared = str(prepared)
         self._started_ray = _connect(config, address)
         self._failures: deque[int] = deque()
         self._update = 0

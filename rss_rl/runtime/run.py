@@ -39,10 +39,10 @@ class Finished:
 
 
 RunEvent = Event | Finished
-MakeBackend = Callable[[RunConfig, Prepared, Path], Backend]
+MakeBackend = Callable[[RunConfig, Prepared, str], Backend]
 
 
-def local_backend(config: RunConfig, prepared: Prepared, _: Path) -> Backend:
+def local_backend(config: RunConfig, prepared: Prepared, _: str) -> Backend:
     """A sampler in this process."""
     sampler = Sampler(config, build_prepared_models(config, prepared), prepared.split("train"))
     return LocalBackend(sampler)
@@ -118,7 +118,7 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
     ):
         raise DataError(
             "the data are not those the run began with",
-            where=str(prepared.folder),
+            where=prepared.place,
             remedy="Prepare them as they were, or start a new run in another directory",
         )
     for name in _INPUTS:
@@ -146,7 +146,7 @@ def _train_phases(
             run.path,
             prepared,
             writer,
-            backend=lambda: backend(config, prepared, Path(config.data)),
+            backend=lambda: backend(config, prepared, prepared.place),
             resume=resume,
             stop=stop,
         )

@@ -21,11 +21,12 @@ from learners.phases import PhaseSchedule, Turn
 from learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from learners.supervised import SupervisedLearner
 from rss_rl.config import RunConfig
+from rss_rl.data.order import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.runtime.backend import Backend
-from rss_rl.runtime.cursor import EpochCursor
+from rss_rl.runtime.cursor import BatchCursor
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.rollouts import Rollout, SampleJob, join_rollouts
 from rss_rl.runtime.snapshot import autocast_dtype, build_prepared_models, fixed_threads
@@ -74,7 +75,7 @@ class Session:
                 self.models.policy, self.models.classifier.embedding, config.learner, dtype
             )
         self.schedule = PhaseSchedule(config.phases)
-        self._cursor = EpochCursor(self.examples.lengths(), config.batch_size, config.seed)
+        self._cursor = BatchCursor(BatchOrder(self.examples, config.batch_size, config.seed))
         self._make_backend = backend
         self._backend: Backend | None = None
         self.update_count = 0
@@ -100,7 +101,8 @@ class Session:
             NonFiniteError: naming phase, update and rows; nothing was learnt from the bad batch.
         """
         turn, phase = self.schedule.turn(), self.schedule.phase.name
-        rows = self._cursor.next()
+        rows = self._cursor.rows()
+        self._cursor.advance()
         scalars: dict[str, float] = {"phase/index": self.schedule.index}
         try:
             rollout = self._sample(rows, turn, scalars) if turn.sampled else None
