@@ -165,9 +165,9 @@ def open_files(place: Path | str) -> Files:
     content = open_storage(place).read(MANIFEST_FILE, MANIFEST_BYTES + 1)
     if content is None:
         raise DataError(
-            "is no prepared dataset",
+            f"there is no {MANIFEST_FILE}, or no answer",
             where=place,
-            remedy="Make one with `rss-rl data prepare ... --out URI`",
+            remedy="Check the address; `rss-rl data prepare ... --out URI` puts a dataset there",
         )
     manifest = Manifest.parse(content, f"{place.rstrip('/')}/{MANIFEST_FILE}")
     files = CachedFiles(place, hashlib.sha256(content).hexdigest())
