@@ -240,6 +240,8 @@ class Prepared:
         if vectors.shape != shape or vectors.dtype != np.float32:
             what = f"has shape {vectors.shape}, not {shape}, or other numbers than float32"
             raise self._files.damaged(name, what)
+        if not np.isfinite(vectors).all():
+            raise self._files.damaged(name, "holds what is no finite number")
         return vectors
 
     def split(self, name: str) -> Split:
