@@ -19,9 +19,14 @@ import numpy as np
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 
+_CHUNK_ROWS = 1 << 16
+"""Rows that are sorted by length together."""
+
 
 def plain_batches(lengths: Array, batch_size: int) -> list[Array]:
     """Batches for evaluation: nothing random, shortest first, each row exactly once.
+
+    Of a split of many rows that follow each other in chunks, so that a batch lies in few shards.
 
     Args:
         lengths: int64 [n, S], real tokens of each sentence.
@@ -34,8 +39,15 @@ def plain_batches(lengths: Array, batch_size: int) -> list[Array]:
         DataError: `batch_size` below 1, or lengths of another shape.
     """
     lengths = _checked(lengths, batch_size)
-    batches = split_by_length(lengths, np.arange(len(lengths), dtype=np.int64), batch_size)
-    return sorted(batches, key=lambda rows: (int(lengths[rows].max(axis=0).sum()), int(rows[0])))
+    chunk = max(1, _CHUNK_ROWS // batch_size) * batch_size
+    batches = []
+    for start in range(0, len(lengths), chunk):
+        rows = np.arange(start, min(start + chunk, len(lengths)), dtype=np.int64)
+        batches += sorted(
+            split_by_length(lengths, rows, batch_size),
+            key=lambda rows: (int(lengths[rows].max(axis=0).sum()), int(rows[0])),
+        )
+    return batches
 
 
 def padding_share(lengths: Array, batches: Sequence[Array]) -> float:

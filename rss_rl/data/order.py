@@ -4,8 +4,9 @@ Legend: n rows, S sentence slots.
 
 An epoch is a random order of all rows, cut into pools, and a pool into batches of like lengths.
 The order: shards are permuted, a few that follow each other make a window, and the rows of a
-window are permuted; so nothing of the size of the data is ever held, and the rows of nearby
-batches lie in few shards. Data of one window, as small ones are, are shuffled as a whole.
+window are permuted; a pool is no larger than a window. So nothing of the size of the data is ever
+held, and the rows of nearby batches lie in few shards. Data of one window, as small ones are, are
+shuffled as a whole.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from rss_rl.types import Array
 WINDOW_SHARDS = 4
 """Shards whose rows are mixed with each other."""
 _POOL_BATCHES = 128
-"""Batches made from one pool of rows: bounds time and memory, and mixes who meets whom."""
-_KEPT_POOLS = 2
-"""Callers look a few batches ahead, and back: over one border of pools at a time."""
+"""Batches made from one pool of rows at most: bounds time and memory, and mixes who meets whom."""
+_REACH = 16
+"""Batches that callers look ahead, and back, without a pool being made twice."""
 
 
 class ShardedLengths(Protocol):
@@ -67,6 +68,12 @@ class BatchOrder:
         if self._n == 0:
             raise DataError("there are no rows to make batches of")
         self._examples, self._batch_size, self._seed = examples, batch_size, seed
+        self._windows = -(-len(self._shard_rows) // WINDOW_SHARDS)
+        self._pool_batches = _POOL_BATCHES
+        if self._windows > 1:
+            window = self._n // self._windows  # rows, on average
+            self._pool_batches = max(1, min(_POOL_BATCHES, window // batch_size))
+        self._kept = 1 + -(-_REACH // self._pool_batches)
         self._pools: OrderedDict[tuple[int, int], list[Array]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -86,23 +93,21 @@ class BatchOrder:
         if number < 0:
             raise DataError(f"there is no batch {number}")
         epoch, place = divmod(number, self.batches_per_epoch)
-        address = (epoch, place // _POOL_BATCHES)
+        address = (epoch, place // self._pool_batches)
         with self._lock:
             if address not in self._pools:
                 self._pools[address] = self._pool(*address)
-                if len(self._pools) > _KEPT_POOLS:
+                if len(self._pools) > self._kept:
                     self._pools.popitem(last=False)
             self._pools.move_to_end(address)
-            return self._pools[address][place % _POOL_BATCHES].copy()
+            return self._pools[address][place % self._pool_batches].copy()
 
     def _pool(self, epoch: int, pool: int) -> list[Array]:
         """The batches of one pool, in random order."""
-        size, batches = self._batch_size, self.batches_per_epoch
+        size, batches, most = self._batch_size, self.batches_per_epoch, self._pool_batches
         missing = batches * size - self._n  # rows that the short batch lacks
-        with_short = int(
-            generator(self._seed, "short", epoch).integers(-(-batches // _POOL_BATCHES))
-        )
-        first, last = pool * _POOL_BATCHES, min((pool + 1) * _POOL_BATCHES, batches)
+        with_short = int(generator(self._seed, "short", epoch).integers(-(-batches // most)))
+        first, last = pool * most, min((pool + 1) * most, batches)
         start = first * size - (missing if pool > with_short else 0)
         stop = last * size - (missing if pool >= with_short else 0)
         rows = self._ordered(epoch, start, stop)
@@ -124,7 +129,7 @@ class BatchOrder:
         """Rows at places `start` to `stop` of the random order of an epoch."""
         shards = generator(self._seed, "shards", epoch).permutation(len(self._shard_rows))
         before = np.cumsum(self._shard_rows) - self._shard_rows  # first row of each shard
-        windows = np.array_split(shards, -(-len(shards) // WINDOW_SHARDS))
+        windows = np.array_split(shards, self._windows)
         ends = np.cumsum([0, *(int(self._shard_rows[window].sum()) for window in windows)])
         found = []
         for number, (begin, end) in enumerate(pairwise(ends.tolist())):

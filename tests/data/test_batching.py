@@ -76,6 +76,14 @@ def test_plain_batches_are_ordered_and_not_random() -> None:
     assert as_lists(batches) == as_lists(plain_batches(lengths, 64))
 
 
+def test_batches_of_many_rows_lie_in_chunks() -> None:
+    lengths = np.random.default_rng(0).integers(1, 9, ((1 << 17) + 100, 1))
+    batches = plain_batches(lengths, 512)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    assert max(int(np.ptp(rows)) for rows in batches) < 1 << 16
+    assert [len(rows) for rows in batches] == [512] * 256 + [100]
+
+
 def test_impossible_arguments_are_refused() -> None:
     with pytest.raises(DataError, match="batch of 0 rows"):
         plain_batches(pairs(5), 0)

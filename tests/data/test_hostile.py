@@ -58,7 +58,7 @@ def use(folder: Path) -> None:
     highest = pool.max_memory()
     try:
         prepared = open_prepared(folder)
-        _ = prepared.vocabulary.words, prepared.vectors().sum()
+        _ = prepared.vocabulary.words, prepared.vectors().max()
         split = prepared.split("train")
         lengths = split.lengths()
         batch = split.batch(range(len(split)))

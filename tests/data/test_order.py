@@ -62,9 +62,9 @@ def test_each_row_is_in_exactly_one_batch_of_an_epoch(
 
 
 def test_several_pools_and_a_short_batch_hold_each_row_once() -> None:
-    # 900 rows in batches of 2 make four pools of 128 batches, the short batch in any of them.
+    # 901 rows in batches of 2 make four pools of 128 batches, the short batch in any of them.
     lengths = pairs(901)
-    order = BatchOrder(Lengths(lengths, [100] * 9 + [1]), 2, seed=0)
+    order = BatchOrder(Lengths(lengths, [300, 300, 300, 1]), 2, seed=0)
     places = set()
     for epoch in range(12):
         batches = epoch_of(order, epoch)
@@ -126,14 +126,29 @@ def test_a_window_of_shards_is_mixed_and_windows_differ_from_epoch_to_epoch() ->
     assert len(set(windows)) > 1
 
 
-def test_looking_ahead_and_back_over_a_border_makes_each_pool_once() -> None:
-    split = Lengths(pairs(4000), [500] * 8)
-    order = BatchOrder(split, 4, seed=0)
-    for number in range(300):
-        order.rows(number + 6)
+@pytest.mark.parametrize(
+    ("shards", "batch_size", "numbers", "pools"),
+    [([500] * 8, 4, 300, 3), ([40] * 100, 70, 40, 28)],  # pools of 128 batches, and of 2
+)
+def test_looking_ahead_and_back_makes_each_pool_once(
+    shards: list[int], batch_size: int, numbers: int, pools: int
+) -> None:
+    split = Lengths(pairs(4000), shards)
+    order = BatchOrder(split, batch_size, seed=0)
+    for number in range(numbers):
+        order.rows(number + 15)
         order.rows(number)
-    assert len(split.asked) == 3
-    assert max(split.asked) <= 128 * 4
+    assert len(split.asked) == pools
+    assert len(order._pools) < 10
+    assert max(split.asked) <= 128 * batch_size
+
+
+def test_a_pool_is_no_larger_than_a_window() -> None:
+    shards = [100] * 30
+    order = BatchOrder(Lengths(pairs(3000), shards), 20, seed=0)
+    for number in range(order.batches_per_epoch):
+        lying_in = {int(row) // 100 for row in order.rows(number)}
+        assert len(lying_in) <= 2 * WINDOW_SHARDS
 
 
 def test_the_numbers_of_one_address_are_pinned() -> None:
