@@ -14,7 +14,6 @@ from __future__ import annotations
 __all__ = ["WINDOW_SHARDS", "BatchOrder", "ShardedLengths"]
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Protocol
@@ -74,7 +73,7 @@ class BatchOrder:
             window = self._n // self._windows  # rows, on average
             self._pool_batches = max(1, min(_POOL_BATCHES, window // batch_size))
         self._kept = 1 + -(-_REACH // self._pool_batches)
-        self._pools: OrderedDict[tuple[int, int], list[Array]] = OrderedDict()
+        self._pools: dict[tuple[int, int], list[Array]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -98,8 +97,9 @@ class BatchOrder:
             if address not in self._pools:
                 self._pools[address] = self._pool(*address)
                 if len(self._pools) > self._kept:
-                    self._pools.popitem(last=False)
-            self._pools.move_to_end(address)
+                    # Callers go forward, so the first is over, unless somebody began anew.
+                    first = min(self._pools)
+                    del self._pools[max(self._pools) if first == address else first]
             return self._pools[address][place % self._pool_batches].copy()
 
     def _pool(self, epoch: int, pool: int) -> list[Array]:

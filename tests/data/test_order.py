@@ -140,6 +140,8 @@ def test_looking_ahead_and_back_makes_each_pool_once(
         order.rows(number)
     assert len(split.asked) == pools
     assert len(order._pools) < 10
+    first = order.rows(0).tolist()
+    assert BatchOrder(split, batch_size, seed=0).rows(0).tolist() == first
     assert max(split.asked) <= 128 * batch_size
 
 
