@@ -44,7 +44,7 @@ def train_with_ray(
     """A whole run; `on_update` is called after each update that had samplers."""
     made: list[RayBackend] = []
 
-    def backend(config: RunConfig, _: Prepared, data: Path) -> Backend:
+    def backend(config: RunConfig, _: Prepared, data: str) -> Backend:
         made.append(RayBackend(config, data))
         return made[0]
 
