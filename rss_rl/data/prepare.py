@@ -12,7 +12,6 @@ from __future__ import annotations
 
 __all__ = ["SHARD_MB", "prepare"]
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -24,36 +23,25 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from safetensors.numpy import save_file
 
 from rss_rl.data import manifest as records
 from rss_rl.data.checks import LabelChecker, Rejects
 from rss_rl.data.manifest import (
-    Coverage,
     Manifest,
     ShardInfo,
-    SourceFile,
     SplitInfo,
     TokenizerInfo,
     VectorInfo,
     VocabularyInfo,
 )
+from rss_rl.data.prepare_vectors import source_file, write_vectors
 from rss_rl.data.shard_file import ShardWriter, shard_schema
-from rss_rl.data.sources import BadRow, Source
+from rss_rl.data.sources import Source
 from rss_rl.data.staging import BLOCK_ROWS, Progress, Stage, StagedSplit, staged_blocks
 from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
-from rss_rl.data.vectors import (
-    FileVectors,
-    random_vectors,
-    read_vectors,
-    vector_scales,
-    vector_table,
-)
-from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.errors import DataError
-from rss_rl.types import Array
 
-_MISSING_SHOWN = 20
 SHARD_MB = 64
 
 
@@ -119,7 +107,9 @@ def prepare(
         staged = _stage(job, batch_rows)
         vocabulary, counts = _vocabulary(staged)
         words = _save_vocabulary(folder / records.VOCABULARY_FILE, vocabulary)
-        info = _vectors(job, vectors, dim, vocabulary, counts)
+        info = write_vectors(
+            folder, vectors, vocabulary, counts, job.rejects, progress, dim=dim, seed=seed
+        )
         shards = {}
         for split, part in staged.items():
             progress(f"writing {split}", 0, part.rows)
@@ -197,55 +187,6 @@ def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:
     return VocabularyInfo(size=len(vocabulary), trainable=vocabulary.trainable, bytes=size)
 
 
-def _save_vectors(job: _Job, table: Array) -> int:
-    """Write the table of vectors; returns the size of the file."""
-    path = job.folder / records.VECTORS_FILE
-    save_file({"vectors": table}, path)
-    return path.stat().st_size
-
-
-def _vectors(
-    job: _Job, files: Sequence[Path], dim: int, vocabulary: Vocabulary, counts: Counter[str]
-) -> VectorInfo:
-    """Write the vectors, float32 [V, E]; returns what the manifest says of them."""
-    if not files:
-        table = random_vectors(vocabulary, dim, job.seed)
-        return VectorInfo(dim=dim, bytes=_save_vectors(job, table))
-    parts = [_read_file(job, path, vocabulary) for path in files]
-    scales = vector_scales(parts)
-    table = vector_table(parts, vocabulary, job.seed, scales)
-    weights = np.array([counts[word] for word in vocabulary.words], dtype=np.float64)  # [V]
-    found = np.any([part.found for part in parts], axis=0)  # [V]
-    lacking = np.flatnonzero(~found)[len(SPECIAL_WORDS) :]
-    commonest = lacking[np.argsort(-weights[lacking], kind="stable")]
-    return VectorInfo(
-        dim=table.shape[1],
-        bytes=_save_vectors(job, table),
-        files=tuple(_source_file(path) for path in files),
-        widths=tuple(part.vectors.shape[1] for part in parts),
-        scales=scales,
-        coverage=tuple(_coverage(part.found, weights) for part in parts),
-        any=_coverage(found, weights),
-        missing=vocabulary.look_up(commonest[:_MISSING_SHOWN]),
-        bad_lines=job.rejects.bad["vectors"],
-    )
-
-
-def _read_file(job: _Job, path: Path, vocabulary: Vocabulary) -> FileVectors:
-    def reject(line: BadRow) -> None:
-        job.rejects.take(line, "vectors")
-
-    what = f"reading {path.name}"
-    part = read_vectors(path, vocabulary, reject, lambda lines: job.progress(what, lines, None))
-    job.progress(what, part.lines, part.lines)
-    return part
-
-
-def _coverage(found: Array, weights: Array) -> Coverage:
-    words, tokens = max(1, len(found) - len(SPECIAL_WORDS)), max(1.0, float(weights.sum()))
-    return Coverage(words=int(found.sum()) / words, tokens=float(weights[found].sum()) / tokens)
-
-
 def _write_split(
     job: _Job, split: str, staged: StagedSplit, vocabulary: Vocabulary, shard_bytes: int
 ) -> tuple[ShardInfo, ...]:
@@ -298,16 +239,9 @@ def _manifest(
             )
             for split, part in staged.items()
         },
-        sources=tuple(_source_file(path) for path in files),
+        sources=tuple(source_file(path) for path in files),
         tokenizer=TokenizerInfo(name=TOKENIZER_NAME, lower=job.tokenizer.lower),
         vocabulary=vocabulary,
         vectors=vectors,
         seed=job.seed,
     )
-
-
-def _source_file(path: Path) -> SourceFile:
-    archive = str(path).partition(".zip:")
-    file = Path(f"{archive[0]}.zip") if archive[2] else path
-    with file.open("rb") as stream:
-        return SourceFile(name=path.name, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
