@@ -9,7 +9,7 @@ __all__ = ["Storage", "is_uri", "open_storage"]
 
 import os
 import re
-import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,7 +79,8 @@ class Storage:
         Raises:
             StorageError: it has another size, too.
         """
-        temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}-{threading.get_ident()}")
+        # Containers that share a directory share process ids, too.
+        temporary = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex}")
         done = 0
         try:
             with self._refusals(name):

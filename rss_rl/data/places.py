@@ -18,6 +18,7 @@ import fcntl
 import hashlib
 import os
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -140,7 +141,7 @@ class CachedFiles:
         try:
             self._storage.download(name, path, size)
         except StorageError as error:
-            remedy = "If the address is right, upload the data again, with --force"
+            remedy = f"{error.remedy}; or upload the data again, with --force"
             raise StorageError(error.what, where=error.where, remedy=remedy) from error
         _evict(path)
 
@@ -173,7 +174,7 @@ def open_files(place: Path | str) -> Files:
     files = CachedFiles(place, hashlib.sha256(content).hexdigest())
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
-        temporary = files.folder / f".tmp-{MANIFEST_FILE}-{os.getpid()}-{time.monotonic_ns()}"
+        temporary = files.folder / f".tmp-{MANIFEST_FILE}-{uuid.uuid4().hex}"
         temporary.write_bytes(content)
         os.replace(temporary, files.folder / MANIFEST_FILE)
     except OSError as error:
@@ -232,6 +233,8 @@ def _turn(lock: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 time.sleep(_POLL_S)
+            except OSError:  # a filesystem without locks: each fetches for itself
+                break
         yield
 
 

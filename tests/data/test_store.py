@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
-from rss_rl.data.store import Prepared, Split, open_prepared
+from rss_rl.data.store import OPEN_SHARDS, Prepared, Split, open_prepared
 from rss_rl.errors import DataError
 from rss_rl.types import Array, ExampleSource, LabelSpec
 
@@ -142,6 +142,54 @@ def test_split_pickles_as_its_path(split: Split) -> None:
 def test_rows_out_of_range_are_refused(split: Split, rows: list[int]) -> None:
     with pytest.raises(DataError, match=f"the train split has {ROWS}"):
         split.batch(rows)
+
+
+def test_many_shards_read_like_one(split: Split, tmp_path: Path) -> None:
+    prepare(_Source(), tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
+    many = open_prepared(tmp_path / "out").split("train")
+    assert len(many.shard_rows) > 2 * OPEN_SHARDS
+    assert sum(many.shard_rows) == len(many) == ROWS
+    for rows in (range(ROWS), [40, 0, 17, 17, 3], np.random.default_rng(0).permutation(ROWS)):
+        one, other = split.batch(rows), many.batch(rows)
+        for name in ("rows", "labels"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(one, name))
+        for name in ("tokens", "valid", "rationale"):
+            for mine, theirs in zip(getattr(other, name), getattr(one, name), strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+        np.testing.assert_array_equal(many.lengths(rows), split.lengths()[np.array(rows)])
+        assert len(many._open) == OPEN_SHARDS
+    assert [many.words(row) for row in range(ROWS)] == [split.words(row) for row in range(ROWS)]
+    assert many.example_id(33) == "e33"
+
+
+def test_a_shard_is_as_large_as_asked_unless_a_record_batch_is_larger(tmp_path: Path) -> None:
+    for batch_rows, limit in ((2, 8000), (2, 15_000), (41, 2000)):
+        out = tmp_path / f"{batch_rows}-{limit}"
+        shards = (
+            prepare(_Source(), out, dim=3, batch_rows=batch_rows, shard_mb=limit / 1e6)
+            .splits["train"]
+            .shards
+        )
+        assert [(out / shard.name).stat().st_size for shard in shards] == [s.bytes for s in shards]
+        if batch_rows == 2:
+            # The file's end, which lists its record batches, comes on top.
+            assert all(limit / 3 < shard.bytes < 1.5 * limit for shard in shards[:-1])
+            assert len(shards) > 1
+        else:
+            assert len(shards) == 1
+
+
+def test_a_changed_shard_is_looked_at_again(tmp_path: Path) -> None:
+    prepare(_Source(), tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
+    split = open_prepared(tmp_path / "out").split("train")
+    split.batch(range(ROWS))  # the first shards are closed again by now
+    path = tmp_path / "out" / SHARD
+    content = path.read_bytes()
+    ids = split.batch([0]).tokens[0][0].astype("<i4").tobytes()
+    split.batch(range(ROWS))
+    path.write_bytes(content.replace(ids, b"\xff" * len(ids)))
+    with pytest.raises(DataError, match="unknown token ids"):
+        split.batch([0])
 
 
 def test_unknown_split_names_the_nearest(prepared: Prepared) -> None:
