@@ -319,7 +319,7 @@ class CheckpointConfig(_Section):
 class RunConfig(_Section):
     """Everything a run depends on."""
 
-    data: str = Field(description="Directory made by `rss-rl data prepare`.")
+    data: str = Field(description="Directory or URI written by `rss-rl data prepare`.")
     seed: int = Field(default=0, ge=0)
     batch_size: int = Field(default=64, ge=1, description="Examples an update.")
     model: ModelConfig = ModelConfig()

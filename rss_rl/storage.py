@@ -11,6 +11,7 @@ __all__ = ["Storage", "is_uri", "open_storage"]
 
 import os
 import re
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -65,26 +66,35 @@ class Storage:
             if info.type == fs.FileType.File and not info.base_name.startswith(_TEMPORARY)
         }
 
-    def read(self, name: str) -> bytes | None:
-        """The bytes of a file of modest size; None where there is none."""
+    def read(self, name: str, limit: int | None = None) -> bytes | None:
+        """The bytes of a file, of a long one the first `limit`; None where there is none."""
         with self._refusals(name):
             path = self._path(name)
             found = self.filesystem.get_file_info(path)
             if found.type == fs.FileType.NotFound:
                 return None
-            if (found.size or 0) > _MOST_READ:
+            if limit is None and (found.size or 0) > _MOST_READ:
                 raise ValueError(f"larger than {_MOST_READ} bytes")
             with self.filesystem.open_input_stream(path) as stream:
-                return bytes(stream.read())
+                return bytes(stream.read() if limit is None else stream.read(limit))
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, in place of one that may be there."""
         with self._refusals(name), self._output(name) as stream:
             stream.write(content)
 
-    def download(self, name: str, target: Path) -> None:
-        """Copy a file to the local path `target`, whole or not at all."""
-        temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}")
+    def download(self, name: str, target: Path, size: int | None = None) -> None:
+        """Copy a file to the local path `target`, whole or not at all.
+
+        Args:
+            size: bytes that it must have; no more than that and a chunk is written.
+
+        Raises:
+            StorageError: it has another size, too.
+        """
+        # Containers that share a directory share process ids, too.
+        temporary = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex}")
+        done = 0
         try:
             with self._refusals(name):
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -92,8 +102,12 @@ class Storage:
                     self.filesystem.open_input_stream(self._path(name)) as stream,
                     temporary.open("wb") as file,
                 ):
-                    while chunk := stream.read(_CHUNK):
+                    while (size is None or done <= size) and (chunk := stream.read(_CHUNK)):
                         file.write(chunk)
+                        done += len(chunk)
+                    if size not in (None, done):
+                        more = "more than " if done > (size or 0) else ""
+                        raise OSError(f"has {more}{min(done, size or 0)} bytes, not {size}")
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(temporary, target)
@@ -134,7 +148,8 @@ class Storage:
         parts = PurePosixPath(name).parts
         if not parts or ".." in parts or name.startswith("/"):
             raise ValueError(f"{name!r} is no name below the root")
-        return str(PurePosixPath(self.root, *parts))
+        # Joined as text: the root may be a URL, of which a path would swallow a slash.
+        return "/".join([self.root.rstrip("/"), *parts])
 
     @contextmanager
     def _refusals(self, name: str) -> Iterator[None]:

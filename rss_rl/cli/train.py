@@ -68,6 +68,22 @@ TakeOver = Annotated[
         "--take-over", help="Write to --storage though another process seems to; it has stopped."
     ),
 ]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="Ray cluster to work on, or 'auto' for the one that runs on this machine. Default: "
+        "RAY_ADDRESS, or a cluster that is started here and ends with the run.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Work even on a cluster that lets in anybody without a token."),
+]
+Dashboard = Annotated[
+    bool, typer.Option("--dashboard", help="Start Ray's dashboard too, on 127.0.0.1:8265.")
+]
 
 
 def train(
@@ -78,6 +94,9 @@ def train(
     overwrite: Overwrite = False,
     storage: Storage = None,
     take_over: TakeOver = False,
+    address: Address = None,
+    insecure: Insecure = False,
+    dashboard: Dashboard = False,
     json_: Json = False,
 ) -> None:
     """Train a classifier and its selection policy; ends in a table of dev and test scores."""
@@ -89,12 +108,13 @@ def train(
     report = _finished(plan) if resume and storage is None else None
     if report is None:
         out.print(f"Run: {plan.path}", soft_wrap=True, markup=False)
-        from rss_rl.cli.training import run_training
+        from rss_rl.cli.training import Joining, run_training
 
         report = run_training(
             plan.config,
             plan.path,
             out,
+            joining=Joining(address, insecure, dashboard),
             resume=resume,
             overwrite=overwrite,
             storage=storage,
@@ -122,6 +142,7 @@ def _plan(
         return _plan_of_run(Path(start), overrides, run_dir, resume)
     from rss_rl.config import load_config
     from rss_rl.packaged import find_config
+    from rss_rl.storage import is_uri
 
     try:
         file = find_config(start)
@@ -132,7 +153,8 @@ def _plan(
         return _Plan(stored, Path(start))  # a run that this machine does not have yet
     config = load_config(file, overrides)
     # Absolute, so that a run can be resumed and evaluated from any directory.
-    config = config.model_copy(update={"data": str(Path(config.data).resolve())})
+    if not is_uri(config.data):
+        config = config.model_copy(update={"data": str(Path(config.data).resolve())})
     name = Path(start).with_suffix("").as_posix().removeprefix("configs/").replace("/", "-")
     name = file.stem if Path(start).is_file() else name
     return _Plan(config, run_dir or Path("runs") / f"{name}-seed{config.seed}")

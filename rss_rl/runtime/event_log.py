@@ -9,7 +9,15 @@ version (of the policy) and update, then the fields that `event_registry` lists 
 
 from __future__ import annotations
 
-__all__ = ["EVENTS_FILE", "EventLog", "NO_LOG", "EventSink", "Level", "NullEventLog", "parse_events"]
+__all__ = [
+    "EVENTS_FILE",
+    "EventLog",
+    "NO_LOG",
+    "EventSink",
+    "Level",
+    "NullEventLog",
+    "parse_events",
+]
 
 import json
 import os

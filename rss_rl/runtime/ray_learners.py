@@ -113,7 +113,9 @@ class RayLearners:
         bundle = {"CPU": float(settings.threads)}
         if settings.gpus:
             bundle["GPU"] = settings.gpus
-        group: PlacementGroup = placement_group([bundle] * settings.actors, strategy=settings.placement)
+        group: PlacementGroup = placement_group(
+            [bundle] * settings.actors, strategy=settings.placement
+        )
         if not group.wait(timeout_seconds=settings.start_timeout_s):
             remove_placement_group(group)
             raise LearnerError(

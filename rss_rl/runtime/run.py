@@ -119,7 +119,7 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
     ):
         raise DataError(
             "the data are not those the run began with",
-            where=str(prepared.folder),
+            where=prepared.place,
             remedy="Prepare them as they were, or start a new run in another directory",
         )
     for name in _INPUTS:

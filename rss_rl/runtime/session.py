@@ -13,7 +13,7 @@ import numpy as np
 
 from learners.phases import PhaseSchedule
 from rss_rl.config import RunConfig
-from rss_rl.data.batching import BatchOrder
+from rss_rl.data.order import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
 from rss_rl.runtime.backend import Backend

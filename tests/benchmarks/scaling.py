@@ -39,12 +39,14 @@ from fake_sampler import FakeSampler
 from throughput import make_session, variant_config
 
 from rss_rl.config import RunConfig, load_config
-from rss_rl.data.batching import BatchOrder
+from rss_rl.data.order import BatchOrder
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.packaged import find_config
+from rss_rl.runtime.event_log import NO_LOG
 from rss_rl.runtime.learner import LocalLearner
 from rss_rl.runtime.pipeline import RolloutPipeline
 from rss_rl.runtime.ray_backend import RayBackend
+from rss_rl.runtime.roles import LocalRoles
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.snapshot import Snapshot
 
@@ -145,9 +147,7 @@ def measure(config: RunConfig, prepared: Prepared, parts: Any, updates: int) -> 
 
 def pattern_of(config: RunConfig, prepared: Prepared, learner: LocalLearner) -> Any:
     """A real rollout, for the size of what travels."""
-    from rss_rl.runtime.run import local_backend
-
-    backend = local_backend(config, prepared)
+    backend = LocalRoles().backend(config, prepared, NO_LOG)
     backend.publish(learner.publish(0))
     rows = np.arange(config.batch_size)
     backend.submit(SampleJob(0, 0, rows, config.sampler.selections, True, False))

@@ -22,9 +22,10 @@ import ray
 from rss_rl.config import RunConfig, load_config
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.packaged import find_config
+from rss_rl.runtime.event_log import NO_LOG
 from rss_rl.runtime.learner import LocalLearner
-from rss_rl.runtime.ray_sampler import ray_samplers
-from rss_rl.runtime.run import local_backend
+from rss_rl.runtime.ray_roles import RayRoles
+from rss_rl.runtime.roles import LocalRoles
 from rss_rl.runtime.session import Session
 
 VARIANTS = {
@@ -63,12 +64,9 @@ def variant_config(config: RunConfig, sampler: dict[str, object]) -> RunConfig:
 
 
 def make_session(config: RunConfig, prepared: Prepared) -> Session:
-    def backend():  # type: ignore[no-untyped-def]
-        if config.sampler.backend == "local":
-            return local_backend(config, prepared)
-        return ray_samplers(config)
-
-    return Session(config, prepared, LocalLearner(config, prepared), backend)
+    roles = LocalRoles() if config.sampler.backend == "local" else RayRoles()
+    learner = LocalLearner(config, prepared)
+    return Session(config, prepared, learner, lambda: roles.backend(config, prepared, NO_LOG))
 
 
 def stretch(session: Session, tally: Tally, updates: int) -> None:

@@ -12,7 +12,7 @@ from tiny_runs import Outcome, assert_each_example_once_an_epoch, reports_of
 
 from rss_rl.config import RunConfig
 from rss_rl.runtime.metrics import read_metrics
-from rss_rl.runtime.ray_sampler import ray_samplers
+from rss_rl.runtime.ray_roles import RayRoles
 from rss_rl.runtime.run import train
 
 pytestmark = pytest.mark.timeout(100)
@@ -43,7 +43,7 @@ def test_with_samplers_of_their_own(tiny: Callable[..., RunConfig], tmp_path: Pa
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, configure_logging=False)
     try:
         config = tiny(sampler={"backend": "ray", "actors": 2, "max_policy_lag": 4})
-        events = train(config, tmp_path / "run", backend=lambda run, _: ray_samplers(run))
+        events = train(config, tmp_path / "run", roles=RayRoles())
         reports = reports_of(events)
     finally:
         ray.shutdown()

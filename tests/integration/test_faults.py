@@ -16,11 +16,10 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 from tiny_runs import assert_each_example_once_an_epoch, reports_of
+from watched import WatchedRoles
 
 from rss_rl.config import RunConfig
-from rss_rl.data.store import Prepared
 from rss_rl.runtime.ray_backend import RayBackend
-from rss_rl.runtime.ray_sampler import ray_samplers
 from rss_rl.runtime.run import RunEvent, train
 from rss_rl.runtime.session import UpdateReport
 
@@ -33,27 +32,22 @@ QUICK_TO_NOTICE = {
 }
 
 
-class Training:
-    """A run with Ray samplers whose backend can be reached while it goes on."""
+def train_harmed(
+    config: RunConfig, path: Path, after: dict[int, Callable[[WatchedRoles], None]]
+) -> list[RunEvent]:
+    """The whole run; `after` says what to do after which update, once."""
+    roles, events = WatchedRoles(), []
+    for event in train(config, path, roles=roles):
+        events.append(event)
+        if isinstance(event, UpdateReport) and event.update in after:
+            after.pop(event.update)(roles)
+    assert not after, "a fault was never made"
+    return events
 
-    def __init__(self, config: RunConfig, path: Path) -> None:
-        self.config, self.path = config, path
-        self.samplers: RayBackend | None = None
 
-    def _backend(self, config: RunConfig, _: Prepared) -> RayBackend:
-        self.samplers = ray_samplers(config)
-        return self.samplers
-
-    def events(self, after: dict[int, Callable[[RayBackend], None]]) -> list[RunEvent]:
-        """The whole run; `after` says what to do after which update."""
-        events = []
-        for event in train(self.config, self.path, backend=self._backend):
-            events.append(event)
-            if isinstance(event, UpdateReport) and event.update in after:
-                assert self.samplers is not None
-                after.pop(event.update)(self.samplers)
-        assert not after, "a fault was never made"
-        return events
+def samplers_of(roles: WatchedRoles) -> RayBackend:
+    assert roles.samplers is not None
+    return roles.samplers
 
 
 def kill_samplers(backend: RayBackend, how_many: int) -> None:
@@ -85,8 +79,8 @@ class TestOnOneMachine:
     def test_killed_at_work(
         self, how_many: int, tiny: Callable[..., RunConfig], tmp_path: Path
     ) -> None:
-        training = Training(tiny(sampler=ASYNCHRONOUS), tmp_path / "run")
-        events = training.events({13: lambda samplers: kill_samplers(samplers, how_many)})
+        harm = {13: lambda roles: kill_samplers(samplers_of(roles), how_many)}
+        events = train_harmed(tiny(sampler=ASYNCHRONOUS), tmp_path / "run", harm)
         reports = reports_of(events)
         assert_each_example_once_an_epoch(reports)
         assert reports[-1].scalars["sampler/restarts"] == how_many
@@ -94,11 +88,11 @@ class TestOnOneMachine:
     def test_object_store_nearly_full(self, tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
         held = []
 
-        def fill(_: RayBackend) -> None:
+        def fill(_: WatchedRoles) -> None:
             held.extend(ray.put(np.zeros(15 * 2**20, np.uint8)) for _ in range(6))
 
-        training = Training(tiny(sampler=ASYNCHRONOUS), tmp_path / "run")
-        reports = reports_of(training.events({12: fill}))
+        events = train_harmed(tiny(sampler=ASYNCHRONOUS), tmp_path / "run", {12: fill})
+        reports = reports_of(events)
         assert_each_example_once_an_epoch(reports)
         assert reports[-1].scalars["sampler/restarts"] == 0
 
@@ -121,20 +115,21 @@ class TestOnSeveralNodes:
         second = cluster.add_node(num_cpus=1)
         alive = []
 
-        def lose(samplers: RayBackend) -> None:
+        def lose(roles: WatchedRoles) -> None:
+            samplers = samplers_of(roles)
             wait_for(samplers, 2)
             alive.append(len({place.home.node for place in samplers._live() if place.home}))
             cluster.remove_node(second, allow_graceful=False)
 
-        def add(samplers: RayBackend) -> None:
+        def add(roles: WatchedRoles) -> None:
+            samplers = samplers_of(roles)
             alive.append(len(samplers._live()))
             cluster.add_node(num_cpus=1)
             wait_for(samplers, 2)
             alive.append(len(samplers._live()))
 
         config = tiny(sampler=ASYNCHRONOUS | {"timeout_s": 30})
-        training = Training(config, tmp_path / "run")
-        reports = reports_of(training.events({12: lose, 19: add}))
+        reports = reports_of(train_harmed(config, tmp_path / "run", {12: lose, 19: add}))
         assert_each_example_once_an_epoch(reports)
         assert alive == [2, 1, 2]
         # A replacement may be sent to the lost node before the cluster knows that it is lost.

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import ray
 from tiny_runs import Outcome
+from watched import WatchedRoles
 
 from rss_rl.config import RunConfig
-from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.data.store import open_prepared
 from rss_rl.errors import NonFiniteError, SamplerError
-from rss_rl.runtime.backend import Backend, Delivery
+from rss_rl.runtime.backend import Delivery
 from rss_rl.runtime.ray_backend import RayBackend
 from rss_rl.runtime.ray_sampler import ray_samplers
 from rss_rl.runtime.rollouts import SampleJob
@@ -55,17 +56,12 @@ def train_with_ray(
     config: RunConfig, path: Path, on_update: Callable[[int, RayBackend], None] = lambda *_: None
 ) -> list[RunEvent]:
     """A whole run; `on_update` is called after each update that had samplers."""
-    made: list[RayBackend] = []
-
-    def backend(config: RunConfig, _: Prepared) -> Backend:
-        made.append(ray_samplers(config))
-        return made[0]
-
+    roles = WatchedRoles()
     events = []
-    for event in train(config, path, backend=backend):
+    for event in train(config, path, roles=roles):
         events.append(event)
-        if isinstance(event, UpdateReport) and made and made[0]._places:
-            on_update(event.update, made[0])
+        if isinstance(event, UpdateReport) and roles.samplers and roles.samplers._places:
+            on_update(event.update, roles.samplers)
     return events
 
 
