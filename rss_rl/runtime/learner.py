@@ -132,12 +132,13 @@ class LocalLearner:
         """Learns from this learner's shard of the batch; metrics are those of the whole."""
         mine = shard(np.arange(len(task.rows)), self._group.rank, self._group.size)
         rows = task.rows[mine]
-        tensors = tensor_batch(self.examples.batch(rows), self.device)
+        batch = self.examples.batch(rows)
+        tensors = tensor_batch(batch, self.device)
         scalars: dict[str, float] = {}
         selections = None
         if task.rollouts:
             rollout = join_rollouts(task.rollouts)
-            part = rollout.of(mine)
+            part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
             selections = to_tensors(part.selections, self.device)
             if task.turn.policy:
                 scalars |= self._learn_policy(task, tensors, part, selections)

@@ -67,17 +67,22 @@ class Rollout:
         """R_s = log-likelihood - sparsity cost of each sentence, float32 [K, B, S]."""
         return self.log_likelihood[..., None] - self.sparsity_cost
 
-    def of(self, places: Array) -> Rollout:
-        """The part of the examples at `places`, int64 [b]."""
+    def of(self, places: Array, widths: Sequence[int]) -> Rollout:
+        """The part of the examples at `places`, int64 [b], cut to `widths`, N_s of that part."""
+
+        def cut(bits: tuple[Array, ...]) -> tuple[Array, ...]:
+            pairs = zip(bits, widths, strict=False)  # of log-probs by bit there may be none
+            return tuple(np.ascontiguousarray(b[:, places, :, :width]) for b, width in pairs)
+
         return replace(
             self,
             rows=self.rows[places],
-            selections=tuple(s[:, places] for s in self.selections),
+            selections=cut(self.selections),
             log_prob=self.log_prob[:, places],
             log_likelihood=self.log_likelihood[:, places],
             sparsity_cost=self.sparsity_cost[:, places],
             thresholded=self.thresholded[places],
-            bit_log_prob=tuple(bits[:, places] for bits in self.bit_log_prob),
+            bit_log_prob=cut(self.bit_log_prob),
         )
 
     def to_arrow(self) -> pa.RecordBatch:

@@ -125,12 +125,15 @@ class Outcome:
 
 def reports_of(events: Iterable[object]) -> list[UpdateReport]:
     """The updates of the main part of a run, without those of the comparison."""
-    return [event for event in events if isinstance(event, UpdateReport)][:UPDATES]
+    updates = [event for event in events if isinstance(event, UpdateReport)]
+    return [update for update in updates if update.phase != ALL_TOKENS]
 
 
 def assert_each_example_once_an_epoch(reports: Iterable[UpdateReport]) -> None:
-    """No row is lost or learnt from twice; of an update made again after a stop the last counts."""
-    rows = {report.update: report.rows.tolist() for report in reports}
+    """No row is lost or learnt from twice; an update made again has the rows it had before."""
+    rows: dict[int, list[int]] = {}
+    for report in reports:
+        assert rows.setdefault(report.update, report.rows.tolist()) == report.rows.tolist()
     assert sorted(rows) == list(range(1, UPDATES + 1))
     for first in range(1, UPDATES - UPDATES_AN_EPOCH + 2, UPDATES_AN_EPOCH):
         epoch = [row for update in range(first, first + UPDATES_AN_EPOCH) for row in rows[update]]
