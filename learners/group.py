@@ -71,6 +71,8 @@ class Alone:
 
 
 _LOST = re.compile(r"gloo|nccl|connect|socket|store|time[d ]*out", re.IGNORECASE)
+_ASIDE = re.compile(r"\[[^\]\s]+:\d+\] | This is typically .*")
+"""Places in torch's sources, and advice that speaks of other logs."""
 
 ALONE = Alone()
 """The group of a learner that has no other."""
@@ -121,9 +123,10 @@ class ProcessGroup:
         try:
             yield
         except RuntimeError as error:
-            reason = str(error).partition("\n")[0].rstrip(".")
+            reason = str(error).partition("\n")[0]
             if not _LOST.search(reason):
                 raise
+            reason = _ASIDE.sub("", reason).strip().rstrip(".")
             raise LearnerError(f"{what}: {reason}", remedy=remedy) from error
 
     def sum(self, values: Tensor) -> Tensor:
