@@ -71,6 +71,8 @@ class Alone:
 
 
 _LOST = re.compile(r"gloo|nccl|connect|socket|store|time[d ]*out", re.IGNORECASE)
+_ASIDE = re.compile(r"\[[^\]\s]+:\d+\] | This is typically .*")
+"""Places in torch's sources, and advice that speaks of other logs."""
 
 ALONE = Alone()
 """The group of a learner that has no other."""
@@ -98,18 +100,21 @@ class ProcessGroup:
     ) -> None:  # fmt: skip
         self.rank, self.size = rank, size
         self._timeout_s = timeout_s
-        cuda = device.type == "cuda"
+        cuda = None
+        if device.type == "cuda":  # NCCL wants to know which one
+            number = torch.cuda.current_device() if device.index is None else device.index
+            cuda = torch.device("cuda", number)
         with self._failing(
             f"learner {rank} of {size} found no group at {address}:{port}",
             f"All must start within {timeout_s:.0f} s and reach that port",
         ):
             dist.init_process_group(
-                "nccl" if cuda else "gloo",
+                "gloo" if cuda is None else "nccl",
                 init_method=f"tcp://{address}:{port}",
                 rank=rank,
                 world_size=size,
                 timeout=timedelta(seconds=timeout_s),
-                device_id=device if cuda else None,
+                device_id=cuda,
             )
 
     @contextmanager
@@ -118,9 +123,10 @@ class ProcessGroup:
         try:
             yield
         except RuntimeError as error:
-            reason = str(error).partition("\n")[0].rstrip(".")
+            reason = str(error).partition("\n")[0]
             if not _LOST.search(reason):
                 raise
+            reason = _ASIDE.sub("", reason).strip().rstrip(".")
             raise LearnerError(f"{what}: {reason}", remedy=remedy) from error
 
     def sum(self, values: Tensor) -> Tensor:

@@ -92,7 +92,11 @@ for _metric in (
         "train/accuracy", "share", "training examples of the batch predicted right, with dropout"
     ),
     Metric("train/gradient_norm", "-", "L2 norm of the classifier's gradient before clipping"),
-    Metric("policy/loss", "nats", "minus mean of advantage × log-prob, without the entropy cost"),
+    Metric(
+        "policy/loss",
+        "nats",
+        "minus mean of advantage × log-prob, corrected where stale, without the entropy cost",
+    ),
     Metric("policy/entropy", "nats", "mean entropy of a selection bit"),
     Metric("policy/gradient_norm", "-", "L2 norm of the policy's gradient before clipping"),
     Metric("policy/advantage_std", "nats", "standard deviation of reward minus baseline"),

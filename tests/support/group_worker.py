@@ -22,7 +22,7 @@ from learners.group import Group, ProcessGroup, shard
 from learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from learners.supervised import SupervisedLearner
 from rss_rl.config import LearnerConfig, OptimizerConfig
-from rss_rl.errors import LearnerError
+from rss_rl.errors import LearnerError, NonFiniteError
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.seeding import example_keys
 
@@ -130,6 +130,24 @@ def single(reward: RewardBatch) -> RewardBatch:
     return reward._replace(rewards=reward.rewards.float(), behaviour=behaviour)
 
 
+def bad_reward(group: Group) -> str:
+    """What a learner says of an update in which the last one alone was paid NaN."""
+    policy, classifier = small.policy(), small.classifier()
+    config = config_of("leave-one-out")
+    learner = PolicyGradientLearner(policy, classifier.embedding, config, None, group)
+    tokens, valid, labels = data()
+    reward = paid(np.arange(ROWS), 0, config, valid)
+    if group.rank == group.size - 1:
+        reward.rewards[0, 0, 0] = float("nan")
+    before = [p.detach().clone() for p in policy.parameters()]
+    try:
+        learner.update(TensorBatch(tokens, valid, labels), reward, number=0)
+    except NonFiniteError as error:
+        same = all(map(torch.equal, before, policy.parameters()))
+        return f"{error.what}, weights {'kept' if same else 'changed'}"
+    return "nothing was noticed"
+
+
 def fail(group: Group, mode: str) -> None:
     """Updates of one learner until another one is gone; prints how and when it was noticed."""
     classifier = small.classifier(dropout=0.3)
@@ -170,6 +188,7 @@ def main() -> None:
             scenario = next(iter(SCENARIOS)) if masks else name
             learnt = train(group, scenario, double=mode != "single", global_masks=masks)
             np.savez(folder / f"{name}-{rank}.npz", **learnt)
+        print(bad_reward(group))
     group.close()
 
 
