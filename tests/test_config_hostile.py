@@ -24,11 +24,11 @@ model: {hidden: 8, activation: relu}
 phases:
   - {name: warm-up, supervised: true, selection: all, steps: 10}
 """
-LAUGHS = "a0: &a0 [x, x]\n" + "".join(
-    f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]\n" for n in range(1, 60)
+LAUGHS = "a0: &a0 [x, x]\n" + "".join(  # not deep, but 9^24 values
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 25)
 )
 MERGES = "a0: &a0 {x: 1}\n" + "".join(
-    f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 60)
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 14)
 )
 STAIRS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 2000))
 HOSTILE = {

@@ -156,6 +156,7 @@ def _train_phases(
     """The events of one trainer; returns it, or None when it was stopped."""
     step = None if resume is None else resume.step
     rows = None if resume is None else resume.state.get("metric_rows")
+    observer.begin_from(resume)
     with MetricsWriter(run.path, step, rows) as writer:
         with restoring(resume):
             trainer = Trainer(
