@@ -39,6 +39,7 @@ from rss_rl.config_sections import (
 from rss_rl.errors import ConfigError, nearest
 
 _LONGEST_SHOWN = 200
+_BIGGEST = 2**63
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -95,7 +96,7 @@ def parse_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
     try:
         return RunConfig.model_validate(_numbers(tree))
     except (RecursionError, OverflowError) as error:  # a tree from a JSON file has any depth
-        raise ConfigError(f"not a configuration: {error}", where=where) from None
+        raise ConfigError(f"too large or too deep: {error}", where=where) from None
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -125,6 +126,8 @@ def _numbers(node: Any) -> Any:
         return {key: _numbers(value) for key, value in node.items()}
     if isinstance(node, list | tuple):
         return tuple(_numbers(value) for value in node)
+    if isinstance(node, int) and abs(node) >= _BIGGEST:
+        raise OverflowError(f"a number of {node.bit_length()} bits")
     if isinstance(node, str) and node[:1] in "+-.0123456789" and "e" in node.lower():
         try:
             return float(node)

@@ -19,6 +19,7 @@ from rss_rl.errors import ConfigError
 
 _MOST_BYTES = 2**20
 _LONGEST_CHAIN = 16
+_LONGEST_NAME = 1000
 _DEEPEST = 32
 _MOST_VALUES = 100_000
 
@@ -54,7 +55,8 @@ def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
     base = loaded.pop("extends", None)
     if base is None:
         return loaded
-    if not isinstance(base, str) or Path(base).suffix not in (".yaml", ".yml"):
+    named = isinstance(base, str) and len(base) < _LONGEST_NAME
+    if not named or Path(base).suffix not in (".yaml", ".yml"):
         raise ConfigError(f"extends: names no YAML file (got {base!r:.200})", where=str(path))
     return _merged(_read(path.parent / base, (*readers, own)), loaded)
 

@@ -5,7 +5,7 @@ Metrics reach the disk at checkpoints only; this says in between that the run is
 
 from __future__ import annotations
 
-__all__ = ["Heartbeat", "updates_of"]
+__all__ = ["EndState", "Heartbeat", "updates_of"]
 
 import json
 import os

@@ -93,6 +93,7 @@ def _live(
     """One life: from a checkpoint to the end of the last phase, and the scores there."""
     step = None if start is None else start.step
     rows = None if start is None else start.state.get("metric_rows")
+    around.observer.begin_from(start)
     prepared, roles, log = around.prepared, around.roles, around.observer.log
     sinks = roles.sinks(str(path.relative_to(around.observer.run_dir.parent)))
     with (

@@ -11,10 +11,10 @@ from typing import Any, Self
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.runtime.checkpoint import LATEST
+from rss_rl.runtime.checkpoint import LATEST, Checkpoint
 from rss_rl.runtime.checkpoint_files import parse_step, pointer_path, read_pointer
 from rss_rl.runtime.event_log import EventLog
-from rss_rl.runtime.heartbeat import Heartbeat
+from rss_rl.runtime.heartbeat import EndState, Heartbeat
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.mirror import RunMirror
 from rss_rl.runtime.session import UpdateReport
@@ -39,7 +39,7 @@ class Observer:
         self.log = EventLog(run_dir)
         self._heartbeat = Heartbeat(run_dir, config.phases)
         self._seen: dict[Path, tuple[int, int] | None] = {}
-        self._end: tuple[Any, ...] | None = None
+        self._ended = False
 
     def __enter__(self) -> Self:
         step = self._new_checkpoint(self.run_dir)
@@ -51,6 +51,11 @@ class Observer:
         self._heartbeat.note(storage=self._storage)
         self._mirror.start(self.log)
         return self
+
+    def begin_from(self, checkpoint: Checkpoint | None) -> None:
+        """Note what was passed over to get to the checkpoint that training goes on from."""
+        for warning in () if checkpoint is None else checkpoint.warnings:
+            self.log.write("checkpoint_passed_over", "warning", cause=warning)
 
     def take(self, event: Event, part: Path, writer: MetricsWriter) -> None:
         """Note an event of the training in `part`: the run directory or the comparison's.
@@ -87,10 +92,10 @@ class Observer:
         """
         self._conclude("run_finished", "finished", wall_s=round(wall_s, 2))
 
-    def _conclude(self, event: str, state: Any, **fields: Any) -> None:
+    def _conclude(self, event: str, state: EndState, **fields: Any) -> None:
         self.log.write(event, **fields)
         self._heartbeat.end(state)
-        self._end = (state,)
+        self._ended = True
         self._mirror.finish()
 
     def _new_checkpoint(self, part: Path) -> int | None:
@@ -113,16 +118,22 @@ class Observer:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            if error is not None and (self._end is None or not isinstance(error, GeneratorExit)):
+            if self._ended and isinstance(error, GeneratorExit | None):
+                return  # finished or stopped, and said so
+            if error is not None:
                 self._fail(error)
         finally:
             self._mirror.close()
 
     def _fail(self, error: BaseException) -> None:
-        said = str(error) or type(error).__name__
-        self.log.write("run_failed", "error", error=said, kind=type(error).__name__)
-        self._heartbeat.end("failed", said)
-        if self._end is None:
+        if isinstance(error, GeneratorExit):  # whoever takes the events wants no more of them
+            self.log.write("run_stopped")
+            self._heartbeat.end("stopped")
+        else:
+            said = str(error) or type(error).__name__
+            self.log.write("run_failed", "error", error=said, kind=type(error).__name__)
+            self._heartbeat.end("failed", said)
+        if not self._ended:
             try:
                 self._mirror.finish()
             except StorageError as second:

@@ -1,4 +1,4 @@
-"""Learners as actors: two equal one, and a lost one costs no more than the way to the checkpoint."""
+"""Learners as actors: two equal one, and a lost one costs the way to the last checkpoint."""
 
 from __future__ import annotations
 

@@ -203,6 +203,19 @@ def synced(tmp_path: Path, step: int) -> Storage:
     return storage
 
 
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_any_filesystem(kind: str, tmp_path: Path) -> None:
+    storage = open_storage(f"{kind}://{tmp_path}/there")
+    with RunDirectory.create(tmp_path / "run", CONFIG) as run:
+        made = mirror(storage, run.path)
+        for _ in life(run.path):
+            made.finish()
+        made.close()
+    assert continue_from(storage, tmp_path / "fresh", CONFIG)
+    assert load_checkpoint(tmp_path / "fresh").state == {"value": 6}
+    assert load_checkpoint(tmp_path / "fresh", "best").state == {"value": 6}
+
+
 class TestRestore:
     def test_a_directory_with_checkpoints_stays_as_it_is(self, tmp_path: Path) -> None:
         storage = synced(tmp_path, 4)
