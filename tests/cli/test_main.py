@@ -12,6 +12,7 @@ import rss_rl
 from rss_rl.cli.main import app
 
 COMMANDS = ["demo", "train", "evaluate", "select", "report", "config show", "data prepare"]
+COMMANDS += ["submit", "job logs", "job stop", "doctor"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -19,7 +19,7 @@ from rss_rl.runtime.cluster_auth import find_token
 from rss_rl.runtime.cluster_probe import check_dashboard, check_gcs, probe_dashboard, probe_gcs
 from rss_rl.runtime.cluster_processes import session_processes
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")
