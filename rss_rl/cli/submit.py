@@ -126,8 +126,8 @@ def entrypoint(job: str, storage: str, *, take_over: bool = False, insecure: boo
     # `exec`: a signal reaches the training and no shell around it, once.
     words = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]
     if is_uri(storage):
-        scratch = f'"${{TMPDIR:-/tmp}}"/rss-rl/{shlex.quote(job)}'
-        words += ["--run-dir", scratch, "--storage", shlex.quote(storage)]
+        # Beside the unpacked code, which goes with Ray's session: what lasts is in the storage.
+        words += ["--run-dir", shlex.quote(f"runs/{job}"), "--storage", shlex.quote(storage)]
         words += ["--take-over"] * take_over
     else:
         words += ["--run-dir", shlex.quote(storage)]

@@ -20,6 +20,10 @@ COMMANDS = [
     "status",
     "config show",
     "data prepare",
+    "submit",
+    "job logs",
+    "job stop",
+    "doctor",
 ]
 
 

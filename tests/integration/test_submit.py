@@ -32,7 +32,7 @@ from rss_rl.runtime.cluster_jobs import open_board
 from rss_rl.runtime.cluster_package import pack_code
 
 pytestmark = [
-    pytest.mark.timeout(110),
+    pytest.mark.timeout(150),
     # Ray's client says so to a newer aiohttp than it knows.
     pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning"),
 ]

@@ -1,0 +1,74 @@
+"""What `rss-rl submit` would send: its command, and the code."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from rss_rl.cli.main import app
+from rss_rl.cli.submit import entrypoint
+from rss_rl.cli.train import train
+from rss_rl.errors import ClusterError
+from rss_rl.runtime import cluster_package
+from rss_rl.runtime.cluster_package import pack_code
+
+START = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]
+
+
+def test_a_shared_path_is_the_run_directory() -> None:
+    assert shlex.split(entrypoint("job", "/nfs/my runs/a")) == [
+        *START,
+        *("--run-dir", "/nfs/my runs/a"),
+    ]
+
+
+@pytest.mark.xfail(
+    "storage" not in inspect.signature(train).parameters,
+    reason="`rss-rl train --storage` is made at the same time",
+    strict=True,
+)
+def test_train_understands_its_command() -> None:
+    words = shlex.split(entrypoint("job", "s3://bucket/my run", take_over=True))
+    assert words[: len(START)] == START
+    group: Any = typer.main.get_command(app)
+    with group.commands["train"].make_context("train", words[5:]) as context:
+        given = context.params
+    assert (given["config"], given["resume"], given["take_over"]) == ("config.yaml", True, True)
+    assert (given["run_dir"], given["storage"]) == (Path("runs/job"), "s3://bucket/my run")
+
+
+def test_an_open_cluster_is_named_to_the_training_too() -> None:
+    assert entrypoint("job", "/nfs/a", insecure=True).endswith(" --insecure")
+
+
+def test_only_code_is_packed(tmp_path: Path, repository: Path) -> None:
+    packed = pack_code(tmp_path / "code", "data: here\n")
+    files = {str(path.relative_to(packed.root)) for path in packed.root.rglob("*.*")}
+    wanted = {"rss_rl/cli/main.py", "envs/core.py", "learners/optim.py", "config.yaml"}
+    assert wanted | {"rss_rl/configs/sick.yaml", "rss_rl/py.typed"} <= files
+    assert {Path(name).suffix for name in files} == {".py", ".typed", ".yaml"}
+    assert not any(name.startswith("tests") for name in files)
+    assert (packed.root / "config.yaml").read_text() == "data: here\n"
+    assert (packed.files, packed.size < 2_000_000) == (len(files), True)
+
+
+def test_absurd_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_package, "LARGEST_PACKAGE", 100_000)
+    with pytest.raises(ClusterError, match=r"the code to send has \d MB; its largest file is rss_"):
+        pack_code(tmp_path / "code", "")
+
+
+def test_a_dry_run_sends_nothing_and_imports_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rss_rl.runtime.cluster_jobs", None)
+    arguments = ["submit", "demo", "data=s3://b/d", "seed=7", "--storage", "s3://b/r", "--dry-run"]
+    result = CliRunner().invoke(app, [*arguments, "--pip", "s3fs", "--gpus", "1"])
+    assert result.exit_code == 0, result.output
+    for part in ("seed: 7", "s3://b/d", '"s3fs"', '"entrypoint_num_gpus": 1', "files, 0."):
+        assert part in result.stdout
