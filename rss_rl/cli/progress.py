@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rss_rl.cli.tables import format_metric
+from rss_rl.runtime.life import LearnersLost
 from rss_rl.runtime.run import Finished, RunEvent
 from rss_rl.runtime.session import UpdateReport
 from rss_rl.runtime.trainer import Evaluated, PhaseBegan
@@ -39,6 +40,10 @@ _TRAINING = {
 _DEV = ("accuracy", "pearson", "mse", "loss", "reward", "kept", "rationale_f1")
 _SHORT = {"heads_kept": "heads", "dependents_kept": "dependents", "rationale_f1": "F1"}
 _RATE = "throughput/examples_per_second"
+
+
+def _lost(event: LearnersLost) -> str:
+    return f"learners lost, going on from update {event.update}: {event.error}"
 
 
 class Progress(AbstractContextManager["Progress"], Protocol):
@@ -117,6 +122,8 @@ class _PlainProgress:
             at = event.update + event.done
             self._say(f"{event.name}: from update {at} {end}")
         self._phase.take(event)
+        if isinstance(event, LearnersLost):
+            self._say(_lost(event))
         if isinstance(event, Evaluated):
             rate = self._phase.smooth.get(_RATE)
             training = f"  | training: {self._phase.numbers()}  {rate:,.0f}/s" if rate else ""
@@ -159,6 +166,8 @@ class _LiveProgress:
             self._leave_line()
         if isinstance(event, PhaseBegan):
             self._phase = _Phase.begin(event)
+        if isinstance(event, LearnersLost):
+            self._console.print(_lost(event), soft_wrap=True, markup=False)
         self._phase.take(event)
 
     def stopping(self) -> None:

@@ -9,6 +9,8 @@ import pytest
 from rich.console import Console
 
 from rss_rl.cli.progress import make_progress
+from rss_rl.errors import LearnerError
+from rss_rl.runtime.life import LearnersLost
 from rss_rl.runtime.run import Finished, RunEvent
 from rss_rl.runtime.session import UpdateReport
 from rss_rl.runtime.trainer import Evaluated, PhaseBegan
@@ -61,6 +63,14 @@ def test_a_panel_and_a_line_that_stays() -> None:
     text = shown(terminal=True)
     assert "✓ co-train: 13 updates, best on dev at update 112: accuracy 75.0%" in text
     assert "\x1b[?25h" in text  # the cursor is back
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_lost_learners_are_named(terminal: bool) -> None:
+    out = io.StringIO()
+    with make_progress(Console(file=out, force_terminal=terminal, width=200)) as progress:
+        progress.show(LearnersLost(LearnerError("learner 1 (process 7) died: why"), 20))
+    assert "going on from update 20: learner 1 (process 7) died: why" in out.getvalue()
 
 
 def test_a_stop_is_announced(capfd: pytest.CaptureFixture[str]) -> None:
