@@ -56,6 +56,13 @@ class Storage:
         Raises:
             StorageError: as in all methods, where the filesystem refuses; names the file.
         """
+        return {
+            name: size
+            for name, size in self._all(below).items()
+            if not PurePosixPath(name).name.startswith(_TEMPORARY)
+        }
+
+    def _all(self, below: str) -> dict[str, int]:
         with self._refusals(below):
             folder = self._path(below) if below else self.root
             selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
@@ -63,8 +70,13 @@ class Storage:
         return {
             str(PurePosixPath(info.path).relative_to(self.root)): info.size
             for info in found
-            if info.type == fs.FileType.File and not info.base_name.startswith(_TEMPORARY)
+            if info.type == fs.FileType.File
         }
+
+    def clear(self) -> None:
+        """Remove what writers left half done that were killed; nobody else may be writing."""
+        for name in self._all("").keys() - self.files().keys():
+            self.delete(name)
 
     def read(self, name: str, limit: int | None = None) -> bytes | None:
         """The bytes of a file, of a long one the first `limit`; None where there is none."""
@@ -124,18 +136,29 @@ class Storage:
                 stream.write(chunk)
 
     def delete(self, name: str) -> None:
-        """Remove a file; nothing where there is none."""
+        """Remove a file, if it is there, and its directory where that is empty then."""
         with self._refusals(name):
             path = self._path(name)
             if self.filesystem.get_file_info(path).type == fs.FileType.File:
                 self.filesystem.delete_file(path)
+            folder = str(PurePosixPath(path).parent)
+            if self._is_object_store() or folder == self.root:
+                return
+            selector = fs.FileSelector(folder, allow_not_found=True)
+            found = self.filesystem.get_file_info(folder).type == fs.FileType.Directory
+            if found and not self.filesystem.get_file_info(selector):
+                self.filesystem.delete_dir(folder)
+
+    def _is_object_store(self) -> bool:
+        """Whether files appear there complete, and directories are none."""
+        scheme = self.filesystem.type_name.rpartition("+")[2]
+        return _OBJECT_STORE.fullmatch(scheme) is not None
 
     @contextmanager
     def _output(self, name: str) -> Iterator[pa.NativeFile]:
         path = PurePosixPath(self._path(name))
         self.filesystem.create_dir(str(path.parent), recursive=True)
-        scheme = self.filesystem.type_name.rpartition("+")[2]
-        if _OBJECT_STORE.fullmatch(scheme):
+        if self._is_object_store():
             with self.filesystem.open_output_stream(str(path)) as stream:
                 yield stream
             return

@@ -91,6 +91,7 @@ class Mirror:
         self._log = log
         if self._restored is not None:
             log.write("storage_restored", files=self._restored)
+        self._storage.clear()
         self._known = present_signatures(self._storage.files())
         if not self._keep:
             self._remove(set(self._known))

@@ -1,0 +1,106 @@
+"""Files at a URI: whole or absent, never outside the root, and one kind of error."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from pathlib import Path
+
+import pytest
+from dying import DyingFileSystem, storage_at
+
+from rss_rl.errors import StorageError
+from rss_rl.storage import Storage, is_uri, open_storage
+
+
+@pytest.fixture(params=["path", "file", "memory", "fsspec"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    if request.param == "fsspec":
+        return storage_at(tmp_path)
+    place = str(tmp_path)
+    return open_storage(place if request.param == "path" else f"{request.param}://{place}")
+
+
+def test_files_come_and_go(storage: Storage, tmp_path: Path) -> None:
+    assert storage.files() == {}
+    assert storage.read("a/b.txt") is None
+    storage.write("a/b.txt", b"one")
+    storage.write("a/b.txt", b"second")
+    (tmp_path / "source").write_bytes(b"x" * 1000)
+    storage.upload(tmp_path / "source", "a/c/d.bin")
+    opened = io.BytesIO(b"open")
+    opened.read()
+    storage.upload(opened, "e")
+    (tmp_path / "source").unlink()
+    assert storage.files() == {"a/b.txt": 6, "a/c/d.bin": 1000, "e": 4}
+    assert storage.files("a/c") == {"a/c/d.bin": 1000}
+    assert storage.read("a/b.txt") == b"second"
+    storage.download("a/c/d.bin", tmp_path / "there" / "d.bin")
+    assert (tmp_path / "there" / "d.bin").read_bytes() == b"x" * 1000
+    assert os.listdir(tmp_path / "there") == ["d.bin"]
+    (tmp_path / "there" / "d.bin").unlink()
+    (tmp_path / "there").rmdir()
+    for name in ("a/c/d.bin", "e", "none", "a/none", "none/none"):
+        storage.delete(name)
+    assert storage.files() == {"a/b.txt": 6}
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "", "."])
+def test_no_name_leads_out(storage: Storage, tmp_path: Path, name: str) -> None:
+    for call in (storage.read, storage.delete, lambda n: storage.write(n, b"")):
+        with pytest.raises(StorageError, match="no name below the root"):
+            call(name)
+    with pytest.raises(StorageError):
+        storage.download(name, tmp_path / "x")
+
+
+def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
+    filesystem = DyingFileSystem(code=errno.ENOSPC)
+    storage = storage_at(tmp_path, filesystem)
+    storage.write("a/b", b"old")
+    filesystem.left = 1  # the temporary file can be written, and not be moved
+    with pytest.raises(StorageError, match="the storage is gone") as caught:
+        storage.write("a/b", b"new")
+    assert caught.value.where.endswith("/a/b")
+    assert caught.value.remedy
+    assert storage.read("a/b") == b"old"
+    assert storage.files() == {"a/b": 3}
+    assert len(os.listdir(tmp_path / "a")) == 2
+    filesystem.left = 100
+    storage.clear()
+    assert os.listdir(tmp_path / "a") == ["b"]
+
+
+def test_an_empty_directory_goes_with_its_last_file(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path / "root"))
+    for name in ("a/1", "a/2", "top"):
+        storage.write(name, b"")
+    storage.delete("a/1")
+    assert (tmp_path / "root" / "a").is_dir()
+    storage.delete("a/2")
+    assert not (tmp_path / "root" / "a").exists()
+    storage.delete("top")
+    assert (tmp_path / "root").is_dir()
+
+
+def test_a_whole_file_is_not_read_where_it_is_huge(tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(2**33)
+    with pytest.raises(StorageError, match="larger than"):
+        open_storage(str(tmp_path)).read("huge")
+
+
+@pytest.mark.parametrize("place", ["nonsense://x/y", "s3a+x://y"])
+def test_what_cannot_be_opened_is_an_error(place: str) -> None:
+    with pytest.raises(StorageError, match="cannot be opened") as caught:
+        open_storage(place)
+    assert caught.value.where == place
+
+
+def test_what_is_a_uri() -> None:
+    assert is_uri("s3://bucket/key")
+    assert is_uri("memory://x")
+    assert not is_uri("/plain/path")
+    assert not is_uri("C://odd")
+    assert not is_uri("runs/a")
