@@ -15,18 +15,14 @@ __all__ = [
     "SamplerConfig",
 ]
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-_Decay = Annotated[float, Field(ge=0, lt=1)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+from rss_rl.config_workers import LearnerConfig, OptimizerConfig, SamplerConfig, Section
 
 
-class ModelConfig(_Section):
+class ModelConfig(Section):
     """The classifier (reward model): encoder and task head."""
 
     encoder: Literal["resan", "source2token", "mean"] = "resan"
@@ -63,7 +59,7 @@ class ModelConfig(_Section):
     )
 
 
-class PolicyConfig(_Section):
+class PolicyConfig(Section):
     """The selection policy."""
 
     name: str = Field(default="rss", description="rss, select-all or bernoulli.")
@@ -76,7 +72,7 @@ class PolicyConfig(_Section):
     )
 
 
-class RewardConfig(_Section):
+class RewardConfig(Section):
     """Reward = log-likelihood - sparsity_cost * penalty, for each sentence."""
 
     sparsity_cost: float = Field(default=0.02, ge=0, description="Lambda of the paper.")
@@ -87,167 +83,7 @@ class RewardConfig(_Section):
     )
 
 
-class OptimizerConfig(_Section):
-    """One optimizer over one group of parameters."""
-
-    name: Literal["adam", "adadelta"] = "adam"
-    learning_rate: float = Field(default=1e-3, gt=0)
-    decay_updates: int | None = Field(
-        default=None,
-        ge=1,
-        description="Update of the run at which the learning rate has fallen, linearly, to zero;"
-        " null: constant.",
-    )
-    embedding_rate: float = Field(
-        default=1.0,
-        ge=0,
-        description="Learning rate of word vectors, as a multiple of learning_rate; 0 keeps them.",
-    )
-    rho: float = Field(default=0.95, gt=0, lt=1, description="Adadelta's decay.")
-    betas: tuple[_Decay, _Decay] = Field(
-        default=(0.9, 0.999), strict=False, description="Adam's decays."
-    )
-    eps: float = Field(default=1e-8, gt=0)
-    l2: float = Field(
-        default=0.0,
-        ge=0,
-        description="gamma of gamma |theta|^2: weights only, not biases or embeddings.",
-    )
-    clip_norm: float | None = Field(
-        default=5.0, gt=0, description="Largest gradient norm; null never clips."
-    )
-
-
-class LearnerConfig(_Section):
-    """Both learners."""
-
-    supervised: OptimizerConfig = OptimizerConfig()
-    policy: OptimizerConfig = OptimizerConfig()
-    baseline: Literal["none", "moving-average", "self-critical", "leave-one-out"] = "leave-one-out"
-    baseline_momentum: float = Field(default=0.95, ge=0, lt=1, description="Of the moving average.")
-    correction: Literal["none", "truncated-sum", "truncated-token", "clipped-token"] = Field(
-        default="truncated-sum",
-        description="Importance ratios of selections that an older policy drew: truncated, of the"
-        " whole selection (V-trace) or of each bit; clipped, of each bit (PPO). The default had the"
-        " least error of the gradient at nearly every lag in tests/benchmarks/importance.py.",
-    )
-    ratio_max: float = Field(
-        default=2.0, ge=1, description="Largest importance ratio of a truncated correction."
-    )
-    ratio_clip: float = Field(
-        default=0.2, gt=0, lt=1, description="epsilon of the clipped correction."
-    )
-    entropy_cost: float = Field(
-        default=0.0, ge=0, description="Weight of the mean bit entropy in the policy's objective."
-    )
-    weight_average: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="Decay of a running average of the classifier's weights, which is then what is"
-        " published, evaluated and saved as the classifier. null: none.",
-    )
-    device: str = Field(default="cpu", description="Device of the learner: cpu, cuda, cuda:1, ...")
-    precision: Literal["float32", "bfloat16"] = Field(
-        default="float32",
-        description="bfloat16: matrix products in autocast; parameters stay float32.",
-    )
-    threads: int = Field(default=1, ge=1, description="CPU threads of each learner.")
-    actors: int = Field(
-        default=0,
-        ge=0,
-        description="Learners as Ray actors that share each batch, each on a device of its own."
-        " 0: the process that starts the run learns.",
-    )
-    gpus: float = Field(
-        default=0.0, ge=0, description="GPUs that each learner actor asks the cluster for."
-    )
-    placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = Field(
-        default="PACK", description="Of the learner actors' placement group on the nodes."
-    )
-    timeout_s: float = Field(
-        default=300.0,
-        gt=0,
-        description="An update or evaluation that takes learner actors longer counts as hung.",
-    )
-    start_timeout_s: float = Field(
-        default=120.0, gt=0, description="All learner actors must have started by then."
-    )
-    max_restarts: int = Field(
-        default=3,
-        ge=0,
-        description="Times that lost learner actors are started again from the last checkpoint.",
-    )
-
-    @property
-    def corrects_bits(self) -> bool:
-        """The correction needs log-probs bit by bit; the others need sums, or nothing."""
-        return self.correction in ("truncated-token", "clipped-token")
-
-
-class SamplerConfig(_Section):
-    """Who samples selections, and how many."""
-
-    backend: Literal["local", "ray"] = Field(
-        default="local", description="local: in this process, without Ray."
-    )
-    actors: int = Field(
-        default=1,
-        ge=1,
-        description="Ray sampler actors wanted; as many as the cluster has room for work, others"
-        " join when they can. local always has one.",
-    )
-    selections: int = Field(default=4, ge=1, description="K, selections drawn for each example.")
-    shards: int = Field(
-        default=2, ge=1, description="Pieces the examples of an update are cut into."
-    )
-    threads: int = Field(default=1, ge=1, description="CPU threads of each sampler.")
-    precision: Literal["float32", "bfloat16"] = "float32"
-    max_policy_lag: int = Field(
-        default=0,
-        ge=0,
-        description="Versions a rollout may be behind when it is learnt from. 0: synchronous, an"
-        " update waits for rollouts of its own version, and a run repeats to the bit.",
-    )
-    run_ahead: int | None = Field(
-        default=None,
-        ge=0,
-        description="Updates that samplers may be ahead of the learner. null: as many as"
-        " max_policy_lag admits. With more, rollouts too old are discarded and sampled again.",
-    )
-    in_flight: int = Field(
-        default=2, ge=1, description="Shards handed to a sampler at once; a second one waits there."
-    )
-    publish_every: int = Field(
-        default=1, ge=1, description="Updates between two snapshots; at most max_policy_lag + 1."
-    )
-    timeout_s: float = Field(
-        default=120.0, gt=0, description="A shard that takes longer counts as a hung sampler."
-    )
-    start_timeout_s: float = Field(
-        default=120.0, gt=0, description="The first sampler must have started by then."
-    )
-    resources: dict[str, float] = Field(
-        default={}, description="Custom Ray resources that each sampler takes, such as {spot: 1}."
-    )
-    max_restarts: int = Field(
-        default=3,
-        ge=0,
-        description="Deaths or hangs of one sampler tolerated within 100 of its shards.",
-    )
-
-    @model_validator(mode="after")
-    def _makes_sense(self) -> SamplerConfig:
-        if self.publish_every > self.max_policy_lag + 1:
-            raise ValueError(
-                f"publish_every={self.publish_every} makes every rollout older than"
-                f" max_policy_lag={self.max_policy_lag} allows: raise the lag to at least"
-                f" {self.publish_every - 1}"
-            )
-        return self
-
-
-class PhaseConfig(_Section):
+class PhaseConfig(Section):
     """A stretch of training: who learns, and when it ends (whichever comes first)."""
 
     name: str = Field(min_length=1)
@@ -287,7 +123,7 @@ class PhaseConfig(_Section):
         return self
 
 
-class EvaluationConfig(_Section):
+class EvaluationConfig(Section):
     """When the dev split is scored, and how the best checkpoint is chosen."""
 
     every: int = Field(default=100, ge=1, description="Updates between evaluations on dev.")
@@ -305,7 +141,7 @@ class EvaluationConfig(_Section):
     )
 
 
-class CheckpointConfig(_Section):
+class CheckpointConfig(Section):
     """How often a run can be resumed from."""
 
     every: int = Field(
@@ -316,7 +152,7 @@ class CheckpointConfig(_Section):
     keep_last: int = Field(default=2, ge=1)
 
 
-class RunConfig(_Section):
+class RunConfig(Section):
     """Everything a run depends on."""
 
     data: str = Field(description="Directory or URI written by `rss-rl data prepare`.")

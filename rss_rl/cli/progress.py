@@ -167,7 +167,7 @@ class _LiveProgress:
         if isinstance(event, PhaseBegan):
             self._phase = _Phase.begin(event)
         if isinstance(event, LearnersLost):
-            self._console.print(_lost(event), soft_wrap=True, markup=False)
+            self._console.print(_lost(event), soft_wrap=True, markup=False, highlight=False)
         self._phase.take(event)
 
     def stopping(self) -> None:

@@ -94,29 +94,15 @@ def _live(
     step = None if start is None else start.step
     rows = None if start is None else start.state.get("metric_rows")
     around.observer.begin_from(start)
-    prepared, roles, log = around.prepared, around.roles, around.observer.log
-    sinks = roles.sinks(str(path.relative_to(around.observer.run_dir.parent)))
+    sinks = around.roles.sinks(str(path.relative_to(around.observer.run_dir.parent)))
     with (
         MetricsWriter(path, step, rows, sinks) as writer,
-        roles.learner(config, prepared) as learner,
+        around.roles.learner(config, around.prepared) as learner,
     ):
-        with restoring(start):
-            trainer = Trainer(
-                config,
-                path,
-                prepared,
-                writer,
-                learner=learner,
-                backend=lambda: roles.backend(config, prepared, log),
-                resume=start,
-                stop=around.stop,
-                log=log,
-            )
-            check_step(start, trainer.session.update_count)
+        trainer = _trainer(config, path, around, start, writer, learner)
         try:
             for event in trainer.events():
-                second = isinstance(event, PhaseBegan) and trainer.session.schedule.index == 1
-                if second and fork and isinstance(event, PhaseBegan):
+                if fork and isinstance(event, PhaseBegan) and trainer.session.schedule.index == 1:
                     mark_best(path, event.update, FORK)
                 around.observer.take(event, path, writer)
                 yield event
@@ -130,6 +116,31 @@ def _live(
             trainer.wall_seconds,
             trainer.examples_seen / max(trainer.trained_seconds, 1e-9),
         )
+
+
+def _trainer(
+    config: RunConfig,
+    path: Path,
+    around: Surroundings,
+    start: Checkpoint | None,
+    writer: MetricsWriter,
+    learner: Learner,
+) -> Trainer:
+    log = around.observer.log
+    with restoring(start):
+        trainer = Trainer(
+            config,
+            path,
+            around.prepared,
+            writer,
+            learner=learner,
+            backend=lambda: around.roles.backend(config, around.prepared, log),
+            resume=start,
+            stop=around.stop,
+            log=log,
+        )
+        check_step(start, trainer.session.update_count)
+    return trainer
 
 
 def _score(config: RunConfig, learner: Learner) -> Scores:

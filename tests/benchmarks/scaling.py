@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -51,6 +52,7 @@ from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.snapshot import Snapshot
 
 LAG = 8
+Say = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -154,10 +156,29 @@ def pattern_of(config: RunConfig, prepared: Prepared, learner: LocalLearner) -> 
     return backend.collect(0.0)[0].rollout
 
 
-def check(say: Callable[..., None], costs: Costs, run: Callable[[int], float]) -> None:
-    for samplers in (1, 2, 4):
-        measured, predicted = run(samplers), costs.shared_rate(samplers, cores=2)
-        say("real samplers", samplers=samplers, measured=measured, predicted=predicted)
+def go(config: RunConfig, updates: int, samplers: int, exchange: float, say: Say) -> None:
+    """Measure, check, predict."""
+    prepared = open_prepared(config.data)
+    learner = LocalLearner(config, prepared)
+    order = BatchOrder(prepared.split("train"), config.batch_size, 0)
+    parts = (config, order, learner.publish(0).weights, pattern_of(config, prepared, learner))
+    costs = measure(config, prepared, parts, updates)
+    say("costs in seconds", **asdict(costs))
+    for number in (1, 2, 4):
+        asked = {"backend": "ray", "actors": number, "max_policy_lag": LAG}
+        measured, _ = real(config, prepared, updates, **asked)
+        predicted = costs.shared_rate(number, cores=os.cpu_count() or 1)
+        say("real samplers", samplers=number, measured=measured, predicted=predicted)
+    # Twice with sleeping work: once so long that the samplers decide, once the learner.
+    for sample_s, learn_s in ((2.0, 0.01), (0.5, 0.05)):
+        fake = Costs(learn_s, sample_s, costs.orchestrate, costs.publish)
+        measured = simulate(samplers, sample_s, learn_s, parts, 4 * samplers)
+        say("simulated", samplers=samplers, measured=measured, predicted=fake.rate(samplers))
+    for number in (1, 8, 64, 512):
+        for learners in (1, 2, 4):
+            rate = costs.rate(number, learners, exchange)
+            idle = 1 - rate * costs.update_s(learners, exchange)
+            say("predicted", samplers=number, learners=learners, rate=rate, learner_idle=idle)
 
 
 def main() -> None:
@@ -170,37 +191,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     config = load_config(find_config(given.config), [f"data={given.data}"])
-    prepared = open_prepared(config.data)
     ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    learner = LocalLearner(config, prepared)
-    order = BatchOrder(prepared.split("train"), config.batch_size, 0)
-    parts = (config, order, learner.publish(0).weights, pattern_of(config, prepared, learner))
     lines: list[dict[str, Any]] = []
 
     def say(what: str, **values: float) -> None:
         lines.append({"what": what} | {k: round(v, 5) for k, v in values.items()})
         print(json.dumps(lines[-1]), flush=True)
 
-    costs = measure(config, prepared, parts, given.updates)
-    say("costs in seconds", **asdict(costs))
-    check(
-        say,
-        costs,
-        lambda n: real(
-            config, prepared, given.updates, backend="ray", actors=n, max_policy_lag=LAG
-        )[0],
-    )
-    # Twice with sleeping work: once so long that the samplers decide, once the learner.
-    for sample_s, learn_s in ((2.0, 0.01), (0.5, 0.05)):
-        fake = Costs(learn_s, sample_s, costs.orchestrate, costs.publish)
-        measured = simulate(given.samplers, sample_s, learn_s, parts, 4 * given.samplers)
-        predicted = fake.rate(given.samplers)
-        say("simulated", samplers=given.samplers, measured=measured, predicted=predicted)
-    for samplers in (1, 8, 64, 512):
-        for learners in (1, 2, 4):
-            rate = costs.rate(samplers, learners, given.exchange)
-            idle = 1 - rate * costs.update_s(learners, given.exchange)
-            say("predicted", samplers=samplers, learners=learners, rate=rate, learner_idle=idle)
+    go(config, given.updates, given.samplers, given.exchange, say)
     if given.out:
         given.out.write_text(json.dumps(lines, indent=1))
     ray.shutdown()

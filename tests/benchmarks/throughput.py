@@ -16,6 +16,7 @@ import statistics
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import ray
 
@@ -35,6 +36,7 @@ VARIANTS = {
     "1 sampler, asynchronous": {"backend": "ray", "actors": 1, "max_policy_lag": 4},
     "2 samplers, asynchronous": {"backend": "ray", "actors": 2, "max_policy_lag": 4},
 }
+BASE = "1 sampler, synchronous"
 COTRAIN = {"name": "co-train", "supervised": True, "policy": True, "steps": 10**6}
 
 
@@ -80,6 +82,42 @@ def stretch(session: Session, tally: Tally, updates: int) -> None:
     tally.rates.append(updates / (time.perf_counter() - started))
 
 
+def row_of(name: str, tally: Tally, base: float) -> dict[str, Any]:
+    rate = statistics.median(tally.rates)
+    return {
+        "variant": name,
+        "updates_per_s": rate,
+        "spread": [min(tally.rates), max(tally.rates)],
+        "ratio": rate / base,
+        "wall_s": tally.wall_s,
+        "learn_s": tally.mean("time/learn_s"),
+        "wait_s": tally.mean("time/sample_s"),
+        "publish_s": tally.mean("publish/duration_ms") / 1000,
+        "busy_s": tally.mean("sampler/busy_s"),
+        "lag": tally.mean("policy/lag"),
+    }
+
+
+def compare(config: RunConfig, rounds: int, updates: int) -> dict[str, Any]:
+    """The variants in turn, in one Ray."""
+    prepared = open_prepared(config.data)
+    sessions = {
+        name: make_session(variant_config(config, sampler), prepared)
+        for name, sampler in VARIANTS.items()
+    }
+    tallies = {name: Tally() for name in VARIANTS}
+    for _ in range(rounds):
+        for name, session in sessions.items():
+            stretch(session, tallies[name], updates)
+    for session in sessions.values():
+        session.close()
+    base = statistics.median(tallies[BASE].rates)
+    rows = [row_of(name, tally, base) for name, tally in tallies.items()]
+    one = next(row for row in rows if row["variant"] == BASE)
+    orchestration = 1 - (one["busy_s"] + one["learn_s"]) / one["wall_s"]
+    return {"rows": rows, "orchestration": orchestration}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", default="sick")
@@ -87,45 +125,17 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    config = load_config(find_config(arguments.config), [f"data={arguments.data}"])
-    prepared = open_prepared(config.data)
+    given = parser.parse_args()
+    config = load_config(find_config(given.config), [f"data={given.data}"])
     ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    sessions = {
-        name: make_session(variant_config(config, sampler), prepared)
-        for name, sampler in VARIANTS.items()
-    }
-    tallies = {name: Tally() for name in VARIANTS}
-    for _ in range(arguments.rounds):
-        for name, session in sessions.items():
-            stretch(session, tallies[name], arguments.updates)
-    base = statistics.median(tallies["1 sampler, synchronous"].rates)
-    rows = []
-    for name, tally in tallies.items():
-        rate = statistics.median(tally.rates)
-        rows.append(
-            {
-                "variant": name,
-                "updates_per_s": rate,
-                "spread": [min(tally.rates), max(tally.rates)],
-                "ratio": rate / base,
-                "wall_s": tally.wall_s,
-                "learn_s": tally.mean("time/learn_s"),
-                "wait_s": tally.mean("time/sample_s"),
-                "publish_s": tally.mean("publish/duration_ms") / 1000,
-                "busy_s": tally.mean("sampler/busy_s"),
-                "lag": tally.mean("policy/lag"),
-            }
-        )
-        print(json.dumps(rows[-1]))
-    one = rows[1]
-    orchestration = 1 - (one["busy_s"] + one["learn_s"]) / one["wall_s"]
-    print(f"orchestration of a synchronous update with one sampler: {orchestration:.1%}")
-    if arguments.out:
-        arguments.out.write_text(json.dumps({"rows": rows, "orchestration": orchestration}))
-    for session in sessions.values():
-        session.close()
+    found = compare(config, given.rounds, given.updates)
     ray.shutdown()
+    for row in found["rows"]:
+        print(json.dumps(row))
+    share = found["orchestration"]
+    print(f"orchestration of a synchronous update with one sampler: {share:.1%} of its wall time")
+    if given.out:
+        given.out.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

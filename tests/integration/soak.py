@@ -87,17 +87,23 @@ def soak(config: str, run: Path, minutes: float, every: float, overrides: list[s
             next_harm = now + every
         time.sleep(0.2)
     left = not wait_until(lambda: not processes_of(mark), 30)
-    table = read_metrics(run).to_pylist()
-    updates = Counter(row["step"] for row in table if row["tag"] == "phase/index")
-    report = json.loads((run / "report.json").read_text())
     return {
         "harmed": dict(done),
         "harms": sum(done.values()),
         "driver_lives": lives,
         "seconds": round(time.monotonic() - began, 1),
+        "processes_left": left,
+    } | outcome(run)
+
+
+def outcome(run: Path) -> dict:
+    """What stands in the run directory at the end."""
+    table = read_metrics(run).to_pylist()
+    updates = Counter(row["step"] for row in table if row["tag"] == "phase/index")
+    report = json.loads((run / "report.json").read_text())
+    return {
         "updates": len(updates),
         "each_update_once": set(updates.values()) == {1} and max(updates) == len(updates),
-        "processes_left": left,
         "splits": report["splits"],
     }
 
