@@ -36,6 +36,9 @@ HARMS = [
     ("driver", signal.SIGTERM),
 ]
 
+# While Ray starts, a second or so, its own handlers of SIGTERM end the process: with 15, or abort.
+ENDED_BY_US = (143, 15, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGABRT)
+
 
 def drive(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as file:
@@ -72,10 +75,10 @@ def soak(config: str, run: Path, minutes: float, every: float, overrides: list[s
         if code == 0:
             break
         if code is not None:
-            if code not in (143, -signal.SIGTERM, -signal.SIGKILL):
+            if code not in ENDED_BY_US:
                 sys.exit(f"the driver ended with {code}; see {log}")
-            # What the dead driver started goes by itself.
-            assert wait_until(lambda: not processes_of(mark), 30), processes_of(mark)
+            # What it started goes by itself; agents that still waited for their cluster, after 60 s.
+            assert wait_until(lambda: not processes_of(mark), 90), processes_of(mark)
             # A driver that died before its run directory was there is begun again.
             begun = (run / "config.json").exists()
             restart = (
