@@ -141,6 +141,7 @@ def test_a_job_is_the_run_it_would_be_here(
     assert code == 0, printed
     assert "SUCCEEDED" in printed
     assert "co-train" in printed
+    assert "packaging.py" not in printed  # chatter of Ray's client
     assert str(nodes.token) not in printed
     Outcome.read(storage).assert_equals(reference)
 
@@ -156,6 +157,7 @@ def test_the_code_comes_with_the_job(nodes: Nodes, tmp_path: Path) -> None:
     job = board.wait("pinned", WAIT_S)
     log = board.log("pinned")
     assert job.status == "SUCCEEDED", log
+    assert "worker.py" not in log  # chatter of Ray's driver
     seen = json.loads(log.rpartition("SEEN")[2].partition("\n")[0])
     assert seen["far"]["code"].startswith(str(nodes.root / FAR))
     assert seen["here"]["code"].startswith(str(nodes.root / "head"))
