@@ -34,7 +34,7 @@ def open_examples(
 
     Args:
         examples: given directly, or None.
-        prepared: a directory written by `rss-rl data prepare`, or None.
+        prepared: a directory written by `rss-rl data prepare`, its URI, or None.
         split: which of its splits.
 
     Raises:
@@ -51,7 +51,7 @@ def open_examples(
     if prepared is not None:
         from rss_rl.data.store import open_prepared
 
-        dataset = open_prepared(Path(prepared))
+        dataset = open_prepared(prepared)
         examples, size = dataset.split(split), len(dataset.vocabulary)
     assert examples is not None
     if len(examples) == 0:

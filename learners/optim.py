@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["GradientStep", "load_optimizer_tensors", "optimizer_tensors"]
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,17 +54,21 @@ class GradientStep:
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * left
 
-    def __call__(self, loss: Tensor, update: int) -> float:
+    def __call__(self, loss: Tensor, update: int, whole: float | None = None) -> float:
         """Backpropagate, clip, step; the gradient norm before clipping.
 
         Args:
+            loss: whose gradient is taken; of learners in a group, the shard's part of it.
             update: of the run, from 0; sets the decayed learning rate, so nothing has to be saved.
+            whole: the loss of the global batch, where `loss` is a part: what all the learners of a
+                group agree to refuse.
 
         Raises:
             NonFiniteError: before any parameter changed.
         """
-        if not torch.isfinite(loss):
-            raise NonFiniteError(f"the {self._name} loss is {float(loss.detach())}")
+        value = float(loss.detach()) if whole is None else whole
+        if not math.isfinite(value):
+            raise NonFiniteError(f"the {self._name} loss is {value}")
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         limit = self._clip if self._clip is not None else float("inf")
@@ -94,6 +99,12 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
+_QUANTITIES: dict[type[torch.optim.Optimizer], frozenset[str]] = {
+    torch.optim.Adam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
+    torch.optim.Adadelta: frozenset({"step", "square_avg", "acc_delta"}),
+}
+
+
 def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Restore what `optimizer_tensors` returned.
 
@@ -108,5 +119,8 @@ def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: Mapping[st
         if not fits or (value.ndim and value.shape != parameters[int(number)].shape):
             raise CheckpointError(f"optimizer state '{name}' does not fit the parameters")
         state.setdefault(int(number), {})[key] = value
+    quantities = {frozenset(entry) for entry in state.values()}
+    if quantities - {_QUANTITIES[type(optimizer)]}:
+        raise CheckpointError("optimizer state lacks a quantity, or has one of another optimizer")
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})

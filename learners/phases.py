@@ -48,12 +48,19 @@ class PhaseSchedule:
         """No phase follows the present one."""
         return self.index == len(self._phases) - 1
 
-    def turn(self) -> Turn:
-        """Who learns in the coming update."""
-        phase = self.phase
+    def turn(self, ahead: int = 0) -> Turn | None:
+        """Who learns in the update `ahead` of the coming one; None where the phase is over.
+
+        A plateau is not foreseen: a phase without a number of steps seems to go on.
+        """
+        if self.finished or self.phase_over:
+            return None
+        phase, steps = self.phase, self.steps + ahead
+        if phase.steps is not None and steps >= phase.steps:
+            return None
         supervised, policy = phase.supervised, phase.policy
         if phase.alternate_every:
-            supervised = (self.steps // phase.alternate_every) % 2 == 0
+            supervised = (steps // phase.alternate_every) % 2 == 0
             policy = not supervised
         return Turn(supervised, policy, phase.selection == "sampled")
 
@@ -86,6 +93,17 @@ class PhaseSchedule:
         return {"index": self.index, "steps": self.steps, "best": best, "stale": self._stale}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore `state_dict`."""
+        """Restore `state_dict`.
+
+        Raises:
+            ValueError, KeyError: it is none of these phases'.
+        """
+        for name in ("index", "steps", "stale"):
+            if type(state[name]) is not int or not 0 <= state[name] < 2**63:
+                raise ValueError(f"{name} {state[name]!r:.50}")
+        if state["index"] > len(self._phases):
+            raise ValueError(f"phase {state['index']} of {len(self._phases)}")
+        if not isinstance(state["best"], float | int | None):
+            raise ValueError(f"best {state['best']!r:.50}")
         self.index, self.steps, self._stale = state["index"], state["steps"], state["stale"]
         self._best = math.inf if state["best"] is None else state["best"]

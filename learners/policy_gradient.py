@@ -1,25 +1,40 @@
 """The policy-gradient learner: updates the selection policy and nothing else.
 
-Legend: K selections an example, B examples, S sentences, N_s tokens of slot s, E embedding size.
+Legend: K selections an example, B examples of this learner's shard, S sentences, N_s tokens of
+slot s, E embedding size.
 """
 
 from __future__ import annotations
 
-__all__ = ["PolicyGradientLearner", "PolicyStats", "RewardBatch"]
+__all__ = ["PolicyGradientLearner", "PolicyStats", "RatioStats", "RewardBatch"]
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from learners.group import ALONE, Group, sum_and_max
 from learners.optim import GradientStep
 from rss_rl.config import LearnerConfig
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops import advantages
+from rss_rl.ops.importance import (
+    Correction,
+    clipped_token,
+    ratio_sums,
+    truncated_sum,
+    truncated_token,
+)
 from rss_rl.ops.losses import policy_gradient_loss
 from rss_rl.policies.registry import PolicyModule
+
+_CORRECTIONS: dict[str, Correction] = {
+    "truncated-sum": truncated_sum,
+    "truncated-token": truncated_token,
+    "clipped-token": clipped_token,
+}
 
 
 class RewardBatch(NamedTuple):
@@ -28,20 +43,81 @@ class RewardBatch(NamedTuple):
     selections   S x bool [K, B, 2, N_s]
     rewards      [K, B, S], one for each sentence
     thresholded  [B, S], rewards of the thresholded selections (self-critical baseline), or None
+    behaviour    S log-probs under the behaviour policy, [K, B, 2, N_s] of the bits where
+                 `LearnerConfig.corrects_bits`, else [K, B] of the selections; None = the policy
+                 itself drew them: no ratio is computed
     """
 
     selections: Sequence[Tensor]
     rewards: Tensor
     thresholded: Tensor | None
+    behaviour: Sequence[Tensor] | None = None
+
+
+class RatioStats(NamedTuple):
+    """Importance ratios r of an update, of bits or of selections as the correction weighs them.
+
+    mean, largest      of r before truncation
+    clipped            share that truncation or clipping changed
+    effective_samples  (sum w)^2 / (n sum w^2) of the weights w, a share in (0, 1]
+    """
+
+    mean: float
+    largest: float
+    clipped: float
+    effective_samples: float
 
 
 class PolicyStats(NamedTuple):
-    """Of one update: loss, gradient norm, mean bit entropy (nats), spread of the advantages."""
+    """Of one update, over the global batch.
+
+    loss           without the entropy cost
+    gradient_norm  before clipping
+    entropy        mean of a selection bit, in nats
+    advantage_std  standard deviation of the advantages
+    ratios         None where no ratio was computed
+    """
 
     loss: float
     gradient_norm: float
     entropy: float
     advantage_std: float
+    ratios: RatioStats | None
+
+
+class _Objective(nn.Module):
+    """Sums over a shard: loss, entropy, and the sums of `ratio_sums` over its sentences."""
+
+    def __init__(
+        self, policy: PolicyModule, config: LearnerConfig, autocast: torch.dtype | None
+    ) -> None:
+        super().__init__()
+        self.policy = policy
+        self._autocast = autocast
+        self._correction = _CORRECTIONS.get(config.correction)
+        clips = config.correction == "clipped-token"
+        self._limit = config.ratio_clip if clips else config.ratio_max
+
+    def forward(
+        self, embedded: Sequence[Tensor], batch: TensorBatch, paid: RewardBatch, advantage: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        losses, entropies = [], []
+        ratios = advantage.new_zeros(len(embedded), 6, dtype=torch.float64)
+        device = advantage.device.type
+        for slot, vectors in enumerate(embedded):
+            with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
+                evaluated = self.policy.evaluate(vectors, batch.valid[slot], paid.selections[slot])
+            by_slot = advantage[..., slot]
+            if self._correction is None or paid.behaviour is None:
+                loss = policy_gradient_loss(evaluated.log_prob, by_slot)
+            else:
+                weighted = self._correction(
+                    evaluated.log_prob, paid.behaviour[slot], by_slot, self._limit
+                )
+                loss, ratios[slot] = weighted.loss, ratio_sums(weighted)
+            losses.append(loss.sum())
+            entropies.append(evaluated.entropy.sum())
+        return torch.stack(losses).sum(), torch.stack(entropies).sum(), ratios
 
 
 class PolicyGradientLearner:
@@ -53,6 +129,7 @@ class PolicyGradientLearner:
     Args:
         embedding: the classifier's, read without gradient.
         autocast: dtype of matrix products, or None for float32.
+        group: learners that share each batch; after an error in one of them it is of no use.
     """
 
     def __init__(
@@ -61,37 +138,53 @@ class PolicyGradientLearner:
         embedding: WordEmbedding,
         config: LearnerConfig,
         autocast: torch.dtype | None,
+        group: Group = ALONE,
     ) -> None:
-        self._policy = policy
         self._embedding = embedding
         self._config = config
-        self._autocast = autocast
+        self._group = group
+        self._objective = group.share(_Objective(policy, config, autocast))
         self.average = torch.tensor(float("nan"))  # of the rewards of each sentence, [S] once known
         self.step = GradientStep("policy", policy, config.policy)
 
     def update(self, batch: TensorBatch, paid: RewardBatch, *, number: int) -> PolicyStats:
-        """One optimiser step.
+        """One optimiser step; all learners of the group must make it.
 
         Args:
+            batch, paid: this learner's shard, which may be empty.
             number: of the update in the run, from 0, for the learning rate's decay.
 
         Raises:
             NonFiniteError: on a non-finite loss or gradient; no parameter has changed then.
+            LearnerError: another learner of the group died or hung.
         """
-        advantage = self._advantages(paid)  # [K, B, S]
-        loss = torch.zeros((), device=paid.rewards.device)
-        entropy = torch.zeros((), device=paid.rewards.device)
-        device = paid.rewards.device.type
-        for slot, selection in enumerate(paid.selections):
+        with self._group.guard():
+            advantage = self._advantages(paid)  # [K, B, S]
             with torch.no_grad():
-                embedded = self._embedding(batch.tokens[slot])  # [B, N_s, E]
-            with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
-                evaluated = self._policy.evaluate(embedded, batch.valid[slot], selection)
-            loss = loss + policy_gradient_loss(evaluated.log_prob, advantage[..., slot])
-            entropy = entropy + evaluated.entropy.mean() / len(paid.selections)
-        norm = self.step(loss - self._config.entropy_cost * entropy, number)
-        spread = float(advantage.std(correction=0))
-        return PolicyStats(float(loss.detach()), norm, float(entropy.detach()), spread)
+                embedded = [self._embedding(tokens) for tokens in batch.tokens]  # S x [B, N_s, E]
+            loss, entropy, ratios = self._objective(embedded, batch, paid, advantage)
+            samples, examples, sentences = paid.rewards.shape
+            spread = advantage.double()
+            sums = torch.stack([
+                loss.detach().double(), entropy.detach().double(), spread.sum(),
+                spread.square().sum(), spread.new_tensor(float(examples)),
+            ])  # fmt: skip
+            whole = torch.cat([sums, ratios[:, :5].sum(0)])
+            totals, largest = sum_and_max(self._group, whole, ratios[:, 5].max())
+            total_loss, total_entropy, first, second, count = totals[:5].tolist()
+            selections, bits = samples * count, sentences * count
+            cost = self._config.entropy_cost / bits
+            norm = self.step(
+                loss / selections - cost * entropy,
+                number,
+                total_loss / selections - cost * total_entropy,
+            )
+        mean = first / (selections * sentences)
+        variance = max(0.0, second / (selections * sentences) - mean * mean)
+        ratio_stats = _ratio_stats(totals[5:].tolist(), float(largest))
+        return PolicyStats(
+            total_loss / selections, norm, total_entropy / bits, variance**0.5, ratio_stats
+        )
 
     def _advantages(self, paid: RewardBatch) -> Tensor:
         if self._config.baseline == "leave-one-out":
@@ -101,9 +194,22 @@ class PolicyGradientLearner:
                 raise ValueError("the self-critical baseline needs the thresholded rewards")
             return advantages.self_critical(paid.rewards, paid.thresholded)
         if self._config.baseline == "moving-average":
+            sums = torch.cat([
+                paid.rewards.sum((0, 1)), paid.rewards.new_tensor([paid.rewards[..., 0].numel()])
+            ])  # fmt: skip
+            total = self._group.sum(sums)
             start = self.average.to(paid.rewards.device).expand(paid.rewards.shape[-1])
             result, self.average = advantages.moving_average(
-                paid.rewards, start, self._config.baseline_momentum
+                paid.rewards, start, self._config.baseline_momentum, total[:-1] / total[-1]
             )
             return result
         return paid.rewards
+
+
+def _ratio_stats(sums: Sequence[float], largest: float) -> RatioStats | None:
+    """What the sums [1, r, clipped, w, w^2] of the global batch say; None where nothing counts."""
+    count, ratio, clipped, weight, square = sums
+    if count == 0:
+        return None
+    effective = weight * weight / (count * square) if square > 0 else 0.0
+    return RatioStats(ratio / count, largest, clipped / count, effective)

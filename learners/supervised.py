@@ -1,6 +1,6 @@
 """The supervised learner: updates the classifier (reward model) and nothing else.
 
-Legend: B examples, S sentences an example, N_s tokens of slot s.
+Legend: B examples of this learner's shard, S sentences an example, N_s tokens of slot s.
 """
 
 from __future__ import annotations
@@ -12,20 +12,45 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from learners.group import ALONE, Group
 from learners.optim import GradientStep
 from rss_rl.config import OptimizerConfig
 from rss_rl.models.classifier import Classifier
+from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.inputs import TensorBatch
 
 
 class SupervisedStats(NamedTuple):
-    """Of one update: mean loss without L2 (nats), gradient norm, predictions [B]."""
+    """Of one update, over the global batch.
+
+    loss           mean, without L2, in nats (or score²)
+    gradient_norm  before clipping
+    accuracy       share of examples predicted right, with dropout; None where labels are scores
+    """
 
     loss: float
     gradient_norm: float
-    predictions: Tensor
+    accuracy: float | None
+
+
+class _Losses(nn.Module):
+    """Loss summed over the examples of a shard, and how many of them were predicted right."""
+
+    def __init__(self, classifier: Classifier, autocast: torch.dtype | None) -> None:
+        super().__init__()
+        self.classifier = classifier
+        self._autocast = autocast
+
+    def forward(
+        self, batch: TensorBatch, selections: Sequence[Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        device = batch.labels.device.type
+        with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
+            logits = self.classifier(batch.tokens, batch.valid, selections)
+        hits = self.classifier.predict(logits.detach()) == batch.labels
+        return self.classifier.losses(logits, batch.labels).sum(), hits.sum()
 
 
 class SupervisedLearner:
@@ -39,6 +64,7 @@ class SupervisedLearner:
         autocast: dtype of matrix products, or None for float32.
         average: m in (0, 1), or None for a classifier that learns itself. In update t of the run at
             most (1 + t) / (10 + t), so that the first weights are soon forgotten.
+        group: learners that share each batch; after an error in one of them it is of no use.
     """
 
     def __init__(
@@ -47,11 +73,15 @@ class SupervisedLearner:
         config: OptimizerConfig,
         autocast: torch.dtype | None,
         average: float | None = None,
+        group: Group = ALONE,
     ) -> None:
         self._classifier = classifier
         self._learning = classifier if average is None else copy.deepcopy(classifier)
         self._average = average
-        self._autocast = autocast
+        self._group = group
+        self._losses = group.share(_Losses(self._learning, autocast))
+        if average is not None:  # the copy may have got its weights from another learner
+            classifier.load_state_dict(self._learning.state_dict())
         self.step = GradientStep("supervised", self._learning, config, embedding=("embedding.",))
 
     def tensors(self) -> dict[str, Tensor]:
@@ -73,29 +103,31 @@ class SupervisedLearner:
         selections: Sequence[Tensor] | None,
         *,
         number: int,
-        dropout_seed: int,
+        dropout_keys: Tensor,
     ) -> SupervisedStats:
-        """One optimiser step.
+        """One optimiser step; all learners of the group must make it.
 
         Args:
+            batch: this learner's shard, which may be empty.
             selections: S x bool [B, 2, N_s], or None for every token.
             number: of the update in the run, from 0, for the learning rate's decay.
-            dropout_seed: dropout masks are a function of it, so a resumed run repeats them.
+            dropout_keys: int64 [B], see `example_keys`: masks are functions of them.
 
         Raises:
             NonFiniteError: on a non-finite loss or gradient; no parameter has changed then.
+            LearnerError: another learner of the group died or hung.
         """
-        torch.manual_seed(dropout_seed)
         self._learning.train()
-        device = batch.labels.device.type
-        with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
-            logits = self._learning(batch.tokens, batch.valid, selections)
-        loss = self._learning.losses(logits, batch.labels).mean()
-        norm = self.step(loss, number)
+        with self._group.guard():
+            with keyed_dropout(dropout_keys):
+                loss, hits = self._losses(batch, selections)
+            count = loss.new_tensor(len(batch.labels), dtype=torch.float64)
+            local = torch.stack([loss.detach().double(), hits.double(), count])
+            total, right, examples = self._group.sum(local).tolist()
+            norm = self.step(loss / examples, number, total / examples)
         self._follow(number)
-        return SupervisedStats(
-            float(loss.detach()), norm, self._classifier.predict(logits.detach())
-        )
+        scores = batch.labels.is_floating_point()
+        return SupervisedStats(total / examples, norm, None if scores else right / examples)
 
     @torch.no_grad()
     def _follow(self, number: int) -> None:

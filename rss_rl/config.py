@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from rss_rl.config_files import parse_value, read_tree
 from rss_rl.config_sections import (
     CheckpointConfig,
     EvaluationConfig,
@@ -38,6 +38,9 @@ from rss_rl.config_sections import (
 )
 from rss_rl.errors import ConfigError, nearest
 
+_LONGEST_SHOWN = 200
+_BIGGEST = 2**63
+
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a YAML configuration and apply `key.subkey=value` overrides (values are YAML).
@@ -48,56 +51,10 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         ConfigError: naming the file, the key and the nearest known one.
     """
-    loaded = _read(path, ())
+    loaded = read_tree(path)
     for override in overrides:
         _apply(loaded, override)
     return parse_config(loaded, where=str(path))
-
-
-def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
-    """The tree of a file and of those it extends; `readers` are the files that extend it."""
-    path = path.resolve() if readers else path
-    if path in readers:
-        raise ConfigError("extends itself", where=str(path))
-    try:
-        loaded = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read the configuration: {error.strerror}",
-            where=str(path),
-            remedy="`rss-rl config list` names those that are shipped",
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"not valid YAML: {error}", where=str(path)) from error
-    if not isinstance(loaded, dict):
-        raise ConfigError("a configuration is a mapping of keys to values", where=str(path))
-    base = loaded.pop("extends", None)
-    if base is None:
-        return loaded
-    return _merged(_read(path.parent / str(base), (*readers, path.resolve())), loaded)
-
-
-def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """`base` with the values of `over`; sections that both have are merged."""
-    both = {
-        key: _merged(base[key], value)
-        for key, value in over.items()
-        if isinstance(value, dict) and isinstance(base.get(key), dict)
-    }
-    return base | over | both
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """A YAML loader that does not let the second of two equal keys win in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.MarkedYAMLError(
-                    problem=f"key '{key}' is given twice", problem_mark=node.start_mark
-                )
-        return super().construct_mapping(node, deep=deep)
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:
@@ -108,10 +65,7 @@ def _apply(tree: dict[str, Any], override: str) -> None:
             f"cannot read the override '{override}'",
             remedy="Write key=value, as in learner.policy.l2=0.0",
         )
-    try:
-        value = yaml.load(text, _UniqueKeys)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the value is not valid YAML: {error}", where=override) from error
+    value = parse_value(text, where=override)
     *parents, last = key.split(".")
     node: Any = tree
     for part in parents:
@@ -128,7 +82,7 @@ def _place(node: dict[str, Any] | list[Any], part: str, override: str) -> Any:
     """What `part` of a dotted key means in a section or list."""
     if isinstance(node, dict):
         return part
-    if not part.isdecimal() or int(part) >= len(node):
+    if not part.isdecimal() or len(part) > 9 or int(part) >= len(node):
         raise ConfigError(f"no item {part} in a list of {len(node)}", where=override)
     return int(part)
 
@@ -141,17 +95,29 @@ def parse_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
     """
     try:
         return RunConfig.model_validate(_numbers(tree))
+    except (RecursionError, OverflowError) as error:  # a tree from a JSON file has any depth
+        raise ConfigError(f"too large or too deep: {error}", where=where) from None
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         hint = ""
         if first["type"] == "extra_forbidden":
             known = _known_keys(first["loc"][:-1])
-            hint = nearest(str(first["loc"][-1]), known) or f"; known keys: {', '.join(known)}"
-            raise ConfigError(f"unknown key '{key}'{hint}", where=where) from None
+            wrong = str(first["loc"][-1])[:_LONGEST_SHOWN]
+            hint = nearest(wrong, known) or f"; known keys: {', '.join(known)}"
+            raise ConfigError(f"unknown key '{key[:_LONGEST_SHOWN]}'{hint}", where=where) from None
         message = first["msg"].removeprefix("Value error, ")
-        shown = f" (got {first['input']!r})" if not isinstance(first["input"], dict) else ""
+        shown = "" if isinstance(first["input"], dict) else f" (got {_shown(first['input'])})"
         raise ConfigError(f"{key or 'configuration'}: {message}{shown}", where=where) from None
+
+
+def _shown(value: Any) -> str:
+    """A wrong value, as far as it fits into a message."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number with more digits than Python prints
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def _numbers(node: Any) -> Any:
@@ -160,6 +126,8 @@ def _numbers(node: Any) -> Any:
         return {key: _numbers(value) for key, value in node.items()}
     if isinstance(node, list | tuple):
         return tuple(_numbers(value) for value in node)
+    if isinstance(node, int) and abs(node) >= _BIGGEST:
+        raise OverflowError(f"a number of {node.bit_length()} bits")
     if isinstance(node, str) and node[:1] in "+-.0123456789" and "e" in node.lower():
         try:
             return float(node)

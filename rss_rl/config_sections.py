@@ -125,6 +125,18 @@ class LearnerConfig(_Section):
     policy: OptimizerConfig = OptimizerConfig()
     baseline: Literal["none", "moving-average", "self-critical", "leave-one-out"] = "leave-one-out"
     baseline_momentum: float = Field(default=0.95, ge=0, lt=1, description="Of the moving average.")
+    correction: Literal["none", "truncated-sum", "truncated-token", "clipped-token"] = Field(
+        default="truncated-sum",
+        description="Importance ratios of selections that an older policy drew: truncated, of the"
+        " whole selection (V-trace) or of each bit; clipped, of each bit (PPO). The default had the"
+        " least error of the gradient at nearly every lag in tests/benchmarks/importance.py.",
+    )
+    ratio_max: float = Field(
+        default=2.0, ge=1, description="Largest importance ratio of a truncated correction."
+    )
+    ratio_clip: float = Field(
+        default=0.2, gt=0, lt=1, description="epsilon of the clipped correction."
+    )
     entropy_cost: float = Field(
         default=0.0, ge=0, description="Weight of the mean bit entropy in the policy's objective."
     )
@@ -140,7 +152,37 @@ class LearnerConfig(_Section):
         default="float32",
         description="bfloat16: matrix products in autocast; parameters stay float32.",
     )
-    threads: int = Field(default=2, ge=1, description="CPU threads of the learner.")
+    threads: int = Field(default=1, ge=1, description="CPU threads of each learner.")
+    actors: int = Field(
+        default=0,
+        ge=0,
+        description="Learners as Ray actors that share each batch, each on a device of its own."
+        " 0: the process that starts the run learns.",
+    )
+    gpus: float = Field(
+        default=0.0, ge=0, description="GPUs that each learner actor asks the cluster for."
+    )
+    placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = Field(
+        default="PACK", description="Of the learner actors' placement group on the nodes."
+    )
+    timeout_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="An update or evaluation that takes learner actors longer counts as hung.",
+    )
+    start_timeout_s: float = Field(
+        default=120.0, gt=0, description="All learner actors must have started by then."
+    )
+    max_restarts: int = Field(
+        default=3,
+        ge=0,
+        description="Times that lost learner actors are started again from the last checkpoint.",
+    )
+
+    @property
+    def corrects_bits(self) -> bool:
+        """The correction needs log-probs bit by bit; the others need sums, or nothing."""
+        return self.correction in ("truncated-token", "clipped-token")
 
 
 class SamplerConfig(_Section):
@@ -149,19 +191,60 @@ class SamplerConfig(_Section):
     backend: Literal["local", "ray"] = Field(
         default="local", description="local: in this process, without Ray."
     )
-    actors: int = Field(default=1, ge=1, description="Ray sampler actors; local always has one.")
+    actors: int = Field(
+        default=1,
+        ge=1,
+        description="Ray sampler actors wanted; as many as the cluster has room for work, others"
+        " join when they can. local always has one.",
+    )
     selections: int = Field(default=4, ge=1, description="K, selections drawn for each example.")
     shards: int = Field(
         default=2, ge=1, description="Pieces the examples of an update are cut into."
     )
     threads: int = Field(default=1, ge=1, description="CPU threads of each sampler.")
     precision: Literal["float32", "bfloat16"] = "float32"
+    max_policy_lag: int = Field(
+        default=0,
+        ge=0,
+        description="Versions a rollout may be behind when it is learnt from. 0: synchronous, an"
+        " update waits for rollouts of its own version, and a run repeats to the bit.",
+    )
+    run_ahead: int | None = Field(
+        default=None,
+        ge=0,
+        description="Updates that samplers may be ahead of the learner. null: as many as"
+        " max_policy_lag admits. With more, rollouts too old are discarded and sampled again.",
+    )
+    in_flight: int = Field(
+        default=2, ge=1, description="Shards handed to a sampler at once; a second one waits there."
+    )
+    publish_every: int = Field(
+        default=1, ge=1, description="Updates between two snapshots; at most max_policy_lag + 1."
+    )
     timeout_s: float = Field(
         default=120.0, gt=0, description="A shard that takes longer counts as a hung sampler."
     )
-    max_restarts: int = Field(
-        default=3, ge=0, description="Deaths or hangs of samplers tolerated within 100 updates."
+    start_timeout_s: float = Field(
+        default=120.0, gt=0, description="The first sampler must have started by then."
     )
+    resources: dict[str, float] = Field(
+        default={}, description="Custom Ray resources that each sampler takes, such as {spot: 1}."
+    )
+    max_restarts: int = Field(
+        default=3,
+        ge=0,
+        description="Deaths or hangs of one sampler tolerated within 100 of its shards.",
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> SamplerConfig:
+        if self.publish_every > self.max_policy_lag + 1:
+            raise ValueError(
+                f"publish_every={self.publish_every} makes every rollout older than"
+                f" max_policy_lag={self.max_policy_lag} allows: raise the lag to at least"
+                f" {self.publish_every - 1}"
+            )
+        return self
 
 
 class PhaseConfig(_Section):
@@ -236,7 +319,7 @@ class CheckpointConfig(_Section):
 class RunConfig(_Section):
     """Everything a run depends on."""
 
-    data: str = Field(description="Directory made by `rss-rl data prepare`.")
+    data: str = Field(description="Directory or URI written by `rss-rl data prepare`.")
     seed: int = Field(default=0, ge=0)
     batch_size: int = Field(default=64, ge=1, description="Examples an update.")
     model: ModelConfig = ModelConfig()
@@ -257,6 +340,8 @@ class RunConfig(_Section):
             raise ValueError(
                 f"policy '{self.policy.name}' has nothing to learn: no phase may set policy: true"
             )
+        if self.learner.actors and self.sampler.backend != "ray":
+            raise ValueError("learner.actors needs sampler.backend=ray")
         if self.sampler.shards > self.batch_size:
             raise ValueError("sampler.shards may not exceed batch_size")
         updates = sum(phase.steps or 0 for phase in self.phases)

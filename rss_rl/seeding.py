@@ -6,7 +6,7 @@ the same numbers in any process.
 
 from __future__ import annotations
 
-__all__ = ["generator", "keyed_uniforms", "stream_key"]
+__all__ = ["example_keys", "generator", "keyed_permutation", "keyed_uniforms", "stream_key"]
 
 import hashlib
 from typing import cast
@@ -16,6 +16,8 @@ import numpy as np
 from rss_rl.types import Array
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDS = 8
+"""Rounds of the Feistel network: four hide the structure of large halves, tiny ones need more."""
 
 
 def stream_key(seed: int, *address: int | str) -> int:
@@ -36,6 +38,25 @@ def _mix(state: Array) -> Array:
     return cast(Array, state ^ (state >> np.uint64(31)))
 
 
+def _row_states(key: int, rows: Array) -> Array:
+    """A state for each row of a stream, uint64 [B]."""
+    with np.errstate(over="ignore"):
+        return _mix(rows.astype(np.uint64) * _GOLDEN + np.uint64(key))
+
+
+def example_keys(seed: int, name: str, update: int, rows: Array) -> Array:
+    """Keys of examples in one update, such as `keyed_dropout` takes: functions of the row alone.
+
+    Args:
+        seed: of the run. name: of the stream. update: of the run.
+        rows: int64 [B], identity of each example.
+
+    Returns:
+        int64 [B], any of the 2^64 values.
+    """
+    return _row_states(stream_key(seed, name, update), rows).view(np.int64)
+
+
 def keyed_uniforms(key: int, rows: Array, samples: int, roles: int, width: int) -> Array:
     """Uniform numbers in (0, 1) keyed by (key, row, sample, role, position).
 
@@ -50,8 +71,8 @@ def keyed_uniforms(key: int, rows: Array, samples: int, roles: int, width: int) 
     Returns:
         float32 [K, B, R, N].
     """
+    row_state = _row_states(key, rows)  # [B]
     with np.errstate(over="ignore"):
-        row_state = _mix(rows.astype(np.uint64) * _GOLDEN + np.uint64(key))  # [B]
         place = (
             np.arange(samples, dtype=np.uint64)[:, None, None] << np.uint64(40)
             | np.arange(roles, dtype=np.uint64)[None, :, None] << np.uint64(32)
@@ -62,3 +83,39 @@ def keyed_uniforms(key: int, rows: Array, samples: int, roles: int, width: int) 
     # 23 bits and a half step: exactly representable in float32 and never 0 or 1.
     fraction = (state >> np.uint64(41)).astype(np.float32)
     return (fraction + np.float32(0.5)) * np.float32(2.0**-23)
+
+
+def keyed_permutation(key: int, size: int, places: Array) -> Array:
+    """What stands at `places` of a pseudo-random permutation of 0 ... size - 1.
+
+    No array of `size` is made. A Feistel network permutes the numbers of 2h bits, h the least with
+    4^h >= size; one that falls outside is sent through again until it falls inside (cycle walking:
+    Black and Rogaway, "Ciphers with arbitrary finite domains", 2002), four times on average at
+    most.
+
+    Args:
+        key: the permutation, from `stream_key`.
+        size: at least 1.
+        places: int64, any shape, each in [0, size).
+
+    Returns:
+        int64 of the shape of `places`.
+    """
+    half = np.uint64((max(size - 1, 1).bit_length() + 1) // 2)
+    values = places.astype(np.uint64).reshape(-1)
+    waiting = np.arange(len(values))
+    while len(waiting):
+        values[waiting] = _feistel(key, half, values[waiting])
+        waiting = waiting[values[waiting] >= size]
+    return values.astype(np.int64).reshape(places.shape)
+
+
+def _feistel(key: int, half: np.uint64, values: Array) -> Array:
+    """A permutation of the numbers of 2 * `half` bits."""
+    mask = np.uint64((1 << int(half)) - 1)
+    left, right = values >> half, values & mask
+    for turn in range(_ROUNDS):
+        with np.errstate(over="ignore"):
+            keyed = (right + np.uint64(turn << 40)) * _GOLDEN + np.uint64(key)
+            left, right = right, left ^ (_mix(keyed) & mask)
+    return cast(Array, left << half | right)

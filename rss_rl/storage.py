@@ -1,6 +1,8 @@
 """Files at a URI: a local directory, or any filesystem that pyarrow or fsspec knows (S3, GCS, ...).
 
-A name is a path below the root, parts joined by `/`; none may lead out of it.
+A name is a path below the root, parts joined by `/`; none may lead out of it. A file is written
+whole or not at all: object stores show an object when it is complete, elsewhere a temporary file is
+moved to its name.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ __all__ = ["Storage", "is_uri", "open_storage"]
 
 import os
 import re
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 import pyarrow as pa
 from pyarrow import fs
@@ -20,6 +24,9 @@ from pyarrow import fs
 from rss_rl.errors import StorageError
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://")
+_OBJECT_STORE = re.compile(r"s3a?|gcs|gs|abfss?|adl|az")
+_TEMPORARY = ".tmp-"
+_MOST_READ = 256 * 2**20
 _CHUNK = 8 * 2**20
 
 
@@ -40,38 +47,54 @@ class Storage:
     filesystem: fs.FileSystem
     root: str
 
-    def files(self) -> dict[str, int]:
+    def files(self, below: str = "") -> dict[str, int]:
         """Size in bytes of every file below the root, by name; empty where there is no directory.
+
+        Args:
+            below: list only this directory; names stay relative to the root.
 
         Raises:
             StorageError: as in all methods, where the filesystem refuses; names the file.
         """
-        with self._refusals(""):
-            selector = fs.FileSelector(self.root, recursive=True, allow_not_found=True)
+        with self._refusals(below):
+            folder = self._path(below) if below else self.root
+            selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
             found = self.filesystem.get_file_info(selector)
         return {
             str(PurePosixPath(info.path).relative_to(self.root)): info.size
             for info in found
-            if info.type == fs.FileType.File
+            if info.type == fs.FileType.File and not info.base_name.startswith(_TEMPORARY)
         }
 
-    def read(self, name: str) -> bytes | None:
-        """The bytes of a file; None where there is none."""
+    def read(self, name: str, limit: int | None = None) -> bytes | None:
+        """The bytes of a file, of a long one the first `limit`; None where there is none."""
         with self._refusals(name):
             path = self._path(name)
-            if self.filesystem.get_file_info(path).type == fs.FileType.NotFound:
+            found = self.filesystem.get_file_info(path)
+            if found.type == fs.FileType.NotFound:
                 return None
+            if limit is None and (found.size or 0) > _MOST_READ:
+                raise ValueError(f"larger than {_MOST_READ} bytes")
             with self.filesystem.open_input_stream(path) as stream:
-                return bytes(stream.read())
+                return bytes(stream.read() if limit is None else stream.read(limit))
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, in place of one that may be there."""
         with self._refusals(name), self._output(name) as stream:
             stream.write(content)
 
-    def download(self, name: str, target: Path) -> None:
-        """Copy a file to the local path `target`, whole or not at all."""
-        temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}")
+    def download(self, name: str, target: Path, size: int | None = None) -> None:
+        """Copy a file to the local path `target`, whole or not at all.
+
+        Args:
+            size: bytes that it must have; no more than that and a chunk is written.
+
+        Raises:
+            StorageError: it has another size, too.
+        """
+        # Containers that share a directory share process ids, too.
+        temporary = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex}")
+        done = 0
         try:
             with self._refusals(name):
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -79,17 +102,24 @@ class Storage:
                     self.filesystem.open_input_stream(self._path(name)) as stream,
                     temporary.open("wb") as file,
                 ):
-                    while chunk := stream.read(_CHUNK):
+                    while (size is None or done <= size) and (chunk := stream.read(_CHUNK)):
                         file.write(chunk)
+                        done += len(chunk)
+                    if size not in (None, done):
+                        more = "more than " if done > (size or 0) else ""
+                        raise OSError(f"has {more}{min(done, size or 0)} bytes, not {size}")
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
 
-    def upload(self, source: Path, name: str) -> None:
-        """Copy a local file to `name`, in place of one that may be there."""
-        with self._refusals(name), source.open("rb") as file, self._output(name) as stream:
+    def upload(self, source: Path | BinaryIO, name: str) -> None:
+        """Copy a local file, or an open one from its start, in place of one that may be there."""
+        with self._refusals(name), ExitStack() as stack:
+            file = stack.enter_context(source.open("rb")) if isinstance(source, Path) else source
+            file.seek(0)
+            stream = stack.enter_context(self._output(name))
             while chunk := file.read(_CHUNK):
                 stream.write(chunk)
 
@@ -102,23 +132,31 @@ class Storage:
 
     @contextmanager
     def _output(self, name: str) -> Iterator[pa.NativeFile]:
-        path = self._path(name)
-        self.filesystem.create_dir(str(PurePosixPath(path).parent), recursive=True)
-        with self.filesystem.open_output_stream(path) as stream:
+        path = PurePosixPath(self._path(name))
+        self.filesystem.create_dir(str(path.parent), recursive=True)
+        scheme = self.filesystem.type_name.rpartition("+")[2]
+        if _OBJECT_STORE.fullmatch(scheme):
+            with self.filesystem.open_output_stream(str(path)) as stream:
+                yield stream
+            return
+        temporary = str(path.with_name(f"{_TEMPORARY}{path.name}-{os.getpid()}"))
+        with self.filesystem.open_output_stream(temporary) as stream:
             yield stream
+        self.filesystem.move(temporary, str(path))
 
     def _path(self, name: str) -> str:
         parts = PurePosixPath(name).parts
         if not parts or ".." in parts or name.startswith("/"):
             raise ValueError(f"{name!r} is no name below the root")
-        return str(PurePosixPath(self.root, *parts))
+        # Joined as text: the root may be a URL, of which a path would swallow a slash.
+        return "/".join([self.root.rstrip("/"), *parts])
 
     @contextmanager
     def _refusals(self, name: str) -> Iterator[None]:
         """Errors of whatever filesystem it is, as ours."""
         try:
             yield
-        except (OSError, ValueError, pa.ArrowException) as error:
+        except Exception as error:  # each fsspec package has exceptions of its own
             where = f"{self.uri.rstrip('/')}/{name}" if name else self.uri
             raise StorageError(
                 str(error).splitlines()[0] if str(error) else type(error).__name__,

@@ -20,7 +20,11 @@ RAY_MODULES = {
     "rss_rl.runtime.cluster",
     "rss_rl.runtime.cluster_jobs",
     "rss_rl.runtime.cluster_probe",
+    "rss_rl.runtime.home",
+    "rss_rl.runtime.prometheus",
     "rss_rl.runtime.ray_backend",
+    "rss_rl.runtime.ray_learners",
+    "rss_rl.runtime.ray_sampler",
 }
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 40

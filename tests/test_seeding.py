@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rss_rl.seeding import generator, keyed_uniforms, stream_key
+from rss_rl.seeding import (
+    example_keys,
+    generator,
+    keyed_permutation,
+    keyed_uniforms,
+    stream_key,
+)
 
 KEY = stream_key(0, "selection", 3)
 
@@ -162,3 +168,52 @@ def test_sequential_rows_and_keys_do_not_collide() -> None:
     states = [keyed_uniforms(key, np.arange(50), 1, 1, 3)[0, :, 0].tolist() for key in range(50)]
     triples = [tuple(triple) for triple in itertools.chain.from_iterable(states)]
     assert len(set(triples)) == len(triples)
+
+
+@given(seed=st.integers(0, 100), update=st.integers(0, 10**6), row=st.integers(0, 10**9))
+def test_example_keys_equal_the_slow_twin(seed: int, update: int, row: int) -> None:
+    key = stream_key(seed, "dropout", update)
+    wanted = mix((row * 0x9E3779B97F4A7C15 + key) % 2**64)
+    keys = example_keys(seed, "dropout", update, np.array([3, row, 5]))
+    assert keys.dtype == np.int64
+    assert int(keys[1]) % 2**64 == wanted
+
+
+def test_example_keys_are_the_examples_own() -> None:
+    rows = np.arange(1000)
+    keys = example_keys(0, "dropout", 4, rows)
+    assert np.array_equal(keys[200:300], example_keys(0, "dropout", 4, rows[200:300]))
+    others = [(1, "dropout", 4), (0, "other", 4), (0, "dropout", 5)]
+    every = np.concatenate([keys, *(example_keys(*other, rows) for other in others)])
+    assert len(np.unique(every)) == 4000
+    assert len(example_keys(0, "dropout", 4, rows[:0])) == 0
+
+
+@given(st.integers(1, 700), st.integers(0, 2**63 - 1))
+def test_a_keyed_permutation_is_a_bijection(size: int, key: int) -> None:
+    there = keyed_permutation(key, size, np.arange(size))
+    assert sorted(there.tolist()) == list(range(size))
+    # Each place stands for itself, whatever else is asked for.
+    places = np.random.default_rng(key).integers(0, size, (3, 4))
+    np.testing.assert_array_equal(keyed_permutation(key, size, places), there[places])
+
+
+def test_keyed_permutations_of_large_sizes_repeat_nothing_and_leave_no_place_alone() -> None:
+    size = 10**12 + 39
+    places = np.arange(size - 200_000, size)
+    there = keyed_permutation(7, size, places)
+    assert len(np.unique(there)) == len(places)
+    assert there.min() >= 0
+    assert there.max() < size
+    counts = np.histogram(there, bins=20, range=(0, size))[0]
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_keyed_permutations_look_random() -> None:
+    # Where each of 11 numbers goes under 1,200 keys, and where the first two go together.
+    drawn = np.stack([keyed_permutation(key, 11, np.arange(11)) for key in range(1200)])
+    for place in range(11):
+        assert stats.chisquare(np.bincount(drawn[:, place], minlength=11)).pvalue > 1e-4
+    together = np.bincount(drawn[:, 0] * 11 + drawn[:, 1], minlength=121).reshape(11, 11)
+    assert not together.diagonal().any()
+    assert stats.chisquare(together[~np.eye(11, dtype=bool)]).pvalue > 1e-4

@@ -20,12 +20,15 @@ from rich.table import Table
 
 from rss_rl.cli import data_options as options
 from rss_rl.data.batching import padding_share, plain_batches
+from rss_rl.data.prepare import SHARD_MB
 from rss_rl.data.prepare import prepare as prepare_source
 from rss_rl.data.sources import SOURCES, Source, SourceRequest, named_source
 from rss_rl.data.staging import Progress as Report
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.data.tables import Columns, table
+from rss_rl.data.upload import local_target, upload
 from rss_rl.errors import DataError
+from rss_rl.storage import is_uri
 from rss_rl.types import LabelSpec
 
 app = typer.Typer(
@@ -35,6 +38,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 _REPORT_BATCH = 64
+_MEASURED_ROWS = 1 << 16
+"""Padding is measured on the first rows: more of them say little more and cost a pass."""
 
 
 @app.command(epilog=options.PREPARE_EPILOG)
@@ -60,11 +65,12 @@ def prepare(
     option: options.SourceOption = None,
     lower: options.Lower = True,
     seed: options.Seed = 0,
+    shard_mb: options.ShardMb = SHARD_MB,
     skip_bad_rows: options.SkipBadRows = False,
     force: options.Force = False,
     json_: options.Json = False,
 ) -> None:
-    """Turn a dataset into a directory that training reads: tokens, vocabulary, vectors, counts.
+    """Turn a dataset into files that training reads: tokens, vocabulary, vectors, counts.
 
     Give a name that `rss-rl data list` shows, or one or more .csv, .tsv, .jsonl or .parquet
     files of your own, for which --text and --label name the columns.
@@ -79,7 +85,8 @@ def prepare(
     else:
         source = _named(what, SourceRequest(from_, seed, _settings(option or [])))
     words = {"vectors": vectors or [], "dim": dim, "lower": lower, "seed": seed}
-    _run(source, out, json_, skip_bad_rows=skip_bad_rows, force=force, **words)
+    rows = {"skip_bad_rows": skip_bad_rows, "shard_mb": shard_mb}
+    _run(source, out, json_, force, **words, **rows)
 
 
 @app.command("list")
@@ -98,17 +105,21 @@ def list_(json_: options.Json = False) -> None:
 
 @app.command()
 def show(
-    prepared: options.PreparedDir, examples: options.Examples = 0, json_: options.Json = False
+    prepared: options.PreparedPlace, examples: options.Examples = 0, json_: options.Json = False
 ) -> None:
-    """Show what a prepared directory holds."""
-    _print_summary(open_prepared(prepared), json_, examples)
+    """Show what a prepared directory or URI holds."""
+    _print_summary(open_prepared(prepared), prepared, json_, examples)
 
 
-def _run(source: Source, out: Path, as_json: bool, **settings: Any) -> None:
+def _run(source: Source, out: str, as_json: bool, force: bool, **settings: Any) -> None:
     start = time.monotonic()
-    with _progress(quiet=as_json) as report:
-        prepare_source(source, out, progress=report, **settings)
-    _print_summary(open_prepared(out), as_json, seconds=time.monotonic() - start)
+    with local_target(out, force) as folder:
+        with _progress(quiet=as_json) as report:
+            prepare_source(source, folder, force=force, progress=report, **settings)
+            if is_uri(out):
+                upload(folder, out, report)
+        seconds = time.monotonic() - start
+        _print_summary(open_prepared(folder), out, as_json, seconds=seconds)
 
 
 def _is_file(item: str) -> bool:
@@ -188,15 +199,20 @@ def _progress(quiet: bool) -> Iterator[Report]:
 
 
 def _print_summary(
-    prepared: Prepared, as_json: bool, examples: int = 0, seconds: float | None = None
+    prepared: Prepared,
+    place: str,
+    as_json: bool,
+    examples: int = 0,
+    seconds: float | None = None,
 ) -> None:
     padding = {}
     for name in prepared.manifest.splits:
-        lengths = prepared.split(name).lengths()
+        split = prepared.split(name)
+        lengths = split.lengths(range(min(len(split), _MEASURED_ROWS)))
         padding[name] = padding_share(lengths, plain_batches(lengths, _REPORT_BATCH))
     if as_json:
         report = prepared.manifest.model_dump(mode="json")
-        report |= {"directory": str(prepared.folder), "padding_at_batch_64": padding}
+        report |= {"directory": place, "padding_at_batch_64": padding}
         report |= {} if seconds is None else {"seconds": round(seconds, 2)}
         typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
         return
@@ -206,9 +222,7 @@ def _print_summary(
     for row in range(min(examples, len(prepared.split("train")))):
         _print_example(console, prepared, row)
     if seconds is not None:
-        console.print(
-            f"Written to {prepared.folder} in {seconds:.1f} s.", soft_wrap=True, highlight=False
-        )
+        console.print(f"Written to {place} in {seconds:.1f} s.", soft_wrap=True, highlight=False)
 
 
 def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float]) -> None:

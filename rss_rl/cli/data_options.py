@@ -18,6 +18,11 @@ Examples:
 `rss-rl data prepare reviews.csv --text review --label stars --out data/reviews`
 
 `rss-rl data prepare pairs.tsv --text a --text-b b --label score --task score --out data/pairs`
+
+`rss-rl data prepare reviews.csv --text review --label stars --out s3://bucket/reviews`
+
+What is read from a URI is kept in the directory RSS_RL_CACHE (~/.cache/rss-rl), up to
+RSS_RL_CACHE_GB (20) gigabytes.
 """
 
 
@@ -33,9 +38,23 @@ _TABLE, _VECTORS, _ROWS = "Your own files", "Words and vectors", "Bad rows and o
 What = Annotated[
     list[str], typer.Argument(metavar="NAME|FILE...", help="A known dataset, or training file(s).")
 ]
-PreparedDir = Annotated[Path, typer.Argument(metavar="PREPARED", help="A prepared directory.")]
+PreparedPlace = Annotated[
+    str, typer.Argument(metavar="PREPARED", help="A prepared directory, or its URI.")
+]
 Examples = Annotated[int, typer.Option("--examples", min=0, help="Show so many training rows too.")]
-Out = Annotated[Path, typer.Option("--out", help="Directory to make.")]
+Out = Annotated[
+    str,
+    typer.Option(
+        "--out",
+        metavar="DIR|URI",
+        help="Directory to make, or a URI such as s3://bucket/name: the data are prepared here and "
+        "then uploaded.",
+    ),
+]
+ShardMb = Annotated[
+    int,
+    typer.Option("--shard-mb", min=1, help="Megabytes of a file of the prepared data, at most."),
+]
 From = Annotated[
     Path | None, typer.Option("--from", metavar="FOLDER", help="Where a known dataset's files lie.")
 ]
@@ -176,5 +195,5 @@ SkipBadRows = Annotated[
 ]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Replace a prepared directory.", rich_help_panel=_ROWS),
+    typer.Option("--force", help="Replace a prepared dataset.", rich_help_panel=_ROWS),
 ]

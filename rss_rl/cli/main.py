@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 import rss_rl
-from rss_rl.cli import config, data, demo, doctor, job, results, selecting, submit, train
+from rss_rl.cli import (
+    config,
+    data,
+    demo,
+    doctor,
+    job,
+    results,
+    selecting,
+    status,
+    submit,
+    train,
+)
 from rss_rl.cli.group import DEBUG_VARIABLE, Commands
 
 _EPILOG = """
@@ -59,6 +70,7 @@ app.command(epilog=demo.EPILOG)(demo.demo)
 app.add_typer(data.app)
 app.add_typer(config.app)
 app.command(epilog=train.EPILOG)(train.train)
+app.command(epilog=status.EPILOG)(status.status)
 app.command(epilog=results.EVALUATE_EPILOG)(results.evaluate)
 app.command(epilog=selecting.EPILOG)(selecting.select)
 app.command(epilog=results.REPORT_EPILOG)(results.report)

@@ -26,6 +26,9 @@ Examples:
 
 `rss-rl train --resume runs/third` goes on where a run was stopped or killed.
 
+`rss-rl train sick --run-dir runs/a --storage s3://bucket/a --resume` copies the run to the storage
+as it goes, and on a new machine goes on with what is there.
+
 Press Ctrl-C once to stop after the present update with a checkpoint, twice to quit at once.
 `rss-rl config show` documents all settings.
 """
@@ -50,6 +53,37 @@ Resume = Annotated[
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace a run that is in the directory already.")
 ]
+Storage = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        metavar="URI",
+        help="Directory or URI (s3://, gs://, ...) that gets a copy of the run at each checkpoint; "
+        "with --resume a machine without the run gets it from there.",
+    ),
+]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="Write to --storage though another process seems to; it has stopped."
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="Ray cluster to work on, or 'auto' for the one that runs on this machine. Default: "
+        "RAY_ADDRESS, or a cluster that is started here and ends with the run.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Work even on a cluster that lets in anybody without a token."),
+]
+Dashboard = Annotated[
+    bool, typer.Option("--dashboard", help="Start Ray's dashboard too, on 127.0.0.1:8265.")
+]
 
 
 def train(
@@ -58,19 +92,34 @@ def train(
     run_dir: RunDir = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
+    storage: Storage = None,
+    take_over: TakeOver = False,
+    address: Address = None,
+    insecure: Insecure = False,
+    dashboard: Dashboard = False,
     json_: Json = False,
 ) -> None:
     """Train a classifier and its selection policy; ends in a table of dev and test scores."""
     if resume and overwrite:
         raise ConfigError("--resume goes on with a run, --overwrite replaces it: give one of them")
-    plan = _plan(config, overrides or [], run_dir, resume)
+    plan = _plan(config, overrides or [], run_dir, storage if resume else None, resume)
     out = console(stderr=json_)
-    report = _finished(plan) if resume else None
+    # With a storage a finished run is gone through once more: its last upload may have failed.
+    report = _finished(plan) if resume and storage is None else None
     if report is None:
         out.print(f"Run: {plan.path}", soft_wrap=True, markup=False)
-        from rss_rl.cli.training import run_training
+        from rss_rl.cli.training import Joining, run_training
 
-        report = run_training(plan.config, plan.path, out, resume=resume, overwrite=overwrite)
+        report = run_training(
+            plan.config,
+            plan.path,
+            out,
+            joining=Joining(address, insecure, dashboard),
+            resume=resume,
+            overwrite=overwrite,
+            storage=storage,
+            take_over=take_over,
+        )
     else:
         out.print("The run is finished; its report:")
     if json_:
@@ -86,19 +135,39 @@ class _Plan(NamedTuple):
     path: Path
 
 
-def _plan(start: str, overrides: list[str], run_dir: Path | None, resume: bool) -> _Plan:
+def _plan(
+    start: str, overrides: list[str], run_dir: Path | None, storage: str | None, resume: bool
+) -> _Plan:
     if (Path(start) / "config.json").is_file():
         return _plan_of_run(Path(start), overrides, run_dir, resume)
     from rss_rl.config import load_config
     from rss_rl.packaged import find_config
+    from rss_rl.storage import is_uri
 
-    file = find_config(start)
+    try:
+        file = find_config(start)
+    except ConfigError:
+        stored = _stored_config(storage)
+        if stored is None or overrides or run_dir:
+            raise
+        return _Plan(stored, Path(start))  # a run that this machine does not have yet
     config = load_config(file, overrides)
     # Absolute, so that a run can be resumed and evaluated from any directory.
-    config = config.model_copy(update={"data": str(Path(config.data).resolve())})
+    if not is_uri(config.data):
+        config = config.model_copy(update={"data": str(Path(config.data).resolve())})
     name = Path(start).with_suffix("").as_posix().removeprefix("configs/").replace("/", "-")
     name = file.stem if Path(start).is_file() else name
     return _Plan(config, run_dir or Path("runs") / f"{name}-seed{config.seed}")
+
+
+def _stored_config(storage: str | None) -> RunConfig | None:
+    """Of the run that a storage holds, if any."""
+    from rss_rl.config import parse_config
+    from rss_rl.runtime.restore import stored_config
+    from rss_rl.storage import open_storage
+
+    tree = None if storage is None else stored_config(open_storage(storage))
+    return None if tree is None else parse_config(tree, where=f"{storage}/config.json")
 
 
 def _plan_of_run(run: Path, overrides: list[str], run_dir: Path | None, resume: bool) -> _Plan:

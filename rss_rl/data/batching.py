@@ -1,4 +1,4 @@
-"""Cutting a split into batches of like lengths: little padding, every row exactly once.
+"""Cutting rows into batches of like lengths: little padding, every row exactly once.
 
 Legend: n rows, S sentence slots. A batch of b rows holds b * sum over slots of its longest sentence
 cells; what is no real token of them is padding.
@@ -10,70 +10,44 @@ sentences has two lengths, and sorting by one of them leaves about twice the pad
 
 from __future__ import annotations
 
-__all__ = ["epoch_batches", "padding_share", "plain_batches"]
+__all__ = ["padding_share", "plain_batches", "split_by_length"]
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from rss_rl.errors import DataError
-from rss_rl.seeding import generator
 from rss_rl.types import Array
 
-_POOL_BATCHES = 128
-"""Batches made from one random pool of rows: bounds the time, and mixes who meets whom."""
-
-
-def epoch_batches(
-    lengths: Array, batch_size: int, seed: int, epoch: int, *, shuffle: bool = True
-) -> list[Array]:
-    """The batches of one epoch, a pure function of the arguments.
-
-    Args:
-        lengths: int64 [n, S], real tokens of each sentence.
-        batch_size: rows of a batch; one batch is shorter where n is no multiple of it.
-        seed: seed of the run.
-        epoch: number of the epoch; who shares a batch with whom differs from epoch to epoch.
-        shuffle: False gives `plain_batches`, the same in every epoch.
-
-    Returns:
-        int64 [<= batch_size] rows of each batch, in random order; each row is in exactly one.
-
-    Raises:
-        DataError: `batch_size` below 1, or lengths of another shape.
-    """
-    lengths = _checked(lengths, batch_size)
-    if not shuffle:
-        return plain_batches(lengths, batch_size)
-    draw = generator(seed, "batches", epoch)
-    rows = draw.permutation(len(lengths))  # [n]
-    spare = len(rows) % batch_size
-    batches: list[Array] = []
-    if spare:
-        # The short batch is a window anywhere in the order of lengths: were it what is left at an
-        # end, the longest or the shortest rows would share it in every epoch.
-        by_length = rows[np.argsort(lengths[rows].sum(axis=1), kind="stable")]
-        start = int(draw.integers(0, len(rows) - spare + 1))
-        short = by_length[start : start + spare]
-        batches.append(short)
-        rows = rows[~np.isin(rows, short)]
-    pool = _POOL_BATCHES * batch_size
-    for start in range(0, len(rows), pool):
-        batches.extend(_split(lengths, rows[start : start + pool], batch_size))
-    return [batches[i] for i in draw.permutation(len(batches))]
+_CHUNK_ROWS = 1 << 16
+"""Rows that are sorted by length together."""
 
 
 def plain_batches(lengths: Array, batch_size: int) -> list[Array]:
     """Batches for evaluation: nothing random, shortest first, each row exactly once.
 
-    Args and Raises as `epoch_batches`.
+    Of a split of many rows that follow each other in chunks, so that a batch lies in few shards.
+
+    Args:
+        lengths: int64 [n, S], real tokens of each sentence.
+        batch_size: rows of a batch; one batch is shorter where n is no multiple of it.
 
     Returns:
         int64 [<= batch_size] rows of each batch.
+
+    Raises:
+        DataError: `batch_size` below 1, or lengths of another shape.
     """
     lengths = _checked(lengths, batch_size)
-    batches = _split(lengths, np.arange(len(lengths), dtype=np.int64), batch_size)
-    return sorted(batches, key=lambda rows: (int(lengths[rows].max(axis=0).sum()), int(rows[0])))
+    chunk = max(1, _CHUNK_ROWS // batch_size) * batch_size
+    batches = []
+    for start in range(0, len(lengths), chunk):
+        rows = np.arange(start, min(start + chunk, len(lengths)), dtype=np.int64)
+        batches += sorted(
+            split_by_length(lengths, rows, batch_size),
+            key=lambda rows: (int(lengths[rows].max(axis=0).sum()), int(rows[0])),
+        )
+    return batches
 
 
 def padding_share(lengths: Array, batches: Sequence[Array]) -> float:
@@ -91,8 +65,8 @@ def _checked(lengths: Array, batch_size: int) -> Array:
     return np.asarray(lengths, dtype=np.int64)
 
 
-def _split(lengths: Array, rows: Array, batch_size: int) -> list[Array]:
-    """Cut `rows` into batches; ties of length keep the order of `rows`."""
+def split_by_length(lengths: Array, rows: Array, batch_size: int) -> list[Array]:
+    """Cut `rows`, places in `lengths` [n, S], into batches; ties of length keep their order."""
     done: list[Array] = []
     waiting = [rows] if len(rows) else []
     while waiting:

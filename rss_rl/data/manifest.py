@@ -3,40 +3,61 @@
 from __future__ import annotations
 
 __all__ = [
+    "MANIFEST_BYTES",
     "MANIFEST_FILE",
     "SCHEMA_VERSION",
     "VECTORS_FILE",
+    "VOCABULARY_BYTES",
     "VOCABULARY_FILE",
     "Coverage",
     "Manifest",
+    "ShardInfo",
     "SourceFile",
     "SplitInfo",
     "TokenizerInfo",
     "VectorInfo",
     "VocabularyInfo",
-    "split_file",
+    "shard_file",
 ]
 
+import math
 from pathlib import Path
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.json"
 VECTORS_FILE = "vectors.safetensors"
+MANIFEST_BYTES = 16 * 2**20
+VOCABULARY_BYTES = 256 * 2**20
+"""A JSON file that is larger is refused unread: parsing takes many times its size in memory."""
+
+_AGAIN = "Prepare the data again"
+_Count = Annotated[int, Field(ge=0, lt=2**53)]
+_Positive = Annotated[int, Field(ge=1, lt=2**53)]
+_SplitName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,31}$")]
 
 
-def split_file(split: str) -> str:
-    """Name of the Arrow file of a split."""
-    return f"{split}.arrow"
+def shard_file(split: str, number: int) -> str:
+    """Name of an Arrow file of a split; shards are numbered from 0."""
+    return f"{split}-{number:05d}.arrow"
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ShardInfo(_Record):
+    """One Arrow file of a split: its name, examples and size."""
+
+    name: str
+    rows: _Positive
+    bytes: _Positive
 
 
 class SplitInfo(_Record):
@@ -48,16 +69,22 @@ class SplitInfo(_Record):
     longest       tokens of the longest sentence of each slot
     bad_rows      rows left out with --skip-bad-rows, listed in rejects.jsonl
     dropped_rows  rows the format itself says to leave out
-    bytes         size of the Arrow file
+    shards        the Arrow files, in the order in which rows are numbered
     """
 
-    rows: int
+    rows: _Positive
     rationale: bool
-    tokens: tuple[int, ...]
-    longest: tuple[int, ...]
-    bad_rows: int
-    dropped_rows: int
-    bytes: int
+    tokens: tuple[_Positive, ...]
+    longest: tuple[_Positive, ...]
+    bad_rows: _Count
+    dropped_rows: _Count
+    shards: tuple[ShardInfo, ...]
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        if sum(shard.rows for shard in self.shards) != self.rows:
+            raise ValueError(f"the shards do not hold {self.rows} rows together")
+        return self
 
 
 class SourceFile(_Record):
@@ -75,10 +102,17 @@ class TokenizerInfo(_Record):
 
 
 class VocabularyInfo(_Record):
-    """Number of words, and of those (the first ids) whose vectors are fine-tuned."""
+    """Number of words, of those (the first ids) whose vectors are fine-tuned; size of the file."""
 
-    size: int
-    trainable: int
+    size: _Positive
+    trainable: _Positive
+    bytes: Annotated[int, Field(ge=1, le=VOCABULARY_BYTES)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.trainable > self.size:
+            raise ValueError(f"{self.trainable} of {self.size} words are trainable")
+        return self
 
 
 class Coverage(_Record):
@@ -99,16 +133,18 @@ class VectorInfo(_Record):
     any       coverage by at least one file
     missing   the commonest words that no file has
     bad_lines lines of vector files left out with --skip-bad-rows
+    bytes     size of the file they are in
     """
 
-    dim: int
+    dim: _Positive
+    bytes: _Positive
     files: tuple[SourceFile, ...] = ()
     widths: tuple[int, ...] = ()
     scales: tuple[float, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     any: Coverage = Coverage(words=0.0, tokens=0.0)
     missing: tuple[str, ...] = ()
-    bad_lines: int = 0
+    bad_lines: _Count = 0
 
 
 class Manifest(_Record):
@@ -117,13 +153,28 @@ class Manifest(_Record):
     schema_version: int
     name: str
     labels: LabelSpec
-    sentences: int
-    splits: dict[str, SplitInfo]
+    sentences: Annotated[int, Field(ge=1, le=2)]
+    splits: dict[_SplitName, SplitInfo]
     sources: tuple[SourceFile, ...]
     tokenizer: TokenizerInfo
     vocabulary: VocabularyInfo
     vectors: VectorInfo
     seed: int
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        labels = self.labels
+        if labels.kind == "classes" and not labels.names:
+            raise ValueError("there is no class")
+        if not math.isfinite(labels.low) or not labels.low <= labels.high < math.inf:
+            raise ValueError(f"no range of scores: {labels.low} to {labels.high}")
+        for split, info in self.splits.items():
+            names = [shard_file(split, number) for number in range(len(info.shards))]
+            if [shard.name for shard in info.shards] != names:
+                raise ValueError(f"the shards of '{split}' must be named {names[0]} and so on")
+            if not len(info.tokens) == len(info.longest) == self.sentences:
+                raise ValueError(f"'{split}' has not {self.sentences} sentence slot(s)")
+        return self
 
     def save(self, folder: Path) -> None:
         """Write manifest.json into `folder`."""
@@ -134,32 +185,49 @@ class Manifest(_Record):
         """Read manifest.json of `folder`.
 
         Raises:
-            DataError: there is none, or it is damaged or of another schema version.
+            DataError: there is none, or it is damaged, too large or of another schema version.
         """
         path = folder / MANIFEST_FILE
         try:
-            text = path.read_text(encoding="utf-8")
+            with path.open("rb") as stream:
+                content = stream.read(MANIFEST_BYTES + 1)
         except OSError as error:
             raise DataError(
                 "is no prepared directory",
                 where=str(folder),
                 remedy="Make one with `rss-rl data prepare ... --out DIR`",
             ) from error
+        return cls.parse(content, str(path))
+
+    @classmethod
+    def parse(cls, content: bytes, where: str) -> Manifest:
+        """The manifest in `content`, read at `where`.
+
+        Raises:
+            DataError: it is damaged, too large or of another schema version.
+        """
+        if len(content) > MANIFEST_BYTES:
+            raise DataError(f"has more than {MANIFEST_BYTES} bytes", where=where, remedy=_AGAIN)
         try:
-            manifest = cls.model_validate_json(text)
+            version = _Version.model_validate_json(content).schema_version
+            if version != SCHEMA_VERSION:
+                raise DataError(
+                    f"has schema version {version}, this program reads {SCHEMA_VERSION}",
+                    where=where,
+                    remedy=_AGAIN,
+                )
+            return cls.model_validate_json(content)
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(str(part) for part in first["loc"])
             raise DataError(
                 f"is damaged or of another version ({key}: {first['msg']})",
-                where=str(path),
-                remedy="Prepare the data again",
+                where=where,
+                remedy=_AGAIN,
             ) from error
-        if manifest.schema_version != SCHEMA_VERSION:
-            raise DataError(
-                f"has schema version {manifest.schema_version}, this program reads "
-                f"{SCHEMA_VERSION}",
-                where=str(path),
-                remedy="Prepare the data again",
-            )
-        return manifest
+
+
+class _Version(BaseModel):
+    """The one key that all versions have."""
+
+    schema_version: int

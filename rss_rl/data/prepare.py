@@ -5,14 +5,13 @@ vocabulary is fixed and the vectors are read; the second pass turns words into i
 built beside its place and moved there when it is whole, so it is never seen half-made.
 
 A prepared directory holds manifest.json, vocabulary.json, vectors.safetensors ("vectors", float32
-[V, E]), one Arrow IPC file a split, and rejects.jsonl where bad rows were skipped.
+[V, E]), the Arrow IPC files (shards) of each split, and rejects.jsonl where bad rows were skipped.
 """
 
 from __future__ import annotations
 
-__all__ = ["prepare"]
+__all__ = ["SHARD_MB", "prepare"]
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -21,38 +20,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from safetensors.numpy import save_file
 
 from rss_rl.data import manifest as records
 from rss_rl.data.checks import LabelChecker, Rejects
 from rss_rl.data.manifest import (
-    Coverage,
     Manifest,
-    SourceFile,
+    ShardInfo,
     SplitInfo,
     TokenizerInfo,
     VectorInfo,
     VocabularyInfo,
 )
-from rss_rl.data.sources import BadRow, Source
+from rss_rl.data.prepare_vectors import source_file, write_vectors
+from rss_rl.data.shard_file import ShardWriter, shard_schema
+from rss_rl.data.sources import Source
 from rss_rl.data.staging import BLOCK_ROWS, Progress, Stage, StagedSplit, staged_blocks
 from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
-from rss_rl.data.vectors import (
-    FileVectors,
-    random_vectors,
-    read_vectors,
-    vector_scales,
-    vector_table,
-)
-from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.errors import DataError
-from rss_rl.types import Array, LabelSpec
 
-_MISSING_SHOWN = 20
+SHARD_MB = 64
 
 
 def _silent(what: str, done: int, end: int | None) -> None:
@@ -83,6 +73,7 @@ def prepare(
     force: bool = False,
     seed: int = 0,
     batch_rows: int = BLOCK_ROWS,
+    shard_mb: float = SHARD_MB,
     progress: Progress = _silent,
 ) -> Manifest:
     """Prepare `source` into the directory `out`.
@@ -97,6 +88,7 @@ def prepare(
         force: replace a prepared directory.
         seed: of the vectors of words that have none.
         batch_rows: rows of a record batch at most.
+        shard_mb: megabytes of a shard at most, unless one record batch has more.
         progress: called with what is being done, how far, and the end where known.
 
     Raises:
@@ -114,15 +106,17 @@ def prepare(
         )
         staged = _stage(job, batch_rows)
         vocabulary, counts = _vocabulary(staged)
-        vocabulary.save(folder / records.VOCABULARY_FILE)
-        table, info = _vectors(job, vectors, dim, vocabulary, counts)
-        save_file({"vectors": table}, folder / records.VECTORS_FILE)
+        words = _save_vocabulary(folder / records.VOCABULARY_FILE, vocabulary)
+        info = write_vectors(
+            folder, vectors, vocabulary, counts, job.rejects, progress, dim=dim, seed=seed
+        )
+        shards = {}
         for split, part in staged.items():
             progress(f"writing {split}", 0, part.rows)
-            _write_split(folder / records.split_file(split), part, vocabulary, job.labels.spec)
+            shards[split] = _write_split(job, split, part, vocabulary, int(shard_mb * 1e6))
             progress(f"writing {split}", part.rows, part.rows)
             part.path.unlink()
-        manifest = _manifest(job, staged, vocabulary, info)
+        manifest = _manifest(job, staged, shards, words, info)
         manifest.save(folder)
     return manifest
 
@@ -182,56 +176,28 @@ def _vocabulary(staged: dict[str, StagedSplit]) -> tuple[Vocabulary, Counter[str
     return Vocabulary.count(train, others), train + others
 
 
-def _vectors(
-    job: _Job, files: Sequence[Path], dim: int, vocabulary: Vocabulary, counts: Counter[str]
-) -> tuple[Array, VectorInfo]:
-    """The table of vectors, float32 [V, E], and what the manifest says of it."""
-    if not files:
-        return random_vectors(vocabulary, dim, job.seed), VectorInfo(dim=dim)
-    parts = [_read_file(job, path, vocabulary) for path in files]
-    scales = vector_scales(parts)
-    table = vector_table(parts, vocabulary, job.seed, scales)
-    weights = np.array([counts[word] for word in vocabulary.words], dtype=np.float64)  # [V]
-    found = np.any([part.found for part in parts], axis=0)  # [V]
-    lacking = np.flatnonzero(~found)[len(SPECIAL_WORDS) :]
-    commonest = lacking[np.argsort(-weights[lacking], kind="stable")]
-    info = VectorInfo(
-        dim=table.shape[1],
-        files=tuple(_source_file(path) for path in files),
-        widths=tuple(part.vectors.shape[1] for part in parts),
-        scales=scales,
-        coverage=tuple(_coverage(part.found, weights) for part in parts),
-        any=_coverage(found, weights),
-        missing=vocabulary.look_up(commonest[:_MISSING_SHOWN]),
-        bad_lines=job.rejects.bad["vectors"],
-    )
-    return table, info
-
-
-def _read_file(job: _Job, path: Path, vocabulary: Vocabulary) -> FileVectors:
-    def reject(line: BadRow) -> None:
-        job.rejects.take(line, "vectors")
-
-    what = f"reading {path.name}"
-    part = read_vectors(path, vocabulary, reject, lambda lines: job.progress(what, lines, None))
-    job.progress(what, part.lines, part.lines)
-    return part
-
-
-def _coverage(found: Array, weights: Array) -> Coverage:
-    words, tokens = max(1, len(found) - len(SPECIAL_WORDS)), max(1.0, float(weights.sum()))
-    return Coverage(words=int(found.sum()) / words, tokens=float(weights[found].sum()) / tokens)
+def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:
+    vocabulary.save(path)
+    size = path.stat().st_size
+    if size > records.VOCABULARY_BYTES:
+        raise DataError(
+            f"the {len(vocabulary)} different words take {size} bytes, more than is read",
+            remedy="Check that the text columns hold words",
+        )
+    return VocabularyInfo(size=len(vocabulary), trainable=vocabulary.trainable, bytes=size)
 
 
 def _write_split(
-    path: Path, staged: StagedSplit, vocabulary: Vocabulary, labels: LabelSpec
-) -> None:
+    job: _Job, split: str, staged: StagedSplit, vocabulary: Vocabulary, shard_bytes: int
+) -> tuple[ShardInfo, ...]:
     """Second pass: words become ids, labels class indices."""
-    writer: Any = None
+    labels, slots = job.labels.spec, range(len(staged.tokens))
+    schema = shard_schema(len(slots), labels, staged.rationale)
+    writer = ShardWriter(job.folder, split, schema, shard_bytes)
     index = {name: i for i, name in enumerate(labels.names)}
     for block in staged_blocks(staged):
         columns = {"example_id": block["example_id"]}
-        for slot in range(len(staged.tokens)):
+        for slot in slots:
             keys = block[f"keys_{slot}"]
             ids = pa.array(vocabulary.ids(keys.flatten().to_pylist()).astype(np.int32))
             columns[f"tokens_{slot}"] = pa.ListArray.from_arrays(keys.offsets, ids)
@@ -242,16 +208,18 @@ def _write_split(
             classes = [index[name] for name in block["label"].to_pylist()]
             columns["label"] = pa.array(classes, pa.int32())
         if staged.rationale:
-            for slot in range(len(staged.tokens)):
+            for slot in slots:
                 columns[f"rationale_{slot}"] = block[f"rationale_{slot}"]
-        batch = pa.record_batch(columns)
-        writer = writer or pa.ipc.new_file(str(path), batch.schema)
-        writer.write_batch(batch)
-    writer.close()
+        writer.write(pa.record_batch(columns, schema=schema))
+    return writer.close()
 
 
 def _manifest(
-    job: _Job, staged: dict[str, StagedSplit], vocabulary: Vocabulary, vectors: VectorInfo
+    job: _Job,
+    staged: dict[str, StagedSplit],
+    shards: dict[str, tuple[ShardInfo, ...]],
+    vocabulary: VocabularyInfo,
+    vectors: VectorInfo,
 ) -> Manifest:
     files = dict.fromkeys(path for paths in job.source.splits().values() for path in paths)
     return Manifest(
@@ -267,20 +235,13 @@ def _manifest(
                 longest=tuple(part.longest),
                 bad_rows=job.rejects.bad[split],
                 dropped_rows=job.rejects.dropped[split],
-                bytes=(job.folder / records.split_file(split)).stat().st_size,
+                shards=shards[split],
             )
             for split, part in staged.items()
         },
-        sources=tuple(_source_file(path) for path in files),
+        sources=tuple(source_file(path) for path in files),
         tokenizer=TokenizerInfo(name=TOKENIZER_NAME, lower=job.tokenizer.lower),
-        vocabulary=VocabularyInfo(size=len(vocabulary), trainable=vocabulary.trainable),
+        vocabulary=vocabulary,
         vectors=vectors,
         seed=job.seed,
     )
-
-
-def _source_file(path: Path) -> SourceFile:
-    archive = str(path).partition(".zip:")
-    file = Path(f"{archive[0]}.zip") if archive[2] else path
-    with file.open("rb") as stream:
-        return SourceFile(name=path.name, sha256=hashlib.file_digest(stream, "sha256").hexdigest())

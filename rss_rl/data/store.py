@@ -1,17 +1,18 @@
-"""Reading a prepared directory: memory-mapped, without copying but into the padded batches.
+"""Reading prepared data: shards are mapped when first used, and copied into padded batches alone.
 
 Legend: B examples of a batch, S sentence slots, N_s longest sentence of slot s.
 """
 
 from __future__ import annotations
 
-__all__ = ["Prepared", "Split", "open_prepared"]
+__all__ = ["OPEN_SHARDS", "Prepared", "Split", "open_prepared"]
 
+import os
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,54 +21,42 @@ from safetensors.numpy import load_file
 
 from rss_rl.data import manifest as records
 from rss_rl.data.manifest import Manifest
+from rss_rl.data.order import WINDOW_SHARDS
+from rss_rl.data.places import Files, open_files
+from rss_rl.data.shard import Shard, StoredRow
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import PAD, Vocabulary
 from rss_rl.errors import DataError, nearest
 from rss_rl.types import Array, Batch, LabelSpec
 
-_AGAIN = "The file is cut short or damaged: prepare the data again"
-
-
-@dataclass(frozen=True)
-class _Ragged:
-    """A list column of one record batch as views of the map: row i is values[offsets[i]:...]."""
-
-    values: Array
-    offsets: Array
-
-    @classmethod
-    def view(cls, column: Any) -> _Ragged:
-        return cls(
-            column.values.to_numpy(zero_copy_only=True),
-            column.offsets.to_numpy(zero_copy_only=True),
-        )
-
-    def row(self, i: int) -> Array:
-        return self.values[self.offsets[i] : self.offsets[i + 1]]
+OPEN_SHARDS = 2 * WINDOW_SHARDS
+"""Shards of a split that stay mapped: those of two windows of `rss_rl.data.order`."""
+_TRIES = 3
 
 
 class Split:
-    """One split of a prepared dataset, an `ExampleSource`. Pickles as its path, and opens again.
+    """One split of a prepared dataset, an `ExampleSource`. Pickles as its place, and opens again.
+
+    Memory does not grow with the data: at most OPEN_SHARDS shards stay mapped, and only what
+    `lengths()` or `batch` return is copied. A shard is looked at, checked and, from a URI, fetched
+    at its first use, so all that read one may raise DataError or StorageError.
 
     Args:
-        folder: the prepared directory.
+        files: of the dataset.
         name: 'train', 'dev', 'test'.
-        manifest: of the directory.
+        manifest: of the dataset.
     """
 
-    def __init__(self, folder: Path, name: str, manifest: Manifest) -> None:
+    def __init__(self, files: Files, name: str, manifest: Manifest) -> None:
         self.name = name
-        self._folder, self._manifest = folder, manifest
-        self._path = folder / records.split_file(name)
-        self._blocks = _open_blocks(self._path, manifest, manifest.splits[name])
-        sizes = [block.num_rows for block in self._blocks]
-        self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)  # [blocks + 1]
-        slots = range(manifest.sentences)
-        self._tokens = [[_Ragged.view(b[f"tokens_{s}"]) for b in self._blocks] for s in slots]
-        self._labels = [b["label"].to_numpy(zero_copy_only=True) for b in self._blocks]
+        self._files, self._manifest, self._info = files, manifest, manifest.splits[name]
+        self._starts = np.cumsum([0, *self.shard_rows], dtype=np.int64)  # [shards + 1]
+        self._open: OrderedDict[int, Shard] = OrderedDict()
+        self._checked: dict[int, tuple[int, ...]] = {}
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (Split, (self._folder, self.name, self._manifest))
+        return (Split, (self._files, self.name, self._manifest))
 
     @property
     def labels(self) -> LabelSpec:
@@ -79,123 +68,136 @@ class Split:
         """Sentence slots an example has, 1 or 2."""
         return self._manifest.sentences
 
-    def __len__(self) -> int:
-        return int(self._starts[-1])
+    @property
+    def shard_rows(self) -> tuple[int, ...]:
+        """Rows of each shard, in the order in which rows are numbered."""
+        return tuple(shard.rows for shard in self._info.shards)
 
-    @cached_property
-    def _lengths(self) -> Array:
-        slots = [np.concatenate([np.diff(r.offsets) for r in part]) for part in self._tokens]
-        lengths = np.stack(slots, axis=1).astype(np.int64)  # [n, S]
+    def __len__(self) -> int:
+        return self._info.rows
+
+    def lengths(self, rows: Sequence[int] | Array | None = None) -> Array:
+        """int64 [len(rows), S], real tokens of each sentence (read-only); None: of all rows."""
+        rows = np.arange(len(self)) if rows is None else self._in_range(rows)
+        lengths = np.empty((len(rows), self.sentences), dtype=np.int64)
+        owners = self._owners(rows)
+        for number in np.unique(owners).tolist():
+            mine = owners == number
+            lengths[mine] = self._shard(number).lengths(rows[mine] - self._starts[number])
         lengths.setflags(write=False)
         return lengths
 
-    def lengths(self) -> Array:
-        """int64 [n, S], real tokens of each sentence (read-only)."""
-        return self._lengths
-
     def views(self) -> list[Array]:
-        """The arrays that batches are filled from: views of the memory map, read-only."""
-        ragged = [r for part in self._tokens for r in part]
-        return [*(a for r in ragged for a in (r.values, r.offsets)), *self._labels]
+        """The arrays that batches are filled from: views of the memory maps, read-only."""
+        numbers = range(len(self._info.shards))
+        return [view for number in numbers for view in self._shard(number).views()]
 
     def batch(self, rows: Sequence[int] | Array) -> Batch:
         """The examples of `rows`, each slot padded to its own longest sentence.
 
         Raises:
-            DataError: a row out of range, or a token id the vocabulary does not have.
+            DataError: a row out of range, or a damaged shard.
         """
-        rows = self._checked(rows)
-        places = self._places(rows)
-        tokens, valid = [], []
+        rows = self._in_range(rows)
+        stored = self._rows(rows)
+        tokens, valid, rationale = [], [], []
         for slot in range(self.sentences):
-            lengths = self._lengths[rows, slot]  # [B]
+            parts = [row.tokens[slot] for row in stored]
+            lengths = np.array([len(part) for part in parts], dtype=np.int64)  # [B]
             keep = np.arange(lengths.max(initial=0)) < lengths[:, None]  # [B, N]
             ids = np.full(keep.shape, PAD, dtype=np.int64)
-            parts = [self._tokens[slot][block].row(i) for block, i in places]
+            bits = np.zeros(keep.shape, dtype=bool)  # [B, N]
             if parts:
                 ids[keep] = np.concatenate(parts)
-            if ids.min(initial=0) < 0 or ids.max(initial=0) >= self._manifest.vocabulary.size:
-                raise DataError("holds unknown token ids", where=str(self._path), remedy=_AGAIN)
+            if parts and self._info.rationale:
+                # Bits are packed in Arrow, so these are the one column that is not viewed.
+                bits[keep] = pa.chunked_array([row.rationale[slot] for row in stored]).to_numpy()
             tokens.append(ids)
             valid.append(keep)
+            rationale.append(bits)
         kind = np.int64 if self.labels.kind == "classes" else np.float32
-        labels = np.array([self._labels[block][i] for block, i in places], dtype=kind)
-        return Batch(rows, tuple(tokens), tuple(valid), labels, self._rationale(places, valid))
-
-    def _rationale(
-        self, places: list[tuple[int, int]], valid: list[Array]
-    ) -> tuple[Array, ...] | None:
-        if not self._manifest.splits[self.name].rationale:
-            return None
-        slots = []
-        for slot, keep in enumerate(valid):
-            bits = np.zeros(keep.shape, dtype=bool)  # [B, N]
-            parts = [self._blocks[b][f"rationale_{slot}"][i].values for b, i in places]
-            if parts:
-                # Bits are packed in Arrow, so these are the one column that is not viewed.
-                bits[keep] = pa.chunked_array(parts).to_numpy()
-            slots.append(bits)
-        return tuple(slots)
+        labels = np.array([row.label for row in stored], dtype=kind)
+        known = tuple(rationale) if self._info.rationale else None
+        return Batch(rows, tuple(tokens), tuple(valid), labels, known)
 
     def words(self, row: int) -> tuple[tuple[str, ...], ...]:
         """The words of each sentence of a row, as they were written."""
-        block, i = self._places(self._checked([row]))[0]
-        columns = (self._blocks[block][f"words_{slot}"] for slot in range(self.sentences))
-        return tuple(tuple(column[i].as_py()) for column in columns)
+        number = int(self._owners(self._in_range([row]))[0])
+        return self._shard(number).words(row - int(self._starts[number]))
 
     def example_id(self, row: int) -> str:
         """The id that the source gave a row."""
-        block, i = self._places(self._checked([row]))[0]
-        return str(self._blocks[block]["example_id"][i].as_py())
+        number = int(self._owners(self._in_range([row]))[0])
+        return self._shard(number).example_id(row - int(self._starts[number]))
 
-    def _checked(self, rows: Sequence[int] | Array) -> Array:
+    def _rows(self, rows: Array) -> list[StoredRow]:
+        owners = self._owners(rows)
+        shards = {number: self._shard(number) for number in np.unique(owners).tolist()}
+        inside = (rows - self._starts[owners]).tolist()
+        return [shards[n].row(i) for n, i in zip(owners.tolist(), inside, strict=True)]
+
+    def _in_range(self, rows: Sequence[int] | Array) -> Array:
         rows = np.asarray(rows, dtype=np.int64)
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
             raise DataError(
                 f"rows {rows.min()} to {rows.max()} are asked for, the {self.name} split has "
                 f"{len(self)}",
-                where=str(self._path),
+                where=self._files.place,
             )
         return rows
 
-    def _places(self, rows: Array) -> list[tuple[int, int]]:
-        """Record batch of each row, and its place there."""
-        blocks = np.searchsorted(self._starts, rows, side="right") - 1
-        return list(zip(blocks.tolist(), (rows - self._starts[blocks]).tolist(), strict=True))
+    def _owners(self, rows: Array) -> Array:
+        """Shard of each row."""
+        return np.searchsorted(self._starts, rows, side="right") - 1
 
+    def _shard(self, number: int) -> Shard:
+        with self._lock:
+            if number not in self._open:
+                self._open[number] = self._map(number)
+                if len(self._open) > OPEN_SHARDS:
+                    self._open.popitem(last=False)
+            self._open.move_to_end(number)
+            return self._open[number]
 
-def _open_blocks(path: Path, manifest: Manifest, info: records.SplitInfo) -> list[Any]:
-    """The record batches of a split, mapped; checked, so that no later read can go astray."""
-    try:
-        size = path.stat().st_size
-        if size != info.bytes:
-            raise DataError(
-                f"has {size} bytes, the manifest says {info.bytes}", where=str(path), remedy=_AGAIN
-            )
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        blocks = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-        for block in blocks:
-            block.validate(full=True)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"cannot be read ({error})", where=str(path), remedy=_AGAIN) from error
-    rows = sum(block.num_rows for block in blocks)
-    wanted = {f"{column}_{s}" for column in ("tokens", "words") for s in range(manifest.sentences)}
-    wanted |= {"example_id", "label"}
-    if rows != info.rows or not wanted <= set(reader.schema.names):
-        raise DataError("is not what the manifest says", where=str(path), remedy=_AGAIN)
-    return blocks
+    def _map(self, number: int) -> Shard:
+        info = self._info.shards[number]
+        for last in range(_TRIES):
+            path = self._files.fetch(info.name, info.bytes)
+            try:
+                status = os.stat(path)
+                identity = (status.st_dev, status.st_ino, status.st_mtime_ns)
+                trusted = self._checked.get(number) == identity
+                shard = Shard(path, self._manifest, self._info, info.rows, trusted=trusted)
+                self._checked[number] = identity
+                return shard
+            except FileNotFoundError:  # taken out of the cache since it was fetched
+                if last == _TRIES - 1:
+                    raise self._files.damaged(info.name, "is gone") from None
+            except (OSError, ValueError, pa.ArrowException) as error:
+                raise self._files.damaged(info.name, str(error).splitlines()[0]) from error
+        raise AssertionError
 
 
 class Prepared:
     """A prepared dataset.
 
     Args:
-        folder: the prepared directory.
+        files: of the dataset.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.manifest = Manifest.load(folder)
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.manifest = files.manifest()
+
+    @property
+    def place(self) -> str:
+        """What `open_prepared` opens it with in any process: an absolute path or a URI."""
+        return self._files.place
+
+    @property
+    def folder(self) -> Path:
+        """The local directory with its manifest, vocabulary and vectors."""
+        return self._files.folder
 
     @property
     def labels(self) -> LabelSpec:
@@ -211,7 +213,11 @@ class Prepared:
     def vocabulary(self) -> Vocabulary:
         """Words and their ids."""
         info = self.manifest.vocabulary
-        return Vocabulary.load(self.folder / records.VOCABULARY_FILE, info.size, info.trainable)
+        path = self._files.fetch(records.VOCABULARY_FILE, info.bytes)
+        try:
+            return Vocabulary.load(path, info.size, info.trainable)
+        except DataError as error:
+            raise self._files.damaged(records.VOCABULARY_FILE, error.what) from error
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -224,36 +230,40 @@ class Prepared:
         Raises:
             DataError: the file is missing, damaged, or of another shape.
         """
-        path = self.folder / records.VECTORS_FILE
+        name, info = records.VECTORS_FILE, self.manifest.vectors
+        path = self._files.fetch(name, info.bytes)
         try:
             vectors: Array = load_file(path)["vectors"]
-        except (OSError, KeyError, SafetensorError) as error:
-            raise DataError(f"cannot be read ({error})", where=str(path), remedy=_AGAIN) from error
-        shape = (self.manifest.vocabulary.size, self.manifest.vectors.dim)
-        if vectors.shape != shape:
-            raise DataError(f"has shape {vectors.shape}, not {shape}", where=str(path))
+        except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+            raise self._files.damaged(name, f"cannot be read ({error})") from error
+        shape = (self.manifest.vocabulary.size, info.dim)
+        if vectors.shape != shape or vectors.dtype != np.float32:
+            what = f"has shape {vectors.shape}, not {shape}, or other numbers than float32"
+            raise self._files.damaged(name, what)
+        if not np.isfinite(vectors).all():
+            raise self._files.damaged(name, "holds what is no finite number")
         return vectors
 
     def split(self, name: str) -> Split:
-        """A split by name.
+        """A split by name; none of its shards is opened yet.
 
         Raises:
-            DataError: there is no such split, or its file is cut short or damaged.
+            DataError: there is no such split.
         """
         names = list(self.manifest.splits)
         if name not in names:
             raise DataError(
                 f"there is no split '{name}'{nearest(name, names)}",
-                where=str(self.folder),
+                where=self.place,
                 remedy=f"Its splits are: {', '.join(names)}",
             )
-        return Split(self.folder, name, self.manifest)
+        return Split(self._files, name, self.manifest)
 
 
-def open_prepared(path: Path | str) -> Prepared:
-    """Open a prepared directory.
+def open_prepared(place: Path | str) -> Prepared:
+    """Open a prepared dataset: a directory, or a URI (see `rss_rl.data.places`).
 
     Raises:
-        DataError: it is none, or of another version.
+        DataError: it is none, or of another version. StorageError: no answer from the URI.
     """
-    return Prepared(Path(path))
+    return Prepared(open_files(place))

@@ -81,10 +81,19 @@ class Vocabulary:
         remedy = "Prepare the data again"
         try:
             words = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"cannot be read ({error})", where=str(path), remedy=remedy) from error
-        if not isinstance(words, list) or len(words) != size:
+        if not isinstance(words, list) or len(words) != size or not _are_words(words):
             raise DataError(
                 f"does not hold the {size} words of the manifest", where=str(path), remedy=remedy
             )
-        return cls(tuple(str(word) for word in words), trainable)
+        return cls(tuple(words), trainable)
+
+
+def _are_words(words: list[object]) -> bool:
+    """Whether all are text that can be written again, and begin with the special words."""
+    try:
+        "".join(words).encode()  # type: ignore[arg-type]
+    except (TypeError, UnicodeEncodeError):
+        return False
+    return tuple(words[: len(SPECIAL_WORDS)]) == SPECIAL_WORDS

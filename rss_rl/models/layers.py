@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rss_rl.models.dropout import Dropout
 from rss_rl.ops.masking import masked_softmax
 
 
@@ -48,7 +49,7 @@ class Dense(nn.Module):
     def __init__(self, inputs: int, outputs: int, activation: str, dropout: float) -> None:
         super().__init__()
         self.linear = glorot_linear(inputs, outputs)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self._activation = activation_function(activation)
 
     def forward(self, values: Tensor) -> Tensor:

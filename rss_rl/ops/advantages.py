@@ -39,15 +39,18 @@ def self_critical(rewards: Tensor, thresholded_rewards: Tensor) -> Tensor:
     return rewards - thresholded_rewards
 
 
-def moving_average(rewards: Tensor, average: Tensor, momentum: float) -> tuple[Tensor, Tensor]:
+def moving_average(
+    rewards: Tensor, average: Tensor, momentum: float, mean: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Advantages against a running mean of past rewards, and the updated mean (Williams 1992).
 
     A = R - beta, then beta <- m beta + (1 - m) mean(R); a NaN average (none yet) starts at mean(R).
 
     Args:
         rewards: [K, B, S]. average: [S]. momentum: m in [0, 1).
+        mean: mean(R), [S], of the whole batch where `rewards` is a shard of it.
     """
-    mean = rewards.mean((0, 1))
+    mean = rewards.mean((0, 1)) if mean is None else mean
     start = average.isnan()
     baseline = mean.where(start, average)
     updated = mean.where(start, momentum * average + (1 - momentum) * mean)

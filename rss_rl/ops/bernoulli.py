@@ -29,13 +29,13 @@ def sample(logits: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def log_prob(logits: Tensor, selection: Tensor, valid: Tensor) -> Tensor:
-    """log p(selection) of each sentence: the sum over its real tokens and roles.
+    """log p of each bit of a selection, 0 on padding; their sum is that of the selection.
 
     Args:
         logits: [B, R, N]. selection: bool [K, B, R, N]. valid: bool [B, N].
 
     Returns:
-        [K, B].
+        [K, B, R, N].
     """
     if selection.dtype != torch.bool or selection.shape[1:] != logits.shape:
         raise ValueError(
@@ -43,7 +43,7 @@ def log_prob(logits: Tensor, selection: Tensor, valid: Tensor) -> Tensor:
             f" got {selection.dtype} {tuple(selection.shape)}"
         )
     by_token = F.logsigmoid(torch.where(selection, logits, -logits))  # [K, B, R, N]
-    return (by_token * valid[:, None, :].to(logits.dtype)).sum((-1, -2))
+    return by_token * valid[:, None, :].to(logits.dtype)
 
 
 def entropy(logits: Tensor, valid: Tensor) -> Tensor:

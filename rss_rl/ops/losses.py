@@ -1,6 +1,6 @@
 """Losses of the learners and of the task heads, per example.
 
-Legend: M examples, C classes or score bins, K selections, B sentences.
+Legend: M examples, C classes or score bins, K selections, B sentences, R roles, N tokens.
 """
 
 from __future__ import annotations
@@ -55,11 +55,12 @@ def squared_error(logits: Tensor, scores: Tensor, low: float, high: float) -> Te
 
 
 def policy_gradient_loss(log_prob: Tensor, advantages: Tensor) -> Tensor:
-    """-mean(A log p): its gradient is minus the REINFORCE estimate of the reward's gradient.
+    """-A log p of each selection, [K, B]: the gradient of its mean is minus the REINFORCE estimate.
 
     Args:
-        log_prob: [K, B], differentiable. advantages: [K, B], treated as constants.
+        log_prob: of each bit, [K, B, R, N], differentiable.
+        advantages: [K, B], treated as constants.
     """
-    if log_prob.shape != advantages.shape:
+    if log_prob.ndim != 4 or log_prob.shape[:2] != advantages.shape:
         raise ValueError(f"log-probs {tuple(log_prob.shape)}, advantages {tuple(advantages.shape)}")
-    return -(advantages.detach() * log_prob).mean()
+    return -advantages.detach() * log_prob.sum((-1, -2))

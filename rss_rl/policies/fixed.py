@@ -22,11 +22,11 @@ class SelectAllPolicy(nn.Module):
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
         """See `StochasticPolicy`."""
         selection = self.threshold(embedded, valid).expand(uniforms.shape)
-        return Sampled(selection, embedded.new_zeros(uniforms.shape[:2]))
+        return Sampled(selection, embedded.new_zeros(uniforms.shape))
 
     def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
-        """See `StochasticPolicy`; only the full selection is possible."""
-        missing = ((selection != valid[:, None]) & valid[:, None]).any(-1).any(-1)  # [K, B]
+        """See `StochasticPolicy`; a bit that is missing is impossible."""
+        missing = valid[:, None] & ~selection  # [K, B, 2, N]
         log_prob = embedded.new_zeros(missing.shape).masked_fill(missing, -math.inf)
         return Evaluated(log_prob, embedded.new_zeros(len(valid)))
 

@@ -13,14 +13,19 @@ from torch import Tensor
 
 
 class Sampled(NamedTuple):
-    """selection bool [K, B, 2, N], False on padding; log_prob [K, B], summed over its bits."""
+    """selection bool [K, B, 2, N], False on padding; log_prob [K, B, 2, N] of its bits.
+
+    The log-prob is 0 on padding, and its sum over role and token is that of the selection. A policy
+    that draws bits in sequence gives that of each bit under the bits before it; one that draws a
+    bit for both roles gives it to the head.
+    """
 
     selection: Tensor
     log_prob: Tensor
 
 
 class Evaluated(NamedTuple):
-    """log_prob [K, B] of given selections; entropy [B], mean over the bits, in nats."""
+    """log_prob [K, B, 2, N] of given selections; entropy [B], mean over the bits, in nats."""
 
     log_prob: Tensor
     entropy: Tensor
@@ -37,7 +42,7 @@ class StochasticPolicy(Protocol):
         """K selections of each sentence; embedded [B, N, E], uniforms [K, B, 2, N] in (0, 1)."""
 
     def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
-        """Log-prob of `selection` [K, B, 2, N] and entropy, both differentiable."""
+        """Log-prob of the bits of `selection` [K, B, 2, N] and entropy, both differentiable."""
 
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Probability of selection of each token and role, [B, 2, N]; 0 on padding."""

@@ -11,13 +11,14 @@ __all__ = ["RSSModule", "RSSPolicy"]
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rss_rl.models.layers import activation_function, glorot_linear
 from rss_rl.ops import bernoulli
 from rss_rl.ops.masking import masked_mean
 from rss_rl.policies.protocol import Evaluated, Sampled
-from rss_rl.types import HEAD
+from rss_rl.types import HEAD, ROLES
 
 
 class RSSModule(nn.Module):
@@ -75,13 +76,14 @@ class RSSPolicy(nn.Module):
         logits = self.logits(embedded, valid)
         bits = bernoulli.sample(logits, valid, uniforms[:, :, : logits.shape[1]])
         log_prob = bernoulli.log_prob(logits, bits, valid)
-        return Sampled(bits.expand(-1, -1, 2, -1), log_prob)
+        return Sampled(bits.expand(-1, -1, 2, -1), _both_roles(log_prob))
 
     def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
         """See `StochasticPolicy`."""
         logits = self.logits(embedded, valid)
         bits = selection[:, :, HEAD : HEAD + logits.shape[1]]
-        return Evaluated(bernoulli.log_prob(logits, bits, valid), bernoulli.entropy(logits, valid))
+        log_prob = bernoulli.log_prob(logits, bits, valid)
+        return Evaluated(_both_roles(log_prob), bernoulli.entropy(logits, valid))
 
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `StochasticPolicy`."""
@@ -91,3 +93,9 @@ class RSSPolicy(nn.Module):
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Tokens selected with probability over one half; see `StochasticPolicy`."""
         return self.probabilities(embedded, valid) > 0.5
+
+
+def _both_roles(log_prob: Tensor) -> Tensor:
+    """[K, B, R, N] to [K, B, 2, N]; a bit that decides both roles counts once, as the head's."""
+    missing = ROLES - log_prob.shape[2]
+    return F.pad(log_prob, (0, 0, 0, missing)) if missing else log_prob

@@ -9,11 +9,13 @@ __all__ = [
     "replace_file",
     "sync_directory",
     "sync_file",
+    "without_non_finite",
 ]
 
 import json
 import math
 import os
+import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -92,6 +94,15 @@ def _not_json(what: str, where: str) -> CheckpointError:
     )
 
 
+def without_non_finite(value: Any) -> Any:
+    """`value` with None in the place of NaN and infinities, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: without_non_finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_non_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """The JSON object in `path`, strictly: no NaN, no infinity, no other top-level value.
 
@@ -99,7 +110,10 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
         CheckpointError: missing, unreadable, too large, or no such object; ends with `remedy`.
     """
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, a device read for ever
+            raise ValueError("not a plain file")
+        if found.st_size > MAX_JSON_BYTES:
             raise ValueError(f"larger than {MAX_JSON_BYTES} bytes")
         value = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
         if not isinstance(value, dict):

@@ -2,49 +2,116 @@
 
 from __future__ import annotations
 
-__all__ = ["Backend", "LocalBackend"]
+__all__ = ["Backend", "BackendStats", "Delivery", "LocalBackend"]
 
-from collections.abc import Sequence
+import time
+from collections import deque
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.sampler import Sampler
-from rss_rl.runtime.snapshot import Snapshot
+from rss_rl.runtime.snapshot import Snapshot, StoredSnapshot
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A finished job: its rollout, and the seconds a sampler was busy with it."""
+
+    job: SampleJob
+    rollout: pa.RecordBatch
+    busy_s: float
+
+
+@dataclass(frozen=True)
+class BackendStats:
+    """How the samplers do.
+
+    samplers  alive now
+    restarts  died or hung and were replaced, so far
+    scalars   further metrics by tag
+    """
+
+    samplers: int
+    restarts: int
+    scalars: dict[str, float] = field(default_factory=dict)
 
 
 class Backend(Protocol):
-    """A source of rollouts."""
+    """Samplers: they take snapshots and jobs, and give each job's rollout exactly once."""
 
-    @property
-    def restarts(self) -> int:
-        """Samplers that died or hung and were replaced, so far."""
+    def room(self) -> int:
+        """How many jobs may be submitted now, so that no sampler's queue grows beyond its bound."""
 
-    def sample(self, jobs: Sequence[SampleJob], snapshot: Snapshot) -> list[pa.RecordBatch]:
-        """The rollouts of the jobs under the snapshot, in the order of the jobs.
+    def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
+        """Let the jobs that are submitted from now on be sampled with this snapshot."""
+
+    def submit(self, job: SampleJob) -> None:
+        """Hand over a job; one that is lost and given out again is sampled with the newest."""
+
+    def collect(self, timeout_s: float) -> list[Delivery]:
+        """What was finished since the last call, in the order of submission.
+
+        Waits for one job at most `timeout_s`; empty when none was finished by then.
 
         Raises:
-            SamplerError: when samplers keep failing.
+            SamplerError: samplers keep failing; names the last one, where it ran, and why.
+            RssError: raised by the code within a sampler.
         """
+
+    def stats(self) -> BackendStats:
+        """How the samplers do."""
 
     def close(self) -> None:
         """Release processes and memory; may be called twice."""
 
 
 class LocalBackend:
-    """One sampler in this process; no Ray."""
+    """One sampler in this process; no Ray.
 
-    restarts = 0
+    A job is sampled when it is collected, with the snapshot it was submitted with: so a run that
+    lets samplers run ahead has the same policy lag here as with samplers of its own, and repeats
+    to the bit.
+    """
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
+        self._snapshot: Snapshot | None = None
+        self._waiting: deque[tuple[SampleJob, Snapshot]] = deque()
 
-    def sample(self, jobs: Sequence[SampleJob], snapshot: Snapshot) -> list[pa.RecordBatch]:
+    def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
+        """See `Backend`; weights must be of this process."""
+        if not isinstance(snapshot, Snapshot):
+            raise TypeError("weights in Ray's object store, for a sampler that does without Ray")
+        self._snapshot = snapshot
+
+    def room(self) -> int:
+        """See `Backend`; the queue is bounded by the policy lag alone."""
+        return 1
+
+    def submit(self, job: SampleJob) -> None:
         """See `Backend`."""
+        if self._snapshot is None:
+            raise ValueError("a job cannot be sampled before the first snapshot")
+        self._waiting.append((job, self._snapshot))
+
+    def collect(self, timeout_s: float) -> list[Delivery]:
+        """See `Backend`."""
+        if not self._waiting:
+            return []
+        job, snapshot = self._waiting.popleft()
+        started = time.perf_counter()
         if self._sampler.version != snapshot.version:
             self._sampler.load(snapshot)
-        return [self._sampler.sample(job) for job in jobs]
+        rollout = self._sampler.sample(job)
+        return [Delivery(job, rollout, time.perf_counter() - started)]
+
+    def stats(self) -> BackendStats:
+        """See `Backend`."""
+        return BackendStats(samplers=1, restarts=0)
 
     def close(self) -> None:
-        """See `Backend`; there is nothing to release."""
+        """See `Backend`."""
+        self._waiting.clear()

@@ -29,6 +29,7 @@ from rss_rl.runtime.atomic import canonical_json, read_json, replace_file
 from rss_rl.runtime.checkpoint_files import (
     STATE_FILE,
     TENSORS_FILE,
+    check_own,
     checkpoints_directory,
     install,
     parse_step,
@@ -37,6 +38,7 @@ from rss_rl.runtime.checkpoint_files import (
     read_pointer,
     staging,
     step_directory,
+    step_of,
     steps_present,
     tensors_name,
     tensors_path,
@@ -208,6 +210,7 @@ def _read_present(path: Path, run_dir: Path) -> Checkpoint:
 
 def _read(path: Path) -> Checkpoint:
     """Read and check the checkpoint in the directory `path`."""
+    check_own(path, path / STATE_FILE)
     record = read_json(path / STATE_FILE, remedy=_OTHER)
     version, step, state = (record.get(key) for key in ("schema_version", "step", "state"))
     if type(version) is not int or version != SCHEMA_VERSION:
@@ -222,6 +225,12 @@ def _read(path: Path) -> Checkpoint:
             "'step', 'state' or 'tensors_file' is not as written by rss-rl",
             where=str(path / STATE_FILE),
             remedy=_OTHER,
+        )
+    check_own(path, file)
+    named = step_of(path)
+    if named is not None and named != step:
+        raise CheckpointError(
+            f"it says that it is of step {step}", where=str(path / STATE_FILE), remedy=_OTHER
         )
     text = canonical_json(state, where=str(path / STATE_FILE))
     _check_digest(record.get("state_sha256"), _text_sha256(text), path / STATE_FILE)

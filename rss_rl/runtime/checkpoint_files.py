@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "STATE_FILE",
     "TENSORS_FILE",
+    "check_own",
     "checkpoints_directory",
     "install",
     "parse_step",
@@ -13,6 +14,7 @@ __all__ = [
     "read_pointer",
     "staging",
     "step_directory",
+    "step_of",
     "steps_present",
     "tensors_name",
     "tensors_path",
@@ -21,6 +23,7 @@ __all__ = [
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +57,12 @@ def parse_step(name: str) -> int:
     return int(match[1])
 
 
+def step_of(path: Path) -> int | None:
+    """The step that a checkpoint's directory is named after; None where it has another name."""
+    match = _STEP.fullmatch(path.name)
+    return None if match is None else int(match[1])
+
+
 def pointer_path(run_dir: Path, name: str) -> Path:
     """The file that holds the name of the checkpoint called `name`, such as `best`."""
     if _POINTER.fullmatch(name.upper()) is None:
@@ -73,6 +82,7 @@ def read_pointer(run_dir: Path, name: str) -> str:
     """
     path = pointer_path(run_dir, name)
     steps = ", ".join(map(str, steps_present(run_dir))) or "none"
+    check_own(path.parent, path)
     try:
         with path.open("rb") as file:
             target = file.read(_LONGEST_POINTER).decode().removesuffix("\n")
@@ -121,6 +131,28 @@ def tensors_name(final: Path, digest: str) -> str:
     the new state replaces the old one: so the second gets a name of its own.
     """
     return f"tensors-{digest[:16]}.safetensors" if final.exists() else TENSORS_FILE
+
+
+def check_own(directory: Path, *files: Path) -> None:
+    """Refuse a checkpoint that lies elsewhere, and what is no plain file.
+
+    rss-rl makes no links there: one leads out of the run, a pipe would be waited for, and a device
+    read for ever. The run directory itself may be reached by any links.
+
+    Raises:
+        CheckpointError: naming the file.
+    """
+    for path in (directory, *files):
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            continue  # missing, which whoever reads it says better
+        if not (stat.S_ISDIR(mode) if path == directory else stat.S_ISREG(mode)):
+            raise CheckpointError(
+                "a link, or not a plain file",
+                where=str(path),
+                remedy="Put the file itself there, or choose another checkpoint of the run",
+            )
 
 
 def tensors_path(final: Path, name: object) -> Path | None:

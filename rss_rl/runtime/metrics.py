@@ -11,6 +11,7 @@ from __future__ import annotations
 __all__ = [
     "Metric",
     "MetricsWriter",
+    "ScalarSink",
     "find_metric",
     "metrics_markdown",
     "read_metrics",
@@ -20,12 +21,14 @@ __all__ = [
 import math
 import os
 import re
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, SupportsFloat
+from typing import Any, Protocol, Self, SupportsFloat
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,6 +53,13 @@ _PART = re.compile(r"part-(\d{6,})\.parquet")
 _FLUSH_SECONDS = 10
 
 
+class ScalarSink(Protocol):
+    """Another place that scalars go to, such as a monitoring system; it must not raise."""
+
+    def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
+        """Take the finite scalars of one step, by registered tag."""
+
+
 class MetricsWriter:
     """Writes the metrics of one run; only one at a time may be open for a run directory.
 
@@ -62,16 +72,22 @@ class MetricsWriter:
             dropped. None for a new run: whatever metrics there are go.
         resume_rows: what `rows` was when that checkpoint was saved; rows of its own step that came
             after it are dropped too. None keeps all of that step.
+        sinks: where scalars go beside TensorBoard and Parquet.
 
     Raises:
         CheckpointError: metrics on disk are damaged, or the disk refuses.
     """
 
     def __init__(
-        self, run_dir: Path, resume_step: int | None = None, resume_rows: int | None = None
+        self,
+        run_dir: Path,
+        resume_step: int | None = None,
+        resume_rows: int | None = None,
+        sinks: Sequence[ScalarSink] = (),
     ) -> None:
+        _quieten_writer_thread()
         last = -1 if resume_step is None else resume_step
-        self._directory = run_dir / "metrics"
+        self._directory, self._sinks = run_dir / "metrics", tuple(sinks)
         self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         with _refusals(run_dir):
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -104,6 +120,8 @@ class MetricsWriter:
                 self._events.add_scalar(tag, number, step, walltime=now)
             for name, entry in zip(SCHEMA.names, (step, tag, number, now), strict=True):
                 self._columns[name].append(entry)
+        for sink in self._sinks:
+            sink.scalars(step, finite)
 
     def histogram(self, step: int, tag: str, values: Array) -> None:
         """Write the distribution of `values`, any shape; nothing where it is empty.
@@ -225,6 +243,21 @@ def _drop_after(directory: Path, step: int, rows: int | None) -> int:
         elif kept.num_rows < table.num_rows:
             _write(part, kept)
     return stay
+
+
+@cache
+def _quieten_writer_thread() -> None:
+    """Let the thread that writes TensorBoard's files die without a traceback.
+
+    Its error is kept and raised again by the next call of the writer, as one clear message.
+    """
+    before = threading.excepthook
+
+    def hook(told: threading.ExceptHookArgs) -> None:
+        if not type(told.thread).__module__.startswith("tensorboard."):
+            before(told)
+
+    threading.excepthook = hook
 
 
 def _wait_for_new_name(directory: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 __all__ = ["Rollout", "SampleJob", "join_rollouts"]
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ class SampleJob:
     selections   K
     scored       True = the environment scores the selections
     thresholded  True = it scores the thresholded selections as well
+    bitwise      True = log-probs travel bit by bit too, for corrections that need them
     """
 
     update: int
@@ -35,6 +36,7 @@ class SampleJob:
     selections: int
     scored: bool
     thresholded: bool
+    bitwise: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Rollout:
     sparsity_cost   float32 [K, B, S]
     thresholded     float32 [B, S], reward of the thresholded selection; NaN where not asked for
     version         of the policy that sampled
+    bit_log_prob    S x float32 [K, B, 2, N_s], 0 on padding; empty where not asked for
     """
 
     rows: Array
@@ -57,14 +60,33 @@ class Rollout:
     sparsity_cost: Array
     thresholded: Array
     version: int
+    bit_log_prob: tuple[Array, ...] = ()
 
     @property
     def rewards(self) -> Array:
         """R_s = log-likelihood - sparsity cost of each sentence, float32 [K, B, S]."""
         return self.log_likelihood[..., None] - self.sparsity_cost
 
+    def of(self, places: Array, widths: Sequence[int]) -> Rollout:
+        """The part of the examples at `places`, int64 [b], cut to `widths`, N_s of that part."""
+
+        def cut(bits: tuple[Array, ...]) -> tuple[Array, ...]:
+            pairs = zip(bits, widths, strict=False)  # of log-probs by bit there may be none
+            return tuple(np.ascontiguousarray(b[:, places, :, :width]) for b, width in pairs)
+
+        return replace(
+            self,
+            rows=self.rows[places],
+            selections=cut(self.selections),
+            log_prob=self.log_prob[:, places],
+            log_likelihood=self.log_likelihood[:, places],
+            sparsity_cost=self.sparsity_cost[:, places],
+            thresholded=self.thresholded[places],
+            bit_log_prob=cut(self.bit_log_prob),
+        )
+
     def to_arrow(self) -> pa.RecordBatch:
-        """M rows; selections as packed bits."""
+        """M rows; selections as packed bits, log-probs of bits as bytes."""
         samples, examples = self.log_likelihood.shape
         sentences = len(self.selections)
         columns = {
@@ -75,12 +97,13 @@ class Rollout:
         }
         for slot, selection in enumerate(self.selections):
             packed = np.packbits(selection.reshape(samples * examples, -1), axis=1)
-            columns[f"selection_{slot}"] = pa.FixedSizeBinaryArray.from_buffers(
-                pa.binary(packed.shape[1]), len(packed), [None, pa.py_buffer(packed)]
-            )
+            columns[f"selection_{slot}"] = _binary(packed)
             columns[f"log_prob_{slot}"] = pa.array(self.log_prob[..., slot].reshape(-1))
             columns[f"sparsity_cost_{slot}"] = pa.array(self.sparsity_cost[..., slot].reshape(-1))
             columns[f"thresholded_{slot}"] = pa.array(np.tile(self.thresholded[:, slot], samples))
+        for slot, bits in enumerate(self.bit_log_prob):
+            flat = np.ascontiguousarray(bits, np.float32).reshape(samples * examples, -1)
+            columns[f"bit_log_prob_{slot}"] = _binary(flat.view(np.uint8))
         widths = ",".join(str(s.shape[-1]) for s in self.selections)
         metadata = {"samples": str(samples), "sentences": str(sentences), "widths": widths}
         return pa.RecordBatch.from_pydict(columns, metadata=metadata)
@@ -113,14 +136,32 @@ class Rollout:
             sparsity_cost=by_sentence("sparsity_cost"),
             thresholded=by_sentence("thresholded")[0],
             version=int(column("version")[0, 0]),
+            bit_log_prob=tuple(
+                _bytes(batch.column(f"bit_log_prob_{slot}"))
+                .view(np.float32)
+                .reshape(samples, examples, ROLES, width)
+                for slot, width in enumerate(widths)
+                if f"bit_log_prob_{slot}" in batch.schema.names
+            ),
         )
 
 
-def _unpack(column: pa.Array, width: int) -> Array:
+def _binary(rows: Array) -> pa.Array:
+    """uint8 [M, bytes] as a column."""
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)]
+    )
+
+
+def _bytes(column: pa.Array) -> Array:
+    """The inverse of `_binary`."""
     size = column.type.byte_width
-    packed = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * size :]
-    packed = packed[: len(column) * size].reshape(len(column), size)
-    return np.unpackbits(packed, axis=1, count=ROLES * width).astype(bool)
+    flat = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * size :]
+    return flat[: len(column) * size].reshape(len(column), size)
+
+
+def _unpack(column: pa.Array, width: int) -> Array:
+    return np.unpackbits(_bytes(column), axis=1, count=ROLES * width).astype(bool)
 
 
 def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
@@ -128,19 +169,25 @@ def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
     sentences = len(rollouts[0].selections)
     widths = [max(r.selections[slot].shape[-1] for r in rollouts) for slot in range(sentences)]
 
-    def padded(selection: Array, width: int) -> Array:
-        missing = width - selection.shape[-1]
-        return np.pad(selection, ((0, 0), (0, 0), (0, 0), (0, missing)))
+    def padded(bits: Array, width: int) -> Array:
+        missing = width - bits.shape[-1]
+        return np.pad(bits, ((0, 0), (0, 0), (0, 0), (0, missing)))
+
+    def joined(columns: Sequence[Sequence[Array]]) -> tuple[Array, ...]:
+        """One array a slot from the shards' own."""
+        slots = zip(*columns, strict=True)
+        return tuple(
+            np.concatenate([padded(bits, width) for bits in parts], axis=1)
+            for parts, width in zip(slots, widths, strict=False)
+        )
 
     return Rollout(
         rows=np.concatenate([r.rows for r in rollouts]),
-        selections=tuple(
-            np.concatenate([padded(r.selections[slot], width) for r in rollouts], axis=1)
-            for slot, width in enumerate(widths)
-        ),
+        selections=joined([r.selections for r in rollouts]),
         log_prob=np.concatenate([r.log_prob for r in rollouts], axis=1),
         log_likelihood=np.concatenate([r.log_likelihood for r in rollouts], axis=1),
         sparsity_cost=np.concatenate([r.sparsity_cost for r in rollouts], axis=1),
         thresholded=np.concatenate([r.thresholded for r in rollouts]),
         version=min(r.version for r in rollouts),
+        bit_log_prob=joined([r.bit_log_prob for r in rollouts]),
     )

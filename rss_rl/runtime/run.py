@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["ALL_TOKENS", "Finished", "RunEvent", "open_models", "train"]
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,17 @@ import torch
 from rss_rl.config import PhaseConfig, RunConfig, parse_config
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, DataError
-from rss_rl.models.build import parameter_count
-from rss_rl.runtime.backend import Backend, LocalBackend
-from rss_rl.runtime.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint, mark_best
+from rss_rl.runtime.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runtime.device import find_device
-from rss_rl.runtime.evaluation import Mode, evaluate
-from rss_rl.runtime.metrics import MetricsWriter
+from rss_rl.runtime.life import FORK, LearnersLost, Scores, Surroundings, Trained, train_phases
+from rss_rl.runtime.mirror import open_mirror
+from rss_rl.runtime.observer import Observer
+from rss_rl.runtime.roles import LocalRoles, Roles
 from rss_rl.runtime.run_directory import ALL_TOKENS, RunDirectory
-from rss_rl.runtime.sampler import Sampler
 from rss_rl.runtime.snapshot import Models, build_prepared_models
-from rss_rl.runtime.trainer import Event, PhaseBegan, Stopped, Trainer, check_best_metric
+from rss_rl.runtime.trainer import Event, check_best_metric
 from rss_rl.runtime.weights import load_weights
 
-_FORK = "fork"
 _INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")
 
 
@@ -38,55 +37,57 @@ class Finished:
     report: dict[str, Any]
 
 
-RunEvent = Event | Finished
-MakeBackend = Callable[[RunConfig, Prepared, Path], Backend]
-
-
-def local_backend(config: RunConfig, prepared: Prepared, _: Path) -> Backend:
-    """A sampler in this process."""
-    sampler = Sampler(config, build_prepared_models(config, prepared), prepared.split("train"))
-    return LocalBackend(sampler)
+RunEvent = Event | LearnersLost | Finished
 
 
 def train(
     config: RunConfig,
     path: Path,
     *,
-    backend: MakeBackend = local_backend,
+    roles: Roles | None = None,
     resume: bool = False,
     overwrite: bool = False,
     stop: Callable[[], bool] = lambda: False,
+    storage: str | None = None,
+    take_over: bool = False,
 ) -> Iterator[RunEvent]:
     """Train in the run directory `path`, as a stream of events that ends in `Finished`.
 
     Args:
         config: of the run; must equal the stored one where `resume` is set.
-        backend: makes the source of rollouts.
+        roles: makes learner and samplers; None: both in this process.
         resume: go on from the last checkpoint, where there is one.
         overwrite: replace a run that is there.
         stop: asked after each update; True ends the stream with `Stopped` after a checkpoint.
+        storage: URI or path that gets a copy of the run; with `resume` also where an empty `path`
+            gets the run from. take_over: write there though another process seems to.
 
     Raises:
         RssError: any expected failure.
     """
     prepared = open_prepared(config.data)
-    find_device(config.learner.device)
+    if not config.learner.actors:
+        find_device(config.learner.device)
     check_best_metric(config, prepared.labels)
-    with _directory(config, path, resume, overwrite) as run:
+    mirror = open_mirror(storage, path, config, resume, overwrite, take_over)
+    with (
+        closing(mirror),
+        _directory(config, path, resume, overwrite) as run,
+        Observer(run.path, config, mirror, storage) as observer,
+    ):
         _copy_inputs(run, prepared)
-        trainer = yield from _train_phases(config, run, prepared, backend, _latest(path), stop)
-        if trainer is None:
+        around = Surroundings(prepared, roles or LocalRoles(), stop, observer)
+        trained = yield from train_phases(config, run.path, around, fork=_compares(config))
+        if trained is None:
             return
-        reports = _score(trainer, config, prepared)
-        wall_s = trainer.wall_seconds
+        scores = trained.scores
         if _compares(config):
-            whole = yield from _train_all_tokens(config, run.path, trainer, prepared, stop)
+            whole = yield from _train_all_tokens(config, run.path, trained, around)
             if whole is None:
                 return
-            for split, modes in whole.items():
-                reports[split] = {**modes, **reports[split]}
-        report = _report(trainer, config, reports, wall_s)
-        run.write_report(report)
+            scores = {split: {**whole[split], **modes} for split, modes in scores.items()}
+        run.write_report(report := _report(config, run.path, trained, scores))
+        observer.finished(trained.wall_s)
         yield Finished(run.path, report)
 
 
@@ -118,51 +119,11 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
     ):
         raise DataError(
             "the data are not those the run began with",
-            where=str(prepared.folder),
+            where=prepared.place,
             remedy="Prepare them as they were, or start a new run in another directory",
         )
     for name in _INPUTS:
         run.copy_in(prepared.folder / name)
-
-
-def _latest(path: Path) -> Checkpoint | None:
-    return load_checkpoint(path) if checkpoint_steps(path) else None
-
-
-def _train_phases(
-    config: RunConfig,
-    run: RunDirectory,
-    prepared: Prepared,
-    backend: MakeBackend,
-    resume: Checkpoint | None,
-    stop: Callable[[], bool],
-) -> Generator[RunEvent, None, Trainer | None]:
-    """The events of one trainer; returns it, or None when it was stopped."""
-    step = None if resume is None else resume.step
-    rows = None if resume is None else resume.state.get("metric_rows")
-    with MetricsWriter(run.path, step, rows) as writer:
-        trainer = Trainer(
-            config,
-            run.path,
-            prepared,
-            writer,
-            backend=lambda: backend(config, prepared, Path(config.data)),
-            resume=resume,
-            stop=stop,
-        )
-        try:
-            for event in trainer.events():
-                begins_second = (
-                    isinstance(event, PhaseBegan) and trainer.session.schedule.index == 1
-                )
-                if begins_second and _compares(config):
-                    mark_best(run.path, event.update, _FORK)
-                yield event
-                if isinstance(event, Stopped):
-                    return None
-        finally:
-            trainer.session.close()
-    return trainer
 
 
 def _compares(config: RunConfig) -> bool:
@@ -170,18 +131,18 @@ def _compares(config: RunConfig) -> bool:
 
 
 def _train_all_tokens(
-    config: RunConfig, path: Path, trainer: Trainer, prepared: Prepared, stop: Callable[[], bool]
-) -> Generator[RunEvent, None, dict[str, dict[str, dict[str, float]]] | None]:
-    """Train with every token for as many updates; returns the metrics of its best checkpoint.
+    config: RunConfig, path: Path, trained: Trained, around: Surroundings
+) -> Generator[RunEvent, None, Scores | None]:
+    """Train with every token for as many updates; returns the scores of its best checkpoint.
 
     A warm-up selects everything and is shared: the comparison goes on from its end.
     """
     first = config.phases[0]
     shared = first.selection == "all"
-    fork = load_checkpoint(path, _FORK) if shared and len(config.phases) > 1 else None
+    fork = load_checkpoint(path, FORK) if shared and len(config.phases) > 1 else None
     done = 0 if fork is None else fork.step
     phase = PhaseConfig(
-        name=ALL_TOKENS, supervised=True, selection="all", steps=trainer.session.update_count - done
+        name=ALL_TOKENS, supervised=True, selection="all", steps=trained.updates - done
     )
     whole = config.model_copy(
         update={
@@ -189,15 +150,13 @@ def _train_all_tokens(
             "evaluation": config.evaluation.model_copy(update={"all_tokens": False}),
         }
     )
-    place = path / ALL_TOKENS
-    with _directory(whole, place, resume=True, overwrite=False) as run:
-        start = _latest(place) or (None if fork is None else _fork_start(fork))
-        other = yield from _train_phases(whole, run, prepared, local_backend, start, stop)
+    with _directory(whole, path / ALL_TOKENS, resume=True, overwrite=False) as run:
+        begin = None if fork is None else _fork_start(fork)
+        other = yield from train_phases(whole, run.path, around, begin=begin)
         if other is None:
             return None
-        report = _score(other, whole, prepared)
-        run.write_report(_report(other, whole, report, other.wall_seconds))
-        return report
+        run.write_report(_report(whole, run.path, other, other.scores))
+        return other.scores
 
 
 def _fork_start(fork: Checkpoint) -> Checkpoint:
@@ -213,38 +172,23 @@ def _fork_start(fork: Checkpoint) -> Checkpoint:
     return replace(fork, tensors=tensors, state=state)
 
 
-def _score(
-    trainer: Trainer, config: RunConfig, prepared: Prepared
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Metrics of dev and test under the run's modes; the models hold the best checkpoint."""
-    sampled = config.phases[-1].selection == "sampled"
-    modes: list[Mode] = ["thresholded", "sampled", "random"] if sampled else ["all"]
-    session = trainer.session
-    return {
-        split: evaluate(session.models, prepared.split(split), config, modes, device=session.device)
-        for split in ("dev", "test")
-    }
-
-
-def _report(
-    trainer: Trainer,
-    config: RunConfig,
-    splits: dict[str, dict[str, dict[str, float]]],
-    wall_s: float,
-) -> dict[str, Any]:
-    classifier, policy = trainer.session.models
-    count = parameter_count(classifier, without=classifier.embedding)
+def _report(config: RunConfig, path: Path, trained: Trained, scores: Scores) -> dict[str, Any]:
+    best = load_checkpoint(path, "best")
+    counted = ["classifier/"]
     if any(phase.selection == "sampled" for phase in config.phases):
-        count += parameter_count(policy)
-    best = load_checkpoint(trainer.path, "best")
+        counted.append("policy/")
     return {
-        "splits": splits,
-        "parameters": count,
+        "splits": scores,
+        "parameters": sum(
+            value.size
+            for name, value in best.tensors.items()
+            if name.startswith(tuple(counted)) and not name.startswith("classifier/embedding.")
+        ),
         "seed": config.seed,
-        "steps": trainer.session.update_count,
+        "steps": trained.updates,
         "best_step": best.step,
-        "wall_seconds": round(wall_s, 2),
-        "examples_per_second": round(trainer.examples_seen / max(trainer.trained_seconds, 1e-9), 2),
+        "wall_seconds": round(trained.wall_s, 2),
+        "examples_per_second": round(trained.examples_per_second, 2),
     }
 
 

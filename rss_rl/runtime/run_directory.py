@@ -6,32 +6,41 @@ inputs/       files the run depends on, such as vocabulary.json, copied in
 checkpoints/ metrics/ tensorboard/
 report.json   the final report
 all-tokens/   the run of the comparison with every token selected, of the same form
+events.jsonl  what happened, a JSON object a line
+status.json   what the run is doing, at most a second old while it trains
 run.lock      held by the process that trains
 """
 
 from __future__ import annotations
 
-__all__ = ["ALL_TOKENS", "RunDirectory"]
+__all__ = ["ALL_TOKENS", "RunDirectory", "STATUS_FILE", "clear_run"]
 
-import fcntl
 import json
-import math
 import os
 import shutil
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import yaml
 
 from rss_rl.errors import CheckpointError
-from rss_rl.runtime.atomic import canonical_json, read_json, replace_file, sync_directory, sync_file
+from rss_rl.runtime.atomic import (
+    canonical_json,
+    read_json,
+    replace_file,
+    sync_directory,
+    sync_file,
+    without_non_finite,
+)
+from rss_rl.runtime.event_log import EVENTS_FILE
+from rss_rl.runtime.run_lock import LOCK_FILE, take_lock
 
 SCHEMA_VERSION = 1
-_CONFIG, _REPORT, _LOCK = "config.json", "report.json", "run.lock"
-_OWN_FILES = (_CONFIG, "config.yaml", _REPORT)
+STATUS_FILE = "status.json"
+_CONFIG, _REPORT = "config.json", "report.json"
+_OWN_FILES = (_CONFIG, "config.yaml", _REPORT, STATUS_FILE, EVENTS_FILE, f"{EVENTS_FILE}.1")
 ALL_TOKENS = "all-tokens"
 """Subdirectory with the run of the same model that has every token selected."""
 _OWN_DIRECTORIES = (ALL_TOKENS, "checkpoints", "inputs", "metrics", "tensorboard")
@@ -44,7 +53,7 @@ class RunDirectory:
     config   the resolved configuration as plain JSON data
     """
 
-    def __init__(self, path: Path, config: dict[str, Any], lock: IO[str] | None) -> None:
+    def __init__(self, path: Path, config: dict[str, Any], lock: int | None) -> None:
         self.path, self.config, self._lock = path, config, lock
 
     @classmethod
@@ -67,8 +76,8 @@ class RunDirectory:
         try:
             _check_free(path, overwrite)
             path.mkdir(parents=True, exist_ok=True)
-            lock = _lock(path)
-            _clear(path)
+            lock = take_lock(path)
+            clear_run(path)
             replace_file(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
             replace_file(path / _CONFIG, text + "\n")
         except OSError as error:
@@ -94,7 +103,7 @@ class RunDirectory:
                 remedy="Use the version of rss-rl that wrote the run",
             )
         try:
-            return cls(path, config, _lock(path) if lock else None)
+            return cls(path, config, take_lock(path) if lock else None)
         except OSError as error:
             raise _refused(path, error) from error
 
@@ -129,7 +138,7 @@ class RunDirectory:
             CheckpointError: not plain JSON data, or the disk refuses.
         """
         target = self.path / _REPORT
-        finite = _without_non_finite(dict(report))
+        finite = without_non_finite(dict(report))
         canonical_json(finite, where=str(target))
         try:
             replace_file(target, json.dumps(finite, indent=2) + "\n")
@@ -152,7 +161,7 @@ class RunDirectory:
     def close(self) -> None:
         """Let go of the lock; the directory can still be read."""
         if self._lock is not None:
-            self._lock.close()
+            os.close(self._lock)
             self._lock = None
 
     def __enter__(self) -> Self:
@@ -169,7 +178,7 @@ class RunDirectory:
 
 def _check_free(path: Path, overwrite: bool) -> None:
     """Refuse to write into what is no run, and over a run without being told to."""
-    if not path.exists() or not any(name != _LOCK for name in os.listdir(path)):
+    if not path.exists() or not any(name != LOCK_FILE for name in os.listdir(path)):
         return
     if not (path / _CONFIG).is_file():
         raise CheckpointError(
@@ -186,49 +195,13 @@ def _check_free(path: Path, overwrite: bool) -> None:
         )
 
 
-def _clear(path: Path) -> None:
+def clear_run(path: Path) -> None:
     """Remove a run; its configuration goes last, so that what a stop leaves is still a run."""
     for name in _OWN_DIRECTORIES:
         if (path / name).exists():
             shutil.rmtree(path / name)
     for name in reversed(_OWN_FILES):
         (path / name).unlink(missing_ok=True)
-
-
-def _lock(path: Path) -> IO[str]:
-    """Take the lock of the run.
-
-    The kernel lets go of it when the process ends, however it ends: a lock left by a dead process
-    is free, and no process number has to be trusted.
-    """
-    file = (path / _LOCK).open("a+", encoding="utf-8")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.seek(0)
-        holder = file.read(200).strip() or "another process"
-        file.close()
-        raise CheckpointError(
-            f"{holder} is training there",
-            where=str(path),
-            remedy="Wait for it, stop it, or choose another directory",
-        ) from error
-    except OSError:
-        file.close()
-        raise
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-    file.flush()
-    return file
-
-
-def _without_non_finite(value: Any) -> Any:
-    """`value` with None in the place of NaN and infinities."""
-    if isinstance(value, dict):
-        return {key: _without_non_finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_non_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _refused(where: Path, error: OSError) -> CheckpointError:

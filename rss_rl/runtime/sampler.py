@@ -15,6 +15,7 @@ from torch import Tensor
 from envs.core import SelectionCore
 from envs.rewards import ClassifierReward, RewardParts, RewardSpec
 from rss_rl.config import RunConfig
+from rss_rl.errors import NonFiniteError
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.runtime.rollouts import Rollout, SampleJob
 from rss_rl.runtime.snapshot import Models, Snapshot, autocast, fixed_threads
@@ -59,7 +60,7 @@ class Sampler:
 
         Raises:
             ValueError: before the first snapshot.
-            NonFiniteError: when the reward model returns NaN or an infinity.
+            NonFiniteError: when the policy or the reward model returns NaN or an infinity.
         """
         if self._version is None:
             raise ValueError("a sampler has nothing to sample with before its first snapshot")
@@ -76,6 +77,8 @@ class Sampler:
         tensors = tensor_batch(batch, _CPU)
         embedded = [self._models.classifier.embedding(tokens) for tokens in tensors.tokens]
         selections, log_probs = self._draw(job, batch, tensors, embedded)
+        summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
+        _check_finite(summed, job.rows)
         shape = (job.selections, len(batch))
         unasked = np.full((*shape, batch.sentences), np.nan, np.float32)
         likelihood, cost, thresholded = unasked[..., 0], unasked, unasked[0]
@@ -88,11 +91,12 @@ class Sampler:
         return Rollout(
             job.rows,
             tuple(selections),
-            np.stack(log_probs, -1),
+            np.stack(summed, -1),
             likelihood,
             cost,
             thresholded,
             version,
+            tuple(log_probs) if job.bitwise else (),
         )
 
     def _draw(
@@ -118,6 +122,19 @@ class Sampler:
             for vectors, valid in zip(embedded, tensors.valid, strict=True)
         ]
         return [np.concatenate(pair) for pair in zip(drawn, thresholded, strict=True)]
+
+
+def _check_finite(log_probs: list[Array], rows: Array) -> None:
+    """A policy that is broken draws something all the same, but cannot say how likely it is."""
+    for log_prob in log_probs:  # [K, B]
+        bad = np.argwhere(~np.isfinite(log_prob))
+        if len(bad):
+            sample, example = bad[0]
+            raise NonFiniteError(
+                f"the policy's log-prob is {log_prob[sample, example]}",
+                where=f"row {rows[example]}",
+                remedy="Look for non-finite weights: lower the learning rate or clip gradients",
+            )
 
 
 def _split(parts: RewardParts, samples: int, examples: int) -> tuple[Array, Array, Array]:

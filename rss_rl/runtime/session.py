@@ -1,7 +1,4 @@
-"""The state of a training run, and what one update does to it.
-
-Legend: K selections an example, B examples of an update, S sentences, N_s tokens of slot s.
-"""
+"""The state of a training run, and what one update does to it."""
 
 from __future__ import annotations
 
@@ -13,85 +10,67 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
-from envs.core import kept_shares
-from learners.optim import load_optimizer_tensors, optimizer_tensors
-from learners.phases import PhaseSchedule, Turn
-from learners.policy_gradient import PolicyGradientLearner, RewardBatch
-from learners.supervised import SupervisedLearner
+from learners.phases import PhaseSchedule
 from rss_rl.config import RunConfig
+from rss_rl.data.order import BatchOrder
 from rss_rl.data.store import Prepared
-from rss_rl.errors import CheckpointError, NonFiniteError
-from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
+from rss_rl.errors import NonFiniteError
 from rss_rl.runtime.backend import Backend
-from rss_rl.runtime.cursor import EpochCursor
-from rss_rl.runtime.device import find_device
-from rss_rl.runtime.rollouts import Rollout, SampleJob, join_rollouts
-from rss_rl.runtime.snapshot import autocast_dtype, build_prepared_models, fixed_threads
-from rss_rl.runtime.weights import load_weights, select_prefix
-from rss_rl.seeding import stream_key
-from rss_rl.types import Array, Batch
+from rss_rl.runtime.event_log import NO_LOG, EventSink
+from rss_rl.runtime.learner import Learner, LearnTask
+from rss_rl.runtime.pipeline import RolloutPipeline
+from rss_rl.runtime.rollouts import SampleJob
+from rss_rl.types import Array
 
 
 @dataclass(frozen=True)
 class UpdateReport:
-    """Of one update: its number (from 1), its phase, how many examples, and metrics by tag."""
+    """Of one update: its number (from 1), its phase, the rows learnt from, and metrics by tag."""
 
     update: int
     phase: str
-    examples: int
+    rows: Array
     scalars: dict[str, float]
+
+    @property
+    def examples(self) -> int:
+        """How many examples were learnt from."""
+        return len(self.rows)
 
 
 class Session:
-    """Models, learners, phase schedule and data cursor of a run.
+    """Learner, samplers, phase schedule and place in the data of a run.
+
+    Update u learns from batch u of the data, in every phase, so the number of updates is all the
+    place there is. It is the policy's version as well.
 
     Args:
+        learner: of the run.
         backend: called with no arguments when the first selection is to be sampled, so that a run
             that samples nothing starts no samplers.
+        log: told what happens to rollouts.
     """
 
     def __init__(
-        self, config: RunConfig, prepared: Prepared, backend: Callable[[], Backend]
+        self,
+        config: RunConfig,
+        prepared: Prepared,
+        learner: Learner,
+        backend: Callable[[], Backend],
+        log: EventSink = NO_LOG,
     ) -> None:
         self.config = config
-        self.device = find_device(config.learner.device)
-        self.examples = prepared.split("train")
-        self.models = build_prepared_models(config, prepared)
-        self.models.classifier.to(self.device)
-        self.models.policy.to(self.device)
-        dtype = autocast_dtype(config.learner.precision)
-        self._supervised = SupervisedLearner(
-            self.models.classifier,
-            config.learner.supervised,
-            dtype,
-            config.learner.weight_average,
-        )
-        self._policy: PolicyGradientLearner | None = None
-        if any(phase.policy for phase in config.phases):
-            self._policy = PolicyGradientLearner(
-                self.models.policy, self.models.classifier.embedding, config.learner, dtype
-            )
+        self.learner = learner
         self.schedule = PhaseSchedule(config.phases)
-        self._cursor = EpochCursor(self.examples.lengths(), config.batch_size, config.seed)
-        self._make_backend = backend
-        self._backend: Backend | None = None
         self.update_count = 0
-        self.version = 0
-
-    @property
-    def backend(self) -> Backend:
-        """The source of rollouts, made at its first use."""
-        if self._backend is None:
-            self._backend = self._make_backend()
-        return self._backend
+        self._order = BatchOrder(prepared.split("train"), config.batch_size, config.seed)
+        self._pipeline = RolloutPipeline(backend, config.sampler, self._jobs, log)
+        self._publishing: dict[str, float] = {}  # metrics of the newest snapshot, not reported yet
 
     def close(self) -> None:
         """Release the samplers."""
-        if self._backend is not None:
-            self._backend.close()
-            self._backend = None
+        self._pipeline.close()
 
     def update(self) -> UpdateReport:
         """Sample, learn, publish: one update of the present phase.
@@ -100,150 +79,90 @@ class Session:
             NonFiniteError: naming phase, update and rows; nothing was learnt from the bad batch.
         """
         turn, phase = self.schedule.turn(), self.schedule.phase.name
-        rows = self._cursor.next()
+        assert turn is not None
+        started = time.perf_counter()
+        rows = self._order.rows(self.update_count)
         scalars: dict[str, float] = {"phase/index": self.schedule.index}
         try:
-            rollout = self._sample(rows, turn, scalars) if turn.sampled else None
-            with fixed_threads(self.config.learner.threads):
-                self._learn(rows, turn, rollout, scalars)
+            rollouts = []
+            if turn.sampled:
+                self._supply()
+                taken = self._pipeline.take(self.update_count)
+                rollouts, scalars = taken.rollouts, scalars | taken.scalars | self._publishing
+                self._publishing = {}
+            task = LearnTask(self.update_count, rows, turn, rollouts)
+            scalars |= self.learner.update(task)
         except NonFiniteError as error:
             raise NonFiniteError(
                 error.what,
-                where=f"phase {phase}, update {self.update_count + 1}, rows {rows[:4].tolist()}...",
+                where=f"phase {phase}, update {self.update_count + 1}, rows {rows[:4].tolist()}..."
+                + (f", {error.where}" if error.where else ""),
                 remedy="Lower the learning rate or the clip norm",
             ) from error
         self.update_count += 1
-        self.version += 1
         self.schedule.count()
-        return UpdateReport(self.update_count, phase, len(rows), scalars)
+        # Before anything else is done, so that samplers work while dev is scored or a file saved.
+        self._supply()
+        if turn.sampled:
+            elapsed = time.perf_counter() - started
+            scalars["learner/idle_share"] = scalars["time/sample_s"] / elapsed
+        return UpdateReport(self.update_count, phase, rows, scalars)
 
-    def _sample(self, rows: Array, turn: Turn, scalars: dict[str, float]) -> Rollout:
-        started = time.perf_counter()
-        snapshot = self.models.publish(self.version)
-        scalars["time/publish_s"] = time.perf_counter() - started
-        thresholded = turn.policy and self.config.learner.baseline == "self-critical"
-        count = self.config.sampler.selections if turn.policy else 1
-        jobs = [
-            SampleJob(self.update_count, shard, part, count, turn.policy, thresholded)
-            for shard, part in enumerate(np.array_split(rows, self.config.sampler.shards))
+    def _supply(self) -> None:
+        """Publish if it is due, and give samplers what they may work on."""
+        turn = self.schedule.turn()
+        if turn is None or not turn.sampled:
+            return
+        published = self._pipeline.published
+        behind = None if published is None else self.update_count - published
+        if behind is None or behind >= self.config.sampler.publish_every:
+            self._pipeline.start()
+            started = time.perf_counter()
+            snapshot = self.learner.publish(self.update_count)
+            self._pipeline.publish(snapshot)
+            self._publishing = {
+                "publish/duration_ms": 1000 * (time.perf_counter() - started),
+                "publish/bytes": snapshot.bytes,
+            }
+        self._pipeline.supply(self.update_count)
+
+    def _jobs(self, update: int) -> list[SampleJob]:
+        """The shards of an update of the present phase; none beyond its end."""
+        turn = self.schedule.turn(update - self.update_count)
+        if turn is None or not turn.sampled:
+            return []
+        learner, sampler = self.config.learner, self.config.sampler
+        return [
+            SampleJob(
+                update,
+                shard,
+                part,
+                selections=sampler.selections if turn.policy else 1,
+                scored=turn.policy,
+                thresholded=turn.policy and learner.baseline == "self-critical",
+                bitwise=turn.policy and learner.corrects_bits and sampler.max_policy_lag > 0,
+            )
+            for shard, part in enumerate(np.array_split(self._order.rows(update), sampler.shards))
             if len(part)
         ]
-        started = time.perf_counter()
-        batches = self.backend.sample(jobs, snapshot)
-        rollouts = [Rollout.from_arrow(batch) for batch in batches]
-        rollout = join_rollouts(rollouts)
-        scalars["time/sample_s"] = time.perf_counter() - started
-        scalars["policy/version"] = rollout.version
-        scalars["policy/lag"] = self.version - float(np.mean([r.version for r in rollouts]))
-        scalars["policy/lag_max"] = self.version - rollout.version
-        scalars["sampler/restarts"] = self.backend.restarts
-        return rollout
 
-    def _learn(
-        self, rows: Array, turn: Turn, rollout: Rollout | None, scalars: dict[str, float]
-    ) -> None:
-        started = time.perf_counter()
-        batch = self.examples.batch(rows)
-        tensors = tensor_batch(batch, self.device)
-        selections = None
-        if rollout is not None:
-            selections = to_tensors(rollout.selections, self.device)
-            scalars |= _shares(rollout, batch)
-        if turn.policy and rollout is not None:
-            scalars |= self._learn_policy(tensors, rollout, selections or [])
-        if turn.supervised:
-            first = None if selections is None else [s[0] for s in selections]
-            seed = stream_key(self.config.seed, "dropout", self.update_count)
-            stats = self._supervised.update(
-                tensors, first, number=self.update_count, dropout_seed=seed
-            )
-            scalars["train/loss"] = stats.loss
-            scalars["train/gradient_norm"] = stats.gradient_norm
-            if self.examples.labels.kind == "classes":
-                hits = stats.predictions == tensors.labels
-                scalars["train/accuracy"] = float(hits.float().mean())
-        scalars["time/learn_s"] = time.perf_counter() - started
+    def end_phase(self, restored: Mapping[str, Array] | None = None) -> None:
+        """Begin the next phase, with other weights where `restored` has them.
 
-    def _learn_policy(
-        self, tensors: TensorBatch, rollout: Rollout, selections: list[torch.Tensor]
-    ) -> dict[str, float]:
-        assert self._policy is not None
-        paid_rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
-        asked = self.config.learner.baseline == "self-critical"
-        paid = RewardBatch(selections, paid_rewards, thresholded if asked else None)
-        stats = self._policy.update(tensors, paid, number=self.update_count)
-        total = rollout.log_likelihood - rollout.sparsity_cost.sum(-1)
-        return {
-            "policy/loss": stats.loss,
-            "policy/gradient_norm": stats.gradient_norm,
-            "policy/entropy": stats.entropy,
-            "policy/advantage_std": stats.advantage_std,
-            "reward/total": float(total.mean()),
-            "reward/log_likelihood": float(rollout.log_likelihood.mean()),
-            "reward/sparsity_cost": float(rollout.sparsity_cost.sum(-1).mean()),
-        }
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Everything that is a tensor, by name."""
-        named = {f"classifier/{k}": v for k, v in self.models.classifier.state_dict().items()}
-        named |= {f"policy/{k}": v for k, v in self.models.policy.state_dict().items()}
-        named |= {f"learning/{k}": v for k, v in self._supervised.tensors().items()}
-        for name, step in self._steps().items():
-            state = optimizer_tensors(step.optimizer)
-            named |= {f"optimizer/{name}/{key}": value for key, value in state.items()}
-        if self._policy is not None:
-            named["baseline/average"] = self._policy.average
-        return named
-
-    def _steps(self) -> dict[str, Any]:
-        steps = {"supervised": self._supervised.step}
-        if self._policy is not None:
-            steps["policy"] = self._policy.step
-        return steps
+        Raises:
+            CheckpointError: the tensors do not fit.
+        """
+        self._pipeline.forget()
+        if restored is not None:
+            self.learner.load_tensors(restored)
+        self.schedule.advance()
 
     def state(self) -> dict[str, Any]:
-        """Everything else, as JSON data."""
-        return {
-            "update": self.update_count,
-            "version": self.version,
-            "schedule": self.schedule.state_dict(),
-            "cursor": self._cursor.state_dict(),
-        }
+        """All but the learner's tensors, as JSON data."""
+        return {"update": self.update_count, "schedule": self.schedule.state_dict()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        self.update_count, self.version = state["update"], state["version"]
+        self._pipeline.forget()
+        self.update_count = state["update"]
         self.schedule.load_state_dict(state["schedule"])
-        self._cursor.load_state_dict(state["cursor"])
-
-    def load_tensors(self, tensors: Mapping[str, Array]) -> None:
-        """Restore `tensors`: weights, optimisers and baseline.
-
-        Raises:
-            CheckpointError: when they do not fit the modules.
-        """
-        load_weights(self.models, tensors, self.device)
-        try:
-            self._supervised.load_tensors(select_prefix(tensors, "learning/", self.device))
-        except RuntimeError as error:
-            raise CheckpointError(
-                "the learning copy of the classifier does not fit",
-                remedy="Resume with the weight_average the run was started with",
-            ) from error
-        for name, step in self._steps().items():
-            mine = select_prefix(tensors, f"optimizer/{name}/", self.device)
-            load_optimizer_tensors(step.optimizer, mine)
-        if self._policy is not None and "baseline/average" in tensors:
-            self._policy.average = torch.from_numpy(np.array(tensors["baseline/average"]))
-
-
-def _shares(rollout: Rollout, batch: Batch) -> dict[str, float]:
-    """Shares of tokens kept by the sampled selections, averaged over selections and examples."""
-    samples = len(rollout.log_likelihood)
-    flat = [s.reshape(-1, *s.shape[2:]) for s in rollout.selections]  # S x [K * B, 2, N_s]
-    shares = kept_shares(flat, batch.repeat(samples).valid)
-    return {
-        "selection/kept": float(shares.kept.mean()),
-        "selection/heads_kept": float(shares.heads.mean()),
-        "selection/dependents_kept": float(shares.dependents.mean()),
-    }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["mark_sentence", "write_showcase"]
+__all__ = ["Showcase", "make_showcase", "mark_sentence"]
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -33,10 +34,23 @@ def mark_sentence(words: Sequence[str], selection: Array) -> str:
     return " ".join(marked)
 
 
-def write_showcase(
-    writer: MetricsWriter, step: int, models: Models, examples: Split, device: torch.device
-) -> None:
-    """Histograms of head and dependent probabilities and a few marked dev sentences."""
+@dataclass(frozen=True)
+class Showcase:
+    """Probabilities of dev tokens to be head and dependent, float32 each; marked sentences."""
+
+    heads: Array
+    dependents: Array
+    markdown: str
+
+    def write(self, writer: MetricsWriter, step: int) -> None:
+        """Put it into TensorBoard."""
+        writer.histogram(step, "selection/probability_head", self.heads)
+        writer.histogram(step, "selection/probability_dependent", self.dependents)
+        writer.text(step, "selection/examples", self.markdown)
+
+
+def make_showcase(models: Models, examples: Split, device: torch.device) -> Showcase:
+    """Of the first examples of a split."""
     rows = np.arange(min(_HISTOGRAM_EXAMPLES, len(examples)))
     batch = examples.batch(rows)
     tensors = tensor_batch(batch, device)
@@ -51,7 +65,8 @@ def write_showcase(
                 values.append(chances[:, role][batch.valid[slot]])
             for row, texts in lines.items():
                 texts.append(mark_sentence(examples.words(row)[slot], selection[row]))
-    writer.histogram(step, "selection/probability_head", np.concatenate(gathered[HEAD]))
-    writer.histogram(step, "selection/probability_dependent", np.concatenate(gathered[DEPENDENT]))
-    text = "\n\n".join(" ‖ ".join(texts) for texts in lines.values())
-    writer.text(step, "selection/examples", text)
+    return Showcase(
+        np.concatenate(gathered[HEAD]),
+        np.concatenate(gathered[DEPENDENT]),
+        "\n\n".join(" ‖ ".join(texts) for texts in lines.values()),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "Models",
     "Snapshot",
+    "StoredSnapshot",
     "autocast",
     "autocast_dtype",
     "build_models",
@@ -15,7 +16,7 @@ __all__ = [
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +37,23 @@ class Snapshot:
 
     version: int
     weights: Array
+
+    @property
+    def bytes(self) -> int:
+        """What a sampler has to fetch."""
+        return int(self.weights.nbytes)
+
+
+@dataclass(frozen=True)
+class StoredSnapshot:
+    """A snapshot whose weights lie in Ray's object store, where learners left them.
+
+    reference  of Ray's, to the weights. bytes: their size
+    """
+
+    version: int
+    reference: Any
+    bytes: int
 
 
 class Models(NamedTuple):

@@ -23,10 +23,11 @@ from rss_rl.runtime.checkpoint import (
     save_checkpoint,
 )
 from rss_rl.runtime.checkpoint_files import step_directory
-from rss_rl.runtime.evaluation import Mode, evaluate
+from rss_rl.runtime.evaluation import Mode
+from rss_rl.runtime.event_log import NO_LOG, EventSink
+from rss_rl.runtime.learner import Learner
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.session import Session, UpdateReport
-from rss_rl.runtime.showcase import write_showcase
 from rss_rl.types import LabelSpec
 
 _LOWER_IS_BETTER = {"loss", "mse"}
@@ -90,6 +91,7 @@ class Trainer:
         backend: makes the source of rollouts when one is needed.
         resume: checkpoint to go on from, or None to begin.
         stop: asked after each update; True writes a checkpoint and ends the stream.
+        log: told what happens to rollouts.
     """
 
     def __init__(
@@ -99,14 +101,15 @@ class Trainer:
         prepared: Prepared,
         writer: MetricsWriter,
         *,
+        learner: Learner,
         backend: Callable[[], Backend],
         resume: Checkpoint | None = None,
         stop: Callable[[], bool] = lambda: False,
+        log: EventSink = NO_LOG,
     ) -> None:
         self.config, self.path = config, path
-        self._prepared, self._writer, self._stop = prepared, writer, stop
-        self.session = Session(config, prepared, backend)
-        self._dev = prepared.split("dev")
+        self._writer, self._stop = writer, stop
+        self.session = Session(config, prepared, learner, backend, log)
         self._opened = False  # the phase's opening evaluation was made
         self._evaluation_due = False  # a stop may come between an update and its evaluation
         self._best: float | None = None
@@ -166,16 +169,12 @@ class Trainer:
         schedule, update = self.session.schedule, self.session.update_count
         mode: Mode = "thresholded" if schedule.phase.selection == "sampled" else "all"
         started = time.perf_counter()
-        metrics = evaluate(
-            self.session.models, self._dev, self.config, [mode], device=self.session.device
-        )
+        metrics = self.session.learner.evaluate("dev", [mode])
         scalars = {f"dev/{mode}/{name}": value for name, value in metrics[mode].items()}
         scalars["time/evaluate_s"] = time.perf_counter() - started
         self._writer.scalars(update, scalars)
         if mode == "thresholded":
-            write_showcase(
-                self._writer, update, self.session.models, self._dev, self.session.device
-            )
+            self.session.learner.showcase().write(self._writer, update)
             schedule.observe(-metrics[mode]["reward"])
         else:
             schedule.observe(metrics[mode]["loss"])
@@ -210,10 +209,10 @@ class Trainer:
 
     def _end_phase(self) -> None:
         schedule = self.session.schedule
+        restored = None
         if schedule.phase.restore_best or schedule.is_last:
-            best = load_checkpoint(self.path, best_mark(schedule.index))
-            self.session.load_tensors(best.tensors)
-        schedule.advance()
+            restored = load_checkpoint(self.path, best_mark(schedule.index)).tensors
+        self.session.end_phase(restored)
         self._opened, self._best, self._is_best_here = False, None, False
         self.save()
 
@@ -223,7 +222,7 @@ class Trainer:
         save_checkpoint(
             self.path,
             self.session.update_count,
-            self.session.tensors(),
+            self.session.learner.tensors(),
             self.state(),
             keep_last=self.config.checkpoint.keep_last,
         )
@@ -243,7 +242,7 @@ class Trainer:
         }
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        self.session.load_tensors(checkpoint.tensors)
+        self.session.learner.load_tensors(checkpoint.tensors)
         state = checkpoint.state
         self.session.load_state(state["session"])
         self._opened, self._best = state["opened"], state["best"]

@@ -29,11 +29,15 @@ def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.dev
     """Load `classifier/...` and `policy/...` into the modules.
 
     Raises:
-        CheckpointError: when a name or shape does not fit, so another configuration made them.
+        CheckpointError: a name, shape or dtype does not fit: another configuration made them.
     """
     for name, module in models._asdict().items():
+        found = select_prefix(tensors, f"{name}/", device)
         try:
-            module.load_state_dict(select_prefix(tensors, f"{name}/", device))
+            for key, own in module.state_dict().items():
+                if key in found and found[key].dtype != own.dtype:  # would be converted in silence
+                    raise RuntimeError(f"{key} is {found[key].dtype}, not {own.dtype}")
+            module.load_state_dict(found)
         except RuntimeError as error:
             raise CheckpointError(
                 f"the {name}'s weights do not fit: {str(error).splitlines()[-1].strip()}",

@@ -11,8 +11,20 @@ from typer.testing import CliRunner
 import rss_rl
 from rss_rl.cli.main import app
 
-COMMANDS = ["demo", "train", "evaluate", "select", "report", "config show", "data prepare"]
-COMMANDS += ["submit", "job logs", "job stop", "doctor"]
+COMMANDS = [
+    "demo",
+    "train",
+    "evaluate",
+    "select",
+    "report",
+    "status",
+    "config show",
+    "data prepare",
+    "submit",
+    "job logs",
+    "job stop",
+    "doctor",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

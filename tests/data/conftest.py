@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from damaged import ROWS, copy_files
 
+from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample
 from rss_rl.types import LabelSpec
 
@@ -89,3 +91,23 @@ def write_word2vec() -> Callable[[Path, Mapping[str, Sequence[float]]], Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def small_prepared(tmp_path_factory: pytest.TempPathFactory, list_source: type[ListSource]) -> Path:
+    rows = []
+    for i in range(ROWS):
+        text = tuple(f"word{n % 7}" for n in range(i, i + 2 + i % 5))
+        bits = tuple(n % 2 == 0 for n in range(len(text)))
+        rows.append(RawExample(f"id{i}", (text,), "ab"[i % 2], (bits,)))
+    out = tmp_path_factory.mktemp("hostile") / "out"
+    prepare(list_source({"train": rows}), out, dim=2, batch_rows=9)
+    return out
+
+
+@pytest.fixture
+def folder(small_prepared: Path, tmp_path: Path) -> Path:
+    """A small prepared directory, to damage."""
+    target = tmp_path / "copy"
+    copy_files(small_prepared, target)
+    return target

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.data.batching import epoch_batches, padding_share, plain_batches
+from rss_rl.data.batching import padding_share, plain_batches
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 
@@ -35,17 +35,14 @@ def as_lists(batches: list[Array]) -> list[list[int]]:
     return [rows.tolist() for rows in batches]
 
 
-@given(lengths_and_size(), st.integers(0, 5), st.booleans())
-def test_every_row_is_in_exactly_one_batch(
-    case: tuple[Array, int], epoch: int, shuffle: bool
-) -> None:
+@given(lengths_and_size())
+def test_every_row_is_in_exactly_one_batch(case: tuple[Array, int]) -> None:
     lengths, size = case
-    batches = epoch_batches(lengths, size, 3, epoch, shuffle=shuffle)
+    batches = plain_batches(lengths, size)
     rows = np.concatenate([*batches, np.zeros(0, np.int64)])
     assert sorted(rows.tolist()) == list(range(len(lengths)))
     assert all(batch.dtype == np.int64 for batch in batches)
-    sizes = sorted(len(batch) for batch in batches)
-    assert all(n == size for n in sizes[1:])
+    assert all(len(batch) == size for batch in sorted(batches, key=len)[1:])
     assert len(batches) == -(-len(lengths) // size)
 
 
@@ -66,39 +63,9 @@ def pairs(n: int = 5000) -> Array:
     return np.stack(slots, axis=1).astype(np.int64)
 
 
-def test_same_address_same_batches_and_others_differ() -> None:
-    lengths = pairs(1000)
-    first = as_lists(epoch_batches(lengths, 64, seed=1, epoch=2))
-    assert as_lists(epoch_batches(lengths.copy(), 64, seed=1, epoch=2)) == first
-    for seed, epoch in ((1, 3), (2, 2)):
-        other = epoch_batches(lengths, 64, seed=seed, epoch=epoch)
-        # Not merely in another order: who is with whom differs.
-        together = {frozenset(batch) for batch in first}
-        assert sum(frozenset(rows.tolist()) in together for rows in other) < len(other) / 4
-
-
-def test_the_numbers_of_one_address_are_pinned() -> None:
-    # A run that is resumed by a later version must see the batches it began with.
-    batches = epoch_batches(np.array([[3], [1], [2], [3], [1], [9], [2]]), 2, seed=5, epoch=1)
-    assert as_lists(batches) == PINNED
-
-
-PINNED = [[3], [2, 6], [0, 5], [4, 1]]
-
-
 def test_little_padding_in_pairs() -> None:
     lengths = pairs()
-    assert padding_share(lengths, epoch_batches(lengths, 64, 0, 0)) < 0.10
     assert padding_share(lengths, plain_batches(lengths, 64)) < 0.10
-
-
-def test_short_batch_is_not_always_the_longest_rows() -> None:
-    lengths = pairs(130)
-    short = [
-        next(rows for rows in epoch_batches(lengths, 64, 0, epoch) if len(rows) == 2)
-        for epoch in range(20)
-    ]
-    assert len({frozenset(rows.tolist()) for rows in short}) > 10
 
 
 def test_plain_batches_are_ordered_and_not_random() -> None:
@@ -107,11 +74,18 @@ def test_plain_batches_are_ordered_and_not_random() -> None:
     cells = [int(lengths[rows].max(axis=0).sum()) for rows in batches]
     assert cells == sorted(cells)
     assert as_lists(batches) == as_lists(plain_batches(lengths, 64))
-    assert as_lists(epoch_batches(lengths, 64, 1, 2, shuffle=False)) == as_lists(batches)
+
+
+def test_batches_of_many_rows_lie_in_chunks() -> None:
+    lengths = np.random.default_rng(0).integers(1, 9, ((1 << 17) + 100, 1))
+    batches = plain_batches(lengths, 512)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    assert max(int(np.ptp(rows)) for rows in batches) < 1 << 16
+    assert [len(rows) for rows in batches] == [512] * 256 + [100]
 
 
 def test_impossible_arguments_are_refused() -> None:
     with pytest.raises(DataError, match="batch of 0 rows"):
-        epoch_batches(pairs(5), 0, 0, 0)
+        plain_batches(pairs(5), 0)
     with pytest.raises(DataError, match="shape"):
         plain_batches(np.ones(3, np.int64), 2)

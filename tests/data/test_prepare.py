@@ -151,15 +151,15 @@ def test_same_input_same_bytes_and_another_seed_other_vectors(
         prepare(source, tmp_path / name, dim=4, seed=seed)
     first, second, other = (contents(tmp_path / name) for name in "abc")
     assert first == second
-    assert first["train.arrow"] == other["train.arrow"]
+    assert first["train-00000.arrow"] == other["train-00000.arrow"]
     assert first["vectors.safetensors"] != other["vectors.safetensors"]
     assert set(first) == {
         "manifest.json",
         "vocabulary.json",
         "vectors.safetensors",
-        "train.arrow",
-        "dev.arrow",
-        "test.arrow",
+        "train-00000.arrow",
+        "dev-00000.arrow",
+        "test-00000.arrow",
     }
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rss_rl.data.batching import epoch_batches, padding_share, plain_batches
+from rss_rl.data.batching import padding_share, plain_batches
+from rss_rl.data.order import BatchOrder
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.store import Prepared, open_prepared
@@ -28,9 +29,11 @@ def prepare_real(
 
 def check_padding(prepared: Prepared, splits: tuple[str, ...]) -> None:
     for name in splits:
-        lengths = prepared.split(name).lengths()
+        split = prepared.split(name)
+        lengths, order = split.lengths(), BatchOrder(split, 64, seed=0)
         for epoch in range(3):
-            assert padding_share(lengths, epoch_batches(lengths, 64, 0, epoch)) < 0.10
+            numbers = range(epoch * order.batches_per_epoch, (epoch + 1) * order.batches_per_epoch)
+            assert padding_share(lengths, [order.rows(number) for number in numbers]) < 0.10
         assert padding_share(lengths, plain_batches(lengths, 64)) < 0.10
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from hypothesis import strategies as st
 
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
-from rss_rl.data.store import Prepared, Split, open_prepared
+from rss_rl.data.store import OPEN_SHARDS, Prepared, Split, open_prepared
 from rss_rl.errors import DataError
 from rss_rl.types import Array, ExampleSource, LabelSpec
 
 ROWS = 41
+SHARD = "train-00000.arrow"
 
 
 def raw_examples() -> list[RawExample]:
@@ -109,10 +111,9 @@ def mapped_ranges(path: Path) -> list[tuple[int, int]]:
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the system shows no map")
 def test_the_arrays_read_lie_in_the_memory_map(prepared: Prepared) -> None:
     before = pa.total_allocated_bytes()
-    split = prepared.split("train")
+    views = prepared.split("train").views()
     assert pa.total_allocated_bytes() == before
-    ranges = mapped_ranges(prepared.folder / "train.arrow")
-    views = split.views()
+    ranges = mapped_ranges(prepared.folder / SHARD)
     assert len(views) == 5 * 6  # offsets and ids of two slots and labels, of six record batches
     for view in views:
         start = view.ctypes.data
@@ -143,41 +144,89 @@ def test_rows_out_of_range_are_refused(split: Split, rows: list[int]) -> None:
         split.batch(rows)
 
 
+def test_many_shards_read_like_one(split: Split, tmp_path: Path) -> None:
+    prepare(_Source(), tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
+    many = open_prepared(tmp_path / "out").split("train")
+    assert len(many.shard_rows) > 2 * OPEN_SHARDS
+    assert sum(many.shard_rows) == len(many) == ROWS
+    for rows in (range(ROWS), [40, 0, 17, 17, 3], np.random.default_rng(0).permutation(ROWS)):
+        one, other = split.batch(rows), many.batch(rows)
+        for name in ("rows", "labels"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(one, name))
+        for name in ("tokens", "valid", "rationale"):
+            for mine, theirs in zip(getattr(other, name), getattr(one, name), strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+        np.testing.assert_array_equal(many.lengths(rows), split.lengths()[np.array(rows)])
+        assert len(many._open) == OPEN_SHARDS
+    assert [many.words(row) for row in range(ROWS)] == [split.words(row) for row in range(ROWS)]
+    assert many.example_id(33) == "e33"
+
+
+def test_a_shard_is_as_large_as_asked_unless_a_record_batch_is_larger(tmp_path: Path) -> None:
+    for batch_rows, limit in ((2, 8000), (2, 15_000), (41, 2000)):
+        out = tmp_path / f"{batch_rows}-{limit}"
+        shards = (
+            prepare(_Source(), out, dim=3, batch_rows=batch_rows, shard_mb=limit / 1e6)
+            .splits["train"]
+            .shards
+        )
+        assert [(out / shard.name).stat().st_size for shard in shards] == [s.bytes for s in shards]
+        if batch_rows == 2:
+            # The file's end, which lists its record batches, comes on top.
+            assert all(limit / 3 < shard.bytes < 1.5 * limit for shard in shards[:-1])
+            assert len(shards) > 1
+        else:
+            assert len(shards) == 1
+
+
+def test_a_changed_shard_is_looked_at_again(tmp_path: Path) -> None:
+    prepare(_Source(), tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
+    split = open_prepared(tmp_path / "out").split("train")
+    split.batch(range(ROWS))  # the first shards are closed again by now
+    path = tmp_path / "out" / SHARD
+    content = path.read_bytes()
+    ids = split.batch([0]).tokens[0][0].astype("<i4").tobytes()
+    split.batch(range(ROWS))
+    path.write_bytes(content.replace(ids, b"\xff" * len(ids)))
+    with pytest.raises(DataError, match="unknown token ids"):
+        split.batch([0])
+
+
 def test_unknown_split_names_the_nearest(prepared: Prepared) -> None:
     with pytest.raises(DataError, match=r"no split 'tran'; did you mean 'train'\?"):
         prepared.split("tran")
 
 
 def truncate(folder: Path) -> None:
-    path = folder / "train.arrow"
+    path = folder / SHARD
     path.write_bytes(path.read_bytes()[:-100])
 
 
 def test_a_split_of_another_size_says_so(tmp_path: Path) -> None:
     folder = prepare_into(tmp_path / "out")
-    size = (folder / "train.arrow").stat().st_size
+    size = (folder / SHARD).stat().st_size
     truncate(folder)
     with pytest.raises(DataError, match=f"has {size - 100} bytes, the manifest says {size}"):
-        open_prepared(folder).split("train")
+        open_prepared(folder).split("train").batch([0])
 
 
 def empty(folder: Path) -> None:
-    (folder / "train.arrow").write_bytes(b"")
+    (folder / SHARD).write_bytes(b"")
 
 
 def remove(folder: Path) -> None:
-    (folder / "train.arrow").unlink()
+    (folder / SHARD).unlink()
 
 
 def scramble_the_end(folder: Path) -> None:
-    path = folder / "train.arrow"
+    path = folder / SHARD
     content = path.read_bytes()
     path.write_bytes(content[:-300] + bytes(reversed(content[-300:])))
 
 
 def other_rows(folder: Path) -> None:
     schema = pa.schema([("other", pa.int32())])
-    path = folder / "train.arrow"
+    path = folder / SHARD
     size = path.stat().st_size
     with pa.ipc.new_file(str(path), schema) as writer:
         writer.write_batch(pa.record_batch({"other": pa.array([1], pa.int32())}))
@@ -192,9 +241,10 @@ def test_damaged_split_is_an_error_with_a_remedy(
 ) -> None:
     folder = prepare_into(tmp_path / "out")
     damage(folder)
+    split = open_prepared(folder).split("train")  # opened at its first use
     with pytest.raises(DataError) as error:
-        open_prepared(folder).split("train")
-    assert error.value.where == str(folder / "train.arrow")
+        split.lengths([3])
+    assert error.value.where == str(folder / SHARD)
     assert "prepare the data again" in error.value.remedy
 
 
@@ -203,7 +253,7 @@ def test_a_flipped_byte_is_an_error_or_changes_a_value_but_never_a_crash(
     tmp_path: Path, position: int
 ) -> None:
     folder = prepare_into(tmp_path / "out")
-    path = folder / "train.arrow"
+    path = folder / SHARD
     content = bytearray(path.read_bytes())
     content[len(content) * position // 100] ^= 0xFF
     path.write_bytes(bytes(content))
@@ -219,7 +269,8 @@ def test_unknown_token_ids_are_an_error(tmp_path: Path) -> None:
     folder = prepare_into(tmp_path / "out")
     manifest = folder / "manifest.json"
     size = open_prepared(folder).manifest.vocabulary.size
-    manifest.write_text(manifest.read_text().replace(f'"size": {size}', f'"size": {size - 5}'))
+    fewer = re.sub(f'"(size|trainable)": {size}', rf'"\1": {size - 5}', manifest.read_text())
+    manifest.write_text(fewer)
     with pytest.raises(DataError, match="holds unknown token ids"):
         open_prepared(folder).split("train").batch(range(ROWS))
 
@@ -228,9 +279,13 @@ def test_damaged_vectors_are_an_error(tmp_path: Path) -> None:
     folder = prepare_into(tmp_path / "out")
     path = folder / "vectors.safetensors"
     content = path.read_bytes()
-    for damaged in (content[:-4], b"", b"\x00" * 20):
+    for damaged, message in (
+        (content[:-4], f"has {len(content) - 4} bytes, the manifest says {len(content)}"),
+        (b"\x00" * len(content), "cannot be read"),
+        (content.replace(b'"F32"', b'"I32"'), ".* other numbers than float32"),
+    ):
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"vectors\.safetensors: cannot be read"):
+        with pytest.raises(DataError, match=rf"vectors\.safetensors: {message}"):
             open_prepared(folder).vectors()
     path.write_bytes(content)
     manifest = folder / "manifest.json"

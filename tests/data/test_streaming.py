@@ -20,13 +20,13 @@ def test_record_batches_are_bounded(tmp_path: Path, list_source: Callable[..., A
     long = tuple(f"w{i % 50}" for i in range(100_000))
     rows = [RawExample(str(i), (long if i % 2 else ("short",),), "ab"[i % 2]) for i in range(14)]
     prepare(list_source({"train": rows}), tmp_path / "out", dim=2, batch_rows=4)
-    with pa.memory_map(str(tmp_path / "out" / "train.arrow")) as file:
+    with pa.memory_map(str(tmp_path / "out" / "train-00000.arrow")) as file:
         reader = pa.ipc.open_file(file)
         sizes = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
     assert sum(sizes) == 14
     assert max(sizes) <= 4
     prepare(list_source({"train": rows}), tmp_path / "out", dim=2, batch_rows=100, force=True)
-    with pa.memory_map(str(tmp_path / "out" / "train.arrow")) as file:
+    with pa.memory_map(str(tmp_path / "out" / "train-00000.arrow")) as file:
         reader = pa.ipc.open_file(file)
         assert reader.num_record_batches == 3
     split = open_prepared(tmp_path / "out").split("train")
@@ -61,6 +61,6 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     small = peak_of(tmp_path / "small.csv", 600, tmp_path / "a")
     large = peak_of(tmp_path / "large.csv", 12_000, tmp_path / "b")
     assert large < 1.5 * small
-    assert (tmp_path / "b" / "train.arrow").stat().st_size > 15 * (
-        tmp_path / "a" / "train.arrow"
+    assert (tmp_path / "b" / "train-00000.arrow").stat().st_size > 15 * (
+        tmp_path / "a" / "train-00000.arrow"
     ).stat().st_size

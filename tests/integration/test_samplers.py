@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,14 @@ import numpy as np
 import pytest
 import ray
 from tiny_runs import Outcome
+from watched import WatchedRoles
 
 from rss_rl.config import RunConfig
-from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.data.store import open_prepared
 from rss_rl.errors import NonFiniteError, SamplerError
-from rss_rl.runtime.backend import Backend
+from rss_rl.runtime.backend import Delivery
 from rss_rl.runtime.ray_backend import RayBackend
+from rss_rl.runtime.ray_sampler import ray_samplers
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.run import RunEvent, train
 from rss_rl.runtime.session import UpdateReport
@@ -35,24 +38,30 @@ def cluster() -> Iterator[None]:
 
 
 def pids(backend: RayBackend) -> list[int]:
-    return ray.get([actor.ready.remote() for actor in backend._actors], timeout=30)
+    homes = ray.get([place.actor.home.remote() for place in backend._places], timeout=30)
+    return [home.pid for home in homes]
+
+
+def sample(backend: RayBackend, job: SampleJob, snapshot: Snapshot) -> list[Delivery]:
+    backend.publish(snapshot)
+    backend.submit(job)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if found := backend.collect(1.0):
+            return found
+    raise TimeoutError
 
 
 def train_with_ray(
     config: RunConfig, path: Path, on_update: Callable[[int, RayBackend], None] = lambda *_: None
 ) -> list[RunEvent]:
     """A whole run; `on_update` is called after each update that had samplers."""
-    made: list[RayBackend] = []
-
-    def backend(config: RunConfig, _: Prepared, data: Path) -> Backend:
-        made.append(RayBackend(config, data))
-        return made[0]
-
+    roles = WatchedRoles()
     events = []
-    for event in train(config, path, backend=backend):
+    for event in train(config, path, roles=roles):
         events.append(event)
-        if isinstance(event, UpdateReport) and made and made[0]._actors:
-            on_update(event.update, made[0])
+        if isinstance(event, UpdateReport) and roles.samplers and roles.samplers._places:
+            on_update(event.update, roles.samplers)
     return events
 
 
@@ -105,13 +114,14 @@ def test_a_hanging_sampler_is_replaced(
             stopped.append(pids(backend)[0])
             os.kill(stopped[0], signal.SIGSTOP)
             # Only now: starting a process may take longer.
-            backend._config = tiny(sampler={"backend": "ray", "actors": 2, "timeout_s": 2})
+            backend._config = tiny(sampler={"backend": "ray", "timeout_s": 2}).sampler
         elif update == 14:
-            backend._config = config
+            backend._config = config.sampler
 
     config = tiny(sampler={"backend": "ray", "actors": 2})
     train_with_ray(config, tmp_path / "run", stop)
-    os.kill(stopped[0], signal.SIGKILL)  # Ray asks it to end, which it does once it goes on
+    # Ray only asks a process to end, which one that is stopped does not hear.
+    assert not Path(f"/proc/{stopped[0]}").exists()
     Outcome.read(tmp_path / "run").assert_equals(reference)
 
 
@@ -123,7 +133,10 @@ def test_samplers_that_keep_dying_end_the_run(
             os.kill(pid, signal.SIGKILL)
 
     config = tiny(sampler={"backend": "ray", "actors": 1, "max_restarts": 1})
-    with pytest.raises(SamplerError, match=r"sampler 0 died.*2 samplers failed.*max_restarts"):
+    with pytest.raises(
+        SamplerError,
+        match=r"sampler 0 .process .* on host .*, node .* died: .*failure 2 .*max_restarts",
+    ):
         train_with_ray(config, tmp_path / "run", kill)
 
 
@@ -131,8 +144,8 @@ class TestErrors:
     """Of the code that runs within a sampler."""
 
     @pytest.fixture
-    def backend(self, tiny: Callable[..., RunConfig], prepared: Path) -> Iterator[RayBackend]:
-        made = RayBackend(tiny(sampler={"backend": "ray", "actors": 1}), prepared)
+    def backend(self, tiny: Callable[..., RunConfig]) -> Iterator[RayBackend]:
+        made = ray_samplers(tiny(sampler={"backend": "ray", "actors": 1}))
         yield made
         made.close()
 
@@ -147,15 +160,16 @@ class TestErrors:
         self, backend: RayBackend, snapshot: Snapshot
     ) -> None:
         bad = replace(snapshot, weights=np.full_like(snapshot.weights, np.nan))
-        with pytest.raises(NonFiniteError, match="log-likelihood"):
-            backend.sample([self.job()], bad)
+        message = r"sampler 0 .process .* node .*, update 4, shard 1: row \d+: the policy's"
+        with pytest.raises(NonFiniteError, match=message):
+            sample(backend, self.job(), bad)
 
     def test_an_unexpected_one_says_where(self, backend: RayBackend, snapshot: Snapshot) -> None:
         bad = replace(snapshot, weights=snapshot.weights[:-1])
-        with pytest.raises(SamplerError, match=r"update 3, shard 1: .*a snapshot of .* parameters"):
-            backend.sample([self.job()], bad)
+        with pytest.raises(SamplerError, match=r"sampler 0 .*update 4, shard 1: .*a snapshot of"):
+            sample(backend, self.job(), bad)
         assert backend.restarts == 0  # an error of the program is not repaired by a new process
 
     def test_at_the_start_it_is_shown(self, tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
         with pytest.raises(SamplerError, match="could not be started: .*is no prepared directory"):
-            RayBackend(tiny(sampler={"backend": "ray"}), tmp_path)
+            ray_samplers(tiny(data=str(tmp_path), sampler={"backend": "ray"}))

@@ -60,7 +60,7 @@ def test_supervised_updates_touch_the_classifier_alone(name: str) -> None:
     tensors, drawn = batch()
     for number in range(2):
         selections = [s[number] for s in drawn]
-        learner.update(tensors, selections, number=number, dropout_seed=number)
+        learner.update(tensors, selections, number=number, dropout_keys=small.keys(number, B))
     assert set(unchanged(classifier, mine)) <= {"encoder.pool.score.bias"}  # has no gradient
     assert set(unchanged(policy, others)) == set(others)
     assert torch.equal(classifier.embedding.fixed, fixed)
@@ -112,10 +112,12 @@ def test_the_supervised_loss_uses_the_given_selection() -> None:
     }  # fmt: skip
     for kind, selections in (("all", None), ("sampled", [s[0] for s in drawn])):
         learner = SupervisedLearner(models()[0], OptimizerConfig(l2=1.0), None)
-        stats = learner.update(tensors, selections, number=0, dropout_seed=0)
+        stats = learner.update(tensors, selections, number=0, dropout_keys=small.keys(0, B))
         assert stats.loss == pytest.approx(wanted[kind], rel=1e-5)  # L2 is not in it
         assert stats.gradient_norm > 0
-        assert stats.predictions.shape == (B,)
+        predicted = models()[0]
+        chosen = predicted.predict(predicted(tensors.tokens, tensors.valid, selections))
+        assert stats.accuracy == float((chosen == LABELS).float().mean())
     assert wanted["all"] != pytest.approx(wanted["sampled"], rel=1e-3)
 
 
@@ -125,7 +127,7 @@ def test_word_vectors_and_biases_have_no_l2() -> None:
         classifier, _ = models(encoder="mean")
         tensors, _ = batch()
         learner = SupervisedLearner(classifier, OptimizerConfig(l2=l2), None)
-        learner.update(tensors, None, number=0, dropout_seed=0)
+        learner.update(tensors, None, number=0, dropout_keys=small.keys(0, B))
         results.append(copy_of(classifier))
     for name, value in results[0].items():
         weight = value.ndim == 2 and not name.startswith("embedding.")
@@ -137,20 +139,20 @@ def test_supervised_training_learns() -> None:
     learner = SupervisedLearner(classifier, OptimizerConfig(learning_rate=0.02), None)
     tensors, drawn = batch()
     losses = [
-        learner.update(tensors, [s[0] for s in drawn], number=n, dropout_seed=n).loss
+        learner.update(tensors, [s[0] for s in drawn], number=n, dropout_keys=small.keys(n, B)).loss
         for n in range(60)
     ]
     assert losses[-1] < 0.1 * losses[0]
 
 
-def test_dropout_follows_its_seed() -> None:
+def test_dropout_follows_its_keys() -> None:
     def train(seed: int) -> dict[str, Tensor]:
         classifier, _ = models(dropout=0.5)
         tensors, _ = batch()
         learner = SupervisedLearner(classifier, OptimizerConfig(), None)
         for number in range(2):
             torch.rand(7)  # what else draws from torch's generator makes no difference
-            learner.update(tensors, None, number=number, dropout_seed=seed + number)
+            learner.update(tensors, None, number=number, dropout_keys=small.keys(seed + number, B))
         return copy_of(classifier)
 
     one = train(3)
@@ -174,7 +176,7 @@ def test_a_bad_update_leaves_both_groups_untouched(bad: float) -> None:
         classifier.head.output.bias[0] = bad  # type: ignore[union-attr, operator, index]
     broken = copy_of(classifier)
     with pytest.raises(NonFiniteError, match="supervised loss"):
-        supervised.update(tensors, None, number=0, dropout_seed=0)
+        supervised.update(tensors, None, number=0, dropout_keys=small.keys(0, B))
     assert all(
         value.equal(broken[n]) or n == "head.output.bias"
         for n, value in copy_of(classifier).items()
@@ -186,9 +188,11 @@ def test_lower_precision_keeps_parameters_in_single_precision() -> None:
     tensors, drawn = batch()
     supervised = SupervisedLearner(classifier, OptimizerConfig(), torch.bfloat16)
     gradient = PolicyGradientLearner(policy, classifier.embedding, LearnerConfig(), torch.bfloat16)
-    stats = supervised.update(tensors, [s[0] for s in drawn], number=0, dropout_seed=0)
+    stats = supervised.update(
+        tensors, [s[0] for s in drawn], number=0, dropout_keys=small.keys(0, B)
+    )
     exact = SupervisedLearner(models()[0], OptimizerConfig(), None).update(
-        tensors, [s[0] for s in drawn], number=0, dropout_seed=0
+        tensors, [s[0] for s in drawn], number=0, dropout_keys=small.keys(0, B)
     )
     assert stats.loss == pytest.approx(exact.loss, rel=0.05)
     assert stats.loss != exact.loss

@@ -83,7 +83,9 @@ def log_probs(policy: PolicyModule, n: int, seed: int = 0) -> Tensor:
     tokens, valid = sentence(n, 1, seed)
     with torch.no_grad():
         embedded = embedding()(tokens)
-    return policy.evaluate(embedded, valid, every_selection(n)[:, None]).log_prob[:, 0]
+    return policy.evaluate(embedded, valid, every_selection(n)[:, None]).log_prob.sum((-1, -2))[
+        :, 0
+    ]
 
 
 def exact_gradient(policy: PolicyModule, rewards: Tensor) -> Tensor:
@@ -203,7 +205,7 @@ def test_the_loss_is_what_the_definition_says() -> None:
     for s, (tokens, valid) in enumerate(slots):
         evaluated = policy.evaluate(embedding()(tokens).detach(), valid, drawn[s])
         for k, b in itertools.product(range(2), range(2)):
-            wanted -= evaluated.log_prob[k, b].item() * rewards[k, b, s].item() / 4
+            wanted -= evaluated.log_prob[k, b].sum().item() * rewards[k, b, s].item() / 4
         entropies += evaluated.entropy.tolist()
     assert stats.loss == pytest.approx(wanted, rel=1e-6)
     assert stats.entropy == pytest.approx(np.mean(entropies), rel=1e-6)

@@ -47,17 +47,20 @@ def test_log_prob_is_the_product_over_real_tokens(
         for role, token in itertools.product(range(roles), range(n)):
             p = 1 / (1 + math.exp(-logits[row, role, token]))
             if valid[row, token]:
-                chance *= p if bits[sample, row, role, token] else 1 - p
-        assert math.exp(result[sample, row]) == pytest.approx(chance, rel=1e-9)
+                wanted = p if bits[sample, row, role, token] else 1 - p
+                assert math.exp(result[sample, row, role, token]) == pytest.approx(wanted, rel=1e-9)
+                chance *= wanted
+            else:
+                assert result[sample, row, role, token] == 0
+        assert math.exp(result[sample, row].sum()) == pytest.approx(chance, rel=1e-9)
 
 
 def test_probabilities_of_all_selections_sum_to_one() -> None:
     logits, _ = draw(1, 2, 3)
     every = torch.tensor(list(itertools.product([False, True], repeat=6))).reshape(64, 1, 2, 3)
     valid = torch.ones(1, 3, dtype=torch.bool)
-    assert float(bernoulli.log_prob(logits, every, valid).exp().sum()) == pytest.approx(
-        1.0, abs=1e-12
-    )
+    summed = bernoulli.log_prob(logits, every, valid).sum((-1, -2))
+    assert float(summed.exp().sum()) == pytest.approx(1.0, abs=1e-12)
 
 
 @given(**SHAPES)
@@ -113,7 +116,7 @@ def test_certain_bits_stay_finite(size: float) -> None:
     logits = torch.tensor([[[size, -size]]]).requires_grad_()
     valid = torch.ones(1, 2, dtype=torch.bool)
     bits = torch.tensor([[[[True, False]]], [[[False, True]]]])
-    log_prob = bernoulli.log_prob(logits, bits, valid)
+    log_prob = bernoulli.log_prob(logits, bits, valid).sum((-1, -2))
     assert log_prob[:, 0].tolist() == pytest.approx([0.0, -2 * size], abs=1e-6)
     total = log_prob.sum() + bernoulli.entropy(logits, valid).sum()
     assert torch.isfinite(torch.autograd.grad(total, logits)[0]).all()

@@ -124,16 +124,17 @@ def test_extreme_logits_stay_finite(loss: object) -> None:
 
 
 def test_policy_gradient_loss_value_and_gradient() -> None:
-    log_prob = logits(2, 3).requires_grad_()
+    log_prob = logits(2, 3 * 2 * 4).reshape(2, 3, 2, 4).requires_grad_()
     advantages = logits(2, 3, seed=1).requires_grad_()
     loss = policy_gradient_loss(log_prob, advantages)
-    assert float(loss.detach()) == pytest.approx(
-        -float((log_prob * advantages).detach().numpy().mean())
-    )
+    for k, b in np.ndindex(2, 3):
+        wanted = -advantages[k, b].item() * log_prob[k, b].sum().item()
+        assert loss[k, b].item() == pytest.approx(wanted)
     by_log_prob, by_advantages = torch.autograd.grad(
-        loss, [log_prob, advantages], allow_unused=True
+        loss.mean(), [log_prob, advantages], allow_unused=True
     )
-    torch.testing.assert_close(by_log_prob, -advantages.detach() / 6)
+    wanted_gradient = -advantages.detach()[..., None, None].expand_as(log_prob) / 6
+    torch.testing.assert_close(by_log_prob, wanted_gradient)
     assert by_advantages is None  # rewards are no function of the policy here
     with pytest.raises(ValueError, match="advantages"):
         policy_gradient_loss(log_prob, advantages[:, :2])

@@ -23,7 +23,7 @@ def test_select_all_selects_every_real_token() -> None:
     everything = VALID[:, None].expand(-1, 2, -1)
     sampled = policy.sample(EMBEDDED, VALID, torch.rand(3, 2, 2, 4))
     assert torch.equal(sampled.selection, everything.expand(3, -1, -1, -1))
-    assert not sampled.log_prob.any()
+    assert torch.equal(sampled.log_prob, torch.zeros(3, 2, 2, 4))
     assert torch.equal(policy.threshold(EMBEDDED, VALID), everything)
     assert torch.equal(policy.probabilities(EMBEDDED, VALID), everything.float())
 
@@ -33,7 +33,9 @@ def test_select_all_finds_any_other_selection_impossible() -> None:
     one_less = everything.clone()
     one_less[1, 0, 1] = False
     evaluated = SelectAllPolicy().evaluate(EMBEDDED, VALID, torch.stack([everything, one_less]))
-    assert evaluated.log_prob.tolist() == [[0.0, 0.0], [0.0, -math.inf]]
+    wanted = torch.zeros(2, 2, 2, 4)
+    wanted[1, 1, 0, 1] = -math.inf
+    assert torch.equal(evaluated.log_prob, wanted)
     assert evaluated.entropy.tolist() == [0.0, 0.0]
 
 
@@ -52,7 +54,8 @@ def test_bernoulli_takes_each_token_with_one_chance(probability: float) -> None:
     torch.testing.assert_close(shares, wanted, rtol=0, atol=5 * 0.5 / 5000**0.5)
     kept, bits = selection.sum((-1, -2)), torch.tensor([8, 4])
     by_hand = kept * math.log(probability) + (bits - kept) * math.log(1 - probability)
-    torch.testing.assert_close(log_prob, by_hand)
+    torch.testing.assert_close(log_prob.sum((-1, -2)), by_hand)
+    assert not log_prob[:, 1, :, 2:].any()
     entropy = policy.evaluate(EMBEDDED, VALID, selection).entropy
     h = -probability * math.log(probability) - (1 - probability) * math.log(1 - probability)
     torch.testing.assert_close(entropy, torch.full((2,), h))

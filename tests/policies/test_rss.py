@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -66,8 +65,9 @@ def test_log_prob_is_the_product_of_the_twins_probabilities() -> None:
         for row in range(2):
             real = valid[row].numpy()
             bits, p = selection[k, row].numpy()[:, real], chance[row][:, real]
-            wanted = np.where(bits, p, 1 - p).prod()
-            assert math.exp(log_prob[k, row].item()) == pytest.approx(wanted, rel=1e-10)
+            result = log_prob[k, row].detach().numpy()
+            np.testing.assert_allclose(np.exp(result[:, real]), np.where(bits, p, 1 - p))
+            assert not result[:, ~real].any()
 
 
 def test_a_shared_module_gives_both_roles_one_bit_that_counts_once() -> None:
@@ -82,7 +82,8 @@ def test_a_shared_module_gives_both_roles_one_bit_that_counts_once() -> None:
     for k in range(3):
         bits = selection[k, 1, 0, :2]
         wanted = torch.where(bits, p[1, 0, :2], 1 - p[1, 0, :2]).log().sum()
-        torch.testing.assert_close(log_prob[k, 1].detach(), wanted)
+        torch.testing.assert_close(log_prob[k, 1].detach().sum(), wanted)
+        assert not log_prob[k, 1, 1].any()
     entropy = policy.evaluate(embedded, valid, selection).entropy
     q = p[1, 0, :2]
     torch.testing.assert_close(entropy[1].detach(), -(q * q.log() + (1 - q) * (1 - q).log()).mean())
@@ -120,7 +121,7 @@ def test_evaluate_gives_the_log_prob_of_what_was_sampled(settings: dict[str, Any
     evaluated = policy.evaluate(embedded, valid, sampled.selection)
     assert sampled.selection.dtype == torch.bool
     assert sampled.selection.shape == (4, 3, ROLES, 5)
-    assert evaluated.log_prob.shape == (4, 3)
+    assert evaluated.log_prob.shape == (4, 3, ROLES, 5)
     assert evaluated.entropy.shape == (3,)
     torch.testing.assert_close(evaluated.log_prob, sampled.log_prob)
     assert not (sampled.selection & ~valid[:, None]).any()
@@ -139,7 +140,8 @@ def test_a_sentence_alone_equals_itself_in_a_padded_batch(settings: dict[str, An
         e, v, u = embedded[one, :n], valid[one, :n], drawn[:, one, :, :n]
         alone = policy.sample(e, v, u)
         assert torch.equal(alone.selection[:, 0], together.selection[:, row, :, :n])
-        torch.testing.assert_close(alone.log_prob[:, 0], together.log_prob[:, row])
+        torch.testing.assert_close(alone.log_prob[:, 0], together.log_prob[:, row, :, :n])
+        assert not together.log_prob[:, row, :, n:].any()
         torch.testing.assert_close(policy.evaluate(e, v, alone.selection).entropy[0], entropy[row])
         torch.testing.assert_close(
             policy.probabilities(e, v)[0], policy.probabilities(embedded, valid)[row, :, :n]

@@ -11,7 +11,13 @@ from rss_rl.runtime.rollouts import Rollout, join_rollouts
 
 
 def _rollout(
-    samples: int, examples: int, widths: list[int], seed: int, version: int = 3
+    samples: int,
+    examples: int,
+    widths: list[int],
+    seed: int,
+    version: int = 3,
+    *,
+    bitwise: bool = False,
 ) -> Rollout:
     draw = np.random.default_rng(seed)
     sentences = len(widths)
@@ -24,6 +30,9 @@ def _rollout(
         sparsity_cost=draw.random((*shape, sentences)).astype(np.float32),
         thresholded=draw.normal(size=(examples, sentences)).astype(np.float32),
         version=version,
+        bit_log_prob=tuple(
+            draw.normal(size=(*shape, 2, width)).astype(np.float32) for width in widths if bitwise
+        ),
     )
 
 
@@ -41,9 +50,12 @@ def _through_ipc(batch: pa.RecordBatch) -> pa.RecordBatch:
     st.integers(1, 5),
     st.lists(st.integers(1, 19), min_size=1, max_size=2),
     st.integers(0, 99),
+    st.booleans(),
 )
-def test_arrow_round_trip(samples: int, examples: int, widths: list[int], seed: int) -> None:
-    sent = _rollout(samples, examples, widths, seed)
+def test_arrow_round_trip(
+    samples: int, examples: int, widths: list[int], seed: int, bitwise: bool
+) -> None:
+    sent = _rollout(samples, examples, widths, seed, bitwise=bitwise)
     got = Rollout.from_arrow(_through_ipc(sent.to_arrow()))
     assert got.version == sent.version
     for name in ("rows", "log_prob", "log_likelihood", "sparsity_cost", "thresholded"):
@@ -51,16 +63,23 @@ def test_arrow_round_trip(samples: int, examples: int, widths: list[int], seed: 
     for mine, theirs in zip(got.selections, sent.selections, strict=True):
         assert mine.dtype == np.bool_
         np.testing.assert_array_equal(mine, theirs)
+    assert len(got.bit_log_prob) == (len(widths) if bitwise else 0)
+    for mine, theirs in zip(got.bit_log_prob, sent.bit_log_prob, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_joined_shards_are_padded_and_carry_the_oldest_version() -> None:
-    first, second = _rollout(2, 3, [4, 7], 0, version=5), _rollout(2, 1, [6, 2], 1, version=4)
+    first = _rollout(2, 3, [4, 7], 0, version=5, bitwise=True)
+    second = _rollout(2, 1, [6, 2], 1, version=4, bitwise=True)
     joined = join_rollouts([first, second])
     assert joined.version == 4
     assert [s.shape for s in joined.selections] == [(2, 4, 2, 6), (2, 4, 2, 7)]
     np.testing.assert_array_equal(joined.selections[0][:, :3, :, :4], first.selections[0])
     np.testing.assert_array_equal(joined.selections[1][:, 3:, :, :2], second.selections[1])
     assert not joined.selections[0][:, :3, :, 4:].any()
+    np.testing.assert_array_equal(joined.bit_log_prob[0][:, :3, :, :4], first.bit_log_prob[0])
+    np.testing.assert_array_equal(joined.bit_log_prob[1][:, 3:, :, :2], second.bit_log_prob[1])
+    assert not joined.bit_log_prob[0][:, :3, :, 4:].any()
     np.testing.assert_array_equal(joined.rewards[:, 3:], second.rewards)
     np.testing.assert_array_equal(joined.rows, [*first.rows, *second.rows])
 

@@ -11,7 +11,7 @@ import pytest
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, ConfigError, NonFiniteError
-from rss_rl.runtime import trainer
+from rss_rl.runtime import learner
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.evaluation import evaluate
 from rss_rl.runtime.metrics import read_metrics
@@ -174,7 +174,7 @@ def test_an_undefined_metric_neither_stops_a_run_nor_is_the_best(
                 metrics.pop("accuracy")
         return result
 
-    monkeypatch.setattr(trainer, "evaluate", scored)
+    monkeypatch.setattr(learner, "evaluate", scored)
     events = list(train(tiny_config, tmp_path / "run"))
     assert isinstance(events[-1], Finished)
     warm_up = [e.best for e in events if isinstance(e, Evaluated) and e.phase == "warm-up"]
@@ -196,5 +196,5 @@ def test_sentences_are_marked_by_role() -> None:
 def test_update_reports_hold_plain_numbers(finished: tuple[Path, list[object]]) -> None:
     _, events = finished
     report = next(e for e in events if isinstance(e, UpdateReport))
-    assert {f.name for f in fields(report)} == {"update", "phase", "examples", "scalars"}
+    assert {f.name for f in fields(report)} == {"update", "phase", "rows", "scalars"}
     assert all(isinstance(value, float | int) for value in report.scalars.values())

@@ -55,7 +55,8 @@ def test_log_probs_and_rewards_are_those_of_the_modules(
     tiny_config: RunConfig, tiny: Prepared
 ) -> None:
     sampler, models = _sampler(tiny_config, tiny)
-    rollout = Rollout.from_arrow(sampler.sample(_JOB))
+    rollout = Rollout.from_arrow(sampler.sample(replace(_JOB, bitwise=True)))
+    assert Rollout.from_arrow(sampler.sample(_JOB)).bit_log_prob == ()
     batch = tiny.split("train").batch(_ROWS)
     tensors = tensor_batch(batch, torch.device("cpu"))
     models.classifier.eval()
@@ -65,7 +66,9 @@ def test_log_probs_and_rewards_are_those_of_the_modules(
             selection = torch.from_numpy(rollout.selections[slot])
             assert not (selection & ~valid[:, None]).any()
             expected = models.policy.evaluate(embedded, valid, selection).log_prob
-            np.testing.assert_allclose(rollout.log_prob[..., slot], expected, atol=1e-5)
+            np.testing.assert_allclose(rollout.bit_log_prob[slot], expected, atol=1e-5)
+            summed = expected.sum((-1, -2))
+            np.testing.assert_allclose(rollout.log_prob[..., slot], summed, atol=1e-5)
         for k in range(3):
             chosen = [torch.from_numpy(s[k]) for s in rollout.selections]
             logits = models.classifier(tensors.tokens, tensors.valid, chosen)

@@ -12,6 +12,7 @@ from rss_rl.config import ModelConfig, PolicyConfig
 from rss_rl.models.build import build_classifier
 from rss_rl.models.classifier import Classifier
 from rss_rl.policies.registry import PolicyModule, build_policy
+from rss_rl.seeding import example_keys
 from rss_rl.types import LabelSpec
 
 EMBEDDING, HIDDEN, WORDS, TRAINABLE = 5, 4, 30, 24
@@ -68,6 +69,12 @@ def sentences(*lengths: int, seed: int = 0, width: int | None = None) -> tuple[T
     valid = np.arange(width or max(lengths)) < np.array(lengths)[:, None]
     tokens = np.where(valid, draw.integers(1, WORDS, valid.shape), 0)
     return torch.from_numpy(tokens), torch.from_numpy(valid)
+
+
+def keys(update: int, examples: int, first: int = 0) -> Tensor:
+    """Dropout keys of consecutive rows in one update, int64 [examples]."""
+    rows = np.arange(first, first + examples)
+    return torch.from_numpy(example_keys(0, "dropout", update, rows))
 
 
 def selection(valid: Tensor, probability: float = 0.5, seed: int = 0) -> Tensor:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,23 @@ from rss_rl.data.sources import BadRow, RawExample
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.metrics import read_metrics
 from rss_rl.runtime.run import ALL_TOKENS
+from rss_rl.runtime.session import UpdateReport
 from rss_rl.types import LabelSpec
 
 ROWS = {"train": 96, "dev": 24, "test": 24}
+BATCH, UPDATES = 16, 27
+UPDATES_AN_EPOCH = ROWS["train"] // BATCH
 WORDS = {"yes": ("warm", "bright"), "no": ("cold", "dull")}
 FILLERS = ("the", "a", "film", "with", "scene", "and", "of", "was", "in", "one")
-TIMES = ("time/", "throughput/", "sampler/restarts")
+TIMES = (
+    "time/",
+    "throughput/",
+    "storage/",
+    "publish/duration_ms",
+    "learner/",
+    "sampler/",
+    "object_store/",
+)
 
 
 class TinySource:
@@ -52,7 +63,7 @@ def tiny_tree(data: Path) -> dict[str, Any]:
     """27 updates in three phases, and 17 more with all tokens."""
     return {
         "data": str(data),
-        "batch_size": 16,
+        "batch_size": BATCH,
         "model": {"hidden": 8, "activation": "relu"},
         "policy": {"hidden": 8, "initial_probability": 0.7},
         "learner": {
@@ -110,6 +121,23 @@ class Outcome:
             assert value.tobytes() == other.tensors[name].tobytes(), name
         assert self.metrics == other.metrics
         assert self.report == other.report
+
+
+def reports_of(events: Iterable[object]) -> list[UpdateReport]:
+    """The updates of the main part of a run, without those of the comparison."""
+    updates = [event for event in events if isinstance(event, UpdateReport)]
+    return [update for update in updates if update.phase != ALL_TOKENS]
+
+
+def assert_each_example_once_an_epoch(reports: Iterable[UpdateReport]) -> None:
+    """No row is lost or learnt from twice; an update made again has the rows it had before."""
+    rows: dict[int, list[int]] = {}
+    for report in reports:
+        assert rows.setdefault(report.update, report.rows.tolist()) == report.rows.tolist()
+    assert sorted(rows) == list(range(1, UPDATES + 1))
+    for first in range(1, UPDATES - UPDATES_AN_EPOCH + 2, UPDATES_AN_EPOCH):
+        epoch = [row for update in range(first, first + UPDATES_AN_EPOCH) for row in rows[update]]
+        assert sorted(epoch) == list(range(ROWS["train"]))
 
 
 def command_line(*arguments: object, cwd: Path) -> subprocess.Popen[str]:

@@ -177,3 +177,32 @@ def rss(x: np.ndarray, p: Parameters, activation: str) -> np.ndarray:
     return sigmoid(linear(sigma(linear(f, part(p, "hidden.")), activation), part(p, "score.")))[
         :, 0
     ]
+
+
+def importance_loss(
+    form: str, log_p: np.ndarray, behaviour: np.ndarray, a: np.ndarray, limit: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Loss of each selection [k, b] and its gradient in log_p [k, b, r, n], weights held fixed.
+
+    truncated-sum    -rho A sum_i log pi_i, rho = min(rho_max, prod_i pi_i / mu_i)
+    truncated-token  -A sum_i rho_i log pi_i, rho_i = min(rho_max, pi_i / mu_i)
+    clipped-token    -sum_i min(r_i A, clip(r_i, 1 - eps, 1 + eps) A), r_i = pi_i / mu_i
+    """
+    loss, gradient = np.zeros(a.shape), np.zeros(log_p.shape)
+    for k, b in np.ndindex(*a.shape):
+        rho = min(limit, np.exp(log_p[k, b].sum() - behaviour[k, b].sum()))
+        for place in np.ndindex(*log_p.shape[2:]):
+            here = (k, b, *place)
+            ratio = np.exp(log_p[here] - behaviour[here])
+            if form == "clipped-token":
+                if log_p[here] == 0 and behaviour[here] == 0:
+                    continue  # nothing was decided here
+                plain = ratio * a[k, b]
+                clipped = min(max(ratio, 1 - limit), 1 + limit) * a[k, b]
+                loss[k, b] -= min(plain, clipped)
+                gradient[here] = -plain if plain <= clipped else 0.0
+            else:
+                weight = rho if form == "truncated-sum" else min(limit, ratio)
+                loss[k, b] -= weight * a[k, b] * log_p[here]
+                gradient[here] = -weight * a[k, b]
+    return loss, gradient

@@ -1,0 +1,182 @@
+"""Learners that share each batch: who belongs together, and how their numbers become one.
+
+Every rank holds the same weights, takes its shard of the global batch, and steps by the gradient
+of the whole: losses are sums over the shard divided by counts of the global batch, and gradients
+are summed over the ranks.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ALONE", "Alone", "Group", "ProcessGroup", "shard", "sum_and_max"]
+
+import inspect
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from rss_rl.errors import LearnerError
+from rss_rl.types import Array
+
+
+class Group(Protocol):
+    """The learners of a run; `rank` counts from 0 to `size` - 1."""
+
+    rank: int
+    size: int
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum of every rank's `values`, on every rank; all must call it."""
+
+    def share(self, module: nn.Module) -> nn.Module:
+        """The module with the weights of rank 0, whose backward sums gradients over the ranks.
+
+        All must call its forward and the backward of what it returns, also with an empty shard.
+        """
+
+    def guard(self) -> AbstractContextManager[None]:
+        """Turns what a lost group raises into a LearnerError; put it around the whole update."""
+
+    def close(self) -> None:
+        """Leave the group; may be called twice."""
+
+
+class Alone:
+    """A group of one learner: nothing to sum, nothing to lose."""
+
+    rank = 0
+    size = 1
+
+    def sum(self, values: Tensor) -> Tensor:
+        """See `Group`."""
+        return values
+
+    def share(self, module: nn.Module) -> nn.Module:
+        """See `Group`; the module itself."""
+        return module
+
+    def guard(self) -> AbstractContextManager[None]:
+        """See `Group`."""
+        return nullcontext()
+
+    def close(self) -> None:
+        """See `Group`."""
+
+
+_LOST = re.compile(r"gloo|nccl|connect|socket|store|time[d ]*out", re.IGNORECASE)
+_ASIDE = re.compile(r"\[[^\]\s]+:\d+\] | This is typically .*")
+"""Places in torch's sources, and advice that speaks of other logs."""
+
+ALONE = Alone()
+"""The group of a learner that has no other."""
+
+
+class ProcessGroup:
+    """Learners in processes of their own, joined by torch.distributed: gloo, or NCCL on CUDA.
+
+    A process can be in one such group at a time. Every wait ends after `timeout_s`: over gloo with
+    a LearnerError (at once where the other process died); NCCL ends the process instead, which
+    whoever started it sees.
+
+    Args:
+        rank, size: of this learner, and how many there are.
+        address, port: where rank 0 listens until all have come.
+        device: of the learner's tensors. timeout_s: longest wait for the others.
+
+    Raises:
+        LearnerError: not all came in time.
+    """
+
+    def __init__(
+        self, rank: int, size: int, *, address: str, port: int, device: torch.device,
+        timeout_s: float,
+    ) -> None:  # fmt: skip
+        self.rank, self.size = rank, size
+        self._timeout_s = timeout_s
+        cuda = None
+        if device.type == "cuda":  # NCCL wants to know which one
+            number = torch.cuda.current_device() if device.index is None else device.index
+            cuda = torch.device("cuda", number)
+        with self._failing(
+            f"learner {rank} of {size} found no group at {address}:{port}",
+            f"All must start within {timeout_s:.0f} s and reach that port",
+        ):
+            dist.init_process_group(
+                "gloo" if cuda is None else "nccl",
+                init_method=f"tcp://{address}:{port}",
+                rank=rank,
+                world_size=size,
+                timeout=timedelta(seconds=timeout_s),
+                device_id=cuda,
+            )
+
+    @contextmanager
+    def _failing(self, what: str, remedy: str) -> Iterator[None]:
+        """torch.distributed raises plain RuntimeErrors: its words alone tell them from others."""
+        try:
+            yield
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            if not _LOST.search(reason):
+                raise
+            reason = _ASIDE.sub("", reason).strip().rstrip(".")
+            raise LearnerError(f"{what}: {reason}", remedy=remedy) from error
+
+    def sum(self, values: Tensor) -> Tensor:
+        """See `Group`."""
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    def share(self, module: nn.Module) -> nn.Module:
+        """See `Group`; torch's DistributedDataParallel, with sums where it would take means."""
+        # Buffers (the fixed word vectors) never change; torch renamed the argument that says so.
+        known = inspect.signature(DistributedDataParallel.__init__).parameters
+        name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        with self.guard():
+            shared = DistributedDataParallel(module, **{name: False})  # type: ignore[arg-type]
+            # DDP refuses a hook whose annotations are strings, as all are here.
+            shared.register_comm_hook(None, lambda state, bucket: _summed(bucket.buffer()))
+        return shared
+
+    def guard(self) -> AbstractContextManager[None]:
+        """See `Group`."""
+        return self._failing(
+            f"learner {self.rank} of {self.size} lost another one",
+            "Look at what the other learners said; resume from the last checkpoint",
+        )
+
+    def close(self) -> None:
+        """See `Group`."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _summed(gradients: Tensor) -> torch.futures.Future[Any]:
+    """Sums gradients over the ranks, in place; DDP's own reduction divides by their number."""
+    future = dist.all_reduce(gradients, async_op=True).get_future()
+    return cast(torch.futures.Future[Any], future.then(lambda done: done.value()[0]))
+
+
+def shard(rows: Array, rank: int, size: int) -> Array:
+    """The rows of a global batch that a rank learns from; empty where there are too few.
+
+    >>> [shard(np.arange(5), rank, 3).tolist() for rank in range(3)]
+    [[0, 1], [2, 3], [4]]
+    """
+    return np.array_split(rows, size)[rank]
+
+
+def sum_and_max(group: Group, sums: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums [n] over the ranks and the largest of their scalars >= 0, in one exchange."""
+    places = sums.new_zeros(group.size)
+    places[group.rank] = largest
+    total = group.sum(torch.cat([sums, places]))
+    return total[: len(sums)], total[len(sums) :].max()

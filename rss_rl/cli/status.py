@@ -1,0 +1,171 @@
+"""`rss-rl status`: what a run is doing."""
+
+from __future__ import annotations
+
+__all__ = ["EPILOG", "status"]
+
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from rss_rl.cli.options import Json, console
+from rss_rl.cli.tables import format_metric
+
+if TYPE_CHECKING:
+    from rss_rl.runtime.status import RunStatus
+
+EPILOG = """
+Examples:
+
+`rss-rl status runs/demo`
+
+`rss-rl status s3://bucket/run --follow` reads the copy on a storage path, again and again.
+
+`rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped, failed,
+crashed (nobody trains and nothing says why) or not running.
+"""
+Place = Annotated[
+    str, typer.Argument(metavar="RUN", help="Directory of a run, or the storage path of its copy.")
+]
+Follow = Annotated[bool, typer.Option("--follow", help="Go on until the run no longer runs.")]
+Every = Annotated[
+    float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
+]
+_SCORES = ("accuracy", "pearson", "spearman", "loss", "reward", "kept")
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
+
+
+def status(place: Place, follow: Follow = False, every: Every = 2.0, json_: Json = False) -> None:
+    """Print what a run is doing: its phase, progress, scores, samplers, storage and warnings."""
+    from rss_rl.runtime.status import read_status
+
+    out = console()
+    while True:
+        found = read_status(place)
+        if json_:
+            typer.echo(json.dumps(found.as_json(), indent=None if follow else 2))
+        else:
+            if follow and out.is_terminal:
+                out.clear()
+            out.print(_table(found))
+        if not follow or found.state != "running":
+            return
+        time.sleep(every)
+
+
+def _table(found: RunStatus) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, value in _rows(found):
+        table.add_row(name, escape(value))
+    return table
+
+
+def _rows(found: RunStatus) -> Iterator[tuple[str, str]]:
+    yield "run", found.place
+    by = f" by {found.holder}" if found.holder else ""
+    why = f": {found.error}" if found.error and found.state != "running" else ""
+    yield "state", f"{found.state}{by}{why}"
+    yield "phase", _phase(found)
+    yield "progress", _progress(found)
+    seen = f"last update {_ago(found.update_age_s)}"
+    yield "speed", f"{_shown(found.updates_per_s, '{:.2f} updates/s')}, {seen}"
+    yield (
+        "checkpoint",
+        f"{_shown(found.checkpoint_step, 'step {}')}, {_ago(found.checkpoint_age_s)}",
+    )
+    yield "dev", _scored(found.dev)
+    yield "best", _scored(found.best)
+    yield "kept", _shown(found.scalars.get("selection/kept"), "{:.1%}")
+    yield "samplers", _samplers(found)
+    yield "storage", _storage(found)
+    yield "disk free", _shown(found.disk_free_bytes, "{:,.1f} GB", 1e9)
+    for number, event in enumerate(found.problems):
+        yield "" if number else "warnings", _problem(event)
+    if not found.problems:
+        yield "warnings", "-"
+
+
+def _phase(found: RunStatus) -> str:
+    if found.phase is None:
+        return "-"
+    # The comparison with all tokens comes behind the phases of the configuration.
+    listed = found.phase_number and found.phases and found.phase_number <= found.phases
+    place = f" ({found.phase_number} of {found.phases})" if listed else ""
+    of = "" if found.phase_steps is None else f" of {found.phase_steps}"
+    return f"{found.phase}{place}, {_shown(found.phase_done, '{}')}{of} updates"
+
+
+def _progress(found: RunStatus) -> str:
+    of = "" if found.updates is None else f" of {found.updates}"
+    share = "" if found.progress is None else f", {found.progress:.0%}"
+    left = "" if found.eta_s is None else f", {_span(found.eta_s)} left"
+    return f"update {_shown(found.update, '{}')}{of}{share}{left}"
+
+
+def _samplers(found: RunStatus) -> str:
+    """Restarts, lag and whatever tells of discarded rollouts and idle time."""
+    tags = found.scalars
+    parts = [
+        f"restarts {_shown(tags.get('sampler/restarts'), '{:.0f}')}",
+        f"lag {_shown(tags.get('policy/lag'), '{:.1f}')}",
+    ]
+    for word, form in (("discarded", "{:.0f}"), ("idle", "{:.0%}")):
+        named = {tag: value for tag, value in tags.items() if word in tag}
+        shown = [f"{tag.rpartition('/')[2]} {form.format(value)}" for tag, value in named.items()]
+        parts += shown or [f"{word} -"]
+    return ", ".join(parts)
+
+
+def _storage(found: RunStatus) -> str:
+    if found.storage is None:
+        return "-"
+    lag = _shown(found.copying.get("storage/lag_checkpoints"), "{:.0f} checkpoints behind")
+    failed = _shown(found.copying.get("storage/failures"), "{:.0f} failures")
+    return f"{found.storage}, {lag}, {failed}"
+
+
+def _scored(scored: dict[str, Any] | None) -> str:
+    if scored is None:
+        return "-"
+    parts = []
+    for mode, metrics in scored["scores"].items():
+        shown = [f"{n} {format_metric(n, metrics[n])}" for n in _SCORES if n in metrics]
+        parts.append(f"{mode}: {', '.join(shown)}")
+    return f"{'; '.join(parts)} (update {scored['update']}, {scored['phase']})"
+
+
+def _problem(event: dict[str, Any]) -> str:
+    said = event.get("cause") or event.get("error") or ""
+    text = f"{event.get('time')} {event.get('level')} {event.get('event')} {said}"
+    return "".join(c for c in text if c.isprintable())[:300]
+
+
+def _shown(value: float | None, form: str, unit: float = 1) -> str:
+    if value is None:
+        return "-"
+    return form.format(value if unit == 1 else value / unit)
+
+
+def _ago(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{_span(seconds)} ago"
+
+
+def _span(seconds: float) -> str:
+    """A time span in its largest unit.
+
+    >>> _span(5), _span(90), _span(8000)
+    ('5 s', '2 min', '2.2 h')
+    """
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return (
+                f"{seconds / size:.0f} {unit}" if unit == "min" else f"{seconds / size:.1f} {unit}"
+            )
+    return f"{seconds:.0f} s"

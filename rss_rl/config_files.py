@@ -1,0 +1,141 @@
+"""YAML configuration files as trees: bounded in size and depth, whoever wrote them.
+
+A file may begin with `extends: other.yaml`, relative to itself. Aliases (`*name`) count as all they
+stand for: a few lines of them can mean more values than fit into memory.
+"""
+
+from __future__ import annotations
+
+__all__ = ["parse_value", "read_tree"]
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rss_rl.errors import ConfigError
+
+_MOST_BYTES = 2**20
+_LONGEST_CHAIN = 16
+_LONGEST_NAME = 1000
+_DEEPEST = 32
+_MOST_VALUES = 100_000
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """The tree of a file and of those it extends.
+
+    Raises:
+        ConfigError: it cannot be read, is too large or too deep, or is no mapping.
+    """
+    return _read(path, ())
+
+
+def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
+    """`readers` are the files that extend this one."""
+    try:
+        path = path.resolve() if readers else path
+        if path in readers:
+            raise ConfigError("extends itself", where=str(path))
+        if len(readers) > _LONGEST_CHAIN:
+            raise ConfigError(f"more than {_LONGEST_CHAIN} files in a chain", where=str(path))
+        text = _text(path)
+        own = path.resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # also: a ring of links, a NUL, no UTF-8
+        raise ConfigError(
+            f"cannot read the configuration: {getattr(error, 'strerror', None) or error}",
+            where=str(path),
+            remedy="`rss-rl config list` names those that are shipped",
+        ) from error
+    loaded = parse_value(text, where=str(path), what="the file")
+    if not isinstance(loaded, dict):
+        raise ConfigError("a configuration is a mapping of keys to values", where=str(path))
+    base = loaded.pop("extends", None)
+    if base is None:
+        return loaded
+    named = isinstance(base, str) and len(base) < _LONGEST_NAME
+    if not named or Path(base).suffix not in (".yaml", ".yml"):
+        raise ConfigError(f"extends: names no YAML file (got {base!r:.200})", where=str(path))
+    return _merged(_read(path.parent / base, (*readers, own)), loaded)
+
+
+def _text(path: Path) -> str:
+    """A plain file's text; a pipe would be waited for, a device read for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("not a plain file")
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"larger than {_MOST_BYTES} bytes")
+    return content.decode("utf-8")
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`base` with the values of `over`; sections that both have are merged."""
+    both = {
+        key: _merged(base[key], value)
+        for key, value in over.items()
+        if isinstance(value, dict) and isinstance(base.get(key), dict)
+    }
+    return base | over | both
+
+
+def parse_value(text: str, *, where: str, what: str = "the value") -> Any:
+    """The value that a YAML text says; `what` it is in messages.
+
+    Raises:
+        ConfigError: no YAML, a key given twice, too many values or nested too deeply.
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{what} is not valid YAML: {error}", where=where) from error
+    except (ValueError, OverflowError, RecursionError) as error:
+        # Numbers and dates that Python cannot hold.
+        raise ConfigError(f"{what} is not usable: {error}", where=where) from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only; the second of two equal keys never wins in silence."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        # Of each finished node: how many values it stands for, and how deep.
+        self._extent: dict[yaml.Node, tuple[int, int]] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        node = super().compose_node(parent, index)
+        if node is not None and node not in self._extent:
+            self._extent[node] = self._measure(node)
+        return node
+
+    def _measure(self, node: yaml.Node) -> tuple[int, int]:
+        if isinstance(node, yaml.ScalarNode):
+            return 1, 1
+        pairs = isinstance(node, yaml.MappingNode)
+        parts = [part for pair in node.value for part in pair] if pairs else node.value
+        # An alias to what is not finished stands for itself, without end.
+        extents = [self._extent.get(part, (_MOST_VALUES, 0)) for part in parts]
+        values = 1 + sum(count for count, _ in extents)
+        depth = 1 + max((deep for _, deep in extents), default=0)
+        if values > _MOST_VALUES or depth > _DEEPEST:
+            raise yaml.MarkedYAMLError(
+                problem=f"stands for over {_MOST_VALUES} values, or over {_DEEPEST} deep",
+                problem_mark=node.start_mark,
+            )
+        return values, depth
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"key '{key.value:.100}' is given twice", problem_mark=node.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)

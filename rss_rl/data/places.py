@@ -1,0 +1,257 @@
+"""Where the files of a prepared dataset lie: a directory here, or a URI with a cache beside us.
+
+A directory is read where it is. Of a URI the manifest, the vocabulary and the vectors are copied
+when it is opened, and a shard when it is first used, into
+
+    $RSS_RL_CACHE (default ~/.cache/rss-rl)/data/SHA-256 of the manifest/
+
+so that processes of a machine share what any of them fetched, and other data never meet. Shards
+used longest ago are deleted beyond RSS_RL_CACHE_GB (default 20) gigabytes; a process that has one
+mapped goes on reading it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CachedFiles", "Files", "LocalFiles", "cache_root", "open_files"]
+
+import fcntl
+import hashlib
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from rss_rl.data.manifest import (
+    MANIFEST_BYTES,
+    MANIFEST_FILE,
+    VECTORS_FILE,
+    VOCABULARY_FILE,
+    Manifest,
+)
+from rss_rl.errors import DataError, StorageError
+from rss_rl.storage import Storage, is_uri, open_storage
+
+_AGAIN = "The file is cut short or damaged: prepare the data again"
+_POLL_S, _PATIENCE_S = 0.05, 120.0
+_STALE_S = 24 * 3600.0
+"""A temporary file this old was left by a process that died."""
+
+
+class Files(Protocol):
+    """The files of one prepared dataset."""
+
+    @property
+    def place(self) -> str:
+        """What it is opened with again, in any process: an absolute path or a URI."""
+
+    @property
+    def folder(self) -> Path:
+        """The local directory that fetched files are in."""
+
+    def manifest(self) -> Manifest:
+        """What the dataset says of itself."""
+
+    def fetch(self, name: str, size: int) -> Path:
+        """The local path of a file of `size` bytes.
+
+        Raises:
+            DataError, StorageError: it is missing, of another size, or cannot be fetched.
+        """
+
+    def damaged(self, name: str, what: str) -> DataError:
+        """The error to raise for a file whose content is no good."""
+
+
+class LocalFiles:
+    """A prepared directory, read where it lies."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def place(self) -> str:
+        """The absolute path."""
+        return str(self.folder.resolve())
+
+    def manifest(self) -> Manifest:
+        """Of the directory."""
+        return Manifest.load(self.folder)
+
+    def fetch(self, name: str, size: int) -> Path:
+        """See `Files`."""
+        path = self.folder / name
+        try:
+            found = path.stat().st_size
+        except OSError as error:
+            raise self.damaged(name, f"cannot be read ({error.strerror})") from error
+        if found != size:
+            raise self.damaged(name, f"has {found} bytes, the manifest says {size}")
+        return path
+
+    def damaged(self, name: str, what: str) -> DataError:
+        """See `Files`."""
+        return DataError(what, where=str(self.folder / name), remedy=_AGAIN)
+
+
+class CachedFiles:
+    """A prepared dataset at a URI; pickles as that and opens again, with the cache it finds there.
+
+    Args:
+        place: the URI.
+        digest: SHA-256 of the manifest, in hexadecimal.
+    """
+
+    def __init__(self, place: str, digest: str) -> None:
+        self.place, self._digest = place, digest
+        self.folder = cache_root() / "data" / digest
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (CachedFiles, (self.place, self._digest))
+
+    @cached_property
+    def _storage(self) -> Storage:
+        return open_storage(self.place)
+
+    def manifest(self) -> Manifest:
+        """Of the dataset, as it was when it was opened."""
+        return Manifest.load(self.folder)
+
+    def fetch(self, name: str, size: int) -> Path:
+        """See `Files`; what is there already is marked as used now."""
+        path = self.folder / name
+        if not _touch(path, size):
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with _turn(self.folder / f".lock-{name}"):
+                    if not _touch(path, size):
+                        self._download(name, path, size)
+            except OSError as error:
+                raise StorageError(
+                    f"cannot be kept ({error.strerror})",
+                    where=str(path),
+                    remedy="Name a directory with space in RSS_RL_CACHE",
+                ) from error
+        return path
+
+    def _download(self, name: str, path: Path, size: int) -> None:
+        try:
+            self._storage.download(name, path, size)
+        except StorageError as error:
+            remedy = f"{error.remedy}; or upload the data again, with --force"
+            raise StorageError(error.what, where=error.where, remedy=remedy) from error
+        _evict(path)
+
+    def damaged(self, name: str, what: str) -> DataError:
+        """See `Files`; the bad copy is deleted, so that it is not met again."""
+        (self.folder / name).unlink(missing_ok=True)
+        return DataError(
+            what,
+            where=f"{self.place.rstrip('/')}/{name}",
+            remedy="The copy was deleted: try once more, then upload the data again, with --force",
+        )
+
+
+def open_files(place: Path | str) -> Files:
+    """The files of a prepared dataset at a path or URI.
+
+    Raises:
+        DataError: there is no manifest, or it cannot be used. StorageError: no answer from there.
+    """
+    if not (isinstance(place, str) and is_uri(place)):
+        return LocalFiles(Path(place))
+    content = open_storage(place).read(MANIFEST_FILE, MANIFEST_BYTES + 1)
+    if content is None:
+        raise DataError(
+            f"there is no {MANIFEST_FILE}, or no answer",
+            where=place,
+            remedy="Check the address; `rss-rl data prepare ... --out URI` puts a dataset there",
+        )
+    manifest = Manifest.parse(content, f"{place.rstrip('/')}/{MANIFEST_FILE}")
+    files = CachedFiles(place, hashlib.sha256(content).hexdigest())
+    try:
+        files.folder.mkdir(parents=True, exist_ok=True)
+        temporary = files.folder / f".tmp-{MANIFEST_FILE}-{uuid.uuid4().hex}"
+        temporary.write_bytes(content)
+        os.replace(temporary, files.folder / MANIFEST_FILE)
+    except OSError as error:
+        raise StorageError(
+            f"cannot be written ({error.strerror})",
+            where=str(files.folder),
+            remedy="Name a directory with space in RSS_RL_CACHE",
+        ) from error
+    files.fetch(VOCABULARY_FILE, manifest.vocabulary.bytes)
+    files.fetch(VECTORS_FILE, manifest.vectors.bytes)
+    return files
+
+
+def cache_root() -> Path:
+    """The directory that copies are kept in."""
+    named = os.environ.get("RSS_RL_CACHE")
+    return Path(named).absolute() if named else Path.home() / ".cache" / "rss-rl"
+
+
+def _limit() -> float:
+    """Bytes of shards to keep.
+
+    Raises:
+        DataError: RSS_RL_CACHE_GB is no number.
+    """
+    text = os.environ.get("RSS_RL_CACHE_GB", "20")
+    try:
+        return float(text) * 1e9
+    except ValueError:
+        raise DataError(
+            f"'{text}' is no number of gigabytes", where="RSS_RL_CACHE_GB", remedy="Write 20"
+        ) from None
+
+
+def _touch(path: Path, size: int) -> bool:
+    """Whether a whole copy is there, which is then marked as used now."""
+    try:
+        found = path.stat()
+        if found.st_size != size:
+            return False
+        # The time of access alone: that of change tells a reader that a file is the one it knows.
+        os.utime(path, ns=(time.time_ns(), found.st_mtime_ns))
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _turn(lock: Path) -> Iterator[None]:
+    """One process fetches a file while others wait for it, if it does not take too long."""
+    end = time.monotonic() + _PATIENCE_S
+    with lock.open("wb") as stream:
+        while time.monotonic() < end:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_POLL_S)
+            except OSError:  # a filesystem without locks: each fetches for itself
+                break
+        yield
+
+
+def _evict(newest: Path) -> None:
+    """Delete the shards used longest ago, of all datasets; never the one just fetched."""
+    found = []
+    for path in (cache_root() / "data").glob("*/*"):
+        try:
+            status = path.stat()
+            if path.name.startswith(".tmp-") and time.time() - status.st_mtime > _STALE_S:
+                path.unlink()
+        except OSError:  # another process was faster
+            continue
+        if path.suffix == ".arrow" and path != newest and not path.name.startswith("."):
+            found.append((status.st_atime_ns, status.st_size, path))
+    room = _limit() - newest.stat().st_size
+    for _, size, path in sorted(found, reverse=True):
+        room -= size
+        if room < 0:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,155 @@
+"""One shard of a split, mapped and checked, so that no later read can go astray.
+
+Legend: b rows asked for, S sentence slots.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Shard", "StoredRow"]
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rss_rl.data.manifest import Manifest, SplitInfo
+from rss_rl.data.shard_file import read_blocks, shard_schema
+from rss_rl.types import Array
+
+
+@dataclass(frozen=True)
+class _Ragged:
+    """A list column of one record batch as views of the map: row i is values[offsets[i]:...]."""
+
+    values: Array
+    offsets: Array
+
+    @classmethod
+    def view(cls, column: Any) -> _Ragged:
+        return cls(
+            column.values.to_numpy(zero_copy_only=True),
+            column.offsets.to_numpy(zero_copy_only=True),
+        )
+
+    def row(self, i: int) -> Array:
+        return self.values[self.offsets[i] : self.offsets[i + 1]]
+
+
+class StoredRow(NamedTuple):
+    """An example as views of the map.
+
+    tokens     int32 ids of each sentence
+    label      index of a class, or a score
+    rationale  an Arrow array of bits for each sentence; none where unknown
+    """
+
+    tokens: tuple[Array, ...]
+    label: Any
+    rationale: tuple[Any, ...]
+
+
+class Shard:
+    """The rows of one Arrow file.
+
+    Args:
+        path: the file, whose size was looked at.
+        manifest, info: of the dataset and of the split, which the file must agree with.
+        rows: that it must hold.
+        trusted: this very file was checked before; its values are not looked at again.
+
+    Raises:
+        ValueError: it is damaged or not what the manifest says. OSError: it cannot be opened.
+    """
+
+    def __init__(
+        self, path: Path, manifest: Manifest, info: SplitInfo, rows: int, *, trusted: bool = False
+    ) -> None:
+        schema = shard_schema(manifest.sentences, manifest.labels, info.rationale)
+        self._blocks = read_blocks(path, schema)
+        sizes = [block.num_rows for block in self._blocks]
+        if sum(sizes) != rows:
+            raise ValueError(f"has {sum(sizes)} rows, the manifest says {rows}")
+        if not trusted:
+            for block in self._blocks:
+                _check(block, manifest, info)
+        self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)  # [blocks + 1]
+        slots = range(manifest.sentences)
+        self._tokens = [[_Ragged.view(b[f"tokens_{s}"]) for b in self._blocks] for s in slots]
+        self._labels = [b["label"].to_numpy(zero_copy_only=True) for b in self._blocks]
+        self._marks = [f"rationale_{s}" for s in slots if info.rationale]
+
+    def row(self, row: int) -> StoredRow:
+        """A row, numbered from 0 within the shard."""
+        block, i = self._place(row)
+        return StoredRow(
+            tuple(part[block].row(i) for part in self._tokens),
+            self._labels[block][i],
+            tuple(self._blocks[block][mark][i].values for mark in self._marks),
+        )
+
+    def lengths(self, rows: Array) -> Array:
+        """int64 [b, S], real tokens of each sentence of some rows of the shard."""
+        order = np.argsort(rows, kind="stable")
+        rising = rows[order]
+        cuts = np.searchsorted(rising, self._starts)
+        lengths = np.empty((len(rows), len(self._tokens)), dtype=np.int64)
+        for block in np.flatnonzero(np.diff(cuts)):
+            part = slice(cuts[block], cuts[block + 1])
+            inside = rising[part] - self._starts[block]
+            for slot, column in enumerate(self._tokens):
+                offsets = column[block].offsets
+                lengths[order[part], slot] = offsets[inside + 1] - offsets[inside]
+        return lengths
+
+    def words(self, row: int) -> tuple[tuple[str, ...], ...]:
+        """The words of each sentence of a row, as they were written."""
+        block, i = self._place(row)
+        columns = (self._blocks[block][f"words_{slot}"] for slot in range(len(self._tokens)))
+        return tuple(tuple(column[i].as_py()) for column in columns)
+
+    def example_id(self, row: int) -> str:
+        """The id that the source gave a row."""
+        block, i = self._place(row)
+        return str(self._blocks[block]["example_id"][i].as_py())
+
+    def views(self) -> list[Array]:
+        """The arrays that batches are filled from: views of the memory map, read-only."""
+        ragged = [r for part in self._tokens for r in part]
+        return [*(a for r in ragged for a in (r.values, r.offsets)), *self._labels]
+
+    def _place(self, row: int) -> tuple[int, int]:
+        block = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return block, row - int(self._starts[block])
+
+
+def _check(block: Any, manifest: Manifest, info: SplitInfo) -> None:
+    """Offsets, text, ids, labels and bits of a record batch.
+
+    Raises:
+        ValueError: something is not as `prepare` writes it.
+    """
+    block.validate(full=True)
+    for name in block.schema.names:
+        column = block[name]
+        values = column.values if hasattr(column, "values") else column
+        if column.null_count or values.null_count:
+            raise ValueError(f"lacks values in column {name}")
+    for slot in range(manifest.sentences):
+        tokens = block[f"tokens_{slot}"]
+        lengths = np.diff(tokens.offsets.to_numpy())
+        if lengths.min(initial=1) < 1 or lengths.max(initial=1) > info.longest[slot]:
+            raise ValueError("holds sentences of other lengths than the manifest says")
+        for other in ("words", "rationale") if info.rationale else ("words",):
+            if (np.diff(block[f"{other}_{slot}"].offsets.to_numpy()) != lengths).any():
+                raise ValueError(f"has not one of {other}_{slot} for each token")
+        ids = tokens.values.to_numpy(zero_copy_only=True)
+        if ids.min(initial=0) < 0 or ids.max(initial=0) >= manifest.vocabulary.size:
+            raise ValueError("holds unknown token ids")
+    labels = block["label"].to_numpy(zero_copy_only=True)
+    if manifest.labels.kind == "score":
+        fine = bool(np.isfinite(labels).all())
+    else:
+        fine = labels.min(initial=0) >= 0 and labels.max(initial=0) < len(manifest.labels.names)
+    if not fine:
+        raise ValueError("holds unknown labels")

@@ -1,0 +1,131 @@
+"""The Arrow files of a split: what is in one, writing them one after another, reading one safely.
+
+A shard is an Arrow IPC file (Feather 2): any Arrow reader opens it. Reading here trusts no number
+in it: the schema must be exactly the one a split has, buffers must not be compressed (a compressed
+one says itself how much memory it wants), and what is read lies in the memory map.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ShardWriter", "read_blocks", "shard_schema"]
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rss_rl.data.manifest import ShardInfo, shard_file
+from rss_rl.types import LabelSpec
+
+_MAGIC = 8
+"""Bytes before the first message: `ARROW1` and padding."""
+_HEADER, _COMPRESSION = 2, 3
+"""Fields of the flatbuffers tables Message and RecordBatch (Message.fbs of the Arrow format)."""
+
+
+def shard_schema(sentences: int, labels: LabelSpec, rationale: bool) -> Any:
+    """The columns of a split.
+
+    example_id   string
+    tokens_s     list<int32>, ids of the words of sentence slot s
+    words_s      list<string>, the words as written
+    label        int32, index of a class; or float32, a score
+    rationale_s  list<bool>, one for each word, where known
+    """
+    fields: list[tuple[str, Any]] = [("example_id", pa.string())]
+    for slot in range(sentences):
+        fields.append((f"tokens_{slot}", pa.list_(pa.int32())))
+        fields.append((f"words_{slot}", pa.list_(pa.string())))
+    fields.append(("label", pa.float32() if labels.kind == "score" else pa.int32()))
+    if rationale:
+        fields += [(f"rationale_{slot}", pa.list_(pa.bool_())) for slot in range(sentences)]
+    return pa.schema(fields)
+
+
+class ShardWriter:
+    """Writes record batches into shard after shard of a split.
+
+    Args:
+        folder: where the files go. split: its name. schema: of `shard_schema`.
+        shard_bytes: a shard ends before the record batch that would make it larger; one record
+            batch is never cut.
+    """
+
+    def __init__(self, folder: Path, split: str, schema: Any, shard_bytes: int) -> None:
+        self._folder, self._split, self._schema = folder, split, schema
+        self._shard_bytes = shard_bytes
+        self._done: list[ShardInfo] = []
+        self._sink: Any = None
+        self._writer: Any = None
+        self._rows = 0
+
+    def write(self, batch: Any) -> None:
+        """Add a record batch."""
+        if self._rows and self._sink.tell() + batch.nbytes > self._shard_bytes:
+            self._finish()
+        if self._writer is None:
+            path = self._folder / shard_file(self._split, len(self._done))
+            self._sink = pa.OSFile(str(path), "wb")
+            self._writer = pa.ipc.new_file(self._sink, self._schema)
+        self._writer.write_batch(batch)
+        self._rows += batch.num_rows
+
+    def close(self) -> tuple[ShardInfo, ...]:
+        """End the last shard; returns all of them."""
+        if self._rows:
+            self._finish()
+        return tuple(self._done)
+
+    def _finish(self) -> None:
+        self._writer.close()
+        self._sink.close()
+        name = shard_file(self._split, len(self._done))
+        size = (self._folder / name).stat().st_size
+        self._done.append(ShardInfo(name=name, rows=self._rows, bytes=size))
+        self._writer, self._rows = None, 0
+
+
+def read_blocks(path: Path, schema: Any) -> list[Any]:
+    """The record batches of a shard as views of its memory map; their values are not looked at.
+
+    Raises:
+        ValueError: it is no Arrow file, or not one of this schema. OSError: it cannot be opened.
+    """
+    try:
+        buffer = pa.memory_map(str(path)).read_buffer()
+        footer = pa.ipc.open_file(pa.BufferReader(buffer))
+        if not footer.schema.equals(schema):
+            raise ValueError("has other columns than the manifest says")
+        messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(buffer.slice(_MAGIC)))
+        blocks = []
+        pa.ipc.read_schema(messages.read_next_message())
+        for message in messages:
+            if message.type != "record batch" or _is_compressed(message.metadata.to_pybytes()):
+                raise ValueError("holds what is no plain record batch")
+            blocks.append(pa.ipc.read_record_batch(message, schema))
+    except (pa.ArrowException, struct.error, StopIteration) as error:
+        raise ValueError(f"cannot be read ({error})") from error
+    if len(blocks) != footer.num_record_batches:
+        raise ValueError("holds not the record batches that its end lists")
+    return blocks
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Whether the record batch that a message announces has compressed buffers."""
+    (root,) = struct.unpack_from("<I", metadata, 0)
+    header = _field(metadata, root, _HEADER)
+    (offset,) = struct.unpack_from("<I", metadata, header)
+    return _field(metadata, header + offset, _COMPRESSION) != 0
+
+
+def _field(metadata: bytes, table: int, number: int) -> int:
+    """Where field `number` of a flatbuffers table lies, 0 where it has its default."""
+    (back,) = struct.unpack_from("<i", metadata, table)
+    vtable = table - back
+    (size,) = struct.unpack_from("<H", metadata, vtable)
+    place = 4 + 2 * number
+    if place >= size:
+        return 0
+    (offset,) = struct.unpack_from("<H", metadata, vtable + place)
+    return table + offset if offset else 0

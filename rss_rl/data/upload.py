@@ -1,0 +1,72 @@
+"""Putting a prepared directory at a URI: the manifest last, so that half of one is never opened."""
+
+from __future__ import annotations
+
+__all__ = ["local_target", "upload"]
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rss_rl.data.manifest import MANIFEST_BYTES, MANIFEST_FILE, Manifest
+from rss_rl.data.places import cache_root
+from rss_rl.data.staging import Progress
+from rss_rl.errors import DataError, StorageError
+from rss_rl.storage import Storage, is_uri, open_storage
+
+
+@contextmanager
+def local_target(out: str, force: bool) -> Iterator[Path]:
+    """The directory to prepare in: `out` itself, or for a URI one in the cache that is then gone.
+
+    Raises:
+        DataError: something prepared is at the URI, and `force` is not set. StorageError: no
+            answer from there, or no room here.
+    """
+    if not is_uri(out):
+        yield Path(out)
+        return
+    if not force and open_storage(out).read(MANIFEST_FILE, 1) is not None:
+        raise DataError("exists already", where=out, remedy="Replace it with --force")
+    try:
+        cache_root().mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix="preparing-", dir=cache_root())
+    except OSError as error:
+        raise StorageError(
+            f"cannot be made ({error.strerror})",
+            where=str(cache_root()),
+            remedy="Name a directory with space in RSS_RL_CACHE",
+        ) from error
+    with folder:
+        yield Path(folder.name) / "prepared"
+
+
+def upload(folder: Path, uri: str, progress: Progress) -> None:
+    """Copy the prepared directory `folder` to `uri`, in place of what may be there.
+
+    Raises:
+        StorageError: a file cannot be written or deleted there.
+    """
+    storage = open_storage(uri)
+    old = _shards_at(storage)
+    # What was there cannot be opened from here on until the new manifest is.
+    storage.delete(MANIFEST_FILE)
+    names = sorted(path.name for path in folder.iterdir() if path.name != MANIFEST_FILE)
+    for done, name in enumerate(names):
+        progress("uploading files", done, len(names))
+        storage.upload(folder / name, name)
+    for name in sorted(old - set(names)):
+        storage.delete(name)
+    storage.upload(folder / MANIFEST_FILE, MANIFEST_FILE)
+    progress("uploading files", len(names), len(names))
+
+
+def _shards_at(storage: Storage) -> set[str]:
+    """Names of the shards of what is prepared there, if anything is."""
+    try:
+        content = storage.read(MANIFEST_FILE, MANIFEST_BYTES + 1)
+        splits = Manifest.parse(content or b"", storage.uri).splits
+    except DataError:
+        return set()
+    return {shard.name for info in splits.values() for shard in info.shards}

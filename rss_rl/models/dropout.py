@@ -1,0 +1,135 @@
+"""Dropout whose masks can be keyed by example, whoever shares the batch.
+
+torch's dropout takes its numbers from a generator in the order of the batch, so that a batch cut
+into shards draws other masks than the whole. Under `keyed_dropout` the mask of an element is a hash
+of its example's key, the number of the dropout call, its position and its feature: alone or in a
+batch, padded or not, in one process or in several, an example meets the same masks.
+
+Legend: M examples, N positions, D features.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Dropout", "keyed_dropout"]
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+_LANES = 4
+"""Uniform numbers of 16 bits that one hash of 64 bits gives."""
+_LEVELS = 1 << 16
+
+
+def _signed(value: int) -> int:
+    """An unsigned 64-bit constant as torch's int64 has it."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+_GOLDEN = _signed(0x9E3779B97F4A7C15)
+_FIRST = _signed(0xBF58476D1CE4E5B9)
+_SECOND = _signed(0x94D049BB133111EB)
+
+
+class _Keys:
+    """The keys of a forward pass, and how many dropout calls it has made."""
+
+    def __init__(self, keys: Tensor) -> None:
+        self.keys = keys
+        self.calls = 0
+
+
+_current: ContextVar[_Keys | None] = ContextVar("keyed_dropout", default=None)
+
+
+@contextmanager
+def keyed_dropout(keys: Tensor) -> Iterator[None]:
+    """Within it, dropout in training mode draws by example; outside, as torch's dropout does.
+
+    A forward pass calls its dropout layers in one order, so the call's number tells layers and
+    sentence slots apart.
+
+    Args:
+        keys: int64 [M], of the examples along dimension 0 of all that is dropped.
+
+    Raises:
+        ValueError: keys of another dtype or rank; in a dropout call, another M.
+    """
+    if keys.dtype != torch.int64 or keys.ndim != 1:
+        raise ValueError(f"keys must be int64 [M], got {keys.dtype} {tuple(keys.shape)}")
+    token = _current.set(_Keys(keys))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+class Dropout(nn.Module):
+    """Sets a share `rate` of the elements to 0 in training mode and scales the others up.
+
+    Args:
+        rate: in [0, 1); under `keyed_dropout` in steps of 2^-16.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        if not 0 <= rate < 1:
+            raise ValueError(f"a dropout rate lies in [0, 1), got {rate}")
+        self.rate = rate
+
+    def forward(self, values: Tensor) -> Tensor:
+        """[M, ..., D] to the same shape."""
+        current = _current.get()
+        if current is None or not self.training or self.rate == 0:
+            return F.dropout(values, self.rate, self.training)
+        call, current.calls = current.calls, current.calls + 1
+        dropped = min(round(self.rate * _LEVELS), _LEVELS - 1)  # of the levels a lane can take
+        kept = _kept(current.keys, call, values, dropped)
+        return values * kept.to(values.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+
+    def extra_repr(self) -> str:
+        """The rate, for printing a model."""
+        return f"rate={self.rate}"
+
+
+def _kept(keys: Tensor, call: int, values: Tensor, dropped: int) -> Tensor:
+    """bool, shape of values; each element's own lane decides with `dropped` levels of 2^16.
+
+    The hash of four neighbouring features is mix(mix(mix(key + c G) + n G) + f G), where call c,
+    position n and group of features f count from 1.
+    """
+    examples, features = values.shape[0], values.shape[-1]
+    if len(keys) != examples:
+        raise ValueError(f"{len(keys)} keys for values {tuple(values.shape)}")
+    positions = math.prod(values.shape[1:-1])
+    by_example = _mix(keys + _steps(call + 1, keys.device)[call])  # [M]
+    by_position = _mix(by_example[:, None] + _steps(positions, keys.device))  # [M, N]
+    groups = _steps(-(-features // _LANES), keys.device)
+    # A sum of its own choosing need not be contiguous where a size is 0 or 1.
+    hashes = keys.new_empty(examples, positions, len(groups))  # [M, N, D / 4]
+    _mix(torch.add(by_position[..., None], groups, out=hashes))
+    # As signed numbers the lanes are uniform on [-2^15, 2^15).
+    lanes = hashes.view(torch.int16) >= dropped - _LEVELS // 2
+    return lanes[..., :features].reshape(values.shape)
+
+
+def _steps(count: int, device: torch.device) -> Tensor:
+    """G, 2 G, ... in wrapping arithmetic, int64 [count]."""
+    return torch.arange(1, count + 1, device=device) * _GOLDEN
+
+
+def _mix(state: Tensor) -> Tensor:
+    """The output function of SplitMix64 (Steele, Lea, Flood 2014) in place, on int64."""
+    _fold(state, 30).mul_(_FIRST)
+    _fold(state, 27).mul_(_SECOND)
+    return _fold(state, 31)
+
+
+def _fold(state: Tensor, shift: int) -> Tensor:
+    """state ^ (state >>> shift); int64 shifts fill with the sign, which the mask takes away."""
+    return state.bitwise_xor_((state >> shift).bitwise_and_((1 << (64 - shift)) - 1))

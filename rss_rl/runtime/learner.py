@@ -1,0 +1,259 @@
+"""The learner: both updates, and the weights they lead to, in this process.
+
+Legend: K selections an example, B examples of an update, S sentences, N_s tokens of slot s.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LearnTask", "Learner", "LocalLearner"]
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from envs.core import kept_shares
+from learners.group import ALONE, Group, shard
+from learners.optim import load_optimizer_tensors, optimizer_tensors
+from learners.phases import Turn
+from learners.policy_gradient import PolicyGradientLearner, RewardBatch
+from learners.supervised import SupervisedLearner
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.errors import CheckpointError
+from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
+from rss_rl.runtime.device import find_device
+from rss_rl.runtime.evaluation import Mode, evaluate
+from rss_rl.runtime.rollouts import Rollout, join_rollouts
+from rss_rl.runtime.showcase import Showcase, make_showcase
+from rss_rl.runtime.snapshot import (
+    Models,
+    Snapshot,
+    StoredSnapshot,
+    autocast_dtype,
+    build_prepared_models,
+    fixed_threads,
+)
+from rss_rl.runtime.weights import load_weights, select_prefix
+from rss_rl.seeding import example_keys
+from rss_rl.types import Array, Batch
+
+
+@dataclass(frozen=True)
+class LearnTask:
+    """What one update learns from.
+
+    number    of the update in the run, from 0; the target policy's version
+    rows      int64 [B]
+    turn      who learns
+    rollouts  of the shards of `rows`, in their order; none where nothing was sampled
+    """
+
+    number: int
+    rows: Array
+    turn: Turn
+    rollouts: Sequence[Rollout]
+
+
+class Learner(Protocol):
+    """Whoever applies updates and holds the newest weights."""
+
+    def update(self, task: LearnTask) -> dict[str, float]:
+        """One update of the classifier, the policy or both; metrics by tag.
+
+        Raises:
+            NonFiniteError: a loss or gradient is not finite; no parameter has changed by it.
+            LearnerError: a learner process is lost.
+        """
+
+    def publish(self, version: int) -> Snapshot | StoredSnapshot:
+        """The present weights under a version."""
+
+    def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
+        """Scores of a split by the present weights; see `evaluation.evaluate`."""
+
+    def showcase(self) -> Showcase:
+        """What the policy does on dev, to be looked at."""
+
+    def tensors(self) -> dict[str, Any]:
+        """All that is learnt and how, as named tensors: weights, optimisers, baseline."""
+
+    def load_tensors(self, tensors: Mapping[str, Array]) -> None:
+        """Restore `tensors`.
+
+        Raises:
+            CheckpointError: they do not fit.
+        """
+
+
+class LocalLearner:
+    """A learner in this process, on the device of the configuration.
+
+    Args:
+        group: of learners that share each batch; all of them must be given the same tasks.
+    """
+
+    def __init__(self, config: RunConfig, prepared: Prepared, group: Group = ALONE) -> None:
+        self.config, self._prepared, self._group = config, prepared, group
+        self.device = find_device(config.learner.device)
+        self.examples = prepared.split("train")
+        self.models: Models = build_prepared_models(config, prepared)
+        self.models.classifier.to(self.device)
+        self.models.policy.to(self.device)
+        dtype = autocast_dtype(config.learner.precision)
+        self._supervised = SupervisedLearner(
+            self.models.classifier,
+            config.learner.supervised,
+            dtype,
+            config.learner.weight_average,
+            group,
+        )
+        self._policy: PolicyGradientLearner | None = None
+        if any(phase.policy for phase in config.phases):
+            self._policy = PolicyGradientLearner(
+                self.models.policy,
+                self.models.classifier.embedding,
+                config.learner,
+                dtype,
+                group,
+            )
+
+    def update(self, task: LearnTask) -> dict[str, float]:
+        """See `Learner`."""
+        started = time.perf_counter()
+        with fixed_threads(self.config.learner.threads):
+            scalars = self._learn(task)
+        return scalars | {"time/learn_s": time.perf_counter() - started}
+
+    def _learn(self, task: LearnTask) -> dict[str, float]:
+        """Learns from this learner's shard of the batch; metrics are those of the whole."""
+        mine = shard(np.arange(len(task.rows)), self._group.rank, self._group.size)
+        rows = task.rows[mine]
+        batch = self.examples.batch(rows)
+        tensors = tensor_batch(batch, self.device)
+        scalars: dict[str, float] = {}
+        selections = None
+        if task.rollouts:
+            rollout = join_rollouts(task.rollouts)
+            part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
+            selections = to_tensors(part.selections, self.device)
+            if task.turn.policy:
+                scalars |= self._learn_policy(task, tensors, part, selections)
+                scalars |= _rewards(rollout)
+            scalars |= _shares(rollout, self.examples.batch(task.rows))
+        if task.turn.supervised:
+            first = None if selections is None else [s[0] for s in selections]
+            scalars |= self._learn_classifier(task.number, rows, tensors, first)
+        return scalars
+
+    def _learn_classifier(
+        self, number: int, rows: Array, tensors: TensorBatch, first: list[torch.Tensor] | None
+    ) -> dict[str, float]:
+        keys = example_keys(self.config.seed, "dropout", number, rows)
+        (dropout_keys,) = to_tensors([keys], self.device)
+        stats = self._supervised.update(tensors, first, number=number, dropout_keys=dropout_keys)
+        scalars = {"train/loss": stats.loss, "train/gradient_norm": stats.gradient_norm}
+        if stats.accuracy is not None:
+            scalars["train/accuracy"] = stats.accuracy
+        return scalars
+
+    def _learn_policy(
+        self,
+        task: LearnTask,
+        tensors: TensorBatch,
+        rollout: Rollout,
+        selections: list[torch.Tensor],
+    ) -> dict[str, float]:
+        assert self._policy is not None
+        paid_rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
+        asked = self.config.learner.baseline == "self-critical"
+        behaviour = None
+        if rollout.version < task.number:  # else the policy itself drew them
+            bits = self.config.learner.corrects_bits
+            parts = rollout.bit_log_prob if bits else np.moveaxis(rollout.log_prob, -1, 0)
+            behaviour = to_tensors([np.ascontiguousarray(part) for part in parts], self.device)
+        paid = RewardBatch(selections, paid_rewards, thresholded if asked else None, behaviour)
+        stats = self._policy.update(tensors, paid, number=task.number)
+        scalars = {
+            "policy/loss": stats.loss,
+            "policy/gradient_norm": stats.gradient_norm,
+            "policy/entropy": stats.entropy,
+            "policy/advantage_std": stats.advantage_std,
+        }
+        if stats.ratios is not None:
+            scalars["policy/ratio_mean"] = stats.ratios.mean
+            scalars["policy/ratio_max"] = stats.ratios.largest
+            scalars["policy/ratio_clipped"] = stats.ratios.clipped
+            scalars["policy/effective_sample_share"] = stats.ratios.effective_samples
+        return scalars
+
+    def publish(self, version: int) -> Snapshot:
+        """See `Learner`."""
+        return self.models.publish(version)
+
+    def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
+        """See `Learner`."""
+        examples = self._prepared.split(split)
+        return evaluate(self.models, examples, self.config, modes, device=self.device)
+
+    def showcase(self) -> Showcase:
+        """See `Learner`."""
+        return make_showcase(self.models, self._prepared.split("dev"), self.device)
+
+    def tensors(self) -> dict[str, Any]:
+        """See `Learner`."""
+        named = {f"classifier/{k}": v for k, v in self.models.classifier.state_dict().items()}
+        named |= {f"policy/{k}": v for k, v in self.models.policy.state_dict().items()}
+        named |= {f"learning/{k}": v for k, v in self._supervised.tensors().items()}
+        for name, step in self._steps().items():
+            state = optimizer_tensors(step.optimizer)
+            named |= {f"optimizer/{name}/{key}": value for key, value in state.items()}
+        if self._policy is not None:
+            named["baseline/average"] = self._policy.average
+        return named
+
+    def _steps(self) -> dict[str, Any]:
+        steps = {"supervised": self._supervised.step}
+        if self._policy is not None:
+            steps["policy"] = self._policy.step
+        return steps
+
+    def load_tensors(self, tensors: Mapping[str, Array]) -> None:
+        """See `Learner`."""
+        load_weights(self.models, tensors, self.device)
+        try:
+            self._supervised.load_tensors(select_prefix(tensors, "learning/", self.device))
+        except RuntimeError as error:
+            raise CheckpointError(
+                "the learning copy of the classifier does not fit",
+                remedy="Resume with the weight_average the run was started with",
+            ) from error
+        for name, step in self._steps().items():
+            mine = select_prefix(tensors, f"optimizer/{name}/", self.device)
+            load_optimizer_tensors(step.optimizer, mine)
+        if self._policy is not None and "baseline/average" in tensors:
+            self._policy.average = torch.from_numpy(np.array(tensors["baseline/average"]))
+
+
+def _rewards(rollout: Rollout) -> dict[str, float]:
+    total = rollout.log_likelihood - rollout.sparsity_cost.sum(-1)
+    return {
+        "reward/total": float(total.mean()),
+        "reward/log_likelihood": float(rollout.log_likelihood.mean()),
+        "reward/sparsity_cost": float(rollout.sparsity_cost.sum(-1).mean()),
+    }
+
+
+def _shares(rollout: Rollout, batch: Batch) -> dict[str, float]:
+    """Shares of tokens kept by the sampled selections, averaged over selections and examples."""
+    samples = len(rollout.log_likelihood)
+    flat = [s.reshape(-1, *s.shape[2:]) for s in rollout.selections]  # S x [K * B, 2, N_s]
+    shares = kept_shares(flat, batch.repeat(samples).valid)
+    return {
+        "selection/kept": float(shares.kept.mean()),
+        "selection/heads_kept": float(shares.heads.mean()),
+        "selection/dependents_kept": float(shares.dependents.mean()),
+    }

@@ -1,0 +1,139 @@
+"""The lives of a training: each goes on from the last checkpoint, where learners were lost."""
+
+from __future__ import annotations
+
+__all__ = ["FORK", "LearnersLost", "Scores", "Surroundings", "Trained", "train_phases"]
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.errors import LearnerError
+from rss_rl.runtime.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint, mark_best
+from rss_rl.runtime.evaluation import Mode
+from rss_rl.runtime.learner import Learner
+from rss_rl.runtime.metrics import MetricsWriter
+from rss_rl.runtime.observer import Observer
+from rss_rl.runtime.restoring import check_step, restoring
+from rss_rl.runtime.roles import Roles
+from rss_rl.runtime.trainer import Event, PhaseBegan, Stopped, Trainer
+
+FORK = "fork"
+"""Mark of the checkpoint at which the comparison with every token branches off."""
+
+Scores = dict[str, dict[str, dict[str, float]]]
+"""By split, mode and metric."""
+
+
+@dataclass(frozen=True)
+class LearnersLost:
+    """Learner processes died or hung; training goes on from the checkpoint of `update`."""
+
+    error: LearnerError
+    update: int
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all parts of a run share: data, who works, when to stop, and who is told."""
+
+    prepared: Prepared
+    roles: Roles
+    stop: Callable[[], bool]
+    observer: Observer
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of the phases: scores of the best checkpoint, updates, and how long it took."""
+
+    scores: Scores
+    updates: int
+    wall_s: float
+    examples_per_second: float
+
+
+def train_phases(
+    config: RunConfig,
+    path: Path,
+    around: Surroundings,
+    *,
+    begin: Checkpoint | None = None,
+    fork: bool = False,
+) -> Generator[Event | LearnersLost, None, Trained | None]:
+    """Train in the locked run directory `path`; returns None where it was stopped.
+
+    Args:
+        begin: where to begin, if there is no checkpoint in `path` to go on from.
+        fork: mark the end of the first phase.
+
+    Raises:
+        LearnerError: learners were lost more often than `learner.max_restarts`.
+        RssError: any expected failure.
+    """
+    lost = 0
+    while True:
+        start = load_checkpoint(path) if checkpoint_steps(path) else begin
+        try:
+            return (yield from _live(config, path, around, start, fork))
+        except LearnerError as error:
+            lost += 1
+            if not config.learner.actors or lost > config.learner.max_restarts:
+                raise
+            around.observer.log.write("learner_lost", "warning", cause=str(error))
+            steps = checkpoint_steps(path)
+            yield LearnersLost(error, steps[-1] if steps else 0)
+
+
+def _live(
+    config: RunConfig, path: Path, around: Surroundings, start: Checkpoint | None, fork: bool
+) -> Generator[Event, None, Trained | None]:
+    """One life: from a checkpoint to the end of the last phase, and the scores there."""
+    step = None if start is None else start.step
+    rows = None if start is None else start.state.get("metric_rows")
+    around.observer.begin_from(start)
+    prepared, roles, log = around.prepared, around.roles, around.observer.log
+    sinks = roles.sinks(str(path.relative_to(around.observer.run_dir.parent)))
+    with (
+        MetricsWriter(path, step, rows, sinks) as writer,
+        roles.learner(config, prepared) as learner,
+    ):
+        with restoring(start):
+            trainer = Trainer(
+                config,
+                path,
+                prepared,
+                writer,
+                learner=learner,
+                backend=lambda: roles.backend(config, prepared, log),
+                resume=start,
+                stop=around.stop,
+                log=log,
+            )
+            check_step(start, trainer.session.update_count)
+        try:
+            for event in trainer.events():
+                second = isinstance(event, PhaseBegan) and trainer.session.schedule.index == 1
+                if second and fork and isinstance(event, PhaseBegan):
+                    mark_best(path, event.update, FORK)
+                around.observer.take(event, path, writer)
+                yield event
+                if isinstance(event, Stopped):
+                    return None
+        finally:
+            trainer.session.close()
+        return Trained(
+            _score(config, learner),
+            trainer.session.update_count,
+            trainer.wall_seconds,
+            trainer.examples_seen / max(trainer.trained_seconds, 1e-9),
+        )
+
+
+def _score(config: RunConfig, learner: Learner) -> Scores:
+    """Metrics of dev and test under the run's modes; the models hold the best checkpoint."""
+    sampled = config.phases[-1].selection == "sampled"
+    modes: list[Mode] = ["thresholded", "sampled", "random"] if sampled else ["all"]
+    return {split: learner.evaluate(split, modes) for split in ("dev", "test")}

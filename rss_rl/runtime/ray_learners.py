@@ -1,0 +1,235 @@
+"""Learners as Ray actors: each holds all weights and takes its shard of every batch.
+
+Rank 0 publishes, evaluates and is saved; the others differ from it by nothing but their shards. The
+loss of one is the loss of all: what they learnt since the last checkpoint is learnt again.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LearnerActor", "RayLearners"]
+
+import socket
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from learners.group import ProcessGroup
+from rss_rl.config import RunConfig
+from rss_rl.data.store import open_prepared
+from rss_rl.errors import LearnerError, RssError
+from rss_rl.runtime.device import find_device
+from rss_rl.runtime.evaluation import Mode
+from rss_rl.runtime.home import Home, find_home
+from rss_rl.runtime.learner import LearnTask, LocalLearner
+from rss_rl.runtime.ray_backend import last_line
+from rss_rl.runtime.showcase import Showcase
+from rss_rl.runtime.snapshot import StoredSnapshot
+from rss_rl.types import Array
+
+_AFTERMATH_S = 3.0
+"""How long to look for the learner whose death made the others fail."""
+
+
+class LearnerActor:
+    """One learner in a process of its own."""
+
+    def __init__(self, config: dict[str, Any], rank: int) -> None:
+        self._config, self._rank = RunConfig.model_validate(config), rank
+        self._learner: LocalLearner | None = None
+
+    def home(self) -> Home:
+        """Where it lives."""
+        return find_home()
+
+    def rendezvous(self) -> tuple[str, int]:
+        """An address and a free port of this process's node, for the group to meet at."""
+        with socket.socket() as free:
+            free.bind(("", 0))
+            address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+            return address, free.getsockname()[1]
+
+    def join(self, address: str, port: int) -> int:
+        """Meet the others and build the learner; the bytes of its weights."""
+        settings = self._config.learner
+        group = ProcessGroup(
+            self._rank,
+            settings.actors,
+            address=address,
+            port=port,
+            device=find_device(settings.device),
+            timeout_s=settings.timeout_s,
+        )
+        self._learner = LocalLearner(self._config, open_prepared(self._config.data), group)
+        return self._learner.publish(0).bytes
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What a method of the learner returns."""
+        return getattr(self._learner, method)(*arguments)
+
+    def weights(self, version: int) -> Array:
+        """The weights to publish, float32 [P]."""
+        assert self._learner is not None
+        return self._learner.publish(version).weights
+
+    def tensors(self) -> dict[str, Array]:
+        """All that is learnt, as arrays."""
+        assert self._learner is not None
+        named = self._learner.tensors()
+        return {name: value.detach().cpu().numpy() for name, value in named.items()}
+
+
+class RayLearners:
+    """A group of learner actors, a `Learner`; a context manager that ends them.
+
+    Args:
+        config: of the run; its data must be readable from every node.
+
+    Raises:
+        LearnerError: they cannot be placed or started.
+    """
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config.learner
+        self._actors: list[Any] = []
+        self._homes: dict[int, Home] = {}
+        self._place = self._reserve()
+        try:
+            self._actors = [self._spawn(config, rank) for rank in range(self._config.actors)]
+            limit = self._config.start_timeout_s
+            self._homes = dict(enumerate(self._all("home", timeout_s=limit)))
+            meeting = self._all("rendezvous", timeout_s=limit)[0]
+            self._bytes = self._all("join", *meeting, timeout_s=limit)[0]
+        except BaseException:
+            self.close()
+            raise
+
+    def _reserve(self) -> PlacementGroup:
+        settings = self._config
+        bundle = {"CPU": float(settings.threads)}
+        if settings.gpus:
+            bundle["GPU"] = settings.gpus
+        group: PlacementGroup = placement_group(
+            [bundle] * settings.actors, strategy=settings.placement
+        )
+        if not group.wait(timeout_seconds=settings.start_timeout_s):
+            remove_placement_group(group)
+            raise LearnerError(
+                f"the cluster has no room for {settings.actors} learners of {bundle} each,"
+                f" placed {settings.placement}, within {settings.start_timeout_s:.0f} s",
+                remedy="Add nodes, or change learner.actors, threads, gpus or placement",
+            )
+        return group
+
+    def _spawn(self, config: RunConfig, rank: int) -> Any:
+        where = PlacementGroupSchedulingStrategy(
+            placement_group=self._place, placement_group_bundle_index=rank
+        )
+        remote = ray.remote(LearnerActor).options(
+            num_cpus=self._config.threads,
+            num_gpus=self._config.gpus,
+            scheduling_strategy=where,
+            max_restarts=0,
+            max_task_retries=0,
+        )
+        return remote.remote(config.model_dump(mode="json"), rank)
+
+    def _all(self, method: str, *arguments: Any, timeout_s: float | None = None) -> list[Any]:
+        """What a method returns on every rank.
+
+        Raises:
+            LearnerError: one of them died or hung.
+        """
+        calls = [getattr(actor, method).remote(*arguments) for actor in self._actors]
+        return self._get(calls, method, timeout_s or self._config.timeout_s)
+
+    def _get(self, calls: list[Any], what: str, timeout_s: float) -> list[Any]:
+        """The answers to calls that were made to ranks 0, 1, ... in turn."""
+        try:
+            return list(ray.get(calls, timeout=timeout_s))
+        except GetTimeoutError as error:
+            _, silent = ray.wait(calls, num_returns=len(calls), timeout=0)
+            names = ", ".join(self._name(calls.index(call)) for call in silent)
+            raise LearnerError(
+                f"no answer to '{what}' within {timeout_s:.0f} s from {names}"
+            ) from error
+        except RayError as error:
+            raise self._explained(calls, error) from error
+
+    def _explained(self, calls: list[Any], first: RayError) -> RssError:
+        """The error to raise: of all that failed, the cause and not its consequence."""
+        ray.wait(calls, num_returns=len(calls), timeout=_AFTERMATH_S)
+        for rank, call in enumerate(calls):
+            try:
+                ray.get(call, timeout=0)
+            except RayActorError as error:
+                return LearnerError(f"{self._name(rank)} died: {last_line(error)}")
+            except (RayError, RssError):
+                continue
+        if isinstance(first, RayTaskError) and isinstance(first.cause, RssError):
+            return first.cause
+        return LearnerError(f"a learner failed: {last_line(first)}")
+
+    def _name(self, rank: int) -> str:
+        home = f" ({self._homes[rank]})" if rank in self._homes else ""
+        return f"learner {rank}{home}"
+
+    def _first(self, method: str, *arguments: Any) -> Any:
+        """What a method of the learner returns on rank 0."""
+        call = self._actors[0].call.remote(method, *arguments)
+        return self._get([call], method, self._config.timeout_s)[0]
+
+    def update(self, task: LearnTask) -> dict[str, float]:
+        """See `Learner`."""
+        scalars: dict[str, float] = self._all("call", "update", ray.put(task))[0]
+        return scalars
+
+    def publish(self, version: int) -> StoredSnapshot:
+        """See `Learner`; the weights stay in the object store."""
+        reference = self._actors[0].weights.remote(version)
+        ready, _ = ray.wait([reference], timeout=self._config.timeout_s, fetch_local=False)
+        if not ready:
+            raise LearnerError(f"{self._name(0)} did not publish in time")
+        return StoredSnapshot(version, reference, self._bytes)
+
+    def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
+        """See `Learner`."""
+        scores: dict[str, dict[str, float]] = self._first("evaluate", split, modes)
+        return scores
+
+    def showcase(self) -> Showcase:
+        """See `Learner`."""
+        shown: Showcase = self._first("showcase")
+        return shown
+
+    def tensors(self) -> dict[str, Any]:
+        """See `Learner`."""
+        call = self._actors[0].tensors.remote()
+        named: dict[str, Any] = self._get([call], "tensors", self._config.timeout_s)[0]
+        return named
+
+    def load_tensors(self, tensors: Mapping[str, Array]) -> None:
+        """See `Learner`."""
+        self._all("call", "load_tensors", ray.put(dict(tensors)))
+
+    def close(self) -> None:
+        """End the learners; may be called twice."""
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors = []
+        remove_placement_group(self._place)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,40 @@
+"""The parts of a run on the Ray cluster that this process has joined."""
+
+from __future__ import annotations
+
+__all__ = ["RayRoles"]
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.runtime.backend import Backend
+from rss_rl.runtime.event_log import EventSink
+from rss_rl.runtime.learner import Learner
+from rss_rl.runtime.metrics import ScalarSink
+from rss_rl.runtime.prometheus import PrometheusSink
+from rss_rl.runtime.ray_learners import RayLearners
+from rss_rl.runtime.ray_sampler import ray_samplers
+from rss_rl.runtime.roles import LocalRoles
+
+
+class RayRoles:
+    """Samplers and, where the configuration asks for them, learners as actors.
+
+    The cluster must have been joined, by `cluster.connect`.
+    """
+
+    def learner(self, config: RunConfig, prepared: Prepared) -> AbstractContextManager[Learner]:
+        """See `Roles`."""
+        if not config.learner.actors:
+            return LocalRoles().learner(config, prepared)
+        return RayLearners(config)
+
+    def backend(self, config: RunConfig, prepared: Prepared, log: EventSink) -> Backend:
+        """See `Roles`."""
+        return ray_samplers(config, log)
+
+    def sinks(self, run: str) -> Sequence[ScalarSink]:
+        """See `Roles`; the metrics agent of each node of the cluster."""
+        return (PrometheusSink(run),)

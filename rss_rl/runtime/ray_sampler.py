@@ -1,0 +1,70 @@
+"""The sampler as a Ray actor, and a pool of them for a run."""
+
+from __future__ import annotations
+
+__all__ = ["SamplerActor", "ray_samplers"]
+
+import time
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import open_prepared
+from rss_rl.runtime.event_log import NO_LOG, EventSink
+from rss_rl.runtime.home import Home, find_home
+from rss_rl.runtime.ray_backend import RayBackend
+from rss_rl.runtime.rollouts import SampleJob
+from rss_rl.runtime.sampler import Sampler
+from rss_rl.runtime.snapshot import Snapshot, build_prepared_models
+
+
+class SamplerActor:
+    """A sampler in a process of its own; it pulls a snapshot when the version it holds differs."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = RunConfig.model_validate(config)
+        data = open_prepared(self._config.data)
+        models = build_prepared_models(self._config, data)
+        self._sampler = Sampler(self._config, models, data.split("train"))
+
+    def home(self) -> Home:
+        """Where it lives, once everything is loaded."""
+        return find_home()
+
+    def sample(
+        self, job: SampleJob, version: int, weights: list[Any]
+    ) -> tuple[pa.RecordBatch, float]:
+        """A rollout and the seconds it took.
+
+        Args:
+            weights: the snapshot's reference, in a list so that Ray does not fetch it needlessly.
+        """
+        started = time.perf_counter()
+        if self._sampler.version != version:
+            fetched = ray.get(weights[0], timeout=self._config.sampler.timeout_s)
+            self._sampler.load(Snapshot(version, fetched))
+        rollout = self._sampler.sample(job)
+        return rollout, time.perf_counter() - started
+
+
+def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:
+    """The samplers of a run, on the cluster that this process has joined.
+
+    Args:
+        config: of the run; its data must be readable from every node.
+        log: see `RayBackend`.
+
+    Raises:
+        SamplerError: none can be started.
+    """
+    sampler, tree = config.sampler, config.model_dump(mode="json")
+    remote = ray.remote(SamplerActor).options(
+        num_cpus=sampler.threads,
+        resources=dict(sampler.resources),
+        scheduling_strategy="SPREAD",
+        max_restarts=0,
+        max_task_retries=0,
+    )
+    return RayBackend(sampler, lambda _: remote.remote(tree), log)

@@ -1,0 +1,151 @@
+"""A run from its storage into an empty directory, and who may go on with what."""
+
+from __future__ import annotations
+
+__all__ = ["continue_from", "refuse_present", "stored_config"]
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rss_rl.errors import CheckpointError, StorageError
+from rss_rl.runtime.checkpoint import LATEST, checkpoint_steps, load_checkpoint
+from rss_rl.runtime.checkpoint_files import STATE_FILE, parse_step, read_pointer
+from rss_rl.runtime.mirror_files import is_of_run
+from rss_rl.runtime.run_directory import clear_run
+from rss_rl.storage import Storage
+
+_CONFIG = "config.json"
+_LATEST = f"checkpoints/{LATEST.upper()}"
+
+
+def refuse_present(storage: Storage) -> None:
+    """Refuse a path that holds a run with checkpoints.
+
+    Raises:
+        StorageError: it does.
+    """
+    if _has_checkpoints(storage.files("checkpoints")):
+        raise StorageError(
+            "there is a run already",
+            where=storage.uri,
+            remedy="Continue it with --resume, replace it with --overwrite, or choose another path",
+        )
+
+
+def continue_from(storage: Storage, run_dir: Path, config: Mapping[str, Any]) -> int | None:
+    """Make `run_dir` ready to go on with the run that the storage holds, if it holds one.
+
+    An empty directory, or one without a checkpoint, gets the run from the storage; one with
+    checkpoints stays as it is.
+
+    Args:
+        config: resolved configuration that the run is to have, plain JSON data.
+
+    Returns:
+        The number of files fetched; None where nothing had to be.
+
+    Raises:
+        CheckpointError: another configuration, no sound checkpoint on the storage, or it is ahead
+            of the directory.
+        StorageError: the storage refuses.
+    """
+    files = {name: size for name, size in storage.files().items() if is_of_run(name)}
+    if _CONFIG not in files or not _has_checkpoints(files):
+        return None
+    _check_config(storage, config)
+    if checkpoint_steps(run_dir):
+        _check_not_ahead(storage, run_dir)
+        return None
+    run_dir = run_dir.absolute()
+    staging = run_dir.with_name(f".tmp-{run_dir.name}-{os.getpid()}")
+    try:
+        _fetch(storage, files, staging)
+        load_checkpoint(staging)  # the checksums of the newest, before anything local changes
+        _move_in(staging, run_dir)
+    except OSError as error:
+        raise CheckpointError(
+            f"the run could not be restored here: {error}",
+            where=str(run_dir),
+            remedy="Choose a directory that can be written, on a disk with free space",
+        ) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return len(files)
+
+
+def _has_checkpoints(files: Mapping[str, int]) -> bool:
+    return any(name.startswith("checkpoints/") and name.endswith(STATE_FILE) for name in files)
+
+
+def stored_config(storage: Storage) -> dict[str, Any] | None:
+    """The configuration of the run that a storage holds, as plain JSON data; None without a run.
+
+    Raises:
+        CheckpointError: it is not as written by rss-rl.
+        StorageError: the storage refuses.
+    """
+    content = storage.read(_CONFIG)
+    if content is None:
+        return None
+    try:
+        config = json.loads(content)["config"]
+        if not isinstance(config, dict):
+            raise ValueError("not a JSON object")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CheckpointError(
+            f"no configuration of a run: {error}",
+            where=f"{storage.uri}/{_CONFIG}",
+            remedy="Choose another path, or replace what is there with --overwrite",
+        ) from error
+    return config
+
+
+def _check_config(storage: Storage, config: Mapping[str, Any]) -> None:
+    found = stored_config(storage) or {}
+    changed = [key for key in {**found, **config} if found.get(key) != config.get(key)]
+    if changed:
+        raise CheckpointError(
+            f"the configuration differs from the run's in: {', '.join(changed)[:500]}",
+            where=storage.uri,
+            remedy="Resume without overrides, or start a new run on another storage path",
+        )
+
+
+def _check_not_ahead(storage: Storage, run_dir: Path) -> None:
+    """Going on from here would throw away what another machine did."""
+    there = storage.read(_LATEST) or b""
+    try:
+        ahead = parse_step(there.decode().strip()) - parse_step(read_pointer(run_dir, LATEST))
+    except (ValueError, CheckpointError):
+        return
+    if ahead > 0:
+        raise CheckpointError(
+            f"the storage {storage.uri} is {ahead} updates ahead of the directory",
+            where=str(run_dir),
+            remedy="Resume into an empty --run-dir, which then gets what the storage has",
+        )
+
+
+def _fetch(storage: Storage, files: Mapping[str, int], staging: Path) -> None:
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
+    for name in sorted(files):
+        try:
+            storage.download(name, staging.joinpath(*name.split("/")))
+        except StorageError:
+            # Torn pieces of a checkpoint are passed over by the loader, and all else can be lost.
+            if not name.startswith(("config", "inputs/")) and storage.read(name) is None:
+                continue
+            raise
+
+
+def _move_in(staging: Path, run_dir: Path) -> None:
+    """Move the pieces to their place, the configuration last: without it there is no run."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    clear_run(run_dir)
+    for piece in sorted(staging.iterdir(), key=lambda path: path.name == _CONFIG):
+        os.replace(piece, run_dir / piece.name)

@@ -1,0 +1,40 @@
+"""A sampler that only sleeps, for simulating clusters larger than the machine: needs no torch."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from rss_rl.runtime.home import Home, find_home
+from rss_rl.runtime.rollouts import Rollout, SampleJob
+
+
+class FakeSampler:
+    """Sleeps `seconds` for a job, fetches weights as a real one does, and sends a real rollout.
+
+    Args:
+        pattern: a rollout of the size that real ones have.
+    """
+
+    def __init__(self, seconds: float, pattern: pa.RecordBatch) -> None:
+        self._seconds, self._pattern = seconds, Rollout.from_arrow(pattern)
+        self._version: int | None = None
+
+    def home(self) -> Home:
+        return find_home()
+
+    def sample(
+        self, job: SampleJob, version: int, weights: list[Any]
+    ) -> tuple[pa.RecordBatch, float]:
+        started = time.perf_counter()
+        if self._version != version:
+            fetched = ray.get(weights[0], timeout=60)
+            fetched.sum()  # a real one reads every number once, into its modules
+            self._version = version
+        time.sleep(self._seconds)
+        made = replace(self._pattern, version=version, rows=job.rows)
+        return made.to_arrow(), time.perf_counter() - started

@@ -1,0 +1,210 @@
+"""A model of how training scales with samplers and learners, its constants measured, and checked.
+
+    python tests/benchmarks/scaling.py --data prepared/sick-relatedness
+
+An update costs the learner
+
+    T = l / k + a (k > 1) + s o + p / e
+
+and N samplers bring the rollouts of
+
+    N / (s c)
+
+updates a second, with l the learner's work on a batch, k learners, a their exchange of gradients,
+s shards an update, o the driver's work for a shard (submit, receive, read), p a publication,
+e updates between two of them, and c a sampler's time for a shard with fetching weights. The slower
+side decides; on a machine of few cores so does the sum of all work over the cores:
+
+    rate = min(1 / T, N / (s c), cores / (l + s (o + c) + p / e))
+
+`o` and `p` are measured with samplers that do nothing, `l` and `c` with real ones, one at a time.
+Then the model's rates stand beside real runs with 1, 2 and 4 samplers and a simulated cluster of
+many samplers that sleep in place of computing and do not import torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+from fake_sampler import FakeSampler
+from throughput import make_session, variant_config
+
+from rss_rl.config import RunConfig, load_config
+from rss_rl.data.order import BatchOrder
+from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.packaged import find_config
+from rss_rl.runtime.event_log import NO_LOG
+from rss_rl.runtime.learner import LocalLearner
+from rss_rl.runtime.pipeline import RolloutPipeline
+from rss_rl.runtime.ray_backend import RayBackend
+from rss_rl.runtime.roles import LocalRoles
+from rss_rl.runtime.rollouts import SampleJob
+from rss_rl.runtime.snapshot import Snapshot
+
+LAG = 8
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds: of the learner a batch, a sampler a shard, the driver a shard, a publication."""
+
+    learn: float
+    sample: float
+    orchestrate: float
+    publish: float
+
+    def update_s(self, learners: int = 1, exchange: float = 0.0) -> float:
+        """Of the learner side, one shard an update."""
+        return self.learn / learners + exchange * (learners > 1) + self.orchestrate + self.publish
+
+    def rate(self, samplers: int, learners: int = 1, exchange: float = 0.0) -> float:
+        """Updates a second where every process has a core of its own."""
+        return min(1 / self.update_s(learners, exchange), samplers / self.sample)
+
+    def shared_rate(self, samplers: int, cores: int) -> float:
+        """Updates a second where all processes share `cores`."""
+        work = self.learn + self.sample + self.orchestrate + self.publish
+        return min(self.rate(samplers), cores / work)
+
+
+def timed(session: Any, updates: int) -> tuple[float, dict[str, float]]:
+    """Updates a second, and the mean of each metric."""
+    for _ in range(4):
+        session.update()
+    started = time.perf_counter()
+    reports = [session.update().scalars for _ in range(updates)]
+    rate = updates / (time.perf_counter() - started)
+    return rate, {tag: statistics.mean(r[tag] for r in reports) for tag in reports[0]}
+
+
+def real(config: RunConfig, prepared: Prepared, updates: int, **sampler: object) -> Any:
+    session = make_session(variant_config(config, sampler), prepared)
+    try:
+        return timed(session, updates)
+    finally:
+        session.close()
+
+
+def simulate(
+    samplers: int, sample_s: float, learn_s: float, parts: tuple[Any, ...], updates: int
+) -> float:
+    """Updates a second of the real pipeline and pool where samplers and learner only sleep."""
+    config, order, weights, pattern = parts
+    tree = {"backend": "ray", "actors": samplers, "max_policy_lag": LAG if learn_s else 0}
+    if samplers > 1:
+        tree["max_policy_lag"] = 2 * samplers
+    sampler = config.sampler.model_validate(tree)
+    fake = ray.remote(FakeSampler).options(num_cpus=0.01, max_restarts=0)
+    backend = RayBackend(sampler, lambda _: fake.remote(sample_s, pattern))
+    wait_for_all(backend, samplers)
+
+    def jobs(update: int) -> list[SampleJob]:
+        rows = order.rows(update)
+        return [SampleJob(update, 0, rows, config.sampler.selections, True, False)]
+
+    pipeline = RolloutPipeline(lambda: backend, sampler, jobs)
+
+    def go(first: int, count: int) -> None:
+        for update in range(first, first + count):
+            pipeline.publish(Snapshot(update, weights))
+            pipeline.supply(update)
+            pipeline.take(update)
+            time.sleep(learn_s)
+
+    go(0, 2 * samplers)
+    started = time.perf_counter()
+    go(2 * samplers, updates)
+    rate = updates / (time.perf_counter() - started)
+    pipeline.close()
+    return rate
+
+
+def wait_for_all(backend: RayBackend, samplers: int, timeout_s: float = 300) -> None:
+    deadline = time.monotonic() + timeout_s
+    while backend.stats().samplers < samplers:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{backend.stats().samplers} of {samplers} samplers started")
+        backend.collect(1.0)
+
+
+def measure(config: RunConfig, prepared: Prepared, parts: Any, updates: int) -> Costs:
+    _, means = real(config, prepared, updates, backend="ray", actors=1)
+    nothing = simulate(1, 0.0, 0.0, parts, 10 * updates)
+    publish = means["publish/duration_ms"] / 1000
+    return Costs(
+        means["time/learn_s"], means["sampler/busy_s"], max(0.0, 1 / nothing - publish), publish
+    )
+
+
+def pattern_of(config: RunConfig, prepared: Prepared, learner: LocalLearner) -> Any:
+    """A real rollout, for the size of what travels."""
+    backend = LocalRoles().backend(config, prepared, NO_LOG)
+    backend.publish(learner.publish(0))
+    rows = np.arange(config.batch_size)
+    backend.submit(SampleJob(0, 0, rows, config.sampler.selections, True, False))
+    return backend.collect(0.0)[0].rollout
+
+
+def check(say: Callable[..., None], costs: Costs, run: Callable[[int], float]) -> None:
+    for samplers in (1, 2, 4):
+        measured, predicted = run(samplers), costs.shared_rate(samplers, cores=2)
+        say("real samplers", samplers=samplers, measured=measured, predicted=predicted)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", default="sick")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--updates", type=int, default=40)
+    parser.add_argument("--samplers", type=int, default=64, help="Of the simulated cluster.")
+    parser.add_argument("--exchange", type=float, default=0.015, help="Seconds; gradients, k > 1.")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    config = load_config(find_config(given.config), [f"data={given.data}"])
+    prepared = open_prepared(config.data)
+    ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    learner = LocalLearner(config, prepared)
+    order = BatchOrder(prepared.split("train"), config.batch_size, 0)
+    parts = (config, order, learner.publish(0).weights, pattern_of(config, prepared, learner))
+    lines: list[dict[str, Any]] = []
+
+    def say(what: str, **values: float) -> None:
+        lines.append({"what": what} | {k: round(v, 5) for k, v in values.items()})
+        print(json.dumps(lines[-1]), flush=True)
+
+    costs = measure(config, prepared, parts, given.updates)
+    say("costs in seconds", **asdict(costs))
+    check(
+        say,
+        costs,
+        lambda n: real(
+            config, prepared, given.updates, backend="ray", actors=n, max_policy_lag=LAG
+        )[0],
+    )
+    # Twice with sleeping work: once so long that the samplers decide, once the learner.
+    for sample_s, learn_s in ((2.0, 0.01), (0.5, 0.05)):
+        fake = Costs(learn_s, sample_s, costs.orchestrate, costs.publish)
+        measured = simulate(given.samplers, sample_s, learn_s, parts, 4 * given.samplers)
+        predicted = fake.rate(given.samplers)
+        say("simulated", samplers=given.samplers, measured=measured, predicted=predicted)
+    for samplers in (1, 8, 64, 512):
+        for learners in (1, 2, 4):
+            rate = costs.rate(samplers, learners, given.exchange)
+            idle = 1 - rate * costs.update_s(learners, given.exchange)
+            say("predicted", samplers=samplers, learners=learners, rate=rate, learner_idle=idle)
+    if given.out:
+        given.out.write_text(json.dumps(lines, indent=1))
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()

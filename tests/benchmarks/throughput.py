@@ -1,0 +1,132 @@
+"""Synchronous against asynchronous training: updates a second, and where the time goes.
+
+    python tests/benchmarks/throughput.py --config sick --data prepared/sick-relatedness
+
+All variants share one Ray and take turns in short stretches of real co-training, so that what else
+the machine does hits all of them alike; ratios are of medians over the stretches. Orchestration is
+what is left of a synchronous update's wall time when the sampler's and the learner's work are taken
+away: scheduling, transfer, publishing, reading metrics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import ray
+
+from rss_rl.config import RunConfig, load_config
+from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.packaged import find_config
+from rss_rl.runtime.event_log import NO_LOG
+from rss_rl.runtime.learner import LocalLearner
+from rss_rl.runtime.ray_roles import RayRoles
+from rss_rl.runtime.roles import LocalRoles
+from rss_rl.runtime.session import Session
+
+VARIANTS = {
+    "local, synchronous": {"backend": "local"},
+    "1 sampler, synchronous": {"backend": "ray", "actors": 1},
+    "2 samplers, synchronous": {"backend": "ray", "actors": 2, "shards": 2},
+    "1 sampler, asynchronous": {"backend": "ray", "actors": 1, "max_policy_lag": 4},
+    "2 samplers, asynchronous": {"backend": "ray", "actors": 2, "max_policy_lag": 4},
+}
+COTRAIN = {"name": "co-train", "supervised": True, "policy": True, "steps": 10**6}
+
+
+@dataclass
+class Tally:
+    """Of one variant: updates a second of each stretch, and seconds by kind, an update each."""
+
+    rates: list[float] = field(default_factory=list)
+    scalars: dict[str, list[float]] = field(default_factory=dict)
+
+    def mean(self, tag: str) -> float:
+        return statistics.mean(self.scalars.get(tag, [0.0]))
+
+    @property
+    def wall_s(self) -> float:
+        """Mean wall time of an update, all stretches together."""
+        return statistics.mean(1 / rate for rate in self.rates)
+
+
+def variant_config(config: RunConfig, sampler: dict[str, object]) -> RunConfig:
+    tree = config.model_dump(mode="json") | {"phases": [COTRAIN]}
+    tree["sampler"] |= {"shards": 1, "threads": 1} | sampler
+    tree["learner"] |= {"threads": 1}
+    for name in ("supervised", "policy"):
+        tree["learner"][name]["decay_updates"] = None
+    return RunConfig.model_validate(tree)
+
+
+def make_session(config: RunConfig, prepared: Prepared) -> Session:
+    roles = LocalRoles() if config.sampler.backend == "local" else RayRoles()
+    learner = LocalLearner(config, prepared)
+    return Session(config, prepared, learner, lambda: roles.backend(config, prepared, NO_LOG))
+
+
+def stretch(session: Session, tally: Tally, updates: int) -> None:
+    """A few updates to get going again, then `updates` that count."""
+    for _ in range(3):
+        session.update()
+    started = time.perf_counter()
+    for _ in range(updates):
+        for tag, value in session.update().scalars.items():
+            tally.scalars.setdefault(tag, []).append(value)
+    tally.rates.append(updates / (time.perf_counter() - started))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", default="sick")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--updates", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    config = load_config(find_config(arguments.config), [f"data={arguments.data}"])
+    prepared = open_prepared(config.data)
+    ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    sessions = {
+        name: make_session(variant_config(config, sampler), prepared)
+        for name, sampler in VARIANTS.items()
+    }
+    tallies = {name: Tally() for name in VARIANTS}
+    for _ in range(arguments.rounds):
+        for name, session in sessions.items():
+            stretch(session, tallies[name], arguments.updates)
+    base = statistics.median(tallies["1 sampler, synchronous"].rates)
+    rows = []
+    for name, tally in tallies.items():
+        rate = statistics.median(tally.rates)
+        rows.append(
+            {
+                "variant": name,
+                "updates_per_s": rate,
+                "spread": [min(tally.rates), max(tally.rates)],
+                "ratio": rate / base,
+                "wall_s": tally.wall_s,
+                "learn_s": tally.mean("time/learn_s"),
+                "wait_s": tally.mean("time/sample_s"),
+                "publish_s": tally.mean("publish/duration_ms") / 1000,
+                "busy_s": tally.mean("sampler/busy_s"),
+                "lag": tally.mean("policy/lag"),
+            }
+        )
+        print(json.dumps(rows[-1]))
+    one = rows[1]
+    orchestration = 1 - (one["busy_s"] + one["learn_s"]) / one["wall_s"]
+    print(f"orchestration of a synchronous update with one sampler: {orchestration:.1%}")
+    if arguments.out:
+        arguments.out.write_text(json.dumps({"rows": rows, "orchestration": orchestration}))
+    for session in sessions.values():
+        session.close()
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()

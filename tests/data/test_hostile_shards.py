@@ -1,0 +1,137 @@
+"""Shards and vectors from someone else, or damaged: a DataError, whatever the bytes say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from damaged import ROWS, SHARD, copy_files, refit, use
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from rss_rl.errors import DataError
+
+
+def columns(folder: Path) -> dict[str, Any]:
+    table = pa.ipc.open_file(str(folder / SHARD)).read_all().combine_chunks()
+    return {name: table[name].chunk(0) for name in table.schema.names}
+
+
+def write(folder: Path, changed: dict[str, Any], **options: Any) -> None:
+    batch = pa.record_batch(changed)
+    written = pa.ipc.IpcWriteOptions(**options)
+    with pa.ipc.new_file(str(folder / SHARD), batch.schema, options=written) as writer:
+        writer.write_batch(batch)
+    refit(folder, batch.num_rows)
+
+
+def column_of(values: list[Any], kind: Any) -> Callable[[Any], Any]:
+    return lambda column: pa.array([*values, *column.to_pylist()[len(values) :]], kind)
+
+
+INT_LISTS, TEXT_LISTS = pa.list_(pa.int32()), pa.list_(pa.string())
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("tokens_0", column_of([], pa.list_(pa.int64())), "other columns"),
+        ("tokens_0", column_of([], pa.large_list(pa.int32())), "other columns"),
+        ("words_0", column_of([], pa.list_(pa.binary())), "other columns"),
+        ("words_0", column_of([], pa.list_(pa.dictionary(pa.int32(), pa.string()))), "other col"),
+        ("label", column_of([], pa.float32()), "other columns"),
+        ("example_id", lambda column: column.dictionary_encode(), "other columns"),
+        ("tokens_0", column_of([[2, 9]], INT_LISTS), "unknown token ids"),
+        ("tokens_0", column_of([[2, -1]], INT_LISTS), "unknown token ids"),
+        ("tokens_0", column_of([[2, None]], INT_LISTS), "lacks values in column tokens_0"),
+        ("tokens_0", column_of([None], INT_LISTS), "lacks values in column tokens_0"),
+        ("tokens_0", column_of([[]], INT_LISTS), "other lengths"),
+        ("tokens_0", column_of([[2] * 7], INT_LISTS), "other lengths"),
+        ("tokens_0", column_of([[2] * 3], INT_LISTS), "not one of words_0 for each token"),
+        ("words_0", column_of([["a"]], TEXT_LISTS), "not one of words_0 for each token"),
+        ("words_0", column_of([["a", None]], TEXT_LISTS), "lacks values in column words_0"),
+        ("rationale_0", column_of([[True]], pa.list_(pa.bool_())), "not one of rationale_0"),
+        ("label", column_of([2], pa.int32()), "unknown labels"),
+        ("label", column_of([-1], pa.int32()), "unknown labels"),
+        ("label", column_of([None], pa.int32()), "lacks values in column label"),
+        ("example_id", column_of([None], pa.string()), "lacks values in column example_id"),
+    ],
+)
+def test_what_a_shard_may_not_hold(
+    folder: Path, name: str, change: Callable[[Any], Any], message: str
+) -> None:
+    held = columns(folder)
+    write(folder, {**held, name: change(held[name])})
+    with pytest.raises(DataError, match=message) as error:
+        use(folder)
+    assert error.value.where == str(folder / SHARD)
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_compressed_shards_are_refused_before_they_are_unpacked(folder: Path, codec: str) -> None:
+    held = columns(folder)
+    # Thirty megabytes of one letter, in a file of a few kilobytes.
+    long = pa.array(["x" * (30 * 2**20)] + ["x"] * (ROWS - 1))
+    write(folder, {**held, "example_id": long}, compression=codec)
+    assert (folder / SHARD).stat().st_size < 200_000
+    del long
+    with pytest.raises(DataError, match="no plain record batch"):
+        use(folder)
+
+
+def test_offsets_out_of_range_are_refused(folder: Path) -> None:
+    path = folder / SHARD
+    content = path.read_bytes()
+    offsets = columns(folder)["tokens_0"].offsets.to_numpy()[:10].astype("<i4")  # of block 0
+    place = content.index(offsets.tobytes())
+    for bad in ([0, 10**9], [0, -5], [9, 3], [-1, 2]):
+        changed = np.concatenate([np.array(bad, "<i4"), offsets[2:]]).tobytes()
+        path.write_bytes(content[:place] + changed + content[place + len(changed) :])
+        with pytest.raises(DataError):
+            use(folder)
+    last = np.concatenate([offsets[:-1], np.array([2**31 - 1], "<i4")]).tobytes()
+    path.write_bytes(content[:place] + last + content[place + len(last) :])
+    with pytest.raises(DataError):
+        use(folder)
+
+
+@pytest.mark.parametrize("name", [SHARD, "vectors.safetensors"])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    changes=st.lists(
+        st.tuples(st.floats(0, 1), st.sampled_from([b"\xff", b"\0", b"\x7f", b"\x01", b"\x80"])),
+        min_size=1,
+        max_size=4,
+    ),
+    width=st.sampled_from([1, 1, 2, 4, 8]),
+    keep=st.one_of(st.just(1.0), st.floats(0, 1)),
+)
+@example(changes=[(0.0, b"\0")], width=8, keep=0.0)
+def test_any_damage_is_an_error_or_changes_a_value(
+    folder: Path,
+    small_prepared: Path,
+    name: str,
+    changes: list[tuple[float, bytes]],
+    width: int,
+    keep: float,
+) -> None:
+    content = bytearray((small_prepared / name).read_bytes())
+    content = content[: int(len(content) * keep)]
+    for place, byte in changes:
+        start = int(place * max(0, len(content) - width))
+        content[start : start + width] = byte * min(width, len(content) - start)
+    copy_files(small_prepared, folder)
+    (folder / name).write_bytes(bytes(content))
+    tree = json.loads((folder / "manifest.json").read_text())
+    entry = tree["splits"]["train"]["shards"][0] if name == SHARD else tree["vectors"]
+    entry["bytes"] = max(1, len(content))
+    (folder / "manifest.json").write_text(json.dumps(tree))
+    try:
+        use(folder)
+    except DataError as error:
+        assert error.where == str(folder / name)

@@ -1,0 +1,100 @@
+"""The driver is killed or told to go while Ray samplers work for it: nothing of it stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from marked import MARK, processes_of, wait_until
+from tiny_runs import Outcome, command_line
+
+from rss_rl.config import RunConfig
+from rss_rl.runtime.checkpoint import load_checkpoint
+from rss_rl.runtime.run_directory import RunDirectory
+
+pytestmark = pytest.mark.timeout(110)
+
+
+@pytest.fixture
+def mark() -> str:
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def start(
+    monkeypatch: pytest.MonkeyPatch, mark: str, tiny: Callable[..., RunConfig], tmp_path: Path
+) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `rss-rl train` and waits until samplers have been at work."""
+    monkeypatch.setenv(MARK, mark)
+    started = []
+
+    def run(*arguments: object) -> subprocess.Popen[str]:
+        process = command_line("train", *arguments, cwd=tmp_path)
+        started.append(process)
+        sampled = lambda: step_of(tmp_path / "run") >= 13  # noqa: E731
+        assert wait_until(sampled, 60), process.communicate(timeout=5)
+        assert any("ray::" in line for line in processes_of(mark).values())
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def step_of(run: Path) -> int:
+    try:
+        return load_checkpoint(run).step
+    except Exception:  # there is none yet, or another one just replaced it
+        return -1
+
+
+def configuration(tiny: Callable[..., RunConfig], path: Path, **sampler: object) -> Path:
+    config = tiny(sampler={"backend": "ray", "actors": 2} | sampler)
+    path.write_text(json.dumps(config.model_dump(mode="json")))  # JSON is YAML
+    return path
+
+
+def test_killed(
+    mark: str,
+    start: Callable[..., subprocess.Popen[str]],
+    tiny: Callable[..., RunConfig],
+    reference: Outcome,
+    tmp_path: Path,
+) -> None:
+    before = set(os.listdir("/dev/shm"))
+    process = start(configuration(tiny, tmp_path / "c.yaml"), "--run-dir", "run")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+    assert wait_until(lambda: not processes_of(mark), 20), processes_of(mark)
+    assert set(os.listdir("/dev/shm")) <= before
+    RunDirectory.open(tmp_path / "run", lock=True).close()  # nobody holds it any more
+    resumed = command_line("train", "--resume", "run", cwd=tmp_path)
+    _, err = resumed.communicate(timeout=90)
+    assert resumed.returncode == 0, err
+    Outcome.read(tmp_path / "run").assert_equals(reference)
+    assert wait_until(lambda: not processes_of(mark), 20), processes_of(mark)
+
+
+def test_told_to_go(
+    mark: str,
+    start: Callable[..., subprocess.Popen[str]],
+    tiny: Callable[..., RunConfig],
+    tmp_path: Path,
+) -> None:
+    config = configuration(tiny, tmp_path / "c.yaml", max_policy_lag=4)
+    process = start(config, "--run-dir", "run")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert f"Stopped after update {load_checkpoint(tmp_path / 'run').step}" in out
+    assert wait_until(lambda: not processes_of(mark), 20), processes_of(mark)
+    resumed = command_line("train", "--resume", "run", cwd=tmp_path)
+    _, err = resumed.communicate(timeout=90)
+    assert resumed.returncode == 0, err

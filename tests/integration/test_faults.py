@@ -1,0 +1,145 @@
+"""What goes wrong on a cluster, done for real while samplers run ahead: training goes on.
+
+Each example of an epoch is used once, counted by its row; errors name sampler, node and cause.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+from tiny_runs import assert_each_example_once_an_epoch, reports_of
+from watched import WatchedRoles
+
+from rss_rl.config import RunConfig
+from rss_rl.runtime.ray_backend import RayBackend
+from rss_rl.runtime.run import RunEvent, train
+from rss_rl.runtime.session import UpdateReport
+
+pytestmark = pytest.mark.timeout(100)
+ASYNCHRONOUS = {"backend": "ray", "actors": 2, "max_policy_lag": 4}
+QUICK_TO_NOTICE = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 1000,
+    "health_check_failure_threshold": 3,
+}
+
+
+def train_harmed(
+    config: RunConfig, path: Path, after: dict[int, Callable[[WatchedRoles], None]]
+) -> list[RunEvent]:
+    """The whole run; `after` says what to do after which update, once."""
+    roles, events = WatchedRoles(), []
+    for event in train(config, path, roles=roles):
+        events.append(event)
+        if isinstance(event, UpdateReport) and event.update in after:
+            after.pop(event.update)(roles)
+    assert not after, "a fault was never made"
+    return events
+
+
+def samplers_of(roles: WatchedRoles) -> RayBackend:
+    assert roles.samplers is not None
+    return roles.samplers
+
+
+def kill_samplers(backend: RayBackend, how_many: int) -> None:
+    """SIGKILL samplers, those at work on a shard first."""
+    wait_for(backend, 2)
+    backend._dispatch()
+    places = sorted(backend._places, key=lambda place: -len(place.flights))
+    assert places[0].flights, "nobody was at work"
+    for place in places[:how_many]:
+        assert place.home is not None
+        os.kill(place.home.pid, signal.SIGKILL)
+
+
+class TestOnOneMachine:
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def cluster(cls) -> Iterator[None]:
+        ray.init(
+            num_cpus=4,
+            object_store_memory=100 * 2**20,
+            include_dashboard=False,
+            log_to_driver=False,
+            configure_logging=False,
+        )
+        yield
+        ray.shutdown()
+
+    @pytest.mark.parametrize("how_many", [1, 2], ids=["one sampler", "all samplers"])
+    def test_killed_at_work(
+        self, how_many: int, tiny: Callable[..., RunConfig], tmp_path: Path
+    ) -> None:
+        harm = {13: lambda roles: kill_samplers(samplers_of(roles), how_many)}
+        events = train_harmed(tiny(sampler=ASYNCHRONOUS), tmp_path / "run", harm)
+        reports = reports_of(events)
+        assert_each_example_once_an_epoch(reports)
+        assert reports[-1].scalars["sampler/restarts"] == how_many
+
+    def test_object_store_nearly_full(self, tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
+        held = []
+
+        def fill(_: WatchedRoles) -> None:
+            held.extend(ray.put(np.zeros(15 * 2**20, np.uint8)) for _ in range(6))
+
+        events = train_harmed(tiny(sampler=ASYNCHRONOUS), tmp_path / "run", {12: fill})
+        reports = reports_of(events)
+        assert_each_example_once_an_epoch(reports)
+        assert reports[-1].scalars["sampler/restarts"] == 0
+
+
+class TestOnSeveralNodes:
+    @pytest.fixture
+    def cluster(self) -> Iterator[Cluster]:
+        made = Cluster(
+            initialize_head=True,
+            head_node_args={"num_cpus": 1, "_system_config": QUICK_TO_NOTICE},
+        )
+        ray.init(address=made.address, log_to_driver=False, configure_logging=False)
+        yield made
+        ray.shutdown()
+        made.shutdown()
+
+    def test_a_node_is_lost_and_another_one_joins(
+        self, cluster: Cluster, tiny: Callable[..., RunConfig], tmp_path: Path
+    ) -> None:
+        second = cluster.add_node(num_cpus=1)
+        alive = []
+
+        def lose(roles: WatchedRoles) -> None:
+            samplers = samplers_of(roles)
+            wait_for(samplers, 2)
+            alive.append(len({place.home.node for place in samplers._live() if place.home}))
+            cluster.remove_node(second, allow_graceful=False)
+
+        def add(roles: WatchedRoles) -> None:
+            samplers = samplers_of(roles)
+            alive.append(len(samplers._live()))
+            cluster.add_node(num_cpus=1)
+            wait_for(samplers, 2)
+            alive.append(len(samplers._live()))
+
+        config = tiny(sampler=ASYNCHRONOUS | {"timeout_s": 30})
+        reports = reports_of(train_harmed(config, tmp_path / "run", {12: lose, 19: add}))
+        assert_each_example_once_an_epoch(reports)
+        assert alive == [2, 1, 2]
+        # A replacement may be sent to the lost node before the cluster knows that it is lost.
+
+        assert 1 <= reports[-1].scalars["sampler/restarts"] <= 3
+
+
+def wait_for(samplers: RayBackend, alive: int) -> None:
+    deadline = time.monotonic() + 40
+    while len(samplers._live()) < alive:
+        assert time.monotonic() < deadline, "the sampler never joined"
+        for delivery in samplers.collect(0.2):
+            samplers._waiting.append(delivery.job)  # as if it had not been done

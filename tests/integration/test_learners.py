@@ -1,0 +1,80 @@
+"""Learners as actors: two equal one, and a lost one costs the way to the last checkpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+from tiny_runs import assert_each_example_once_an_epoch, reports_of
+from watched import WatchedRoles
+
+from rss_rl.config import RunConfig
+from rss_rl.errors import LearnerError
+from rss_rl.runtime.checkpoint import load_checkpoint
+from rss_rl.runtime.life import LearnersLost
+from rss_rl.runtime.run import train
+
+pytestmark = pytest.mark.timeout(110)
+SAMPLERS = {"backend": "ray", "actors": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=6, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    yield
+    ray.shutdown()
+
+
+def test_two_learners_are_one(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
+    """Over 50 updates with dropout, in float32, at a rate that does not amplify rounding."""
+    steps = {"warm-up": 15, "frozen": 10, "co-train": 25}
+    base = tiny()
+    phases = [p.model_dump() | {"steps": steps[p.name]} for p in base.phases]
+    adam = {"learning_rate": 1e-3, "eps": 1e-4}
+    common = {
+        "phases": phases,
+        "evaluation": {"all_tokens": False, "every": 50},
+        "batch_size": 15,  # odd, so that the learners' shards differ in size
+        "model": {"dropout": 0.3},
+    }
+    learner = {"supervised": adam, "policy": adam, "threads": 1}
+    one = tiny(**common, learner=learner)
+    two = tiny(**common, learner=learner | {"actors": 2}, sampler=SAMPLERS)
+    for _ in train(one, tmp_path / "one"):
+        pass
+    for _ in train(two, tmp_path / "two", roles=WatchedRoles()):
+        pass
+    expected = load_checkpoint(tmp_path / "one", "latest")
+    found = load_checkpoint(tmp_path / "two", "latest")
+    assert expected.step == found.step == 50
+    for name, value in expected.tensors.items():
+        np.testing.assert_allclose(found.tensors[name], value, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_learner(rank: int, tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
+    config = tiny(sampler=SAMPLERS, learner={"actors": 2}, evaluation={"all_tokens": False})
+    roles, events, killed = WatchedRoles(), [], False
+    for event in train(config, tmp_path / "run", roles=roles):
+        events.append(event)
+        if not killed and len(reports_of(events)) == 14:
+            assert roles.learners is not None
+            os.kill(roles.learners._homes[rank].pid, signal.SIGKILL)
+            killed = True
+    lost = [event for event in events if isinstance(event, LearnersLost)]
+    assert len(lost) == 1
+    assert f"learner {rank} (process" in str(lost[0].error)
+    assert "died" in str(lost[0].error)
+    reports = reports_of(events)
+    assert_each_example_once_an_epoch(reports)
+
+
+def test_no_room_for_learners(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
+    config = tiny(sampler=SAMPLERS, learner={"actors": 2, "gpus": 1, "start_timeout_s": 2})
+    with pytest.raises(LearnerError, match=r"no room for 2 learners of .*GPU.*learner\.actors"):
+        list(train(config, tmp_path / "run", roles=WatchedRoles()))

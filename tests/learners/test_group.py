@@ -1,0 +1,172 @@
+"""Learners in processes of their own learn what one learner would, and none outlives another."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import group_worker
+import numpy as np
+import pytest
+import small
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learners.group import ALONE, ProcessGroup, shard, sum_and_max
+from rss_rl.errors import LearnerError
+from rss_rl.models.dropout import keyed_dropout
+
+SUPPORT = Path(group_worker.__file__).parent
+
+
+@contextmanager
+def ranks(size: int, folder: Path, mode: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """`group_worker` in `size` processes; what is left of them at the end is killed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    paths = [str(SUPPORT), str(SUPPORT.parent.parent)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-W", "error", str(SUPPORT / "group_worker.py")]
+    started = [
+        subprocess.Popen(
+            [*command, str(rank), str(size), str(port), str(folder), mode],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for rank in range(size)
+    ]
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, np.ndarray]]]:
+    """What two ranks learnt in each scenario."""
+    folder = tmp_path_factory.mktemp("group")
+    with ranks(2, folder, "train") as processes:
+        for process in processes:
+            said, errors = process.communicate(timeout=100)
+            assert process.returncode == 0, errors
+            # Where one of them meets a NaN, all refuse the update.
+            assert said.strip() == "the policy loss is nan, weights kept"
+    return {
+        name: [dict(np.load(folder / f"{name}-{rank}.npz")) for rank in range(2)]
+        for name in (*group_worker.SCENARIOS, group_worker.GLOBAL_MASKS)
+    }
+
+
+def difference(alone: dict[str, np.ndarray], learnt: dict[str, np.ndarray]) -> dict[str, float]:
+    """Largest difference of a rank from one learner alone, of the weights and of the statistics."""
+    assert learnt.keys() == alone.keys()
+    errors = {
+        name: float(np.abs(learnt[name] - value).max(initial=0.0)) for name, value in alone.items()
+    }
+    return {"statistics": errors.pop("statistics"), "weights": max(errors.values())}
+
+
+@pytest.mark.parametrize("scenario", group_worker.SCENARIOS)
+def test_two_processes_learn_what_one_does(
+    trained: dict[str, list[dict[str, np.ndarray]]], scenario: str
+) -> None:
+    alone = group_worker.train(ALONE, scenario)
+    if scenario == "leave-one-out":
+        assert np.isnan(alone.pop("baseline"))
+        assert all(np.isnan(learnt.pop("baseline")) for learnt in trained[scenario])
+    first, second = trained[scenario]
+    largest = difference(alone, first)
+    assert largest["weights"] < 1e-8
+    assert largest["statistics"] < 1e-8
+    for name, value in first.items():
+        np.testing.assert_array_equal(second[name], value, err_msg=name)
+
+
+def test_masks_of_a_seeded_generator_would_not_agree(
+    trained: dict[str, list[dict[str, np.ndarray]]],
+) -> None:
+    """The comparison can tell: with torch's generator each process draws masks of its own."""
+    alone = group_worker.train(ALONE, "leave-one-out", global_masks=True)
+    learnt = trained[group_worker.GLOBAL_MASKS][0]
+    for weights in (alone, learnt):
+        del weights["baseline"]
+    assert difference(alone, learnt)["weights"] > 1e-3
+
+
+@pytest.mark.parametrize("mode", ["kill", "hang"])
+def test_a_learner_that_dies_or_hangs_is_an_error_to_the_others(tmp_path: Path, mode: str) -> None:
+    with ranks(2, tmp_path, mode) as (first, _):
+        said, errors = first.communicate(timeout=60)
+        assert first.returncode == 0, errors
+    seconds, _, message = said.partition(" s, update 2: ")
+    assert "learner 0 of 2 lost another one" in message, said
+    # A death is seen at once, a hang at the end of the timeout.
+    timeout = group_worker.TIMEOUT_S[mode]
+    assert float(seconds) < timeout + 5
+    assert (float(seconds) < timeout / 2) is (mode == "kill")
+
+
+def test_a_group_that_does_not_gather_is_an_error_in_time() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    began = time.monotonic()
+    with pytest.raises(LearnerError, match="learner 0 of 2 found no group") as caught:
+        ProcessGroup(
+            0, 2, address="127.0.0.1", port=port, device=torch.device("cpu"), timeout_s=1.0
+        )
+    assert "within 1 s" in caught.value.remedy
+    assert time.monotonic() - began < 20
+
+
+@given(rows=st.integers(0, 20), size=st.integers(1, 6))
+def test_shards_are_the_batch_in_order(rows: int, size: int) -> None:
+    parts = [shard(np.arange(rows), rank, size) for rank in range(size)]
+    assert np.array_equal(np.concatenate(parts), np.arange(rows))
+    lengths = [len(part) for part in parts]
+    assert max(lengths) - min(lengths) <= 1
+
+
+@pytest.mark.parametrize("settings", small.VARIANTS.values(), ids=small.VARIANTS)
+@pytest.mark.parametrize(("rows", "width"), [(3, 4), (0, 4), (0, 0)])
+def test_every_parameter_has_a_gradient_where_nothing_is_selected(
+    settings: dict[str, Any], rows: int, width: int
+) -> None:
+    """A shard may be empty, and DistributedDataParallel waits for every parameter's gradient."""
+    model = small.classifier(dropout=0.3, **settings).train()
+    tokens, valid = (list(part) for part in zip(*[small.sentences(4, 2, 3)] * 2, strict=True))
+    tokens, valid = [t[:rows, :width] for t in tokens], [v[:rows, :width] for v in valid]
+    nothing = torch.zeros(rows, 2, width, dtype=torch.bool)
+    with keyed_dropout(small.keys(0, rows)):
+        logits = model(tokens, valid, [nothing] * 2)
+    model.losses(logits, torch.zeros(rows, dtype=torch.int64)).sum().backward()
+    policy = small.policy()
+    embedded = model.embedding(tokens[0]).detach()
+    evaluated = policy.evaluate(embedded, valid[0], nothing.expand(3, -1, -1, -1))
+    (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
+    for name, parameter in (*model.named_parameters(), *policy.named_parameters()):
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+
+
+def test_alone_sums_are_its_own() -> None:
+    values = torch.tensor([1.5, -2.0])
+    assert torch.equal(ALONE.sum(values), values)
+    sums, largest = sum_and_max(ALONE, values, torch.tensor(0.25))
+    assert torch.equal(sums, values)
+    assert float(largest) == 0.25
+    module = torch.nn.Linear(1, 1)
+    assert ALONE.share(module) is module

@@ -1,0 +1,185 @@
+"""Keyed dropout against a twin in whole numbers: masks belong to examples, not to batches."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import small
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rss_rl.models.dropout import Dropout, keyed_dropout
+from rss_rl.seeding import example_keys
+
+RATE = 0.3
+
+
+def keys_of(*rows: int, update: int = 0) -> Tensor:
+    return torch.from_numpy(example_keys(0, "dropout", update, np.array(rows, dtype=np.int64)))
+
+
+def masks(keys: Tensor, *shapes: tuple[int, ...], rate: float = RATE) -> list[Tensor]:
+    """What is kept by dropout calls on values [M, *shape], one after another."""
+    layer = Dropout(rate).train()
+    with keyed_dropout(keys):
+        return [layer(torch.ones(len(keys), *shape)) != 0 for shape in shapes]
+
+
+def mix(state: int) -> int:
+    """SplitMix64's output function on whole numbers."""
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB % 2**64
+    return state ^ (state >> 31)
+
+
+@given(
+    key=st.integers(-(2**63), 2**63 - 1),
+    call=st.integers(0, 3),
+    n=st.integers(1, 6),
+    d=st.integers(1, 11),
+    rate=st.floats(0.01, 0.99),
+)
+def test_masks_equal_the_slow_twin(key: int, call: int, n: int, d: int, rate: float) -> None:
+    golden = 0x9E3779B97F4A7C15
+    drawn = masks(torch.tensor([key]), *[(n, d)] * (call + 1), rate=rate)[call][0]
+    for position, feature in itertools.product(range(n), range(d)):
+        state = mix((key + (call + 1) * golden) % 2**64)
+        state = mix((state + (position + 1) * golden) % 2**64)
+        state = mix((state + (feature // 4 + 1) * golden) % 2**64)
+        lane = (state >> 16 * (feature % 4)) & 0xFFFF
+        signed = lane - 2**16 if lane >= 2**15 else lane
+        assert bool(drawn[position, feature]) is (signed >= round(rate * 2**16) - 2**15)
+
+
+@given(rows=st.lists(st.integers(0, 10**6), min_size=2, max_size=6, unique=True), data=st.data())
+def test_alone_in_a_batch_and_in_a_shard_an_example_meets_one_mask(
+    rows: list[int], data: st.DataObject
+) -> None:
+    whole = masks(keys_of(*rows), (7, 10), (5,))
+    cut = data.draw(st.integers(1, len(rows) - 1))
+    for shard in (slice(0, cut), slice(cut, None), slice(0, 1)):
+        part = masks(keys_of(*rows[shard]), (4, 10), (5,))  # and less padding
+        assert torch.equal(part[0], whole[0][shard, :4])
+        assert torch.equal(part[1], whole[1][shard])
+
+
+def test_examples_updates_calls_and_positions_differ() -> None:
+    first, second = masks(keys_of(1, 2), (3, 64), (3, 64))
+    (later,) = masks(keys_of(1, 2, update=1), (3, 64))
+    for one, other in (
+        (first[0], first[1]),
+        (first, second),
+        (first, later),
+        (first[:, 0], first[:, 1]),
+    ):
+        share = float((one == other).double().mean())
+        assert share < 0.75  # 0.58 by chance
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.25, 0.5, 0.9])
+def test_rates_and_scale_are_right(rate: float) -> None:
+    layer, shape = Dropout(rate).train(), (500, 20, 50)
+    with keyed_dropout(keys_of(*range(500))):
+        values = layer(torch.ones(shape, dtype=torch.float64))
+    kept = values != 0
+    exact = 1 - round(rate * 2**16) / 2**16
+    torch.testing.assert_close(values[kept], torch.full_like(values[kept], 1 / exact))
+    spread = (exact * (1 - exact)) ** 0.5
+    for dims in ((0, 1), (0, 2), (1, 2)):  # by feature, by position, by example
+        count = kept.numel() / kept.double().mean(dims).numel()
+        z = (kept.double().mean(dims) - exact) / (spread / count**0.5)
+        assert float(z.abs().max()) < 4.5
+        # The sum of squares of m standard normal numbers has mean m and variance 2 m.
+        assert abs(float(z.square().sum()) - len(z)) < 5 * (2 * len(z)) ** 0.5
+
+
+def test_neighbours_are_not_correlated() -> None:
+    (kept,) = masks(keys_of(*range(400)), (24, 48))
+    bits = (kept.double() - kept.double().mean()) / kept.double().std()
+    pairs = {
+        "features": (bits[..., 1:], bits[..., :-1]),
+        "every fourth feature": (bits[..., 4:], bits[..., :-4]),
+        "positions": (bits[:, 1:], bits[:, :-1]),
+        "examples": (bits[1:], bits[:-1]),
+    }
+    first, second = masks(keys_of(*range(400)), (24, 48), (24, 48))
+    pairs["calls"] = tuple((m.double() - m.double().mean()) / m.double().std()
+                           for m in (first, second))  # fmt: skip
+    for name, (one, other) in pairs.items():
+        assert abs(float((one * other).mean())) < 5 / one.numel() ** 0.5, name
+
+
+def test_gradient_is_the_mask() -> None:
+    layer, values = Dropout(RATE).train(), torch.randn(3, 4, 6, dtype=torch.float64)
+    values.requires_grad_()
+    with keyed_dropout(keys_of(1, 2, 3)):
+        out = layer(values)
+    (gradient,) = torch.autograd.grad(out.sum(), values)
+    kept = masks(keys_of(1, 2, 3), (4, 6))[0]
+    scale = 2**16 / (2**16 - round(RATE * 2**16))
+    torch.testing.assert_close(gradient, kept.double() * scale)
+    torch.testing.assert_close(out, values * gradient)
+
+
+def test_it_is_torchs_dropout_without_keys_and_nothing_in_evaluation() -> None:
+    layer, values = Dropout(RATE), torch.randn(4, 5)
+    torch.manual_seed(3)
+    drawn = layer.train()(values)
+    torch.manual_seed(3)
+    assert torch.equal(drawn, torch.nn.functional.dropout(values, RATE))
+    with keyed_dropout(keys_of(*range(4))):
+        assert torch.equal(layer.eval()(values), values)
+        assert torch.equal(Dropout(0.0).train()(values), values)
+
+
+def test_misuse_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"lies in \[0, 1\)"):
+        Dropout(1.0)
+    with pytest.raises(ValueError, match="int64"), keyed_dropout(torch.zeros(3)):
+        pass
+    with pytest.raises(ValueError, match="2 keys"), keyed_dropout(keys_of(1, 2)):
+        Dropout(RATE).train()(torch.ones(3, 4))
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 6), (3, 0, 6), (0, 6), (0, 0, 4), (1, 1, 1)])
+def test_empty_values_pass(shape: tuple[int, ...]) -> None:
+    with keyed_dropout(keys_of(*range(shape[0]))):
+        assert Dropout(RATE).train()(torch.ones(shape)).shape == shape
+
+
+@pytest.mark.parametrize("settings", small.VARIANTS.values(), ids=small.VARIANTS)
+def test_a_classifiers_logits_do_not_depend_on_who_shares_the_batch(
+    settings: dict[str, Any],
+) -> None:
+    model = small.classifier(dropout=0.4, **settings).train()
+    tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5), (4, 3))
+
+    def logits(part: slice) -> Tensor:
+        with keyed_dropout(keys_of(*range(4)[part])):
+            return model([t[part] for t in tokens], [v[part] for v in valid],
+                         [s[part] for s in selections])  # fmt: skip
+
+    whole = logits(slice(None))
+    assert not torch.allclose(whole, model.eval()(tokens, valid, selections))
+    model.train()
+    for part in (slice(0, 1), slice(1, 4), slice(3, 4)):
+        torch.testing.assert_close(logits(part), whole[part], rtol=1e-9, atol=1e-12)
+
+
+def test_the_slots_of_an_example_meet_different_masks() -> None:
+    model = small.classifier(dropout=0.4, encoder="source2token").train()
+    tokens, valid = small.sentences(6)
+    seen: list[Tensor] = []
+    handle = model.encoder.pool.register_forward_hook(  # type: ignore[union-attr, operator]
+        lambda module, inputs, output: seen.append(output)
+    )
+    with keyed_dropout(keys_of(7)):
+        model([tokens, tokens], [valid, valid])
+    handle.remove()
+    assert len(seen) == 2
+    assert not torch.allclose(seen[0], seen[1])

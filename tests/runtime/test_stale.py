@@ -1,0 +1,58 @@
+"""A session that gets rollouts of an older policy corrects for it, and says by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.runtime.rollouts import SampleJob
+from rss_rl.runtime.sampler import Sampler
+from rss_rl.runtime.session import Session
+from rss_rl.runtime.snapshot import Snapshot, build_prepared_models
+
+RATIOS = {
+    "policy/ratio_mean",
+    "policy/ratio_max",
+    "policy/ratio_clipped",
+    "policy/effective_sample_share",
+}
+
+
+class FirstSnapshot:
+    """A backend that goes on sampling with the first snapshot it was given."""
+
+    restarts = 0
+
+    def __init__(self, config: RunConfig, prepared: Prepared) -> None:
+        models = build_prepared_models(config, prepared)
+        self._sampler = Sampler(config, models, prepared.split("train"))
+
+    def sample(self, jobs: Sequence[SampleJob], snapshot: Snapshot) -> list[pa.RecordBatch]:
+        if self._sampler.version is None:
+            self._sampler.load(snapshot)
+        return [self._sampler.sample(job) for job in jobs]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("correction", ["none", "truncated-sum"])
+def test_stale_rollouts_are_corrected(
+    tiny_config: RunConfig, tiny: Prepared, correction: str
+) -> None:
+    policy = tiny_config.learner.policy.model_copy(update={"learning_rate": 0.05})
+    learner = tiny_config.learner.model_copy(update={"correction": correction, "policy": policy})
+    config = tiny_config.model_copy(update={"learner": learner, "phases": tiny_config.phases[1:]})
+    session = Session(config, tiny, lambda: FirstSnapshot(config, tiny))
+    reports = [session.update().scalars for _ in range(3)]
+    assert [report["policy/lag"] for report in reports] == [0, 1, 2]
+    assert not RATIOS & reports[0].keys()
+    for report in reports[1:]:
+        assert report.keys() >= RATIOS if correction != "none" else not RATIOS & report.keys()
+    if correction != "none":
+        assert reports[2]["policy/ratio_max"] > reports[1]["policy/ratio_max"] > 1
+        assert 0 < reports[2]["policy/effective_sample_share"] < 1

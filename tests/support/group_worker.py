@@ -1,0 +1,196 @@
+"""Two learners on synthetic pairs: in one process, or one rank of several.
+
+python group_worker.py RANK SIZE PORT FOLDER MODE: MODE `train` saves what was learnt under FOLDER
+(`single`: in float32); `kill` and `hang` make the last rank die or stall in the third update.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import small
+import torch
+from torch import Tensor
+
+from learners.group import Group, ProcessGroup, shard
+from learners.policy_gradient import PolicyGradientLearner, RewardBatch
+from learners.supervised import SupervisedLearner
+from rss_rl.config import LearnerConfig, OptimizerConfig
+from rss_rl.errors import LearnerError, NonFiniteError
+from rss_rl.models.inputs import TensorBatch
+from rss_rl.seeding import example_keys
+
+UPDATES, K, ROWS = 50, 3, 12
+SIZES = (7, 5, 1, 4)
+"""Examples of the updates in turn: odd, even, and fewer than there are learners."""
+TIMEOUT_S = {"train": 40.0, "single": 40.0, "kill": 40.0, "hang": 4.0}
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "leave-one-out": {"baseline": "leave-one-out", "correction": "truncated-token"},
+    "moving-average": {"baseline": "moving-average", "correction": "truncated-sum"}
+    | {"weight_average": 0.9},
+}
+"""Settings of `LearnerConfig`."""
+GLOBAL_MASKS = "masks of torch's generator"
+
+
+def data() -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """Tokens, valid and labels of ROWS pairs."""
+    draw = np.random.default_rng(3)
+    tokens, valid, _ = small.pairs(*[(int(a), int(b)) for a, b in draw.integers(1, 8, (ROWS, 2))])
+    return tokens, valid, torch.from_numpy(draw.integers(0, 3, ROWS))
+
+
+def paid(rows: np.ndarray, update: int, config: LearnerConfig, valid: list[Tensor]) -> RewardBatch:
+    """Selections, rewards and behaviour log-probs of an update, functions of row and update."""
+    parts = []
+    for row in rows:
+        draw = np.random.default_rng([update, int(row)])
+        bits = [draw.random((K, 2, v.shape[1])) < 0.5 for v in valid]
+        behaviour = [np.log(draw.uniform(0.2, 0.9, b.shape)) for b in bits]
+        parts.append((bits, behaviour, draw.normal(size=(K, 2))))
+
+    def stacked(arrays: list[np.ndarray], *shape: int) -> Tensor:
+        dtype = np.float64 if not arrays or arrays[0].dtype != bool else bool
+        made = np.stack(arrays, 1) if arrays else np.zeros((K, 0, *shape), dtype)
+        return torch.from_numpy(made)
+
+    selections, behaviours = [], []
+    for slot, mask in enumerate(valid):
+        shown = mask[torch.from_numpy(rows)][:, None]
+        shape = (2, mask.shape[1])
+        selections.append(stacked([p[0][slot] for p in parts], *shape).bool() & shown)
+        bits = stacked([p[1][slot] for p in parts], *shape) * shown
+        behaviours.append(bits if config.corrects_bits else bits.sum((-1, -2)))
+    # Every third update is on-policy: no ratio is computed.
+    rewards = stacked([p[2] for p in parts], 2)
+    return RewardBatch(selections, rewards, None, None if update % 3 == 0 else behaviours)
+
+
+def config_of(scenario: str) -> LearnerConfig:
+    return LearnerConfig(
+        supervised=OptimizerConfig(learning_rate=0.01, l2=1e-3, clip_norm=0.5),
+        policy=OptimizerConfig(learning_rate=0.01, clip_norm=0.5),
+        entropy_cost=0.05,
+        **SCENARIOS[scenario],
+    )
+
+
+def train(
+    group: Group, scenario: str, *, double: bool = True, global_masks: bool = False
+) -> dict[str, np.ndarray]:
+    """Weights after UPDATES of both learners, and `statistics` of every update, as one row.
+
+    `global_masks` takes dropout from torch's seeded generator, as a learner on its own might; a
+    fifth of the updates are enough to show it.
+    """
+    config = config_of(scenario)
+    classifier, policy = small.classifier(dropout=0.3, double=double), small.policy(double=double)
+    if group.rank:  # the weights to learn from are those of rank 0
+        small.randomise(classifier, seed=5)
+        small.randomise(policy, seed=5)
+    supervised = SupervisedLearner(
+        classifier, config.supervised, None, config.weight_average, group
+    )
+    gradient = PolicyGradientLearner(policy, classifier.embedding, config, None, group)
+    tokens, valid, labels = data()
+    statistics = []
+    for update in range(UPDATES // 5 if global_masks else UPDATES):
+        chosen = np.random.default_rng(update).permutation(ROWS)[: SIZES[update % len(SIZES)]]
+        rows = shard(chosen, group.rank, group.size)
+        index = torch.from_numpy(rows)
+        batch = TensorBatch([t[index] for t in tokens], [v[index] for v in valid], labels[index])
+        reward = paid(rows, update, config, valid)
+        if not double:
+            reward = single(reward)
+        policy_stats = gradient.update(batch, reward, number=update)
+        keys = torch.from_numpy(example_keys(0, "dropout", update, rows))
+        if global_masks:
+            torch.manual_seed(update)
+            keys = torch.randint(2**60, (len(rows),))
+        first = [s[0] for s in reward.selections]
+        stats = supervised.update(batch, first, number=update, dropout_keys=keys)
+        numbers = [*stats, *policy_stats[:-1], *(policy_stats.ratios or ())]
+        statistics += [float(number) for number in numbers]
+    weights = classifier.state_dict() | {f"policy.{k}": v for k, v in policy.state_dict().items()}
+    weights |= {f"learning.{k}": v for k, v in supervised.tensors().items()}
+    weights["baseline"] = gradient.average
+    learnt = {name: value.numpy() for name, value in weights.items()}
+    return learnt | {"statistics": np.array(statistics)}
+
+
+def single(reward: RewardBatch) -> RewardBatch:
+    """The same in float32."""
+    behaviour = reward.behaviour and [b.float() for b in reward.behaviour]
+    return reward._replace(rewards=reward.rewards.float(), behaviour=behaviour)
+
+
+def bad_reward(group: Group) -> str:
+    """What a learner says of an update in which the last one alone was paid NaN."""
+    policy, classifier = small.policy(), small.classifier()
+    config = config_of("leave-one-out")
+    learner = PolicyGradientLearner(policy, classifier.embedding, config, None, group)
+    tokens, valid, labels = data()
+    reward = paid(np.arange(ROWS), 0, config, valid)
+    if group.rank == group.size - 1:
+        reward.rewards[0, 0, 0] = float("nan")
+    before = [p.detach().clone() for p in policy.parameters()]
+    try:
+        learner.update(TensorBatch(tokens, valid, labels), reward, number=0)
+    except NonFiniteError as error:
+        same = all(map(torch.equal, before, policy.parameters()))
+        return f"{error.what}, weights {'kept' if same else 'changed'}"
+    return "nothing was noticed"
+
+
+def fail(group: Group, mode: str) -> None:
+    """Updates of one learner until another one is gone; prints how and when it was noticed."""
+    classifier = small.classifier(dropout=0.3)
+    learner = SupervisedLearner(classifier, OptimizerConfig(), None, None, group)
+    tokens, valid, labels = data()
+    began = time.monotonic()
+    try:
+        for update in range(4):
+            if group.rank == group.size - 1 and update == 2:
+                if mode == "hang":
+                    time.sleep(60)
+                os.kill(os.getpid(), signal.SIGKILL)
+            began = time.monotonic()
+            batch = TensorBatch(tokens, valid, labels)
+            learner.update(batch, None, number=update, dropout_keys=small.keys(update, ROWS))
+        print("nothing was noticed")
+    except LearnerError as error:
+        print(f"{time.monotonic() - began:.2f} s, update {update}: {error}")
+
+
+def main() -> None:
+    rank, size, port = map(int, sys.argv[1:4])
+    folder, mode = Path(sys.argv[4]), sys.argv[5]
+    torch.set_num_threads(1)
+    group = ProcessGroup(
+        rank,
+        size,
+        address="127.0.0.1",
+        port=port,
+        device=torch.device("cpu"),
+        timeout_s=TIMEOUT_S[mode],
+    )
+    if mode in ("kill", "hang"):
+        fail(group, mode)
+    else:
+        for name in (*SCENARIOS, GLOBAL_MASKS):
+            masks = name == GLOBAL_MASKS
+            scenario = next(iter(SCENARIOS)) if masks else name
+            learnt = train(group, scenario, double=mode != "single", global_masks=masks)
+            np.savez(folder / f"{name}-{rank}.npz", **learnt)
+        print(bad_reward(group))
+    group.close()
+
+
+if __name__ == "__main__":
+    main()
