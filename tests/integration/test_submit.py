@@ -1,5 +1,7 @@
 """A run sent to a cluster whose nodes know nothing of rss_rl and share no files with it.
 
+Data and run are at URIs. Here they are file:// ones, the only thing that both sides reach.
+
 The head has no CPU for tasks, so that every sampler runs on the second node, while the learner,
 which asks for none here, runs on the head.
 """
@@ -93,7 +95,9 @@ def config(tiny: Callable[..., RunConfig], tmp_path: Path) -> Callable[..., Path
     def write(**changes: Any) -> Path:
         run = tiny(sampler={"backend": "ray", "actors": 1}, **changes)
         path = tmp_path / "tiny.yaml"
-        path.write_text(yaml.safe_dump(run.model_dump(mode="json")))
+        tree = run.model_dump(mode="json")
+        tree["data"] = Path(tree["data"]).as_uri()
+        path.write_text(yaml.safe_dump(tree))
         return path
 
     return write
@@ -102,7 +106,7 @@ def config(tiny: Callable[..., RunConfig], tmp_path: Path) -> Callable[..., Path
 def submitting(config: Path, storage: Path, *options: str, cwd: Path) -> subprocess.Popen[str]:
     """`rss-rl submit` in a process of its own."""
     command = [sys.executable, "-m", "rss_rl.cli.main", "submit", str(config)]
-    command += ["--storage", str(storage), "--shared-filesystem", "--cpus", "0", *options]
+    command += ["--storage", storage.as_uri(), "--cpus", "0", *options]
     return subprocess.Popen(
         command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -182,7 +186,7 @@ def test_stopped_by_ctrl_c_and_gone_on_with(
                 line = process.stdout.readline()
                 assert line, printed
                 printed += line
-            twice = CliRunner().invoke(app, ["submit", str(file), *_shared(storage)])
+            twice = CliRunner().invoke(app, ["submit", str(file), "--storage", storage.as_uri()])
             process.send_signal(signal.SIGINT)
             rest, _ = process.communicate(timeout=WAIT_S)
         finally:
