@@ -92,13 +92,13 @@ def _cores(start: str | None, overrides: list[str]) -> Finding:
     from rss_rl.packaged import find_config
 
     config = load_config(find_config(start), overrides)
-    samplers = config.sampler.actors if config.sampler.backend == "ray" else 0
-    threads = max(config.learner.threads, samplers * config.sampler.threads)
-    found = (
-        f"{cores}; the learner computes with {config.learner.threads} threads, {samplers} samplers"
-        f" with {config.sampler.threads} each, in turns"
-    )
-    remedy = "Lower learner.threads, sampler.actors or sampler.threads" if threads > cores else ""
+    learner, sampler = config.learner, config.sampler
+    shares = [max(1, learner.actors) * learner.threads]
+    if sampler.backend == "ray":
+        shares.append(sampler.actors * sampler.threads)
+    threads = max(shares) if sampler.max_policy_lag == 0 else sum(shares)  # 0: they take turns
+    found = f"{cores}; threads of learners and samplers: {' and '.join(map(str, shares))}"
+    remedy = "Fewer learner.threads, sampler.actors or sampler.threads" if threads > cores else ""
     return Finding("cores", found, remedy)
 
 

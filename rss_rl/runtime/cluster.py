@@ -9,8 +9,9 @@ local`, which uses no Ray at all. Tokens travel in clear unless Ray's TLS is set
 
 from __future__ import annotations
 
-__all__ = ["ClusterInfo", "connect", "inside_job", "shutdown", "token_mode"]
+__all__ = ["ClusterInfo", "connect", "inside_job", "quiet", "shutdown", "token_mode"]
 
+import logging
 import os
 import signal
 import threading
@@ -122,6 +123,12 @@ def shutdown(info: ClusterInfo) -> None:
     token_mode(info.mode_before)
 
 
+def quiet() -> None:
+    """Let Ray's own loggers tell of warnings only; errors reach the user through exceptions."""
+    for name in ("", ".dashboard.modules.dashboard_sdk", ".dashboard.modules.job.sdk"):
+        logging.getLogger(f"ray{name}").setLevel(logging.WARNING)
+
+
 def token_mode(mode: str | None) -> None:
     """Set RAY_AUTH_MODE, or remove it, and let a Ray that is already imported know.
 
@@ -198,6 +205,7 @@ def _resolve(where: str) -> str:
 
 
 def _init(where: str, **options: Any) -> Any:
+    quiet()
     local = options.get("address") == "local"
     try:
         with _own_handlers():

@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["Job", "JobBoard", "dashboard_url", "open_board"]
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from ray.exceptions import RayError
 from ray.job_submission import JobSubmissionClient
 
 from rss_rl.errors import ClusterError
-from rss_rl.runtime.cluster import ADDRESS_VARIABLE, token_mode
+from rss_rl.runtime.cluster import ADDRESS_VARIABLE, quiet, token_mode
 from rss_rl.runtime.cluster_auth import find_token
 from rss_rl.runtime.cluster_probe import Checked, check_dashboard, check_gcs
 
@@ -199,8 +198,7 @@ def open_board(address: str | None, *, insecure: bool = False, timeout_s: float 
             where=url,
             remedy="Start the cluster with another version of Ray",
         )
-    for module in ("dashboard_sdk", "job.sdk"):  # they tell of each upload and connection
-        logging.getLogger(f"ray.dashboard.modules.{module}").setLevel(logging.WARNING)
+    quiet()
     # A token must not travel to a cluster that does not check it.
     token_mode("token" if head.guarded else "disabled")
     # Ray would take these variables before the address it is given.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
 from rss_rl.cli.submit import entrypoint
-from rss_rl.cli.train import train
 from rss_rl.errors import ClusterError
 from rss_rl.runtime import cluster_package
 from rss_rl.runtime.cluster_package import pack_code
@@ -29,11 +27,6 @@ def test_a_shared_path_is_the_run_directory() -> None:
     ]
 
 
-@pytest.mark.xfail(
-    "storage" not in inspect.signature(train).parameters,
-    reason="`rss-rl train --storage` is made at the same time",
-    strict=True,
-)
 def test_train_understands_its_command() -> None:
     words = shlex.split(entrypoint("job", "s3://bucket/my run", take_over=True))
     assert words[: len(START)] == START

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import shlex
@@ -19,7 +18,6 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rss_rl.cli.main import app
-from rss_rl.cli.train import train
 from rss_rl.config import RunConfig, load_config
 from rss_rl.packaged import find_config, packaged_configs
 
@@ -262,11 +260,6 @@ class TestKubernetes:
         assert f"FROM rayproject/ray:{cluster.rayVersion}-" in (folder / KUBERNETES).read_text()
         assert yaml.safe_load(job.runtimeEnvYAML)["env_vars"]["RAY_JOB_STOP_WAIT_TIME_S"] == "60"
 
-    @pytest.mark.xfail(
-        "storage" not in inspect.signature(train).parameters,
-        reason="`rss-rl train --storage` is made at the same time",
-        strict=True,
-    )
     def test_its_run_exists(self, job: JobSpec) -> None:
         start = "exec python -m rss_rl.cli.main "
         assert job.entrypoint.startswith(start)
