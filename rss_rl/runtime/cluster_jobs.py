@@ -25,7 +25,7 @@ from rss_rl.runtime.cluster_probe import Checked, check_dashboard, check_gcs
 
 _STORAGE = "rss-rl-storage"
 _DASHBOARD_PORT = 8265
-_OLDEST, _NEXT_MAJOR = (2, 50), 3
+_OLDEST, _NEXT_MAJOR = (2, 59), 3
 _POLL_S = 0.5
 _RECONNECTIONS = 5
 _OVERRIDES = (ADDRESS_VARIABLE, "RAY_API_SERVER_ADDRESS")

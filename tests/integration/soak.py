@@ -77,7 +77,7 @@ def soak(config: str, run: Path, minutes: float, every: float, overrides: list[s
         if code is not None:
             if code not in ENDED_BY_US:
                 sys.exit(f"the driver ended with {code}; see {log}")
-            # What it started goes by itself; agents that still waited for their cluster, after 60 s.
+            # What it started goes by itself, agents that still looked for their cluster after 60 s.
             assert wait_until(lambda: not processes_of(mark), 90), processes_of(mark)
             # A driver that died before its run directory was there is begun again.
             begun = (run / "config.json").exists()
