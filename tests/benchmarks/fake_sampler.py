@@ -36,5 +36,5 @@ class FakeSampler:
             fetched.sum()  # a real one reads every number once, into its modules
             self._version = version
         time.sleep(self._seconds)
-        made = replace(self._pattern, version=version, rows=job.rows)
+        made = replace(self._pattern, version=version)
         return made.to_arrow(), time.perf_counter() - started

@@ -17,6 +17,9 @@ side decides; on a machine of few cores so does the sum of all work over the cor
 
     rate = min(1 / T, N / (s c), cores / (l + s (o + c) + p / e))
 
+This holds where max_policy_lag is at least 2 N / s: rollouts are learnt from in order, so samplers
+wait for each other at a tighter bound.
+
 `o` and `p` are measured with samplers that do nothing, `l` and `c` with real ones, one at a time.
 Then the model's rates stand beside real runs with 1, 2 and 4 samplers and a simulated cluster of
 many samplers that sleep in place of computing and do not import torch.
@@ -30,7 +33,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +68,16 @@ class Costs:
     publish: float
 
     def update_s(self, learners: int = 1, exchange: float = 0.0) -> float:
-        """Of the learner side, one shard an update."""
+        """Of the learner side, one shard an update and a publication every update."""
         return self.learn / learners + exchange * (learners > 1) + self.orchestrate + self.publish
 
     def rate(self, samplers: int, learners: int = 1, exchange: float = 0.0) -> float:
         """Updates a second where every process has a core of its own."""
         return min(1 / self.update_s(learners, exchange), samplers / self.sample)
+
+    def enough(self, learners: int = 1, exchange: float = 0.0) -> float:
+        """Samplers that keep the learners busy."""
+        return self.sample / self.update_s(learners, exchange)
 
     def shared_rate(self, samplers: int, cores: int) -> float:
         """Updates a second where all processes share `cores`."""
@@ -96,18 +103,27 @@ def real(config: RunConfig, prepared: Prepared, updates: int, **sampler: object)
         session.close()
 
 
+@dataclass(frozen=True)
+class Simulated:
+    """Updates a second; of each, the seconds of publishing and of the driver's other work."""
+
+    rate: float
+    publish: float
+    orchestrate: float
+
+
 def simulate(
-    samplers: int, sample_s: float, learn_s: float, parts: tuple[Any, ...], updates: int
-) -> float:
-    """Updates a second of the real pipeline and pool where samplers and learner only sleep."""
+    samplers: int, lag: int, sample_s: float, learn_s: float, parts: tuple[Any, ...], updates: int
+) -> Simulated:
+    """The real pipeline and pool, where samplers and learner only sleep."""
     config, order, weights, pattern = parts
-    tree = {"backend": "ray", "actors": samplers, "max_policy_lag": LAG if learn_s else 0}
-    if samplers > 1:
-        tree["max_policy_lag"] = 2 * samplers
-    sampler = config.sampler.model_validate(tree)
+    sampler = config.sampler.model_validate(
+        {"backend": "ray", "actors": samplers, "max_policy_lag": lag}
+    )
     fake = ray.remote(FakeSampler).options(num_cpus=0.01, max_restarts=0)
     backend = RayBackend(sampler, lambda _: fake.remote(sample_s, pattern))
     wait_for_all(backend, samplers)
+    spent = {"publish": 0.0, "orchestrate": 0.0}
 
     def jobs(update: int) -> list[SampleJob]:
         rows = order.rows(update)
@@ -117,17 +133,21 @@ def simulate(
 
     def go(first: int, count: int) -> None:
         for update in range(first, first + count):
+            started = time.perf_counter()
             pipeline.publish(Snapshot(update, weights))
-            pipeline.supply(update)
+            spent["publish"] += time.perf_counter() - started
+            started = time.thread_time()  # waiting costs none
             pipeline.take(update)
+            spent["orchestrate"] += time.thread_time() - started
             time.sleep(learn_s)
 
     go(0, 2 * samplers)
+    spent.update(publish=0.0, orchestrate=0.0)
     started = time.perf_counter()
     go(2 * samplers, updates)
     rate = updates / (time.perf_counter() - started)
     pipeline.close()
-    return rate
+    return Simulated(rate, spent["publish"] / updates, spent["orchestrate"] / updates)
 
 
 def wait_for_all(backend: RayBackend, samplers: int, timeout_s: float = 300) -> None:
@@ -140,11 +160,9 @@ def wait_for_all(backend: RayBackend, samplers: int, timeout_s: float = 300) -> 
 
 def measure(config: RunConfig, prepared: Prepared, parts: Any, updates: int) -> Costs:
     _, means = real(config, prepared, updates, backend="ray", actors=1)
-    nothing = simulate(1, 0.0, 0.0, parts, 10 * updates)
+    nothing = simulate(1, 0, 0.0, 0.0, parts, 5 * updates)
     publish = means["publish/duration_ms"] / 1000
-    return Costs(
-        means["time/learn_s"], means["sampler/busy_s"], max(0.0, 1 / nothing - publish), publish
-    )
+    return Costs(means["time/learn_s"], means["sampler/busy_s"], nothing.orchestrate, publish)
 
 
 def pattern_of(config: RunConfig, prepared: Prepared, learner: LocalLearner) -> Any:
@@ -170,15 +188,26 @@ def go(config: RunConfig, updates: int, samplers: int, exchange: float, say: Say
         predicted = costs.shared_rate(number, cores=os.cpu_count() or 1)
         say("real samplers", samplers=number, measured=measured, predicted=predicted)
     # Twice with sleeping work: once so long that the samplers decide, once the learner.
-    for sample_s, learn_s in ((2.0, 0.01), (0.5, 0.05)):
+    for sample_s, learn_s in ((2.0, 0.01), (0.5, 0.1)):
+        done = simulate(samplers, 2 * samplers, sample_s, learn_s, parts, 4 * samplers)
         fake = Costs(learn_s, sample_s, costs.orchestrate, costs.publish)
-        measured = simulate(samplers, sample_s, learn_s, parts, 4 * samplers)
-        say("simulated", samplers=samplers, measured=measured, predicted=fake.rate(samplers))
-    for number in (1, 8, 64, 512):
+        predicted = fake.rate(samplers)
+        say("simulated", samplers=samplers, predicted=predicted, measured=done.rate)
+        say("of the driver's seconds", publish=done.publish, orchestrate=done.orchestrate)
+    predict(costs, exchange, say)
+
+
+def predict(costs: Costs, exchange: float, say: Say) -> None:
+    """On cores of their own, with learners as fast as here, and 10 and 100 times as fast."""
+    for faster in (1, 10, 100):
+        there = replace(costs, learn=costs.learn / faster)
         for learners in (1, 2, 4):
-            rate = costs.rate(number, learners, exchange)
-            idle = 1 - rate * costs.update_s(learners, exchange)
-            say("predicted", samplers=number, learners=learners, rate=rate, learner_idle=idle)
+            enough = there.enough(learners, exchange)
+            say("samplers that saturate", learners=learners, faster=faster, samplers=enough)
+            for samplers in (8, 64, 512):
+                rate = there.rate(samplers, learners, exchange)
+                idle = 1 - rate * there.update_s(learners, exchange)
+                say("predicted", samplers=samplers, rate=rate, learner_idle=idle)
 
 
 def main() -> None:
