@@ -48,7 +48,7 @@ class NullEventLog:
 
     def write(self, event: str, level: Level = "info", **fields: Any) -> None:
         """See `EventSink`."""
-        find_event(event, fields.keys() - {"version", "update"})
+        find_event(event, fields.keys() - {"actor", "version", "update"})
 
     def at(self, update: int | None, version: int | None) -> None:
         """See `EventLog`."""
@@ -87,7 +87,7 @@ class EventLog:
         self._update, self._version = update, version
 
     def write(self, event: str, level: Level = "info", **fields: Any) -> None:
-        """Log an event; `update` and `version` may be given for this line alone.
+        """Log an event; `actor`, `update` and `version` may be given for this line alone.
 
         What cannot be written is counted in `lost`, and the next line that can be says how many.
 
@@ -95,6 +95,7 @@ class EventLog:
             ValueError: an event or field that is not registered.
         """
         place = {
+            "actor": fields.pop("actor", self._who["actor"]),
             "version": fields.pop("version", self._version),
             "update": fields.pop("update", self._update),
         }

@@ -169,7 +169,7 @@ class RayBackend:
             return
         place.starting = None
         event = "sampler_replaced" if place.failures else "sampler_started"
-        self._log.write(event, sampler=place.number, node=str(place.home))
+        self._log.write(event, actor=f"sampler {place.number}", node=str(place.home))
 
     def _receive(self, call: Any) -> list[Delivery]:
         place = self._flying[call]
@@ -225,7 +225,7 @@ class RayBackend:
             place.failures.popleft()
         event = "sampler_hung" if hung else "sampler_died"
         node = None if place.home is None else str(place.home)
-        self._log.write(event, "warning", sampler=place.number, node=node, cause=what)
+        self._log.write(event, "warning", actor=f"sampler {place.number}", node=node, cause=what)
         if len(place.failures) > self._config.max_restarts:
             raise SamplerError(
                 f"{place} {what}; that was failure {len(place.failures)} within"
