@@ -40,13 +40,13 @@ HARMS = [
 ENDED_BY_US = (143, 15, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGABRT)
 
 
-def drive(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+def drive(arguments: list[str], log: Path, mark: str) -> subprocess.Popen[bytes]:
     with log.open("ab") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "rss_rl.cli.main", "train", *arguments],
             stdout=file,
             stderr=file,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", MARK: mark},
         )
 
 
@@ -62,10 +62,9 @@ def harm(draw: random.Random, driver: int, mark: str) -> str:
 
 def soak(config: str, run: Path, minutes: float, every: float, overrides: list[str]) -> dict:
     mark, draw, done = uuid.uuid4().hex, random.Random(0), Counter()
-    os.environ[MARK] = mark
     log = run.with_suffix(".log")
     first = [config, *overrides, "--run-dir", str(run)]
-    process = drive(first, log)
+    process = drive(first, log, mark)
     began = time.monotonic()
     lives = 1
     next_harm = began + every
@@ -77,19 +76,16 @@ def soak(config: str, run: Path, minutes: float, every: float, overrides: list[s
         if code is not None:
             if code not in ENDED_BY_US:
                 sys.exit(f"the driver ended with {code}; see {log}")
-            # What it started goes by itself, agents that still looked for their cluster after 60 s.
-            assert wait_until(lambda: not processes_of(mark), 90), processes_of(mark)
             # A driver that died before its run directory was there is begun again.
             begun = (run / "config.json").exists()
-            restart = (
-                ["--resume", str(run)] if begun else [config, *overrides, "--run-dir", str(run)]
-            )
-            process, lives = drive(restart, log), lives + 1
+            process = drive(["--resume", str(run)] if begun else first, log, mark)
+            lives += 1
         elif now > next_harm and now - began < 60 * minutes:
             done[harm(draw, process.pid, mark)] += 1
             next_harm = now + every
         time.sleep(0.2)
-    left = not wait_until(lambda: not processes_of(mark), 30)
+    # What dead drivers had started goes by itself; Ray's agents miss their cluster after 60 s.
+    left = not wait_until(lambda: not processes_of(mark), 100)
     return {
         "harmed": dict(done),
         "harms": sum(done.values()),
