@@ -103,6 +103,7 @@ def train(
     if resume and overwrite:
         raise ConfigError("--resume goes on with a run, --overwrite replaces it: give one of them")
     plan = _plan(config, overrides or [], run_dir, storage if resume else None, resume)
+    _check_lasting(plan.path, storage)
     out = console(stderr=json_)
     # With a storage a finished run is gone through once more: its last upload may have failed.
     report = _finished(plan) if resume and storage is None else None
@@ -126,6 +127,22 @@ def train(
         typer.echo(json.dumps(report, indent=2))
     else:
         print_report(out, plan.path, report)
+
+
+def _check_lasting(path: Path, storage: str | None) -> None:
+    """Refuse a run directory that vanishes with the job whose process this is.
+
+    Raises:
+        ConfigError: naming the directory.
+    """
+    from rss_rl.runtime.cluster_processes import inside_job
+
+    if inside_job() and storage is None and not path.is_absolute():
+        raise ConfigError(
+            "a job of a cluster works in a directory that vanishes with it",
+            where=str(path),
+            remedy="Give --storage URI, or an absolute --run-dir on a disk that outlives the job",
+        )
 
 
 class _Plan(NamedTuple):

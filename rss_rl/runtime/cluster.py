@@ -9,7 +9,7 @@ local`, which uses no Ray at all. Tokens travel in clear unless Ray's TLS is set
 
 from __future__ import annotations
 
-__all__ = ["ClusterInfo", "connect", "inside_job", "quiet", "shutdown", "token_mode"]
+__all__ = ["ClusterInfo", "connect", "quiet", "shutdown", "token_mode"]
 
 import logging
 import os
@@ -29,11 +29,10 @@ from ray.exceptions import RayError
 from rss_rl.errors import ClusterError
 from rss_rl.runtime.cluster_auth import MODE_VARIABLE, ensure_token, find_token, switched_off
 from rss_rl.runtime.cluster_probe import check_gcs
-from rss_rl.runtime.cluster_processes import end_processes, session_processes
+from rss_rl.runtime.cluster_processes import end_processes, inside_job, session_processes
 
 _compiled: Any = _raylet  # ships no types
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-_JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _MB = 2**20
 _END_S = 10.0
 # Ray tells drivers of a change that concerns tasks without GPUs; it asks to be told off this way.
@@ -61,11 +60,6 @@ class ClusterInfo:
     authenticated: bool
     notes: tuple[str, ...] = ()
     mode_before: str | None = None
-
-
-def inside_job() -> bool:
-    """Whether this process is the entry point of a job that was submitted to a cluster."""
-    return _JOB_VARIABLE in os.environ
 
 
 def connect(

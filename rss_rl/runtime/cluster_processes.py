@@ -1,8 +1,11 @@
-"""The processes of a Ray session, so that none outlives the run that started it. Linux only."""
+"""The processes of a Ray session, so that none outlives the run that started it. Linux only.
+
+Needs neither Ray nor torch.
+"""
 
 from __future__ import annotations
 
-__all__ = ["Process", "end_processes", "session_processes"]
+__all__ = ["Process", "end_processes", "inside_job", "session_processes"]
 
 import contextlib
 import os
@@ -12,6 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+
+
+def inside_job() -> bool:
+    """Whether this process is the entry point of a job that was submitted to a cluster."""
+    return _JOB_VARIABLE in os.environ
 
 
 @dataclass(frozen=True)

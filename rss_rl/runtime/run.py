@@ -14,7 +14,7 @@ import torch
 
 from rss_rl.config import PhaseConfig, RunConfig, parse_config
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.errors import CheckpointError, DataError
+from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.runtime.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.life import FORK, LearnersLost, Scores, Surroundings, Trained, train_phases
@@ -65,6 +65,12 @@ def train(
     Raises:
         RssError: any expected failure.
     """
+    if roles is None and config.sampler.backend == "ray":
+        raise ConfigError(
+            "nobody was given who works on a cluster",
+            where="sampler.backend",
+            remedy="Give roles=RayRoles() after cluster.connect(), or set sampler.backend=local",
+        )
     prepared = open_prepared(config.data)
     if not config.learner.actors:
         find_device(config.learner.device)

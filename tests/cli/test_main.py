@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -77,3 +78,12 @@ class TestErrors:
         monkeypatch.setenv("RSS_RL_DEBUG", value)
         result = CliRunner().invoke(app, self.ARGUMENTS)
         assert ("Traceback" in result.stderr) == shown
+
+
+def test_a_job_does_not_train_into_a_directory_that_vanishes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    ended = CliRunner().invoke(app, ["train", "demo", f"data={tmp_path}", "--run-dir", "runs/x"])
+    assert ended.exit_code != 0
+    assert "vanishes with it" in str(ended.exception) + ended.output

@@ -17,7 +17,7 @@ from watched import WatchedRoles
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import NonFiniteError, SamplerError
+from rss_rl.errors import ConfigError, NonFiniteError, SamplerError
 from rss_rl.runtime.backend import Delivery
 from rss_rl.runtime.ray_backend import RayBackend
 from rss_rl.runtime.ray_sampler import ray_samplers
@@ -71,6 +71,11 @@ def test_the_same_numbers_with_any_samplers(
 ) -> None:
     train_with_ray(tiny(sampler={"backend": "ray", "actors": actors}), tmp_path / "run")
     Outcome.read(tmp_path / "run").assert_equals(reference)
+
+
+def test_ray_needs_somebody_to_work_there(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"sampler\.backend: .*roles=RayRoles"):
+        next(train(tiny(sampler={"backend": "ray"}), tmp_path / "run"))
 
 
 def test_other_numbers_with_another_seed(

@@ -44,7 +44,8 @@ FAR = "far"
 PINNED = """
 import json, os
 import ray
-from rss_rl.runtime.cluster import connect, inside_job, shutdown
+from rss_rl.runtime.cluster import connect, shutdown
+from rss_rl.runtime.cluster_processes import inside_job
 
 def look():
     import rss_rl, envs, learners
