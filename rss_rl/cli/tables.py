@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["COLUMNS", "MODE_NAMES", "format_metric", "print_report", "scores_table"]
+__all__ = ["COLUMNS", "MODE_NAMES", "format_metric", "print_report", "scores_table", "show_report"]
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -85,3 +87,11 @@ def print_report(out: Console, run: Path, report: Mapping[str, Any]) -> None:
     out.print(f"\nRun:     {escape(str(run))}", soft_wrap=True)
     out.print(f"Curves:  tensorboard --logdir {escape(str(run))}", soft_wrap=True)
     out.print(f'Try it:  rss-rl select {escape(str(run))} "..."', soft_wrap=True)
+
+
+def show_report(out: Console, run: Path, report: Mapping[str, Any], *, as_json: bool) -> None:
+    """The final report for people, or on standard output for programs."""
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        print_report(out, run, report)

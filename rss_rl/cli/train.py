@@ -4,14 +4,13 @@ from __future__ import annotations
 
 __all__ = ["EPILOG", "train"]
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from rss_rl.cli.options import Json, Overrides, console
-from rss_rl.cli.tables import print_report
+from rss_rl.cli.tables import show_report
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -123,10 +122,7 @@ def train(
         )
     else:
         out.print("The run is finished; its report:")
-    if json_:
-        typer.echo(json.dumps(report, indent=2))
-    else:
-        print_report(out, plan.path, report)
+    show_report(out, plan.path, report, as_json=json_)
 
 
 def _check_lasting(path: Path, storage: str | None) -> None:

@@ -65,16 +65,7 @@ def train(
     Raises:
         RssError: any expected failure.
     """
-    if roles is None and config.sampler.backend == "ray":
-        raise ConfigError(
-            "nobody was given who works on a cluster",
-            where="sampler.backend",
-            remedy="Give roles=RayRoles() after cluster.connect(), or set sampler.backend=local",
-        )
-    prepared = open_prepared(config.data)
-    if not config.learner.actors:
-        find_device(config.learner.device)
-    check_best_metric(config, prepared.labels)
+    prepared = _check(config, roles)
     mirror = open_mirror(storage, path, config, resume, overwrite, take_over)
     with (
         closing(mirror),
@@ -95,6 +86,21 @@ def train(
         run.write_report(report := _report(config, run.path, trained, scores))
         observer.finished(trained.wall_s)
         yield Finished(run.path, report)
+
+
+def _check(config: RunConfig, roles: Roles | None) -> Prepared:
+    """Everything that can be refused before anything is written; the data, opened."""
+    if roles is None and config.sampler.backend == "ray":
+        raise ConfigError(
+            "nobody was given who works on a cluster",
+            where="sampler.backend",
+            remedy="Give roles=RayRoles() after cluster.connect(), or set sampler.backend=local",
+        )
+    prepared = open_prepared(config.data)
+    if not config.learner.actors:
+        find_device(config.learner.device)
+    check_best_metric(config, prepared.labels)
+    return prepared
 
 
 def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> RunDirectory:
