@@ -36,12 +36,6 @@ class Interruption:
         """Of a process that stopped for the signal: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + (self._signal or 0)
 
-    def install(self) -> None:
-        """Take the signals; to be called again after code that takes SIGTERM for itself."""
-        for number in _SIGNALS:
-            found = signal.signal(number, self._handle)
-            self._before.setdefault(number, found)
-
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self._signal is None:
             self._signal = number
@@ -53,7 +47,8 @@ class Interruption:
         os.kill(os.getpid(), number)
 
     def __enter__(self) -> Self:
-        self.install()
+        for number in _SIGNALS:
+            self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(

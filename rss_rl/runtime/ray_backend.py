@@ -32,7 +32,7 @@ from rss_rl.runtime.snapshot import Snapshot, StoredSnapshot
 
 _FAILURE_WINDOW = 100
 _STATS_EVERY_S = 5.0
-_BASE_S = 0.01
+_START_POLL_S = 0.2
 
 
 @dataclass
@@ -101,7 +101,7 @@ class RayBackend:
                 place = _Place(number, actor, actor.home.remote(), time.monotonic())
                 self._places.append(place)
             while not self._live():
-                self.collect(_BASE_S)
+                self.collect(_START_POLL_S)
         except BaseException:
             self.close()
             raise

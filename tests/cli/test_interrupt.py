@@ -24,8 +24,6 @@ def test_the_first_signal_is_noted(number: signal.Signals, code: int) -> None:
 def test_handlers_come_back() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with Interruption(lambda: None) as interruption:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as starting Ray does
-        interruption.install()
         os.kill(os.getpid(), signal.SIGTERM)
         assert interruption.asked()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
