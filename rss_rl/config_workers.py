@@ -106,8 +106,25 @@ class LearnerConfig(Section):
     max_restarts: int = Field(
         default=3,
         ge=0,
-        description="Times that lost learner actors are started again from the last checkpoint.",
+        description="Times in a row, without a new checkpoint between them, that lost learner"
+        " actors are started again from the last one.",
     )
+
+    @model_validator(mode="after")
+    def _devices_fit(self) -> LearnerConfig:
+        on_gpu = self.device.startswith("cuda")
+        if self.actors and on_gpu and self.gpus == 0:
+            raise ValueError(
+                f"learner.device={self.device} on actors needs learner.gpus, or all of them would"
+                " share one GPU: set learner.gpus=1"
+            )
+        if self.gpus and not (self.actors and on_gpu):
+            raise ValueError(
+                "learner.gpus is for learner.actors with learner.device=cuda; it would lie idle"
+            )
+        if self.gpus > 1 and self.gpus != int(self.gpus):
+            raise ValueError(f"learner.gpus={self.gpus}: more than one must be a whole number")
+        return self
 
     @property
     def corrects_bits(self) -> bool:
@@ -168,6 +185,12 @@ class SamplerConfig(Section):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> SamplerConfig:
+        for name, amount in self.resources.items():
+            if amount <= 0 or name in ("CPU", "GPU", "memory", "object_store_memory"):
+                raise ValueError(
+                    f"resources: {name}={amount:g} is no custom resource of more than 0; CPUs come"
+                    " from threads, and samplers use no GPU"
+                )
         if self.publish_every > self.max_policy_lag + 1:
             raise ValueError(
                 f"publish_every={self.publish_every} makes every rollout older than"

@@ -8,6 +8,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "LearnerError",
+    "LearnersLostError",
     "NonFiniteError",
     "RssError",
     "SamplerError",
@@ -68,6 +69,10 @@ class SamplerError(RssError):
 
 class LearnerError(RssError):
     """A learner process that failed, hung or could not be started."""
+
+
+class LearnersLostError(LearnerError):
+    """Learners died or hung; what they learnt since the last checkpoint has to be learnt again."""
 
 
 class ClusterError(RssError):

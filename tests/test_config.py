@@ -263,3 +263,24 @@ def test_the_shipped_configurations_are_valid(repository: Path) -> None:
     assert runs
     for path in runs:
         load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "wanted"),
+    [
+        (["sampler.publish_every=3", "sampler.max_policy_lag=1"], "raise the lag to at least 2"),
+        (["sampler.resources={GPU: 1}"], "GPU=1 is no custom resource"),
+        (["sampler.resources={spot: -1}"], "spot=-1 is no custom resource"),
+        (["learner.actors=2"], "learner.actors needs sampler.backend=ray"),
+        (["learner.actors=2", "learner.device=cuda"], "set learner.gpus=1"),
+        (["learner.gpus=1"], "it would lie idle"),
+        (
+            ["learner.actors=1", "learner.device=cuda", "learner.gpus=1.5"],
+            "must be a whole number",
+        ),
+    ],
+)
+def test_workers_that_cannot_work(minimal: Path, overrides: list[str], wanted: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(minimal, overrides)
+    assert wanted in str(caught.value)

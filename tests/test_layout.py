@@ -24,6 +24,7 @@ RAY_MODULES = {
     "rss_rl.runtime.prometheus",
     "rss_rl.runtime.ray_backend",
     "rss_rl.runtime.ray_learners",
+    "rss_rl.runtime.ray_place",
     "rss_rl.runtime.ray_roles",
     "rss_rl.runtime.ray_sampler",
 }

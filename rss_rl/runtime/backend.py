@@ -79,6 +79,7 @@ class LocalBackend:
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
         self._snapshot: Snapshot | None = None
+        self._loaded: Snapshot | None = None
         self._waiting: deque[tuple[SampleJob, Snapshot]] = deque()
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
@@ -103,8 +104,9 @@ class LocalBackend:
             return []
         job, snapshot = self._waiting.popleft()
         started = time.perf_counter()
-        if self._sampler.version != snapshot.version:
+        if self._loaded is not snapshot:  # a version may be published twice, with other weights
             self._sampler.load(snapshot)
+            self._loaded = snapshot
         rollout = self._sampler.sample(job)
         return [Delivery(job, rollout, time.perf_counter() - started)]
 

@@ -79,6 +79,7 @@ for _kind in (
     EventKind("sampler_started", "a sampler answers", ("node",)),
     EventKind("sampler_died", "a sampler's process is gone", ("node", "cause")),
     EventKind("sampler_hung", "a sampler gave no answer in time", ("node", "cause")),
+    EventKind("sampler_waiting", "a sampler is not placed or started in time; asked for again"),
     EventKind("sampler_replaced", "a new sampler stands in for a lost one", ("node",)),
     EventKind("rollout_discarded", "a rollout was too old; sampled again", ("shard", "lag")),
     EventKind("learner_lost", "a learner process is gone or hung", ("cause",)),

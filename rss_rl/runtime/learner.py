@@ -66,7 +66,7 @@ class Learner(Protocol):
 
         Raises:
             NonFiniteError: a loss or gradient is not finite; no parameter has changed by it.
-            LearnerError: a learner process is lost.
+            LearnersLostError: a learner process died or hung.
         """
 
     def publish(self, version: int) -> Snapshot | StoredSnapshot:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.errors import LearnerError
+from rss_rl.errors import LearnersLostError
 from rss_rl.runtime.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint, mark_best
 from rss_rl.runtime.evaluation import Mode
 from rss_rl.runtime.learner import Learner
@@ -31,7 +31,7 @@ Scores = dict[str, dict[str, dict[str, float]]]
 class LearnersLost:
     """Learner processes died or hung; training goes on from the checkpoint of `update`."""
 
-    error: LearnerError
+    error: LearnersLostError
     update: int
 
 
@@ -70,21 +70,22 @@ def train_phases(
         fork: mark the end of the first phase.
 
     Raises:
-        LearnerError: learners were lost more often than `learner.max_restarts`.
+        LearnersLostError: more than `learner.max_restarts` times without a new checkpoint.
         RssError: any expected failure.
     """
-    lost = 0
+    lost, before = 0, -1
     while True:
         start = load_checkpoint(path) if checkpoint_steps(path) else begin
         try:
             return (yield from _live(config, path, around, start, fork))
-        except LearnerError as error:
-            lost += 1
-            if not config.learner.actors or lost > config.learner.max_restarts:
+        except LearnersLostError as error:
+            reached = max(checkpoint_steps(path), default=0)
+            # Losses count where nothing is gained between them: spot machines may go for ever.
+            lost, before = (1 if reached > before else lost + 1), reached
+            if lost > config.learner.max_restarts:
                 raise
             around.observer.log.write("learner_lost", "warning", cause=str(error))
-            steps = checkpoint_steps(path)
-            yield LearnersLost(error, steps[-1] if steps else 0)
+            yield LearnersLost(error, reached)
 
 
 def _live(
@@ -147,4 +148,9 @@ def _score(config: RunConfig, learner: Learner) -> Scores:
     """Metrics of dev and test under the run's modes; the models hold the best checkpoint."""
     sampled = config.phases[-1].selection == "sampled"
     modes: list[Mode] = ["thresholded", "sampled", "random"] if sampled else ["all"]
-    return {split: learner.evaluate(split, modes) for split in ("dev", "test")}
+    scores: Scores = {}
+    for split in ("dev", "test"):
+        scores[split] = {}
+        for mode in modes:  # one at a time, as a learner's answer is waited for just so long
+            scores[split] |= learner.evaluate(split, [mode])
+    return scores

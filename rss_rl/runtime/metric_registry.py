@@ -141,7 +141,12 @@ for _metric in (
     Metric("publish/duration_ms", "ms", "making a snapshot of the weights, and handing it out"),
     Metric("publish/bytes", "bytes", "size of a snapshot", "last"),
     Metric("pipeline/in_flight", "shards", "submitted and not back when an update begins"),
-    Metric("pipeline/discarded", "shards", "rollouts beyond max_policy_lag, sampled again", "last"),
+    Metric(
+        "pipeline/discarded",
+        "shards",
+        "rollouts too old, sampled again; since a start",
+        "last",
+    ),
     Metric("learner/idle_share", "share", "of an update's wall time, waiting for rollouts"),
     Metric(
         "sampler/idle_share",
@@ -152,7 +157,12 @@ for _metric in (
     Metric("sampler/busy_s", "s", "work that samplers delivered in an update, all together", "sum"),
     Metric("sampler/alive", "number", "samplers that can be given work", "last"),
     Metric("object_store/bytes", "bytes", "in use in the object stores of the cluster", "last"),
-    Metric("sampler/restarts", "number", "samplers replaced since the run was started", "last"),
+    Metric(
+        "sampler/restarts",
+        "number",
+        "samplers replaced, since the run was last started",
+        "last",
+    ),
     Metric("storage/failures", "number", "uploads to the storage that failed so far", "last"),
     Metric(
         "storage/lag_checkpoints",

@@ -22,7 +22,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rss_rl.config import SamplerConfig
+from rss_rl.errors import SamplerError
 from rss_rl.runtime.backend import Backend, Delivery
 from rss_rl.runtime.event_log import NO_LOG, EventSink
 from rss_rl.runtime.rollouts import Rollout, SampleJob
@@ -71,7 +74,7 @@ class RolloutPipeline:
         self._next = 0  # no job of this update or a later one was submitted yet
         self._left: deque[SampleJob] = deque()  # of update `_next`, while it is being submitted
         self._busy: deque[tuple[float, float]] = deque(maxlen=_IDLE_WINDOW)
-        self._busy_s, self._since = 0.0, time.perf_counter()
+        self._busy_s, self._since = 0.0, 0.0
         self.discarded = 0
 
     @property
@@ -87,7 +90,13 @@ class RolloutPipeline:
         """
         if self._backend is None:
             self._backend = self._make_backend()
+            self._measure_anew()
         return self._backend
+
+    def _measure_anew(self) -> None:
+        """What was before, such as a warm-up, is nobody's idleness."""
+        self._busy.clear()
+        self._busy_s, self._since = 0.0, time.perf_counter()
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """Let the jobs that are submitted from now on be sampled with this snapshot."""
@@ -151,6 +160,12 @@ class RolloutPipeline:
             return  # asked for before `forget`
         del self._asked[job.update, job.shard]
         rollout = Rollout.from_arrow(delivery.rollout)
+        if not np.array_equal(rollout.rows, job.rows):
+            raise SamplerError(
+                f"rows {rollout.rows[:4].tolist()}... came back for {job.rows[:4].tolist()}...",
+                where=f"update {job.update + 1}, shard {job.shard}",
+                remedy="Samplers and learner run different versions of the program",
+            )
         lag = job.update - rollout.version
         if lag > self._config.max_policy_lag:
             self.discarded += 1
@@ -189,6 +204,7 @@ class RolloutPipeline:
         self._left.clear()
         self._next = 0
         self._published = None
+        self._measure_anew()
 
     def close(self) -> None:
         """Release the samplers; what was in flight is lost."""

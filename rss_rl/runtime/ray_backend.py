@@ -7,62 +7,26 @@ are placed one by one and not as a placement group, which would be had as a whol
 
 from __future__ import annotations
 
-__all__ = ["RayBackend", "last_line"]
+__all__ = ["RayBackend"]
 
-import os
-import signal
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from rss_rl.config import SamplerConfig
-from rss_rl.errors import LearnerError, RssError, SamplerError
+from rss_rl.errors import DataError, LearnersLostError, RssError, SamplerError, StorageError
 from rss_rl.runtime.backend import BackendStats, Delivery
 from rss_rl.runtime.event_log import NO_LOG, EventSink
-from rss_rl.runtime.home import Home
+from rss_rl.runtime.ray_place import Flight, Place, last_line
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.snapshot import Snapshot, StoredSnapshot
 
-_FAILURE_WINDOW = 100
 _STATS_EVERY_S = 5.0
-_START_POLL_S = 0.2
-
-
-@dataclass
-class _Flight:
-    """A job that a sampler has; its time is counted from when it was the sampler's oldest."""
-
-    job: SampleJob
-    began: float
-
-
-@dataclass
-class _Place:
-    """A sampler, or the room for one.
-
-    starting  the answer to wait for before it is given work; None once it came
-    since     when the actor was asked for
-    done      jobs that the samplers of this place finished; failures: its values at each failure
-    """
-
-    number: int
-    actor: Any
-    starting: Any
-    since: float
-    home: Home | None = None
-    flights: dict[Any, _Flight] = field(default_factory=dict)
-    done: int = 0
-    failures: deque[int] = field(default_factory=deque)
-
-    def __str__(self) -> str:
-        return f"sampler {self.number}" + (f" ({self.home})" if self.home else "")
+_POLL_S = 0.2
 
 
 class RayBackend:
@@ -70,9 +34,10 @@ class RayBackend:
 
     Args:
         config: of the samplers.
-        spawn: starts an actor and returns its handle. It has `home() -> Home` and
-            `sample(job, version, [weights]) -> (pyarrow.RecordBatch, seconds)`, and no restarts of
-            Ray's own: an actor that Ray restarts is silently empty.
+        spawn: starts an actor for a place by its number and returns its handle. It has
+            `home() -> Home` and `sample(job, serial, version, [weights])`, which gives a
+            `pyarrow.RecordBatch` and seconds, and no restarts of Ray's own: an actor that Ray
+            restarts is silently empty. A new `serial` says that the weights are others.
         log: told which samplers come and go, and why.
 
     Raises:
@@ -80,34 +45,31 @@ class RayBackend:
     """
 
     def __init__(
-        self,
-        config: SamplerConfig,
-        spawn: Callable[[int], Any],
-        log: EventSink = NO_LOG,
+        self, config: SamplerConfig, spawn: Callable[[int], Any], log: EventSink = NO_LOG
     ) -> None:
-        self._config, self._spawn, self._log = config, spawn, log
+        self._config, self._log = config, log
         self._waiting: deque[SampleJob] = deque()
-        self._flying: dict[Any, _Place] = {}  # in the order of submission
+        self._flying: dict[Any, Place] = {}  # in the order of submission
+        self._serial = 0  # of the publication: a version may be published twice
         self._version = -1
         self._weights: list[Any] = []
         self._stored = False  # by a learner actor, which may take them with it
+        self._deserted_since = time.monotonic()
         self._stats_at = 0.0
         self._gauges: dict[str, float] = {}
         self.restarts = 0
-        self._places: list[_Place] = []
+        self._places = [Place(number, spawn) for number in range(config.actors)]
         try:
-            for number in range(config.actors):
-                actor = spawn(number)
-                place = _Place(number, actor, actor.home.remote(), time.monotonic())
-                self._places.append(place)
+            for place in self._places:
+                place.begin()
             while not self._live():
-                self.collect(_START_POLL_S)
+                self.collect(_POLL_S)
         except BaseException:
             self.close()
             raise
 
-    def _live(self) -> list[_Place]:
-        return [place for place in self._places if place.starting is None]
+    def _live(self) -> list[Place]:
+        return [place for place in self._places if place.live]
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """See `Backend`; one copy for all, in the object store."""
@@ -117,6 +79,7 @@ class RayBackend:
             reference = snapshot.reference
         else:
             reference = ray.put(snapshot.weights)
+        self._serial += 1
         self._version, self._weights = snapshot.version, [reference]
 
     def room(self) -> int:
@@ -136,108 +99,120 @@ class RayBackend:
             if place is None or len(place.flights) >= self._config.in_flight:
                 return
             job = self._waiting.popleft()
-            call = place.actor.sample.remote(job, self._version, self._weights)
-            place.flights[call] = _Flight(job, time.monotonic())
+            call = place.actor.sample.remote(job, self._serial, self._version, self._weights)
+            place.flights[call] = Flight(job, time.monotonic())
             self._flying[call] = place
 
     def collect(self, timeout_s: float) -> list[Delivery]:
         """See `Backend`."""
+        for place in self._places:
+            place.begin_if_due()
         self._dispatch()
         starting = {p.starting: p for p in self._places if p.starting is not None}
-        calls = [*self._flying, *starting]
-        ray.wait(calls, num_returns=1, timeout=timeout_s)
-        # Of several ready ones the call above picks any; this one keeps their order.
-        ready, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
         deliveries = []
-        for call in ready:
+        for call in _ready([*self._flying, *starting], timeout_s):
             if call in starting:
                 self._welcome(starting[call])
             elif call in self._flying:  # else: its sampler failed a moment ago
                 deliveries.extend(self._receive(call))
         self._check_overdue()
+        self._check_starts()
         self._dispatch()
         return deliveries
 
-    def _welcome(self, place: _Place) -> None:
+    def _welcome(self, place: Place) -> None:
         """A sampler has started, or failed to."""
         try:
-            place.home = ray.get(place.starting, timeout=self._config.timeout_s)
-        except (RayActorError, RayTaskError) as error:
+            place.welcome(ray.get(place.starting, timeout=self._config.timeout_s))
+        except RayError as error:
             if not self._live() and not place.failures:
-                raise SamplerError(f"a sampler could not be started: {last_line(error)}") from error
-            self._fail(place, f"could not be started: {last_line(error)}")
+                raise SamplerError(
+                    f"a sampler could not be started: {last_line(error)}",
+                    remedy="Mend what it says; on a cluster, look whether nodes can read the data",
+                ) from error
+            self._fail(place, f"could not be started: {last_line(error)}", at_start=True)
             return
-        place.starting = None
         event = "sampler_replaced" if place.failures else "sampler_started"
         self._log.write(event, actor=f"sampler {place.number}", node=str(place.home))
 
     def _receive(self, call: Any) -> list[Delivery]:
         place = self._flying[call]
-        flight = place.flights[call]
         try:
             rollout, busy_s = ray.get(call, timeout=self._config.timeout_s)
         except RayTaskError as error:
-            if not isinstance(error.cause, RayError):
-                raise _task_error(error, flight.job, place) from error
-            if self._stored and not isinstance(error.cause, GetTimeoutError):
-                raise LearnerError(
-                    f"the weights of version {self._version} are lost: {last_line(error)}",
-                    where=str(place),
-                ) from error
-            self._fail(place, f"could not fetch the weights: {last_line(error)}")
+            self._take_error(place, place.flights[call].job, error)
             return []
         except RayError as error:  # dead, unreachable, or its answer was lost
             self._fail(place, f"died: {last_line(error)}")
             return []
-        del self._flying[call], place.flights[call]
-        place.done += 1
-        for waiting in place.flights.values():
-            waiting.began = time.monotonic()
-        return [Delivery(flight.job, rollout, busy_s)]
+        del self._flying[call]
+        return [Delivery(place.finish(call), rollout, busy_s)]
+
+    def _take_error(self, place: Place, job: SampleJob, error: RayTaskError) -> None:
+        """The code of a sampler raised: a bug ends the run, what may pass costs the sampler."""
+        cause = error.cause
+        if isinstance(cause, DataError | StorageError):
+            self._fail(place, f"could not read its data: {cause}")
+        elif not isinstance(cause, RayError):
+            raise _task_error(error, job, place) from error
+        elif self._stored and not isinstance(cause, GetTimeoutError):
+            raise LearnersLostError(
+                f"the weights of version {self._version} went with the learner that held them:"
+                f" {last_line(error)}",
+                where=str(place),
+            ) from error
+        else:
+            self._fail(place, f"could not fetch the weights: {last_line(error)}")
 
     def _check_overdue(self) -> None:
-        now, limit = time.monotonic(), self._config.timeout_s
+        limit = self._config.timeout_s
         for place in self._live():
-            oldest = next(iter(place.flights.values()), None)
-            if oldest is not None and now - oldest.began > limit:
+            if place.waited() > limit:
                 self._fail(place, f"gave no answer for {limit:.0f} s", hung=True)
+
+    def _check_starts(self) -> None:
+        """A start that takes too long is tried again; one at least must succeed."""
         limit = self._config.start_timeout_s
-        if not self._live() and all(now - place.since > limit for place in self._places):
+        now = time.monotonic()
+        if self._live():
+            self._deserted_since = now
+        elif now - self._deserted_since > limit:
             raise SamplerError(
                 f"none of {len(self._places)} samplers started within {limit:.0f} s;"
                 f" {_in_use('CPU'):g} of the cluster's {_total('CPU'):g} CPUs are taken, a sampler"
                 f" wants {self._config.threads}",
                 remedy="Add nodes, ask for less, or raise sampler.start_timeout_s",
             )
+        for place in self._places:
+            if place.starting is not None and now - place.since > limit:
+                self._log.write("sampler_waiting", "warning", actor=f"sampler {place.number}")
+                place.clear(hung=False)
+                place.begin()
 
-    def _fail(self, place: _Place, what: str, *, hung: bool = False) -> None:
+    def _fail(self, place: Place, what: str, *, hung: bool = False, at_start: bool = False) -> None:
         """Replace a sampler; its jobs go to others, first of all.
 
         Raises:
-            SamplerError: it happens too often at this place.
+            SamplerError: it happens too often at this place, or nobody is left.
         """
-        self._waiting.extendleft(reversed([flight.job for flight in place.flights.values()]))
-        for call in place.flights:
-            del self._flying[call]
         self.restarts += 1
-        place.failures.append(place.done)
-        while place.failures[0] < place.done - _FAILURE_WINDOW:
-            place.failures.popleft()
+        times, name = place.fail(), str(place)
         event = "sampler_hung" if hung else "sampler_died"
         node = None if place.home is None else str(place.home)
         self._log.write(event, "warning", actor=f"sampler {place.number}", node=node, cause=what)
-        if len(place.failures) > self._config.max_restarts:
+        for call in place.flights:
+            del self._flying[call]
+        self._waiting.extendleft(reversed(place.clear(hung=hung)))
+        if times > self._config.max_restarts and not (at_start and self._live()):
             raise SamplerError(
-                f"{place} {what}; that was failure {len(place.failures)} within"
-                f" {_FAILURE_WINDOW} of its shards",
-                remedy="Look for a lack of memory on that host, or raise sampler.max_restarts",
+                f"{name} {what}; that was failure {times} within 100 of its shards",
+                remedy="Look at that host: memory, disk, whether it can read the data; or raise"
+                " sampler.max_restarts",
             )
-        ray.kill(place.actor)
-        if hung and place.home is not None:
-            _end_on(place.home)
-        actor = self._spawn(place.number)
-        place.actor, place.starting = actor, actor.home.remote()
-        place.since, place.home, place.flights = time.monotonic(), None, {}
+        if at_start:
+            place.pause()
+        else:
+            place.begin()
 
     def stats(self) -> BackendStats:
         """See `Backend`."""
@@ -249,26 +224,21 @@ class RayBackend:
     def close(self) -> None:
         """See `Backend`."""
         for place in self._places:
-            ray.kill(place.actor)
+            place.clear(hung=False)
         self._places, self._weights = [], []
         self._flying.clear()
         self._waiting.clear()
 
 
-def _end_on(home: Home) -> None:
-    """End a process on its own node: one that is stopped does not hear Ray's request."""
-    there = NodeAffinitySchedulingStrategy(home.node, soft=False)
-    _end_process.options(scheduling_strategy=there).remote(home.pid)
-
-
-@ray.remote(num_cpus=0, max_retries=0)
-def _end_process(pid: int) -> None:
-    """Kill a worker of Ray's on this node."""
-    try:
-        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::"):
-            os.kill(pid, signal.SIGKILL)
-    except (FileNotFoundError, ProcessLookupError):
-        return
+def _ready(calls: list[Any], timeout_s: float) -> list[Any]:
+    """The calls that are answered, in their order; waits for one at most `timeout_s`."""
+    if not calls:
+        time.sleep(min(timeout_s, _POLL_S))
+        return []
+    ray.wait(calls, num_returns=1, timeout=timeout_s)
+    # Of several ready ones the call above picks any; this one keeps their order.
+    ready, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
+    return list(ready)
 
 
 def _total(resource: str) -> float:
@@ -281,17 +251,15 @@ def _in_use(resource: str) -> float:
     return _total(resource) - free.get(resource, 0.0)
 
 
-def last_line(error: Exception) -> str:
-    """The last line of Ray's message, which names the original exception."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
-
-
-def _task_error(error: RayTaskError, job: SampleJob, place: _Place) -> RssError:
+def _task_error(error: RayTaskError, job: SampleJob, place: Place) -> RssError:
     """The sampler's own error where it is one of ours, else a report of the bug; says where."""
     where = f"{place}, update {job.update + 1}, shard {job.shard}"
     cause = error.cause
     if isinstance(cause, RssError):
         found = f"{where}: {cause.where}" if cause.where else where
         return type(cause)(cause.what, where=found, remedy=cause.remedy)
-    return SamplerError(f"a sampler raised an exception: {last_line(error)}", where=where)
+    return SamplerError(
+        f"a sampler raised an exception: {last_line(error)}",
+        where=where,
+        remedy="It is a bug of the policy or the program: --debug shows the traceback",
+    )

@@ -21,12 +21,12 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from learners.group import ProcessGroup
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import LearnerError, RssError
+from rss_rl.errors import LearnerError, LearnersLostError, RssError
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.evaluation import Mode
 from rss_rl.runtime.home import Home, find_home
 from rss_rl.runtime.learner import LearnTask, LocalLearner
-from rss_rl.runtime.ray_backend import last_line
+from rss_rl.runtime.ray_place import last_line
 from rss_rl.runtime.showcase import Showcase
 from rss_rl.runtime.snapshot import StoredSnapshot
 from rss_rl.types import Array
@@ -102,8 +102,11 @@ class RayLearners:
             self._actors = [self._spawn(config, rank) for rank in range(self._config.actors)]
             limit = self._config.start_timeout_s
             self._homes = dict(enumerate(self._all("home", timeout_s=limit)))
-            meeting = self._all("rendezvous", timeout_s=limit)[0]
+            meeting = self._get([self._actors[0].rendezvous.remote()], "rendezvous", limit)[0]
             self._bytes = self._all("join", *meeting, timeout_s=limit)[0]
+        except LearnersLostError as error:
+            self.close()
+            raise LearnerError(f"not started: {error.what}", remedy=error.remedy) from error
         except BaseException:
             self.close()
             raise
@@ -154,8 +157,9 @@ class RayLearners:
         except GetTimeoutError as error:
             _, silent = ray.wait(calls, num_returns=len(calls), timeout=0)
             names = ", ".join(self._name(calls.index(call)) for call in silent)
-            raise LearnerError(
-                f"no answer to '{what}' within {timeout_s:.0f} s from {names}"
+            raise LearnersLostError(
+                f"no answer to '{what}' within {timeout_s:.0f} s from {names}",
+                remedy="Look at that host; for long evaluations raise learner.timeout_s",
             ) from error
         except RayError as error:
             raise self._explained(calls, error) from error
@@ -167,12 +171,22 @@ class RayLearners:
             try:
                 ray.get(call, timeout=0)
             except RayActorError as error:
-                return LearnerError(f"{self._name(rank)} died: {last_line(error)}")
+                return LearnersLostError(
+                    f"{self._name(rank)} died: {last_line(error)}",
+                    remedy="Look at that host's memory and its Ray logs",
+                )
             except (RayError, RssError):
                 continue
-        if isinstance(first, RayTaskError) and isinstance(first.cause, RssError):
-            return first.cause
-        return LearnerError(f"a learner failed: {last_line(first)}")
+        cause = first.cause if isinstance(first, RayTaskError) else first
+        if isinstance(cause, LearnerError):
+            return LearnersLostError(cause.what, where=cause.where, remedy=cause.remedy)
+        if isinstance(cause, RssError):
+            return cause
+        kind = LearnersLostError if isinstance(cause, RayError) else LearnerError
+        return kind(
+            f"a learner failed: {last_line(first)}",
+            remedy="If it is a bug, --debug shows the traceback",
+        )
 
     def _name(self, rank: int) -> str:
         home = f" ({self._homes[rank]})" if rank in self._homes else ""
@@ -193,7 +207,10 @@ class RayLearners:
         reference = self._actors[0].weights.remote(version)
         ready, _ = ray.wait([reference], timeout=self._config.timeout_s, fetch_local=False)
         if not ready:
-            raise LearnerError(f"{self._name(0)} did not publish in time")
+            raise LearnersLostError(
+                f"{self._name(0)} did not publish within {self._config.timeout_s:.0f} s",
+                remedy="Look at that host, or raise learner.timeout_s",
+            )
         return StoredSnapshot(version, reference, self._bytes)
 
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:

@@ -28,23 +28,26 @@ class SamplerActor:
         data = open_prepared(self._config.data)
         models = build_prepared_models(self._config, data)
         self._sampler = Sampler(self._config, models, data.split("train"))
+        self._serial: int | None = None
 
     def home(self) -> Home:
         """Where it lives, once everything is loaded."""
         return find_home()
 
     def sample(
-        self, job: SampleJob, version: int, weights: list[Any]
+        self, job: SampleJob, serial: int, version: int, weights: list[Any]
     ) -> tuple[pa.RecordBatch, float]:
         """A rollout and the seconds it took.
 
         Args:
+            serial: of the publication. version: of the policy in it.
             weights: the snapshot's reference, in a list so that Ray does not fetch it needlessly.
         """
         started = time.perf_counter()
-        if self._sampler.version != version:
+        if self._serial != serial:
             fetched = ray.get(weights[0], timeout=self._config.sampler.timeout_s)
             self._sampler.load(Snapshot(version, fetched))
+            self._serial = serial
         rollout = self._sampler.sample(job)
         return rollout, time.perf_counter() - started
 

@@ -76,7 +76,8 @@ class Session:
         """Sample, learn, publish: one update of the present phase.
 
         Raises:
-            NonFiniteError: naming phase, update and rows; nothing was learnt from the bad batch.
+            NonFiniteError: naming phase, update and rows; of two learners the first may have
+                learnt from the batch, so the run must not go on from here.
         """
         turn, phase = self.schedule.turn(), self.schedule.phase.name
         assert turn is not None

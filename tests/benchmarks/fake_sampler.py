@@ -22,19 +22,19 @@ class FakeSampler:
 
     def __init__(self, seconds: float, pattern: pa.RecordBatch) -> None:
         self._seconds, self._pattern = seconds, Rollout.from_arrow(pattern)
-        self._version: int | None = None
+        self._serial: int | None = None
 
     def home(self) -> Home:
         return find_home()
 
     def sample(
-        self, job: SampleJob, version: int, weights: list[Any]
+        self, job: SampleJob, serial: int, version: int, weights: list[Any]
     ) -> tuple[pa.RecordBatch, float]:
         started = time.perf_counter()
-        if self._version != version:
+        if self._serial != serial:
             fetched = ray.get(weights[0], timeout=60)
             fetched.sum()  # a real one reads every number once, into its modules
-            self._version = version
+            self._serial = serial
         time.sleep(self._seconds)
         made = replace(self._pattern, version=version)
         return made.to_arrow(), time.perf_counter() - started

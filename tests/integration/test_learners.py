@@ -75,6 +75,6 @@ def test_a_killed_learner(rank: int, tiny: Callable[..., RunConfig], tmp_path: P
 
 
 def test_no_room_for_learners(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
-    config = tiny(sampler=SAMPLERS, learner={"actors": 2, "gpus": 1, "start_timeout_s": 2})
-    with pytest.raises(LearnerError, match=r"no room for 2 learners of .*GPU.*learner\.actors"):
+    config = tiny(sampler=SAMPLERS, learner={"actors": 2, "threads": 50, "start_timeout_s": 2})
+    with pytest.raises(LearnerError, match=r"no room for 2 learners of .*CPU.*learner\.actors"):
         list(train(config, tmp_path / "run", roles=WatchedRoles()))

@@ -169,6 +169,14 @@ class TestErrors:
         with pytest.raises(NonFiniteError, match=message):
             sample(backend, self.job(), bad)
 
+    def test_other_weights_under_the_same_version_are_fetched(
+        self, backend: RayBackend, snapshot: Snapshot
+    ) -> None:
+        other = replace(snapshot, weights=snapshot.weights + np.float32(0.3))
+        assert other.version == snapshot.version
+        found = [sample(backend, self.job(), s)[0].rollout for s in (snapshot, other)]
+        assert not found[0].column("log_likelihood").equals(found[1].column("log_likelihood"))
+
     def test_an_unexpected_one_says_where(self, backend: RayBackend, snapshot: Snapshot) -> None:
         bad = replace(snapshot, weights=snapshot.weights[:-1])
         with pytest.raises(SamplerError, match=r"sampler 0 .*update 4, shard 1: .*a snapshot of"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rss_rl.config import SamplerConfig
+from rss_rl.errors import SamplerError
 from rss_rl.runtime.backend import BackendStats, Delivery
 from rss_rl.runtime.pipeline import RolloutPipeline
 from rss_rl.runtime.rollouts import Rollout, SampleJob
@@ -168,6 +171,25 @@ def test_idle_time_is_what_samplers_did_not_work() -> None:
     taken = pipeline.take(0)
     assert taken.scalars["sampler/busy_s"] == 0.5 * SHARDS
     assert taken.scalars["sampler/idle_share"] == 0.0  # more work than time, and no less than none
+
+
+def test_rows_that_were_not_asked_for_are_refused() -> None:
+    class Mixed(ScriptedBackend):
+        def collect(self, timeout_s: float) -> list[Delivery]:
+            found = super().collect(timeout_s)
+            return [replace(d, rollout=found[0].rollout) for d in found]
+
+    pipeline = make(Mixed(slots=100))
+    pipeline.publish(snapshot(3))
+    with pytest.raises(SamplerError, match=r"update 4, shard 1: rows \[30\].* for \[31\]"):
+        pipeline.take(3)
+
+
+def test_a_warm_up_is_nobodys_idleness() -> None:
+    pipeline = make(ScriptedBackend(slots=100))
+    time.sleep(3.0)
+    pipeline.publish(snapshot(0))
+    assert pipeline.take(0).scalars["sampler/idle_share"] == 0.0
 
 
 def test_closing_releases_the_samplers() -> None:

@@ -11,6 +11,7 @@ import torch
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.models.inputs import tensor_batch
+from rss_rl.runtime.backend import LocalBackend
 from rss_rl.runtime.rollouts import Rollout, SampleJob, join_rollouts
 from rss_rl.runtime.sampler import Sampler
 from rss_rl.runtime.snapshot import Models, Snapshot, build_prepared_models
@@ -35,6 +36,22 @@ def test_equal_jobs_give_equal_rollouts_and_other_updates_differ(
     assert first.equals(again)
     assert not first.column("selection_0").equals(other.column("selection_0"))
     assert Rollout.from_arrow(first).version == 11
+
+
+def test_other_weights_under_the_same_version_are_loaded(
+    tiny_config: RunConfig, tiny: Prepared
+) -> None:
+    """As after a phase that went back to its best weights."""
+    sampler, models = _sampler(tiny_config, tiny)
+    backend = LocalBackend(sampler)
+    first = models.publish(version=3)
+    other = replace(first, weights=first.weights + np.float32(0.3))
+    rewards = []
+    for snapshot in (first, other):
+        backend.publish(snapshot)
+        backend.submit(_JOB)
+        rewards.append(Rollout.from_arrow(backend.collect(0.0)[0].rollout).rewards)
+    assert np.abs(rewards[0] - rewards[1]).max() > 1e-3
 
 
 def test_shards_give_the_rollout_of_the_whole(tiny_config: RunConfig, tiny: Prepared) -> None:

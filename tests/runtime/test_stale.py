@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import pyarrow as pa
 import pytest
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.runtime.rollouts import SampleJob
+from rss_rl.runtime.backend import LocalBackend
+from rss_rl.runtime.learner import LocalLearner
 from rss_rl.runtime.sampler import Sampler
 from rss_rl.runtime.session import Session
 from rss_rl.runtime.snapshot import Snapshot, build_prepared_models
@@ -22,22 +20,16 @@ RATIOS = {
 }
 
 
-class FirstSnapshot:
+class FirstSnapshot(LocalBackend):
     """A backend that goes on sampling with the first snapshot it was given."""
-
-    restarts = 0
 
     def __init__(self, config: RunConfig, prepared: Prepared) -> None:
         models = build_prepared_models(config, prepared)
-        self._sampler = Sampler(config, models, prepared.split("train"))
+        super().__init__(Sampler(config, models, prepared.split("train")))
 
-    def sample(self, jobs: Sequence[SampleJob], snapshot: Snapshot) -> list[pa.RecordBatch]:
-        if self._sampler.version is None:
-            self._sampler.load(snapshot)
-        return [self._sampler.sample(job) for job in jobs]
-
-    def close(self) -> None:
-        pass
+    def publish(self, snapshot: Snapshot) -> None:
+        if self._snapshot is None:
+            super().publish(snapshot)
 
 
 @pytest.mark.parametrize("correction", ["none", "truncated-sum"])
@@ -45,9 +37,12 @@ def test_stale_rollouts_are_corrected(
     tiny_config: RunConfig, tiny: Prepared, correction: str
 ) -> None:
     policy = tiny_config.learner.policy.model_copy(update={"learning_rate": 0.05})
-    learner = tiny_config.learner.model_copy(update={"correction": correction, "policy": policy})
-    config = tiny_config.model_copy(update={"learner": learner, "phases": tiny_config.phases[1:]})
-    session = Session(config, tiny, lambda: FirstSnapshot(config, tiny))
+    learning = tiny_config.learner.model_copy(update={"correction": correction, "policy": policy})
+    sampling = tiny_config.sampler.model_copy(update={"max_policy_lag": 2})
+    changes = {"learner": learning, "sampler": sampling, "phases": tiny_config.phases[1:]}
+    config = tiny_config.model_copy(update=changes)
+    learner = LocalLearner(config, tiny)
+    session = Session(config, tiny, learner, lambda: FirstSnapshot(config, tiny))
     reports = [session.update().scalars for _ in range(3)]
     assert [report["policy/lag"] for report in reports] == [0, 1, 2]
     assert not RATIOS & reports[0].keys()
