@@ -30,7 +30,7 @@ WINDOW_SHARDS = 4
 _POOL_BATCHES = 128
 """Batches made from one pool of rows at most: bounds time and memory, and mixes who meets whom."""
 _REACH = 16
-"""Batches that callers look ahead, and back, without a pool being made twice."""
+"""Least of the batches that callers may look ahead, and back."""
 
 
 class ShardedLengths(Protocol):
@@ -54,12 +54,15 @@ class BatchOrder:
         examples: the split, such as `rss_rl.data.store.Split`.
         batch_size: rows of a batch.
         seed: seed of the run.
+        reach: batches that callers look ahead, and back, without a pool being made twice.
 
     Raises:
         DataError: `batch_size` below 1, or no rows.
     """
 
-    def __init__(self, examples: ShardedLengths, batch_size: int, seed: int) -> None:
+    def __init__(
+        self, examples: ShardedLengths, batch_size: int, seed: int, *, reach: int = _REACH
+    ) -> None:
         if batch_size < 1:
             raise DataError(f"a batch of {batch_size} rows", remedy="Give at least 1")
         self._shard_rows = np.asarray(examples.shard_rows, dtype=np.int64)
@@ -72,7 +75,7 @@ class BatchOrder:
         if self._windows > 1:
             window = self._n // self._windows  # rows, on average
             self._pool_batches = max(1, min(_POOL_BATCHES, window // batch_size))
-        self._kept = 1 + -(-_REACH // self._pool_batches)
+        self._kept = 1 + -(-max(reach, _REACH) // self._pool_batches)
         self._pools: dict[tuple[int, int], list[Array]] = {}
         self._lock = threading.Lock()
 

@@ -64,7 +64,13 @@ class Session:
         self.learner = learner
         self.schedule = PhaseSchedule(config.phases)
         self.update_count = 0
-        self._order = BatchOrder(prepared.split("train"), config.batch_size, config.seed)
+        sampler = config.sampler
+        self._order = BatchOrder(
+            prepared.split("train"),
+            config.batch_size,
+            config.seed,
+            reach=max(sampler.max_policy_lag, sampler.run_ahead or 0),
+        )
         self._pipeline = RolloutPipeline(backend, config.sampler, self._jobs, log)
         self._publishing: dict[str, float] = {}  # metrics of the newest snapshot, not reported yet
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import ray
 
@@ -36,5 +37,7 @@ class FakeSampler:
             fetched.sum()  # a real one reads every number once, into its modules
             self._serial = serial
         time.sleep(self._seconds)
-        made = replace(self._pattern, version=version)
+        widths = [selection.shape[-1] for selection in self._pattern.selections]
+        part = self._pattern.of(np.arange(len(job.rows)), widths)
+        made = replace(part, version=version, rows=job.rows)
         return made.to_arrow(), time.perf_counter() - started

@@ -178,7 +178,7 @@ def go(config: RunConfig, updates: int, samplers: int, exchange: float, say: Say
     """Measure, check, predict."""
     prepared = open_prepared(config.data)
     learner = LocalLearner(config, prepared)
-    order = BatchOrder(prepared.split("train"), config.batch_size, 0)
+    order = BatchOrder(prepared.split("train"), config.batch_size, 0, reach=2 * samplers)
     parts = (config, order, learner.publish(0).weights, pattern_of(config, prepared, learner))
     costs = measure(config, prepared, parts, updates)
     say("costs in seconds", **asdict(costs))
