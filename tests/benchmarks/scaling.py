@@ -17,6 +17,10 @@ side decides; on a machine of few cores so does the sum of all work over the cor
 
     rate = min(1 / T, N / (s c), cores / (l + s (o + c) + p / e))
 
+Larger machines take larger updates: with a shard for each of N samplers in every update,
+
+    shards/s = min(N / (N (l / k + o) + a (k > 1) + p), N / c)
+
 This holds where max_policy_lag is at least 2 N / s: rollouts are learnt from in order, so samplers
 wait for each other at a tighter bound.
 
@@ -75,9 +79,12 @@ class Costs:
         """Updates a second where every process has a core of its own."""
         return min(1 / self.update_s(learners, exchange), samplers / self.sample)
 
-    def enough(self, learners: int = 1, exchange: float = 0.0) -> float:
-        """Samplers that keep the learners busy."""
-        return self.sample / self.update_s(learners, exchange)
+    def shards(self, samplers: int, learners: int, exchange: float) -> tuple[float, float]:
+        """Shards a second, and the learners' idle share, with a shard a sampler in every update."""
+        busy = samplers * (self.learn / learners + self.orchestrate)
+        busy += exchange * (learners > 1) + self.publish
+        rate = min(samplers / busy, samplers / self.sample)
+        return rate, 1 - rate * busy / samplers
 
     def shared_rate(self, samplers: int, cores: int) -> float:
         """Updates a second where all processes share `cores`."""
@@ -202,12 +209,16 @@ def predict(costs: Costs, exchange: float, say: Say) -> None:
     for faster in (1, 10, 100):
         there = replace(costs, learn=costs.learn / faster)
         for learners in (1, 2, 4):
-            enough = there.enough(learners, exchange)
-            say("samplers that saturate", learners=learners, faster=faster, samplers=enough)
             for samplers in (8, 64, 512):
-                rate = there.rate(samplers, learners, exchange)
-                idle = 1 - rate * there.update_s(learners, exchange)
-                say("predicted", samplers=samplers, rate=rate, learner_idle=idle)
+                rate, idle = there.shards(samplers, learners, exchange)
+                say(
+                    "predicted",
+                    faster=faster,
+                    learners=learners,
+                    samplers=samplers,
+                    shards_per_s=rate,
+                    learner_idle=idle,
+                )
 
 
 def main() -> None:
