@@ -101,6 +101,11 @@ def train(
     """Train a classifier and its selection policy; ends in a table of dev and test scores."""
     if resume and overwrite:
         raise ConfigError("--resume goes on with a run, --overwrite replaces it: give one of them")
+    if take_over and storage is None:
+        raise ConfigError(
+            "--take-over is about the writer of a --storage, and none is given",
+            remedy="Give --storage URI too; a run directory is free when its process has ended",
+        )
     plan = _plan(config, overrides or [], run_dir, storage if resume else None, resume)
     _check_lasting(plan.path, storage)
     out = console(stderr=json_)
