@@ -19,7 +19,7 @@ from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.event_log import EVENTS_FILE, EventLog, NullEventLog, parse_events
 from rss_rl.runtime.mirror import open_mirror
-from rss_rl.runtime.mirror_lease import WRITER_FILE, Lease
+from rss_rl.runtime.mirror_lease import FRESH_S, WRITER_FILE, Lease
 from rss_rl.runtime.mirror_worker import Mirror, Patience
 from rss_rl.runtime.restore import continue_from
 from rss_rl.runtime.run_directory import RunDirectory
@@ -168,3 +168,13 @@ def take(there: Path) -> bool:
     (there / "other").write_text(json.dumps(record))
     os.replace(there / "other", there / WRITER_FILE)
     return False
+
+
+def test_a_second_attempt_goes_on_after_a_writer_that_died(tmp_path: Path) -> None:
+    storage = synced(tmp_path, 4)
+    record = {"host": "elsewhere", "pid": 1, "time": time.time() - FRESH_S + 1, "token": "x"}
+    storage.write(WRITER_FILE, json.dumps(record).encode())
+    with pytest.raises(StorageError, match="process 1 on elsewhere writes there"):
+        open_mirror(storage.uri, tmp_path / "run", RUN, resume=False, overwrite=True)
+    open_mirror(storage.uri, tmp_path / "run", RUN, resume=True, overwrite=False).close()
+    assert load_checkpoint(tmp_path / "run").step == 4
