@@ -12,7 +12,7 @@ __all__ = ["Storage", "is_uri", "open_storage"]
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -26,6 +26,7 @@ from rss_rl.errors import StorageError
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://")
 _OBJECT_STORE = re.compile(r"s3a?|gcs|gs|abfss?|adl|az")
 _TEMPORARY = ".tmp-"
+_HALF_WRITTEN = re.compile(rf"{re.escape(_TEMPORARY)}(.+)-\d+")
 _MOST_READ = 256 * 2**20
 _CHUNK = 8 * 2**20
 
@@ -73,10 +74,16 @@ class Storage:
             if info.type == fs.FileType.File
         }
 
-    def clear(self) -> None:
-        """Remove what writers left half done that were killed; nobody else may be writing."""
-        for name in self._all("").keys() - self.files().keys():
-            self.delete(name)
+    def clear(self, own: Callable[[str], bool]) -> None:
+        """Remove what writers left half done that were killed; nobody else may be writing.
+
+        Args:
+            own: whether a file of that name would be the caller's; of other files nothing goes.
+        """
+        for name in self._all(""):
+            half = _HALF_WRITTEN.fullmatch(PurePosixPath(name).name)
+            if half is not None and own(PurePosixPath(name).with_name(half[1]).as_posix()):
+                self.delete(name)
 
     def read(self, name: str, limit: int | None = None) -> bytes | None:
         """The bytes of a file, of a long one the first `limit`; None where there is none."""

@@ -68,8 +68,11 @@ def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
     assert storage.files() == {"a/b": 3}
     assert len(os.listdir(tmp_path / "a")) == 2
     filesystem.left = 100
-    storage.clear()
-    assert os.listdir(tmp_path / "a") == ["b"]
+    (tmp_path / "a" / ".tmp-draft").write_text("mine")
+    storage.clear(lambda name: name == "x/b")
+    assert len(os.listdir(tmp_path / "a")) == 3
+    storage.clear(lambda name: name == "a/b")
+    assert sorted(os.listdir(tmp_path / "a")) == [".tmp-draft", "b"]
 
 
 def test_an_empty_directory_goes_with_its_last_file(tmp_path: Path) -> None:

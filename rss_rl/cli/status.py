@@ -83,7 +83,8 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, str]]:
     yield "dev", _scored(found.dev)
     yield "best", _scored(found.best)
     yield "kept", _shown(found.scalars.get("selection/kept"), "{:.1%}")
-    yield "samplers", _samplers(found)
+    yield "samplers", _samplers(found.scalars)
+    yield "learner", f"idle {_shown(found.scalars.get('learner/idle_share'), '{:.0%}')}"
     yield "storage", _storage(found)
     yield "disk free", _shown(found.disk_free_bytes, "{:,.1f} GB", 1e9)
     for number, event in enumerate(found.problems):
@@ -109,18 +110,17 @@ def _progress(found: RunStatus) -> str:
     return f"update {_shown(found.update, '{}')}{of}{share}{left}"
 
 
-def _samplers(found: RunStatus) -> str:
-    """Restarts, lag and whatever tells of discarded rollouts and idle time."""
-    tags = found.scalars
-    parts = [
-        f"restarts {_shown(tags.get('sampler/restarts'), '{:.0f}')}",
-        f"lag {_shown(tags.get('policy/lag'), '{:.1f}')}",
-    ]
-    for word, form in (("discarded", "{:.0f}"), ("idle", "{:.0%}")):
-        named = {tag: value for tag, value in tags.items() if word in tag}
-        shown = [f"{tag.rpartition('/')[2]} {form.format(value)}" for tag, value in named.items()]
-        parts += shown or [f"{word} -"]
-    return ", ".join(parts)
+def _samplers(tags: dict[str, float]) -> str:
+    parts = (
+        ("sampler/alive", "{:.0f}", "{} alive"),
+        ("sampler/restarts", "{:.0f}", "restarts {}"),
+        ("policy/lag", "{:.1f}", "lag {}"),
+        ("policy/lag_max", "{:.0f}", "(max {})"),
+        ("pipeline/discarded", "{:.0f}", "discarded {}"),
+        ("sampler/idle_share", "{:.0%}", "idle {}"),
+    )
+    shown = [words.format(_shown(tags.get(tag), form)) for tag, form, words in parts]
+    return ", ".join(shown).replace(", (", " (")
 
 
 def _storage(found: RunStatus) -> str:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 EPILOG = """
 Examples:
 
-`rss-rl submit sick data=s3://bucket/sick --storage s3://bucket/runs/first --address http://HEAD:8265`
+`rss-rl submit sick data=s3://b/d sampler.backend=ray --storage s3://b/r --address http://HEAD:8265`
 
-`rss-rl submit sick data=/nfs/sick --storage /nfs/runs/first --shared-filesystem --detach`
+`rss-rl submit sick data=/nfs/d sampler.backend=ray --storage /nfs/r --shared-filesystem --detach`
 
 The cluster's nodes need Python with torch and the other dependencies; rss-rl itself is sent along.
 The same command again, after a failure or a stop, goes on from the last checkpoint in the storage.
@@ -73,6 +73,11 @@ TakeOver = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")]
 
+_ONE_PROCESS = (
+    "Note: with sampler.backend=local the whole run is one process on one node of the cluster;"
+    " add sampler.backend=ray to sample on many"
+)
+
 
 def submit(
     config: ConfigName,
@@ -94,14 +99,14 @@ def submit(
     from rss_rl.runtime.cluster_package import pack_code
 
     run, short = _resolve(config, overrides or [], shared_filesystem)
-    storage = _everywhere(storage, "--storage", shared_filesystem)
+    storage = _kept_at(storage, shared_filesystem, take_over)
     job = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
     command = entrypoint(job, storage, take_over=take_over, insecure=insecure)
     with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
         packed = pack_code(Path(folder) / "code", documented_yaml(run))
         options = _options(packed, pip or [], cpus, gpus)
         out = console()
-        out.print(f"Code: {packed.files} files, {packed.size / 1e6:.2f} MB", markup=False)
+        _describe(out, run, packed)
         if dry_run:
             _show(out, job, command, options)
             return
@@ -157,6 +162,24 @@ def _everywhere(place: str, key: str, shared: bool) -> str:
             " has the same files there",
         )
     return str(Path(place).resolve())
+
+
+def _kept_at(storage: str, shared: bool, take_over: bool) -> str:
+    """The storage as every node understands it; refuses a take-over that would do nothing."""
+    storage = _everywhere(storage, "--storage", shared)
+    if take_over and not is_uri(storage):
+        raise ConfigError(
+            "--take-over is about the writer of a URI; a directory is locked and not taken over",
+            where=storage,
+            remedy="Stop the other job with 'rss-rl job stop', and submit without --take-over",
+        )
+    return storage
+
+
+def _describe(out: Console, run: RunConfig, packed: PackedCode) -> None:
+    if run.sampler.backend == "local":
+        out.print(_ONE_PROCESS, markup=False, soft_wrap=True)
+    out.print(f"Code: {packed.files} files, {packed.size / 1e6:.2f} MB", markup=False)
 
 
 def _options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> dict[str, Any]:

@@ -99,8 +99,7 @@ def train(
     json_: Json = False,
 ) -> None:
     """Train a classifier and its selection policy; ends in a table of dev and test scores."""
-    if resume and overwrite:
-        raise ConfigError("--resume goes on with a run, --overwrite replaces it: give one of them")
+    _check_options(resume, overwrite, storage, take_over)
     plan = _plan(config, overrides or [], run_dir, storage if resume else None, resume)
     _check_lasting(plan.path, storage)
     out = console(stderr=json_)
@@ -123,6 +122,21 @@ def train(
     else:
         out.print("The run is finished; its report:")
     show_report(out, plan.path, report, as_json=json_)
+
+
+def _check_options(resume: bool, overwrite: bool, storage: str | None, take_over: bool) -> None:
+    """Refuse options that contradict each other or would do nothing.
+
+    Raises:
+        ConfigError: naming them.
+    """
+    if resume and overwrite:
+        raise ConfigError("--resume goes on with a run, --overwrite replaces it: give one of them")
+    if take_over and storage is None:
+        raise ConfigError(
+            "--take-over is about the writer of a --storage, and none is given",
+            remedy="Give --storage URI too; a run directory is free when its process has ended",
+        )
 
 
 def _check_lasting(path: Path, storage: str | None) -> None:

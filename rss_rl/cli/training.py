@@ -38,6 +38,15 @@ class Joining:
     insecure: bool = False
     dashboard: bool = False
 
+    def options(self) -> str:
+        """The command line's options that were given, as `--address, --insecure`."""
+        given = {
+            "--address": self.address is not None,
+            "--insecure": self.insecure,
+            "--dashboard": self.dashboard,
+        }
+        return ", ".join(option for option, here in given.items() if here)
+
 
 _HERE = Joining()
 
@@ -90,6 +99,9 @@ def run_training(
 def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]:
     """Who works for the run; a cluster that was started for it ends with it."""
     if config.sampler.backend == "local":
+        if given := joining.options():
+            note = f"{given}: no effect with sampler.backend=local, which uses no cluster"
+            out.print(note, soft_wrap=True, markup=False)
         yield LocalRoles()
         return
     from rss_rl.runtime.cluster import connect, shutdown

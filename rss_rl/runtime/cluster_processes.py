@@ -9,12 +9,15 @@ __all__ = ["Process", "end_processes", "inside_job", "session_processes"]
 
 import contextlib
 import os
+import re
 import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+# Where Ray's package keeps its binaries and the scripts it starts, wherever it is installed.
+_PROGRAM = re.compile(r"/ray/(core|dashboard|_private|autoscaler)/")
 _JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -47,15 +50,17 @@ class _Stat:
 
 
 def session_processes(session_name: str) -> list[Process]:
-    """Processes with the session's name in their command line, and all their descendants.
+    """Ray's programs with the session's name in their command line, and all their descendants.
 
-    Workers rename themselves, which hides the name: they are found as children of the raylet.
+    Only those of this user; whoever reads a log of the session is none of them. Workers rename
+    themselves, which hides the name: they are found as children of the raylet.
     """
     stats = {int(path.name): _stat(int(path.name)) for path in _PROC.glob("[0-9]*")}
     alive = {pid: stat for pid, stat in stats.items() if stat is not None}
-    wanted = {pid for pid in alive if session_name in _command(pid) and pid != os.getpid()}
+    wanted = {pid for pid in alive if _belongs(pid, session_name)}
     while more := {pid for pid in alive if alive[pid].parent in wanted} - wanted:
         wanted |= more
+    wanted.discard(os.getpid())
     return [Process(pid, alive[pid].started) for pid in sorted(wanted)]
 
 
@@ -66,16 +71,28 @@ def end_processes(processes: list[Process], patience_s: float) -> list[int]:
         time.sleep(0.05)
     killed = [process.pid for process in processes if process.runs()]
     for pid in killed:
-        with contextlib.suppress(ProcessLookupError):
+        # A child may have changed its user.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     return killed
 
 
-def _command(pid: int) -> str:
+def _belongs(pid: int, session_name: str) -> bool:
+    place = _PROC / str(pid)
     try:
-        return (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace")
+        own = place.stat().st_uid == os.getuid()
+        words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:  # it ended meanwhile
-        return ""
+        return False
+    named = any(session_name in word for word in words)
+    return own and named and _PROGRAM.search(_program(words)) is not None
+
+
+def _program(words: list[str]) -> str:
+    """The file that runs: of an interpreter its script."""
+    if not Path(words[0]).name.startswith("python"):
+        return words[0]
+    return next((word for word in words[1:] if not word.startswith("-")), "")
 
 
 def _stat(pid: int) -> _Stat | None:

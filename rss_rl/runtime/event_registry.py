@@ -71,7 +71,7 @@ for _kind in (
     EventKind("run_finished", "the report was written", ("wall_s",)),
     EventKind("run_stopped", "the run was asked to stop and saved what it had", ()),
     EventKind("run_failed", "an error ended the run", ("error", "kind")),
-    EventKind("stop_asked", "a signal or a caller asked the run to stop", ("cause",)),
+    EventKind("stop_asked", "a signal or a caller asked the run to stop", ()),
     EventKind("phase_began", "a phase begins or is gone on with", ("phase", "steps", "done")),
     EventKind("evaluated", "the dev split was scored", ("phase", "best", "scores")),
     EventKind("checkpoint_saved", "a checkpoint is complete on the local disk", ("step", "part")),

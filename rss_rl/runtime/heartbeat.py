@@ -1,6 +1,8 @@
-"""What a run is doing, in status.json: written at most once a second, and never in its way.
+"""What a run is doing, in status.json: written about once a second, and never in its way.
 
 Metrics reach the disk at checkpoints only; this says in between that the run is alive, and where.
+An evaluation or a hung sampler brings no event: a thread of its own then writes that the process is
+there, and the time of the last update says since when it does something else.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ __all__ = ["EndState", "Heartbeat", "updates_of"]
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +27,7 @@ from rss_rl.runtime.session import UpdateReport
 from rss_rl.runtime.trainer import Evaluated, Event, PhaseBegan
 
 SCHEMA_VERSION = 1
-_SMOOTHING = 0.95
+_SMOOTHING, _LONGEST_WRITE_S = 0.95, 5.0
 EndState = Literal["finished", "stopped", "failed"]
 
 
@@ -51,7 +55,9 @@ class Heartbeat:
         self._index = -1
         self._update_s: float | None = None
         self._last_update: float | None = None
-        self.lost = 0
+        self._begun: dict[tuple[str, int], int] = {}  # places of phases, by name and first update
+        self._lock, self._over = threading.RLock(), threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="rss-rl heartbeat", daemon=True)
         self._record: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "run": run_dir.name,
@@ -63,51 +69,82 @@ class Heartbeat:
             "scalars": {},
         }
 
-    def take(self, event: Event) -> None:
-        """Note an event; a phase that begins is written at once."""
-        if isinstance(event, PhaseBegan):
-            self._begin(event)
-        elif isinstance(event, UpdateReport):
-            self._update(event)
-        elif isinstance(event, Evaluated):
-            scored = {"update": event.update, "phase": event.phase, "scores": event.metrics}
-            self._record["dev"] = scored
-            if event.best:
-                self._record["best"] = scored
-        self.write(force=isinstance(event, PhaseBegan))
+    def start(self) -> None:
+        """Write from now on without events too, until `end` or `close`."""
+        self._thread.start()
+
+    def take(self, event: Event, *, compares: bool = False) -> None:
+        """Note an event; a phase that begins is written at once.
+
+        Args:
+            compares: it is one of the comparison with every token.
+        """
+        with self._lock:
+            if isinstance(event, PhaseBegan):
+                self._begin(event, compares)
+            elif isinstance(event, UpdateReport):
+                self._update(event)
+            elif isinstance(event, Evaluated):
+                scored = {"update": event.update, "phase": event.phase, "scores": event.metrics}
+                self._record["dev"] = scored
+                if event.best:
+                    self._record["best"] = scored
+            self.write(force=isinstance(event, PhaseBegan))
 
     def note(self, **values: Any) -> None:
         """Put values into the record, JSON data; written with the next event."""
-        self._record |= values
+        with self._lock:
+            self._record |= values
 
     def note_checkpoint(self, step: int) -> None:
         """A checkpoint was completed."""
-        self._record |= {"checkpoint_step": step, "checkpoint_time": _now()}
+        self.note(checkpoint_step=step, checkpoint_time=_now())
 
     def end(self, state: EndState, error: str | None = None) -> None:
         """Write the last record."""
-        self._record |= {"state": state, "error": error, "eta_s": None}
+        self.close()
+        self.note(state=state, error=error, eta_s=None)
         self.write(force=True)
 
-    def write(self, *, force: bool = False) -> None:
-        """Write the record, where the last one is old enough; a refusal is counted in `lost`."""
-        now = self._clock()
-        if not force and now - self._written < self._every_s:
-            return
-        self._written = now
-        record = without_non_finite(self._record | {"time": _now()})
-        temporary = self._path.with_name(f".tmp-{STATUS_FILE}-{os.getpid()}")
-        try:
-            # Not synced: after a power cut this file is of no more interest.
-            temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
-            os.replace(temporary, self._path)
-        except OSError:
-            self.lost += 1
+    def close(self) -> None:
+        """Write nothing without events any more; may be called twice."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(_LONGEST_WRITE_S)
 
-    def _begin(self, event: PhaseBegan) -> None:
-        compares = event.name == ALL_TOKENS
+    def _beat(self) -> None:
+        while not self._over.wait(self._every_s):
+            self.write()
+
+    def write(self, *, force: bool = False) -> None:
+        """Write the record, where the last one is old enough; a disk that refuses stops nothing."""
+        with self._lock:
+            now = self._clock()
+            if not force and now - self._written < self._every_s:
+                return
+            self._written = now
+            record = without_non_finite(self._record | {"time": _now()})
+            temporary = self._path.with_name(f".tmp-{STATUS_FILE}-{os.getpid()}")
+            with suppress(OSError):
+                # Not synced: after a power cut this file is of no more interest.
+                temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
+                os.replace(temporary, self._path)
+
+    def _place(self, event: PhaseBegan, compares: bool) -> int:
+        """Which phase begins, from 0; the comparison comes behind all."""
+        if compares:
+            return len(self._names)
+        # Learners that were lost make a phase begin again, the present one or one before it.
+        begun = self._begun.get((event.name, event.update))
+        if begun is not None:
+            return begun
         later = [n for n, name in enumerate(self._names) if n > self._index and name == event.name]
-        self._index = later[0] if later else self._index + 1
+        return later[0] if later else self._index + 1
+
+    def _begin(self, event: PhaseBegan, compares: bool) -> None:
+        self._index = self._place(event, compares)
+        if not compares:
+            self._begun[event.name, event.update] = self._index
         self._record |= {
             "part": ALL_TOKENS if compares else "training",
             "phase": event.name,

@@ -17,7 +17,7 @@ from rss_rl.errors import StorageError
 from rss_rl.runtime.event_log import EventSink
 from rss_rl.runtime.mirror_lease import Lease
 from rss_rl.runtime.mirror_worker import Mirror, Patience
-from rss_rl.runtime.restore import continue_from, refuse_present
+from rss_rl.runtime.restore import continue_from, refuse_foreign, refuse_present
 from rss_rl.storage import open_storage
 
 
@@ -75,7 +75,9 @@ def open_mirror(
     Args:
         place: URI or local path; None for no mirror.
         resume: go on with what the storage holds. overwrite: it goes. Neither: it must hold none.
-        take_over: take the path from a writer that seems alive, as `overwrite` does.
+        take_over: take the path from a writer that seems alive. Without it `resume` waits for one
+            that may have died a moment ago, for two minutes at most.
+        patience: how long the mirror waits.
 
     Raises:
         StorageError: it refuses, or another process writes there.
@@ -84,11 +86,15 @@ def open_mirror(
     if place is None:
         return NullMirror()
     storage = open_storage(place)
-    lease = Lease(storage, take_over=take_over or overwrite)
+    patience = patience or Patience()
+    lease = Lease(storage, take_over=take_over, wait=resume)
     restored = None
     try:
+        refuse_foreign(storage)
         if resume:
-            restored = continue_from(storage, run_dir, config.model_dump(mode="json"))
+            with lease.kept(patience.renew_s):
+                resolved = config.model_dump(mode="json")
+                restored = continue_from(storage, run_dir, resolved, lease.check)
         elif not overwrite:
             refuse_present(storage)
     except BaseException:

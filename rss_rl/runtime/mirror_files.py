@@ -31,7 +31,7 @@ from rss_rl.runtime.atomic import canonical_json, read_json
 from rss_rl.runtime.checkpoint import LATEST
 from rss_rl.runtime.checkpoint_files import STATE_FILE, parse_step, read_pointer, tensors_path
 from rss_rl.runtime.event_log import EVENTS_FILE
-from rss_rl.runtime.run_directory import ALL_TOKENS, STATUS_FILE
+from rss_rl.runtime.run_directory import ALL_TOKENS, CONFIG_FILE, STATUS_FILE
 
 Signature = tuple[object, ...]
 _STEP = r"checkpoints/step-\d{6,18}/"
@@ -105,7 +105,9 @@ def removal_order(names: set[str]) -> list[str]:
 
 
 def _rank_of(name: str) -> tuple[int, bool, str]:
-    return *(_rank(name) or (len(_ORDER), False)), name
+    # The configuration comes first of all and goes last: by it a path is known to hold a run.
+    first = (-1, False) if name == CONFIG_FILE else None
+    return *(first or _rank(name) or (len(_ORDER), False)), name
 
 
 def take_snapshot(run_dir: Path, known: Mapping[str, Signature]) -> Snapshot:

@@ -21,12 +21,13 @@ from rss_rl.runtime.event_log import EventSink, NullEventLog
 from rss_rl.runtime.mirror_files import (
     Signature,
     Snapshot,
+    is_of_run,
     present_signatures,
     removal_order,
     take_snapshot,
 )
-from rss_rl.runtime.mirror_lease import Lease
-from rss_rl.runtime.run_directory import STATUS_FILE
+from rss_rl.runtime.mirror_lease import WRITER_FILE, Lease
+from rss_rl.runtime.run_directory import CONFIG_FILE, STATUS_FILE
 from rss_rl.storage import Storage
 
 _log = logging.getLogger("rss_rl.storage")
@@ -91,10 +92,11 @@ class Mirror:
         self._log = log
         if self._restored is not None:
             log.write("storage_restored", files=self._restored)
-        self._storage.clear()
-        self._known = present_signatures(self._storage.files())
-        if not self._keep:
-            self._remove(set(self._known))
+        self._storage.clear(lambda name: is_of_run(name) or name == WRITER_FILE)
+        with self._lease.kept(self._patience.renew_s):
+            self._known = present_signatures(self._storage.files())
+            if not self._keep:
+                self._remove(set(self._known))
         self._thread.start()
 
     def changed(self) -> None:
@@ -110,7 +112,9 @@ class Mirror:
             snapshot = take_snapshot(self._run_dir, self._known)
         except (OSError, CheckpointError) as error:
             raise StorageError(
-                f"the run cannot be read: {error}", where=str(self._run_dir)
+                f"the run cannot be read: {error}",
+                where=str(self._run_dir),
+                remedy="Look at the disk; an upload is tried again at the next checkpoint",
             ) from error
         with self._news:
             self._made += 1
@@ -169,14 +173,23 @@ class Mirror:
                     return
                 taken, self._pending = self._pending, None
             if taken is None:
-                with suppress(StorageError, OSError):
-                    self._lease.renew()
-                    self._storage.upload(self._run_dir / STATUS_FILE, STATUS_FILE)
+                self._idle()
                 continue
             try:
                 self._sync(*taken)
             finally:
                 taken[1].close()
+
+    def _idle(self) -> None:
+        """Say that the run is alive, where there is a run yet; a take-over is told once."""
+        told = self._lease.lost is not None
+        try:
+            self._lease.renew()
+            if CONFIG_FILE in self._known:
+                self._storage.upload(self._run_dir / STATUS_FILE, STATUS_FILE)
+        except StorageError as error:
+            if self._lease.lost is not None and not told:
+                self._fail(error)
 
     def _sync(self, number: int, snapshot: Snapshot) -> None:
         """Bring a snapshot to the storage; given up where a newer one comes."""
@@ -185,7 +198,8 @@ class Mirror:
             try:
                 started = time.perf_counter()
                 self._lease.renew()
-                self._upload(snapshot)
+                with self._lease.kept(self._patience.renew_s):
+                    self._upload(snapshot)
             except StorageError as error:
                 self._fail(error)
             else:
@@ -202,6 +216,7 @@ class Mirror:
         for item in snapshot.items:
             if self._known.get(item.name) == item.signature:
                 continue  # came with the snapshot before this one
+            self._lease.check()
             if isinstance(item.source, bytes):
                 self._storage.write(item.name, item.source)
             elif isinstance(item.source, Path) and not item.source.exists():
@@ -213,6 +228,7 @@ class Mirror:
 
     def _remove(self, names: set[str]) -> None:
         for name in removal_order(names):
+            self._lease.check()
             self._storage.delete(name)
             self._known = {key: value for key, value in self._known.items() if key != name}
 

@@ -50,6 +50,7 @@ class Observer:
             self.log.write("run_resumed", "info", **place, step=step)
         self._heartbeat.note(storage=self._storage)
         self._mirror.start(self.log)
+        self._heartbeat.start()
         return self
 
     def begin_from(self, checkpoint: Checkpoint | None) -> None:
@@ -75,7 +76,7 @@ class Observer:
             self.log.write("checkpoint_saved", step=step, part=part.name)
             self._heartbeat.note_checkpoint(step)
         self._heartbeat.note(copying=self._mirror.scalars(), log_lines_lost=self.log.lost)
-        self._heartbeat.take(event)
+        self._heartbeat.take(event, compares=part != self.run_dir)
         if step is not None:
             self._mirror.changed()
             if copying := self._mirror.scalars():
@@ -123,6 +124,7 @@ class Observer:
             if error is not None:
                 self._fail(error)
         finally:
+            self._heartbeat.close()
             self._mirror.close()
 
     def _fail(self, error: BaseException) -> None:

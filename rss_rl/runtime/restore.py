@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-__all__ = ["continue_from", "refuse_present", "stored_config"]
+__all__ = ["continue_from", "refuse_foreign", "refuse_present", "stored_config"]
 
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.runtime.checkpoint import LATEST, checkpoint_steps, load_checkpoint
 from rss_rl.runtime.checkpoint_files import STATE_FILE, parse_step, read_pointer
 from rss_rl.runtime.mirror_files import is_of_run
-from rss_rl.runtime.run_directory import clear_run
+from rss_rl.runtime.run_directory import CONFIG_FILE, check_free, claim
 from rss_rl.storage import Storage
 
-_CONFIG = "config.json"
 _LATEST = f"checkpoints/{LATEST.upper()}"
+
+
+def refuse_foreign(storage: Storage) -> None:
+    """Refuse a path with files that are named as a run's are, and are none.
+
+    Raises:
+        CheckpointError: its config.json is no run's.
+        StorageError: there is no config.json beside them, or the storage refuses.
+    """
+    found = [name for name in storage.files() if is_of_run(name)]
+    if found and stored_config(storage) is None:
+        raise StorageError(
+            f"there are files that are no run's and would be replaced, such as {min(found)}",
+            where=storage.uri,
+            remedy="Choose an empty path, such as one below this, or remove the files",
+        )
 
 
 def refuse_present(storage: Storage) -> None:
@@ -36,25 +52,33 @@ def refuse_present(storage: Storage) -> None:
         )
 
 
-def continue_from(storage: Storage, run_dir: Path, config: Mapping[str, Any]) -> int | None:
+def continue_from(
+    storage: Storage,
+    run_dir: Path,
+    config: Mapping[str, Any],
+    check: Callable[[], None] = lambda: None,
+) -> int | None:
     """Make `run_dir` ready to go on with the run that the storage holds, if it holds one.
 
-    An empty directory, or one without a checkpoint, gets the run from the storage; one with
+    An empty directory, or a run without a checkpoint, gets the run from the storage; one with
     checkpoints stays as it is.
 
     Args:
         config: resolved configuration that the run is to have, plain JSON data.
+        check: called before each file; may raise.
 
     Returns:
         The number of files fetched; None where nothing had to be.
 
     Raises:
-        CheckpointError: another configuration, no sound checkpoint on the storage, or it is ahead
-            of the directory.
+        CheckpointError: another configuration, no sound checkpoint on the storage, it is ahead of
+            the directory, or the directory holds other files than a run's, or another process
+            trains there.
+        ConfigError: the stored configuration is none of this version.
         StorageError: the storage refuses.
     """
     files = {name: size for name, size in storage.files().items() if is_of_run(name)}
-    if _CONFIG not in files or not _has_checkpoints(files):
+    if CONFIG_FILE not in files or not _has_checkpoints(files):
         return None
     _check_config(storage, config)
     if checkpoint_steps(run_dir):
@@ -63,7 +87,8 @@ def continue_from(storage: Storage, run_dir: Path, config: Mapping[str, Any]) ->
     run_dir = run_dir.absolute()
     staging = run_dir.with_name(f".tmp-{run_dir.name}-{os.getpid()}")
     try:
-        _fetch(storage, files, staging)
+        check_free(run_dir)
+        _fetch(storage, files, staging, check)
         load_checkpoint(staging)  # the checksums of the newest, before anything local changes
         _move_in(staging, run_dir)
     except OSError as error:
@@ -88,24 +113,28 @@ def stored_config(storage: Storage) -> dict[str, Any] | None:
         CheckpointError: it is not as written by rss-rl.
         StorageError: the storage refuses.
     """
-    content = storage.read(_CONFIG)
+    content = storage.read(CONFIG_FILE)
     if content is None:
         return None
     try:
-        config = json.loads(content)["config"]
-        if not isinstance(config, dict):
-            raise ValueError("not a JSON object")
+        record = json.loads(content)
+        config = record["config"]
+        if not isinstance(config, dict) or not isinstance(record["schema_version"], int):
+            raise ValueError("not a JSON object with a version")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"no configuration of a run: {error}",
-            where=f"{storage.uri}/{_CONFIG}",
-            remedy="Choose another path, or replace what is there with --overwrite",
+            where=f"{storage.uri}/{CONFIG_FILE}",
+            remedy="Choose another path, or remove what is there",
         ) from error
     return config
 
 
 def _check_config(storage: Storage, config: Mapping[str, Any]) -> None:
-    found = stored_config(storage) or {}
+    stored = stored_config(storage) or {}
+    # Completed: it may have been written before a key was known.
+    where = f"{storage.uri}/{CONFIG_FILE}"
+    found = parse_config(stored, where=where).model_dump(mode="json")
     changed = [key for key in {**found, **config} if found.get(key) != config.get(key)]
     if changed:
         raise CheckpointError(
@@ -130,10 +159,13 @@ def _check_not_ahead(storage: Storage, run_dir: Path) -> None:
         )
 
 
-def _fetch(storage: Storage, files: Mapping[str, int], staging: Path) -> None:
+def _fetch(
+    storage: Storage, files: Mapping[str, int], staging: Path, check: Callable[[], None]
+) -> None:
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
     for name in sorted(files):
+        check()
         try:
             storage.download(name, staging.joinpath(*name.split("/")))
         except StorageError:
@@ -144,8 +176,18 @@ def _fetch(storage: Storage, files: Mapping[str, int], staging: Path) -> None:
 
 
 def _move_in(staging: Path, run_dir: Path) -> None:
-    """Move the pieces to their place, the configuration last: without it there is no run."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    clear_run(run_dir)
-    for piece in sorted(staging.iterdir(), key=lambda path: path.name == _CONFIG):
-        os.replace(piece, run_dir / piece.name)
+    """Move the pieces to their place, under the run's lock.
+
+    The configuration comes first, so that what a stop leaves is known to be a run, and the
+    checkpoints last: without them it is restored once more.
+    """
+    lock = claim(run_dir)
+    try:
+        for piece in sorted(staging.iterdir(), key=_place):
+            os.replace(piece, run_dir / piece.name)
+    finally:
+        os.close(lock)
+
+
+def _place(piece: Path) -> tuple[bool, bool]:
+    return piece.name == "checkpoints", piece.name != CONFIG_FILE

@@ -13,7 +13,7 @@ run.lock      held by the process that trains
 
 from __future__ import annotations
 
-__all__ = ["ALL_TOKENS", "RunDirectory", "STATUS_FILE", "clear_run"]
+__all__ = ["ALL_TOKENS", "CONFIG_FILE", "RunDirectory", "STATUS_FILE", "check_free", "claim"]
 
 import json
 import os
@@ -39,8 +39,8 @@ from rss_rl.runtime.run_lock import LOCK_FILE, take_lock
 
 SCHEMA_VERSION = 1
 STATUS_FILE = "status.json"
-_CONFIG, _REPORT = "config.json", "report.json"
-_OWN_FILES = (_CONFIG, "config.yaml", _REPORT, STATUS_FILE, EVENTS_FILE, f"{EVENTS_FILE}.1")
+CONFIG_FILE, _REPORT = "config.json", "report.json"
+_OWN_FILES = (CONFIG_FILE, "config.yaml", _REPORT, STATUS_FILE, EVENTS_FILE, f"{EVENTS_FILE}.1")
 ALL_TOKENS = "all-tokens"
 """Subdirectory with the run of the same model that has every token selected."""
 _OWN_DIRECTORIES = (ALL_TOKENS, "checkpoints", "inputs", "metrics", "tensorboard")
@@ -72,14 +72,15 @@ class RunDirectory:
         """
         path = path.absolute()
         record = {"schema_version": SCHEMA_VERSION, "config": dict(config)}
-        text = canonical_json(record, where=str(path / _CONFIG))
+        text = canonical_json(record, where=str(path / CONFIG_FILE))
         try:
-            _check_free(path, overwrite)
-            path.mkdir(parents=True, exist_ok=True)
-            lock = take_lock(path)
-            clear_run(path)
-            replace_file(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
-            replace_file(path / _CONFIG, text + "\n")
+            lock = claim(path, overwrite=overwrite)
+            try:
+                replace_file(path / CONFIG_FILE, text + "\n")  # first: by it this is a run
+                replace_file(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+            except BaseException:
+                os.close(lock)
+                raise
         except OSError as error:
             raise _refused(path, error) from error
         return cls(path, dict(config), lock)
@@ -93,13 +94,13 @@ class RunDirectory:
         """
         path = path.absolute()
         record = read_json(
-            path / _CONFIG, remedy="Name the directory of a run, as given to 'rss-rl train'"
+            path / CONFIG_FILE, remedy="Name the directory of a run, as given to 'rss-rl train'"
         )
         version, config = record.get("schema_version"), record.get("config")
         if version != SCHEMA_VERSION or not isinstance(config, dict):
             raise CheckpointError(
                 f"schema version {version!r}, this program reads {SCHEMA_VERSION}",
-                where=str(path / _CONFIG),
+                where=str(path / CONFIG_FILE),
                 remedy="Use the version of rss-rl that wrote the run",
             )
         try:
@@ -176,16 +177,22 @@ class RunDirectory:
         self.close()
 
 
-def _check_free(path: Path, overwrite: bool) -> None:
-    """Refuse to write into what is no run, and over a run without being told to."""
+def check_free(path: Path, *, overwrite: bool = False) -> None:
+    """Refuse to write into what is no run, and over a run without being told to.
+
+    Raises:
+        CheckpointError: it is neither empty nor a run that may go.
+    """
     if not path.exists() or not any(name != LOCK_FILE for name in os.listdir(path)):
         return
-    if not (path / _CONFIG).is_file():
+    try:
+        RunDirectory.open(path)
+    except CheckpointError as error:
         raise CheckpointError(
-            "the directory is not empty and holds no run",
+            f"the directory is not empty and holds no run ({error.what})",
             where=str(path),
             remedy="Choose a directory that is empty or does not exist",
-        )
+        ) from error
     began = any((path / "checkpoints").glob("step-*"))
     if began and not overwrite:
         raise CheckpointError(
@@ -195,7 +202,32 @@ def _check_free(path: Path, overwrite: bool) -> None:
         )
 
 
-def clear_run(path: Path) -> None:
+def claim(path: Path, *, overwrite: bool = False) -> int:
+    """Make a directory ready for a run, lock it, and remove the run that it holds.
+
+    Args:
+        path: as in `RunDirectory.create`. overwrite: also a run with checkpoints goes.
+
+    Returns:
+        The file descriptor of the lock, to be closed to let go.
+
+    Raises:
+        CheckpointError: it holds other files than a run's, a run, or another process trains there.
+        OSError: it cannot be used.
+    """
+    check_free(path, overwrite=overwrite)
+    path.mkdir(parents=True, exist_ok=True)
+    lock = take_lock(path)
+    try:
+        check_free(path, overwrite=overwrite)  # somebody may have been at work until now
+        _clear_run(path)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _clear_run(path: Path) -> None:
     """Remove a run; its configuration goes last, so that what a stop leaves is still a run."""
     for name in _OWN_DIRECTORIES:
         if (path / name).exists():

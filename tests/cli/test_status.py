@@ -53,7 +53,8 @@ def beat(run: Path) -> Heartbeat:
     made.take(Evaluated("frozen", 10, scores, True))
     for update in range(11, 15):
         now[0] += 0.5
-        scalars = {"selection/kept": 0.3, "policy/lag": 1.0, "sampler/restarts": 2}
+        scalars = {"selection/kept": 0.3, "policy/lag": 1.0, "policy/lag_max": 3}
+        scalars |= {"sampler/alive": 2, "sampler/restarts": 2, "learner/idle_share": 0.9}
         made.take(UpdateReport(update, "frozen", 8, scalars))
     made.write(force=True)
     return made
@@ -88,7 +89,8 @@ def test_what_is_told(run: Path) -> None:
         "2.00 updates/s",
         "thresholded: accuracy 90.0%, loss 0.200, kept 25.0% (update 10, frozen)",
         "30.0%",
-        "restarts 2, lag 1.0, discarded -, idle -",
+        "2 alive, restarts 2, lag 1.0 (max 3), discarded -, idle -",
+        "idle 90%",
         "s3://bucket/run, 2 checkpoints behind",
         "warning sampler_died out of memory [x]",
     ):
@@ -173,9 +175,58 @@ def test_a_storage_path_tells_the_same(run: Path) -> None:
 
 
 def test_a_full_disk_does_not_reach_the_training(tmp_path: Path) -> None:
-    made = Heartbeat(tmp_path / "none", PHASES, every_s=0)
+    made = Heartbeat(tmp_path / "none", PHASES, every_s=0.001)
+    made.start()
     made.take(PhaseBegan("warm-up", 0, 10))
-    assert made.lost == 1
+    made.end("stopped")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_silent_run_is_seen_to_be_alive(tmp_path: Path) -> None:
+    def told(key: str) -> object:
+        return json.loads((tmp_path / STATUS_FILE).read_text()).get(key)
+
+    def wait_for_news(before: object) -> None:
+        deadline = time.monotonic() + 20
+        while told("time") == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    made = Heartbeat(tmp_path, PHASES, every_s=0.01)
+    made.take(UpdateReport(1, "warm-up", np.zeros(8), {}))
+    made.write(force=True)
+    updated, first = told("update_time"), told("time")
+    made.start()
+    try:
+        wait_for_news(first)
+        assert told("update_time") == updated  # since then it does something else
+    finally:
+        made.end("stopped")
+    last = told("time")
+    time.sleep(0.1)
+    assert (told("state"), told("time")) == ("stopped", last)
+
+
+def test_a_phase_that_begins_again_keeps_its_number(tmp_path: Path) -> None:
+    phases = [*PHASES, PHASES[1], PhaseConfig(name="all-tokens", policy=True, steps=5)]
+    made = Heartbeat(tmp_path, phases, every_s=0)
+
+    def begin(name: str, update: int, done: int, compares: bool = False) -> tuple[int, str]:
+        made.take(PhaseBegan(name, update, 30, done), compares=compares)
+        record = json.loads((tmp_path / STATUS_FILE).read_text())
+        return record["phase_index"] + 1, record["part"]
+
+    assert begin("warm-up", 0, 0) == (1, "training")
+    assert begin("frozen", 10, 0) == (2, "training")
+    assert begin("frozen", 10, 0) == (2, "training")  # learners were lost, at once
+    assert begin("frozen", 10, 7) == (2, "training")  # and after a checkpoint
+    assert begin("frozen", 40, 0) == (3, "training")  # another of the same name
+    assert begin("warm-up", 0, 9) == (1, "training")  # the newest checkpoints were damaged
+    assert begin("frozen", 10, 0) == (2, "training")
+    assert begin("frozen", 40, 0) == (3, "training")
+    assert begin("all-tokens", 70, 0) == (4, "training")  # so named by the user
+    assert begin("all-tokens", 10, 0, compares=True) == (5, "all-tokens")
+    assert begin("all-tokens", 10, 5, compares=True) == (5, "all-tokens")
 
 
 def test_it_is_written_once_a_second_at_most(tmp_path: Path) -> None:

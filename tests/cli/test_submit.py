@@ -65,3 +65,20 @@ def test_a_dry_run_sends_nothing_and_imports_no_ray(monkeypatch: pytest.MonkeyPa
     assert result.exit_code == 0, result.output
     for part in ("seed: 7", "s3://b/d", '"s3fs"', '"entrypoint_num_gpus": 1', "files, 0."):
         assert part in result.stdout
+
+
+def test_a_run_in_one_process_is_said_to_be_one() -> None:
+    arguments = ["submit", "demo", "data=s3://b/d", "--storage", "s3://b/r", "--dry-run"]
+    alone = CliRunner().invoke(app, [*arguments, "sampler.backend=local"])
+    assert "one process on one node of the cluster; add sampler.backend=ray" in alone.output
+    many = CliRunner().invoke(app, [*arguments, "sampler.backend=ray"])
+    assert many.exit_code == 0, many.output
+    assert "one process" not in many.output
+
+
+def test_nothing_is_taken_over_without_a_writer() -> None:
+    shared = ["--storage", "/nfs/r", "--shared-filesystem", "--take-over", "--dry-run"]
+    for arguments in (["submit", "demo", *shared], ["train", "demo", "--take-over"]):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 2
+        assert "--take-over is about the writer of a" in result.stderr

@@ -6,31 +6,20 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from dying import DyingFileSystem, storage_at
+from mirrored import CONFIG, SlowStorage, checkpoint, mirror, synced, wait_for
 
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.runtime.checkpoint import load_checkpoint, mark_best, save_checkpoint
-from rss_rl.runtime.event_log import EVENTS_FILE, EventLog, NullEventLog, parse_events
-from rss_rl.runtime.mirror_lease import WRITER_FILE, Lease
-from rss_rl.runtime.mirror_worker import Mirror, Patience
-from rss_rl.runtime.restore import continue_from, refuse_present
+from rss_rl.runtime.checkpoint import load_checkpoint, mark_best
+from rss_rl.runtime.event_log import EVENTS_FILE, EventLog, parse_events
+from rss_rl.runtime.mirror_lease import WRITER_FILE
+from rss_rl.runtime.restore import continue_from, refuse_foreign, refuse_present
 from rss_rl.runtime.run_directory import ALL_TOKENS, RunDirectory
-from rss_rl.storage import Storage, open_storage
-
-CONFIG = {"seed": 3}
-QUICK = Patience(renew_s=5, retry_s=0.001, most_s=0.001, drain_s=20, last_tries=2)
-
-
-def checkpoint(run: Path, step: int, value: int) -> None:
-    """A state whose tensors and counters tell whether they belong together."""
-    save_checkpoint(run, step, {"a": np.full(9, value)}, {"value": value}, keep_last=1)
+from rss_rl.storage import open_storage
 
 
 def life(run: Path) -> Iterator[int]:
@@ -58,12 +47,6 @@ def life(run: Path) -> Iterator[int]:
     yield 6
     (run / "report.json").write_text("{}")
     yield 6
-
-
-def mirror(storage: Storage, run: Path, *, keep: bool = False) -> Mirror:
-    made = Mirror(storage, run, Lease(storage), keep=keep, patience=QUICK)
-    made.start(NullEventLog())
-    return made
 
 
 def live_until_dead(filesystem: DyingFileSystem, place: Path) -> int:
@@ -95,7 +78,9 @@ def test_whenever_the_writer_dies_the_storage_can_be_gone_on_with(tmp_path: Path
     for left in range(whole.counted):
         place = tmp_path / str(left)
         brought = live_until_dead(DyingFileSystem(left), place)
-        restored = continue_from(open_storage(str(place / "there")), place / "fresh", CONFIG)
+        storage = open_storage(str(place / "there"))
+        refuse_foreign(storage)  # what a writer left is a run's, however little it is
+        restored = continue_from(storage, place / "fresh", CONFIG)
         if restored is None:
             assert brought == 0
             continue
@@ -127,17 +112,6 @@ def test_what_a_whole_run_leaves_there(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "fresh", "best").step == 12
     assert (tmp_path / "fresh" / "metrics" / "part-000000.parquet").read_bytes() == b"rows"
     assert RunDirectory.open(tmp_path / "fresh").config == CONFIG
-
-
-@dataclass(frozen=True)
-class SlowStorage(Storage):
-    """Uploads wait for a gate."""
-
-    gate: threading.Event
-
-    def upload(self, source: Any, name: str) -> None:
-        assert self.gate.wait(20)
-        super().upload(source, name)
 
 
 def test_the_learner_never_waits_and_the_newest_state_wins(tmp_path: Path) -> None:
@@ -185,24 +159,6 @@ def test_a_storage_that_recovers_costs_a_delay(tmp_path: Path) -> None:
     assert "the storage is gone" in events[0]["cause"]
 
 
-def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def synced(tmp_path: Path, step: int) -> Storage:
-    """A storage with a run at a step; its local copy is gone."""
-    storage = open_storage(str(tmp_path / "there"))
-    with RunDirectory.create(tmp_path / f"first-{step}", CONFIG) as run:
-        made = mirror(storage, run.path)
-        checkpoint(run.path, step, step)
-        made.finish()
-        made.close()
-    return storage
-
-
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_any_filesystem(kind: str, tmp_path: Path) -> None:
     storage = open_storage(f"{kind}://{tmp_path}/there")
@@ -234,7 +190,7 @@ class TestRestore:
     def test_another_configuration_is_refused(self, tmp_path: Path) -> None:
         storage = synced(tmp_path, 4)
         with pytest.raises(CheckpointError, match="differs from the run's in: seed, extra"):
-            continue_from(storage, tmp_path / "run", {"seed": 4, "extra": 1})
+            continue_from(storage, tmp_path / "run", {**CONFIG, "seed": 4, "extra": 1})
         assert not (tmp_path / "run").exists()
 
     def test_a_damaged_newest_checkpoint_is_noticed_before_anything_changes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,53 @@ def test_any_other_content_is_no_lease(tmp_path: Path, content: bytes) -> None:
     storage = open_storage(str(tmp_path))
     storage.write(WRITER_FILE, content)
     Lease(storage).release()
+
+
+def test_a_second_attempt_waits_for_a_writer_that_died(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = open_storage(str(tmp_path))
+    write(storage, time=time.time() + 60)  # whatever its clock says
+    began = time.monotonic()
+    lease = Lease(storage, wait=True, fresh_s=0.4)
+    assert time.monotonic() - began >= 0.4
+    lease.renew()
+    assert [record.message.count("process 1 on elsewhere") for record in caplog.records] == [1]
+
+
+def test_a_writer_that_renews_its_lease_is_not_waited_for_to_the_end(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    first = Lease(storage)
+    with first.kept(0.2):
+        began = time.monotonic()
+        with pytest.raises(StorageError, match="writes there"):
+            Lease(storage, wait=True, fresh_s=30)
+        assert time.monotonic() - began < 15
+    first.check()
+
+
+def test_whoever_works_long_keeps_the_lease_and_hears_that_it_is_lost(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    lease = Lease(storage)
+    before = storage.read(WRITER_FILE)
+    with lease.kept(0.02):
+        wait_for(lambda: storage.read(WRITER_FILE) != before)
+        lease.check()
+        wait_for(lambda: take(tmp_path) or lease.lost is not None)
+        with pytest.raises(StorageError, match="process 1 on elsewhere has taken over"):
+            lease.check()
+    assert live_writer(storage) == "process 1 on elsewhere"
+
+
+def take(folder: Path) -> None:
+    """As another process does; the lease may come between, so this is repeated."""
+    record = {"host": "elsewhere", "pid": 1, "time": time.time(), "token": "x"}
+    (folder / "other").write_text(json.dumps(record))
+    os.replace(folder / "other", folder / WRITER_FILE)
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

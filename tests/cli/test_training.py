@@ -1,0 +1,31 @@
+"""Who works for a run that is started from the command line."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from rss_rl.cli.training import Joining, _roles
+from rss_rl.config import parse_config
+
+PHASE = {"name": "all", "supervised": True, "selection": "all", "steps": 1}
+LOCAL = parse_config(
+    {"data": "nowhere", "sampler": {"backend": "local"}, "phases": [PHASE]},
+    where="test",
+)
+
+
+def said(joining: Joining) -> str:
+    out = io.StringIO()
+    with _roles(LOCAL, joining, Console(file=out)):
+        pass
+    return out.getvalue()
+
+
+def test_options_of_a_cluster_that_is_not_used_are_named() -> None:
+    assert said(Joining()) == ""
+    assert said(Joining(address="head:6379", dashboard=True)).startswith(
+        "--address, --dashboard: no effect with sampler.backend=local"
+    )
+    assert "--insecure:" in said(Joining(insecure=True))
