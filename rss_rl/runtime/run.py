@@ -57,7 +57,7 @@ def train(
         config: of the run; must equal the stored one where `resume` is set.
         roles: makes learner and samplers; None: both in this process.
         resume: go on from the last checkpoint, where there is one.
-        overwrite: replace a run that is there.
+        overwrite: replace a run that is there; not one that a live process copies to `storage`.
         stop: asked after each update; True ends the stream with `Stopped` after a checkpoint.
         storage: URI or path that gets a copy of the run; with `resume` also where an empty `path`
             gets the run from. take_over: write there though another process seems to.
