@@ -30,6 +30,7 @@ from rss_rl.errors import ClusterError
 from rss_rl.runtime.cluster_auth import MODE_VARIABLE, ensure_token, find_token, switched_off
 from rss_rl.runtime.cluster_probe import check_gcs
 from rss_rl.runtime.cluster_processes import end_processes, inside_job, session_processes
+from rss_rl.runtime.ray_place import last_line
 
 _compiled: Any = _raylet  # ships no types
 ADDRESS_VARIABLE = "RAY_ADDRESS"
@@ -192,7 +193,7 @@ def _resolve(where: str) -> str:
         return str(canonicalize_bootstrap_address_or_die(where))
     except (ConnectionError, ValueError, OSError) as error:
         raise ClusterError(
-            f"no cluster to join: {_cause(error)}",
+            f"no cluster to join: {last_line(error)}",
             where=where,
             remedy="Give host:port of its head, or unset RAY_ADDRESS to work on this machine",
         ) from error
@@ -214,7 +215,9 @@ def _init(where: str, **options: Any) -> Any:
             if local
             else "Run this on a machine of the cluster; from elsewhere send a job: 'rss-rl submit'"
         )
-        raise ClusterError(f"Ray refuses: {_cause(error)}", where=where, remedy=remedy) from error
+        raise ClusterError(
+            f"Ray refuses: {last_line(error)}", where=where, remedy=remedy
+        ) from error
 
 
 @contextmanager
@@ -252,9 +255,3 @@ def _describe(
         notes=notes,
         mode_before=before,
     )
-
-
-def _cause(error: Exception) -> str:
-    """The last line of Ray's message, which names the original exception."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

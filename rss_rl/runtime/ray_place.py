@@ -1,4 +1,7 @@
-"""One place of the pool of Ray samplers: the actor that is there, or the time when one comes."""
+"""One place of the pool of Ray samplers: the actor that is there, or the time when one comes.
+
+Needs no torch.
+"""
 
 from __future__ import annotations
 
