@@ -1,0 +1,119 @@
+"""The pool of samplers, with actors that fail in ways that real ones do now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+
+from rss_rl.config import SamplerConfig
+from rss_rl.errors import DataError, SamplerError
+from rss_rl.runtime.home import Home, find_home
+from rss_rl.runtime.ray_backend import RayBackend
+from rss_rl.runtime.rollouts import SampleJob
+from rss_rl.runtime.snapshot import Snapshot
+
+pytestmark = pytest.mark.timeout(100)
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    yield
+    ray.shutdown()
+
+
+class Actor:
+    """Fails as many times as the file says, all actors together."""
+
+    def __init__(self, fail_start: Path | None, fail_sample: Path | None) -> None:
+        self._fail_sample = fail_sample
+        if fail_start is not None:
+            raise_once_more(fail_start)
+
+    def home(self) -> Home:
+        return find_home()
+
+    def sample(self, job: SampleJob, serial: int, version: int, weights: list[Any]) -> Any:
+        if self._fail_sample is not None:
+            raise_once_more(self._fail_sample)
+        return f"rollout of {version}", 0.1
+
+
+def raise_once_more(count: Path) -> None:
+    left = int(count.read_text())
+    if left:
+        count.write_text(str(left - 1))
+        raise DataError("the disk of this node is away", where="shard 7")
+
+
+def pool(*places: tuple[Path | None, Path | None], **config: object) -> RayBackend:
+    settings = SamplerConfig.model_validate({"backend": "ray", "actors": len(places)} | config)
+    remote = ray.remote(Actor).options(num_cpus=0.1, max_restarts=0)
+    return RayBackend(settings, lambda number: remote.remote(*places[number]))
+
+
+def collect(backend: RayBackend, wanted: int) -> list[Any]:
+    found: list[Any] = []
+    deadline = time.monotonic() + 40
+    while len(found) < wanted:
+        assert time.monotonic() < deadline
+        found += backend.collect(0.5)
+    return found
+
+
+def submit(backend: RayBackend) -> None:
+    backend.publish(Snapshot(5, np.zeros(3, np.float32)))
+    backend.submit(SampleJob(0, 0, np.arange(2), selections=1, scored=False, thresholded=False))
+
+
+def counting(path: Path, times: int) -> Path:
+    path.write_text(str(times))
+    return path
+
+
+def test_data_that_cannot_be_read_cost_a_sampler_and_not_the_run(tmp_path: Path) -> None:
+    backend = pool((None, counting(tmp_path / "a", 2)))
+    submit(backend)
+    (delivery,) = collect(backend, 1)
+    assert delivery.rollout == "rollout of 5"
+    assert backend.restarts == 2
+    backend.close()
+
+
+def test_data_that_never_can_be_read_end_the_run_with_the_reason(tmp_path: Path) -> None:
+    backend = pool((None, counting(tmp_path / "a", 99)), max_restarts=1)
+    submit(backend)
+    reason = r"sampler 0 \(process .*could not read its data: shard 7: the disk"
+    with pytest.raises(SamplerError, match=reason):
+        collect(backend, 1)
+    backend.close()
+
+
+def test_a_place_that_cannot_start_pauses_while_others_work(tmp_path: Path) -> None:
+    backend = pool((None, None), (counting(tmp_path / "a", 99), None), max_restarts=0)
+    for _ in range(3):
+        submit(backend)
+        collect(backend, 1)
+    deadline = time.monotonic() + 20
+    while backend.restarts < 2:  # it goes on trying, more and more seldom
+        assert time.monotonic() < deadline
+        backend.collect(0.5)
+    assert backend.stats().samplers == 1
+    counting(tmp_path / "a", 0)
+    while backend.stats().samplers < 2:
+        assert time.monotonic() < deadline + 20
+        backend.collect(0.5)
+    backend.close()
+
+
+def test_nobody_starts(tmp_path: Path) -> None:
+    with pytest.raises(SamplerError, match="could not be started: .*the disk of this node is away"):
+        pool((counting(tmp_path / "a", 99), None))
