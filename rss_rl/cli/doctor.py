@@ -103,7 +103,7 @@ def _cores(start: str | None, overrides: list[str]) -> Finding:
 
 
 def _token() -> Finding:
-    from rss_rl.runtime.cluster_auth import MODE_VARIABLE, find_token, switched_off
+    from rss_rl.cluster.auth import MODE_VARIABLE, find_token, switched_off
 
     mode = os.environ.get(MODE_VARIABLE, "unset")
     if switched_off():
@@ -141,7 +141,7 @@ def _writable(run_dir: Path) -> Finding:
 
 
 def _package() -> Finding:
-    from rss_rl.runtime.cluster_package import pack_code
+    from rss_rl.cluster.package import pack_code
 
     with tempfile.TemporaryDirectory() as folder:
         try:

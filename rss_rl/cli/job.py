@@ -14,7 +14,7 @@ from rss_rl.cli.options import console
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rss_rl.runtime.cluster_jobs import Job, JobBoard
+    from rss_rl.cluster.jobs import Job, JobBoard
 
 _INTERRUPTED = 130
 _MARGIN_S = 15.0
@@ -135,7 +135,7 @@ class _Counter:
 
 
 def _stop(board: JobBoard, name: str, out: Console, shown: int | None = None) -> None:
-    from rss_rl.runtime.cluster_package import STOP_WAIT_S
+    from rss_rl.cluster.package import STOP_WAIT_S
 
     board.stop(name)
     if board.wait_for_start(name, _START_S).waits:
@@ -155,7 +155,7 @@ def _stop(board: JobBoard, name: str, out: Console, shown: int | None = None) ->
 
 
 def _open(address: str | None, insecure: bool) -> JobBoard:
-    from rss_rl.runtime.cluster_jobs import open_board
+    from rss_rl.cluster.jobs import open_board
 
     return open_board(address, insecure=insecure)
 

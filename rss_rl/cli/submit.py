@@ -21,9 +21,9 @@ from rss_rl.storage import is_uri
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rss_rl.cluster.jobs import JobBoard
+    from rss_rl.cluster.package import PackedCode
     from rss_rl.config import RunConfig
-    from rss_rl.runtime.cluster_jobs import JobBoard
-    from rss_rl.runtime.cluster_package import PackedCode
 
 EPILOG = """
 Examples:
@@ -96,7 +96,7 @@ def submit(
 ) -> None:
     """Train on a Ray cluster: sends the code and the resolved configuration as a job."""
     from rss_rl.cli.config_text import documented_yaml
-    from rss_rl.runtime.cluster_package import pack_code
+    from rss_rl.cluster.package import pack_code
 
     run, short = _resolve(config, overrides or [], shared_filesystem)
     storage = _kept_at(storage, shared_filesystem, take_over)
@@ -110,7 +110,7 @@ def submit(
         if dry_run:
             _show(out, job, command, options)
             return
-        from rss_rl.runtime.cluster_jobs import open_board
+        from rss_rl.cluster.jobs import open_board
 
         board = open_board(address, insecure=insecure)
         board.submit(job, command, storage, **options)
@@ -183,7 +183,7 @@ def _describe(out: Console, run: RunConfig, packed: PackedCode) -> None:
 
 
 def _options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> dict[str, Any]:
-    from rss_rl.runtime.cluster_package import STOP_WAIT_S
+    from rss_rl.cluster.package import STOP_WAIT_S
 
     environment: dict[str, Any] = {
         "working_dir": str(packed.root),

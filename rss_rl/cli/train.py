@@ -145,7 +145,7 @@ def _check_lasting(path: Path, storage: str | None) -> None:
     Raises:
         ConfigError: naming the directory.
     """
-    from rss_rl.runtime.cluster_processes import inside_job
+    from rss_rl.cluster.processes import inside_job
 
     if inside_job() and storage is None and not path.is_absolute():
         raise ConfigError(

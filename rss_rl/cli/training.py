@@ -104,8 +104,8 @@ def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]
             out.print(note, soft_wrap=True, markup=False)
         yield LocalRoles()
         return
-    from rss_rl.runtime.cluster import connect, shutdown
-    from rss_rl.runtime.ray_roles import RayRoles
+    from rss_rl.cluster.connection import connect, shutdown
+    from rss_rl.cluster.roles import RayRoles
 
     samplers = config.sampler.actors * config.sampler.threads
     learners = config.learner.actors * config.learner.threads

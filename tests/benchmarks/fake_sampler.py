@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from rss_rl.runtime.home import Home, find_home
+from rss_rl.cluster.home import Home, find_home
 from rss_rl.runtime.rollouts import Rollout, SampleJob
 
 

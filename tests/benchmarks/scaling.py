@@ -46,6 +46,7 @@ import ray
 from fake_sampler import FakeSampler
 from throughput import make_session, variant_config
 
+from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig, load_config
 from rss_rl.data.order import BatchOrder
 from rss_rl.data.store import Prepared, open_prepared
@@ -53,7 +54,6 @@ from rss_rl.packaged import find_config
 from rss_rl.runtime.event_log import NO_LOG
 from rss_rl.runtime.learner import LocalLearner
 from rss_rl.runtime.pipeline import RolloutPipeline
-from rss_rl.runtime.ray_backend import RayBackend
 from rss_rl.runtime.roles import LocalRoles
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.snapshot import Snapshot

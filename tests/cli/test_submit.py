@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
 from rss_rl.cli.submit import entrypoint
+from rss_rl.cluster import package as code_package
+from rss_rl.cluster.package import pack_code
 from rss_rl.errors import ClusterError
-from rss_rl.runtime import cluster_package
-from rss_rl.runtime.cluster_package import pack_code
 
 START = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]
 
@@ -53,13 +53,13 @@ def test_only_code_is_packed(tmp_path: Path, repository: Path) -> None:
 
 
 def test_absurd_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_package, "LARGEST_PACKAGE", 100_000)
+    monkeypatch.setattr(code_package, "LARGEST_PACKAGE", 100_000)
     with pytest.raises(ClusterError, match=r"the code to send has \d MB; its largest file is rss_"):
         pack_code(tmp_path / "code", "")
 
 
 def test_a_dry_run_sends_nothing_and_imports_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rss_rl.runtime.cluster_jobs", None)
+    monkeypatch.setitem(sys.modules, "rss_rl.cluster.jobs", None)
     arguments = ["submit", "demo", "data=s3://b/d", "seed=7", "--storage", "s3://b/r", "--dry-run"]
     result = CliRunner().invoke(app, [*arguments, "--pip", "s3fs", "--gpus", "1"])
     assert result.exit_code == 0, result.output

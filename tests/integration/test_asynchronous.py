@@ -10,9 +10,9 @@ import pytest
 import ray
 from tiny_runs import Outcome, assert_each_example_once_an_epoch, reports_of
 
+from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
 from rss_rl.runtime.metrics import read_metrics
-from rss_rl.runtime.ray_roles import RayRoles
 from rss_rl.runtime.run import train
 
 pytestmark = pytest.mark.timeout(100)

@@ -18,8 +18,8 @@ from ray.cluster_utils import Cluster
 from tiny_runs import assert_each_example_once_an_epoch, reports_of
 from watched import WatchedRoles
 
+from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
-from rss_rl.runtime.ray_backend import RayBackend
 from rss_rl.runtime.run import RunEvent, train
 from rss_rl.runtime.session import UpdateReport
 

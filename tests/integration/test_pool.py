@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import ray
 
+from rss_rl.cluster.home import Home, find_home
+from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, SamplerError
-from rss_rl.runtime.home import Home, find_home
-from rss_rl.runtime.ray_backend import RayBackend
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.snapshot import Snapshot
 

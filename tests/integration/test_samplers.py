@@ -15,12 +15,12 @@ import ray
 from tiny_runs import Outcome
 from watched import WatchedRoles
 
+from rss_rl.cluster.pool import RayBackend
+from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, NonFiniteError, SamplerError
 from rss_rl.runtime.backend import Delivery
-from rss_rl.runtime.ray_backend import RayBackend
-from rss_rl.runtime.ray_sampler import ray_samplers
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.run import RunEvent, train
 from rss_rl.runtime.session import UpdateReport

@@ -27,11 +27,11 @@ from tiny_runs import Outcome
 from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
+from rss_rl.cluster.connection import token_mode
+from rss_rl.cluster.jobs import open_board
+from rss_rl.cluster.package import pack_code
 from rss_rl.config import RunConfig
 from rss_rl.errors import ClusterError
-from rss_rl.runtime.cluster import token_mode
-from rss_rl.runtime.cluster_jobs import open_board
-from rss_rl.runtime.cluster_package import pack_code
 
 pytestmark = [
     pytest.mark.timeout(150),
@@ -44,8 +44,8 @@ FAR = "far"
 PINNED = """
 import json, os
 import ray
-from rss_rl.runtime.cluster import connect, shutdown
-from rss_rl.runtime.cluster_processes import inside_job
+from rss_rl.cluster.connection import connect, shutdown
+from rss_rl.cluster.processes import inside_job
 
 def look():
     import rss_rl, envs, learners

@@ -19,7 +19,7 @@ import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rss_rl.runtime.cluster_processes import end_processes, session_processes
+from rss_rl.cluster.processes import end_processes, session_processes
 
 START_S = 40
 

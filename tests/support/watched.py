@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+from rss_rl.cluster.learner_actors import RayLearners
+from rss_rl.cluster.pool import RayBackend
+from rss_rl.cluster.roles import RayRoles
+from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.runtime.event_log import EventSink
 from rss_rl.runtime.learner import Learner
-from rss_rl.runtime.ray_backend import RayBackend
-from rss_rl.runtime.ray_learners import RayLearners
-from rss_rl.runtime.ray_roles import RayRoles
-from rss_rl.runtime.ray_sampler import ray_samplers
 
 
 class WatchedRoles(RayRoles):

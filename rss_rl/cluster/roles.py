@@ -7,15 +7,15 @@ __all__ = ["RayRoles"]
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from rss_rl.cluster.learner_actors import RayLearners
+from rss_rl.cluster.prometheus import PrometheusSink
+from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.runtime.backend import Backend
 from rss_rl.runtime.event_log import EventSink
 from rss_rl.runtime.learner import Learner
 from rss_rl.runtime.metrics import ScalarSink
-from rss_rl.runtime.prometheus import PrometheusSink
-from rss_rl.runtime.ray_learners import RayLearners
-from rss_rl.runtime.ray_sampler import ray_samplers
 from rss_rl.runtime.roles import LocalRoles
 
 

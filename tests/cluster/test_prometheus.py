@@ -12,9 +12,9 @@ from typing import SupportsFloat
 import pytest
 import ray
 
+from rss_rl.cluster.prometheus import PrometheusSink, gauge_name
 from rss_rl.runtime.metric_registry import METRICS
 from rss_rl.runtime.metrics import MetricsWriter
-from rss_rl.runtime.prometheus import PrometheusSink, gauge_name
 
 
 @pytest.fixture

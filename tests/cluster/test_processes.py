@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from rss_rl.runtime.cluster_processes import Process, end_processes, session_processes
+from rss_rl.cluster.processes import Process, end_processes, session_processes
 
 SESSION = "session_2031-01-01_00-00-00_000000_1"
 WAIT = "import sys; print('up', flush=True); sys.stdin.read()"

@@ -21,8 +21,8 @@ from typing import Any, Literal
 import grpc
 from ray.core.generated import gcs_service_pb2
 
+from rss_rl.cluster.auth import Token
 from rss_rl.errors import ClusterError
-from rss_rl.runtime.cluster_auth import Token
 
 _proto: Any = gcs_service_pb2  # its classes are made at run time
 _TIMEOUT_S = 2.5

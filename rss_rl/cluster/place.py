@@ -19,7 +19,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rss_rl.runtime.home import Home
+from rss_rl.cluster.home import Home
 from rss_rl.runtime.rollouts import SampleJob
 
 _FAILURE_WINDOW = 100

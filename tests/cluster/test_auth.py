@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rss_rl.cluster.auth import ensure_token, find_token
 from rss_rl.errors import ClusterError
-from rss_rl.runtime.cluster_auth import ensure_token, find_token
 
 
 @pytest.fixture(autouse=True)

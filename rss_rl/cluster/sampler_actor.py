@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import ray
 
+from rss_rl.cluster.home import Home, find_home
+from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.runtime.event_log import NO_LOG, EventSink
-from rss_rl.runtime.home import Home, find_home
-from rss_rl.runtime.ray_backend import RayBackend
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.sampler import Sampler
 from rss_rl.runtime.snapshot import Snapshot, build_prepared_models

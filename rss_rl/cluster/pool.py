@@ -17,11 +17,11 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
+from rss_rl.cluster.place import Flight, Place, last_line
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, LearnersLostError, RssError, SamplerError, StorageError
 from rss_rl.runtime.backend import BackendStats, Delivery
 from rss_rl.runtime.event_log import NO_LOG, EventSink
-from rss_rl.runtime.ray_place import Flight, Place, last_line
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.snapshot import Snapshot, StoredSnapshot
 

@@ -19,14 +19,14 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from learners.group import ProcessGroup
+from rss_rl.cluster.home import Home, find_home
+from rss_rl.cluster.place import last_line
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import LearnerError, LearnersLostError, RssError
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.evaluation import Mode
-from rss_rl.runtime.home import Home, find_home
 from rss_rl.runtime.learner import LearnTask, LocalLearner
-from rss_rl.runtime.ray_place import last_line
 from rss_rl.runtime.showcase import Showcase
 from rss_rl.runtime.snapshot import StoredSnapshot
 from rss_rl.types import Array

@@ -26,11 +26,11 @@ from ray import _raylet
 from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray.exceptions import RayError
 
+from rss_rl.cluster.auth import MODE_VARIABLE, ensure_token, find_token, switched_off
+from rss_rl.cluster.place import last_line
+from rss_rl.cluster.probe import check_gcs
+from rss_rl.cluster.processes import end_processes, inside_job, session_processes
 from rss_rl.errors import ClusterError
-from rss_rl.runtime.cluster_auth import MODE_VARIABLE, ensure_token, find_token, switched_off
-from rss_rl.runtime.cluster_probe import check_gcs
-from rss_rl.runtime.cluster_processes import end_processes, inside_job, session_processes
-from rss_rl.runtime.ray_place import last_line
 
 _compiled: Any = _raylet  # ships no types
 ADDRESS_VARIABLE = "RAY_ADDRESS"

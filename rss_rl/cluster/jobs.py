@@ -18,10 +18,10 @@ from ray.dashboard.utils import ray_address_to_api_server_url
 from ray.exceptions import RayError
 from ray.job_submission import JobSubmissionClient
 
+from rss_rl.cluster.auth import find_token
+from rss_rl.cluster.connection import ADDRESS_VARIABLE, quiet, token_mode
+from rss_rl.cluster.probe import Checked, check_dashboard, check_gcs
 from rss_rl.errors import ClusterError
-from rss_rl.runtime.cluster import ADDRESS_VARIABLE, quiet, token_mode
-from rss_rl.runtime.cluster_auth import find_token
-from rss_rl.runtime.cluster_probe import Checked, check_dashboard, check_gcs
 
 _STORAGE = "rss-rl-storage"
 _DASHBOARD_PORT = 8265

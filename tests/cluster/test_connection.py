@@ -13,11 +13,11 @@ import pytest
 import ray
 from ray_nodes import Nodes, free_port, new_token
 
+from rss_rl.cluster.auth import find_token
+from rss_rl.cluster.connection import ClusterInfo, connect, shutdown
+from rss_rl.cluster.probe import check_dashboard, check_gcs, probe_dashboard, probe_gcs
+from rss_rl.cluster.processes import session_processes
 from rss_rl.errors import ClusterError
-from rss_rl.runtime.cluster import ClusterInfo, connect, shutdown
-from rss_rl.runtime.cluster_auth import find_token
-from rss_rl.runtime.cluster_probe import check_dashboard, check_gcs, probe_dashboard, probe_gcs
-from rss_rl.runtime.cluster_processes import session_processes
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -1,0 +1,1 @@
+"""Everything about Ray, and the only place where it is imported."""
