@@ -37,10 +37,10 @@ demo: $(STAMP) ## train on the embedded sentences with a planted rationale (unde
 	$(BIN)/rss-rl demo
 
 test: checks ## lint, types, import contracts and the tests (under 15 minutes on 2 cores)
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(PYTEST_ARGS)
 
 test-full: checks ## the same with the slow tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 lint: checks ## lint, format check, types and import contracts
 
