@@ -61,6 +61,13 @@ print("SEEN" + json.dumps(seen))
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def ray_as_it_was() -> Iterator[None]:
+    """Ray keeps the way it authenticates in compiled code, where no undoing reaches."""
+    yield
+    token_mode(os.environ.get("RAY_AUTH_MODE"))
+
+
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
     made = Nodes(new_token())

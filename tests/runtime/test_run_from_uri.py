@@ -45,4 +45,4 @@ def test_a_run_reads_its_data_from_a_uri(
 def test_only_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for given, kept in (("s3://bucket/sick", "s3://bucket/sick"), ("a/b", str(tmp_path / "a/b"))):
-        assert _plan("sick", [f"data={given}"], None, resume=False).config.data == kept
+        assert _plan("sick", [f"data={given}"], None, None, resume=False).config.data == kept
