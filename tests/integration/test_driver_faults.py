@@ -72,14 +72,14 @@ def test_killed(
     process = start(configuration(tiny, tmp_path / "c.yaml"), "--run-dir", "run")
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=30)
-    assert wait_until(lambda: not processes_of(mark), 20), processes_of(mark)
+    assert wait_until(lambda: not processes_of(mark), 40), processes_of(mark)
     assert set(os.listdir("/dev/shm")) <= before
     RunDirectory.open(tmp_path / "run", lock=True).close()  # nobody holds it any more
     resumed = command_line("train", "--resume", "run", cwd=tmp_path)
     _, err = resumed.communicate(timeout=90)
     assert resumed.returncode == 0, err
     Outcome.read(tmp_path / "run").assert_equals(reference)
-    assert wait_until(lambda: not processes_of(mark), 20), processes_of(mark)
+    assert wait_until(lambda: not processes_of(mark), 40), processes_of(mark)
 
 
 def test_told_to_go(
@@ -94,7 +94,7 @@ def test_told_to_go(
     out, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
     assert f"Stopped after update {load_checkpoint(tmp_path / 'run').step}" in out
-    assert wait_until(lambda: not processes_of(mark), 20), processes_of(mark)
+    assert wait_until(lambda: not processes_of(mark), 40), processes_of(mark)
     resumed = command_line("train", "--resume", "run", cwd=tmp_path)
     _, err = resumed.communicate(timeout=90)
     assert resumed.returncode == 0, err
