@@ -136,7 +136,7 @@ class JobBoard:
             try:
                 shown = asyncio.run(self._tail(name, write, shown))
                 if self.wait(name, _POLL_S).ended:  # Ray closes it when everything was sent
-                    return shown
+                    return shown or self._all_at_once(name, write)
             except _Broken as error:
                 shown = error.shown
                 broken = 1 if shown > before else broken + 1
@@ -147,6 +147,16 @@ class JobBoard:
                     remedy=f"Try again later: rss-rl job logs {name}",
                 )
             time.sleep(_POLL_S)
+
+    def _all_at_once(self, name: str, write: Callable[[str], object]) -> int:
+        """For a job that ended without a word: maybe its words could not be fetched, and why."""
+        try:
+            text = self.log(name)
+        except ClusterError as error:
+            text = f"Its output cannot be fetched from the node it ran on: {error}\n"
+        if text:
+            write(text)
+        return len(text)
 
     async def _tail(self, name: str, write: Callable[[str], object], shown: int) -> int:
         seen = 0
