@@ -63,19 +63,15 @@ class EventLog:
 
     Args:
         run_dir: where events.jsonl is.
-        actor: name of the actor that writes; None in the process that trains.
         max_bytes: beyond it the file becomes events.jsonl.1 in the place of the one before.
     """
 
-    def __init__(
-        self, run_dir: Path, *, actor: str | None = None, max_bytes: int = _MAX_BYTES
-    ) -> None:
+    def __init__(self, run_dir: Path, *, max_bytes: int = _MAX_BYTES) -> None:
         self._path, self._max_bytes = run_dir / EVENTS_FILE, max_bytes
         self._who = {
             "run": run_dir.name,
             "pid": os.getpid(),
             "host": socket.gethostname(),
-            "actor": actor,
         }
         self._update: int | None = None
         self._version: int | None = None
@@ -95,7 +91,7 @@ class EventLog:
             ValueError: an event or field that is not registered.
         """
         place = {
-            "actor": fields.pop("actor", self._who["actor"]),
+            "actor": fields.pop("actor", None),
             "version": fields.pop("version", self._version),
             "update": fields.pop("update", self._update),
         }

@@ -23,7 +23,7 @@ def read(run: Path) -> list[dict[str, object]]:
 
 
 def test_a_line_says_who_when_and_where_in_the_run(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, actor="sampler-1")
+    log = EventLog(tmp_path)
     log.at(7, 5)
     log.write("sampler_died", "error", actor="sampler 2", cause="it\nwas killed ✂")
     log.write("rollout_discarded", lag=float("nan"), update=8, version=6)
@@ -42,7 +42,7 @@ def test_a_line_says_who_when_and_where_in_the_run(tmp_path: Path) -> None:
         "cause": "it\nwas killed ✂",
     }
     assert (second["update"], second["version"], second["lag"]) == (8, 6, None)
-    assert second["actor"] == "sampler-1"
+    assert second["actor"] is None
 
 
 @pytest.mark.parametrize("log", [EventLog(Path("nowhere")), NullEventLog()], ids=["file", "null"])
