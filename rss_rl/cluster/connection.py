@@ -38,8 +38,8 @@ _MB = 2**20
 _END_S = 10.0
 # Ray tells drivers of a change that concerns tasks without GPUs; it asks to be told off this way.
 _QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-# Of a cluster started here: when its driver is killed, agents that still look for it give up after
-# this many seconds, not after Ray's 60, so that nothing of a dead run stays behind.
+# Of a cluster started here: when its driver is killed, processes that still look for it mostly give
+# up within seconds, and not after Ray's 60, so that nothing of a dead run stays behind for long.
 _LOCAL = {"RAY_gcs_rpc_server_reconnect_timeout_s": "10"}
 
 

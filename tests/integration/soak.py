@@ -84,8 +84,8 @@ def soak(config: str, run: Path, minutes: float, every: float, overrides: list[s
             done[harm(draw, process.pid, mark)] += 1
             next_harm = now + every
         time.sleep(0.2)
-    # What dead drivers had started goes by itself; Ray's agents miss their cluster soon.
-    left = not wait_until(lambda: not processes_of(mark), 40)
+    # What dead drivers had started goes by itself; Ray's agents miss their cluster after 60 s.
+    left = not wait_until(lambda: not processes_of(mark), 90)
     return {
         "harmed": dict(done),
         "harms": sum(done.values()),

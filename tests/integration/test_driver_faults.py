@@ -18,7 +18,9 @@ from rss_rl.config import RunConfig
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.run_directory import RunDirectory
 
-pytestmark = pytest.mark.timeout(110)
+pytestmark = pytest.mark.timeout(250)
+GONE_S = 90
+"""Mostly all is gone within seconds; an agent of Ray's that misses its cluster late takes 60."""
 
 
 @pytest.fixture
@@ -72,14 +74,14 @@ def test_killed(
     process = start(configuration(tiny, tmp_path / "c.yaml"), "--run-dir", "run")
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=30)
-    assert wait_until(lambda: not processes_of(mark), 40), processes_of(mark)
+    assert wait_until(lambda: not processes_of(mark), GONE_S), processes_of(mark)
     assert set(os.listdir("/dev/shm")) <= before
     RunDirectory.open(tmp_path / "run", lock=True).close()  # nobody holds it any more
     resumed = command_line("train", "--resume", "run", cwd=tmp_path)
     _, err = resumed.communicate(timeout=90)
     assert resumed.returncode == 0, err
     Outcome.read(tmp_path / "run").assert_equals(reference)
-    assert wait_until(lambda: not processes_of(mark), 40), processes_of(mark)
+    assert wait_until(lambda: not processes_of(mark), GONE_S), processes_of(mark)
 
 
 def test_told_to_go(
@@ -94,7 +96,7 @@ def test_told_to_go(
     out, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
     assert f"Stopped after update {load_checkpoint(tmp_path / 'run').step}" in out
-    assert wait_until(lambda: not processes_of(mark), 40), processes_of(mark)
+    assert wait_until(lambda: not processes_of(mark), GONE_S), processes_of(mark)
     resumed = command_line("train", "--resume", "run", cwd=tmp_path)
     _, err = resumed.communicate(timeout=90)
     assert resumed.returncode == 0, err
