@@ -71,6 +71,11 @@ class RayBackend:
     def _live(self) -> list[Place]:
         return [place for place in self._places if place.live]
 
+    def _hopeful(self, lost: Place) -> bool:
+        """Whether another place than this one works, or may soon."""
+        others = [place for place in self._places if place is not lost]
+        return any(place.live or place.starting is not None for place in others)
+
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """See `Backend`; one copy for all, in the object store."""
         # The reference before this one stays alive through the calls that were given it.
@@ -125,7 +130,7 @@ class RayBackend:
         try:
             place.welcome(ray.get(place.starting, timeout=self._config.timeout_s))
         except RayError as error:
-            if not self._live() and not place.failures:
+            if not self._hopeful(place) and not place.failures:
                 raise SamplerError(
                     f"a sampler could not be started: {last_line(error)}",
                     remedy="Mend what it says; on a cluster, look whether nodes can read the data",
@@ -203,7 +208,7 @@ class RayBackend:
         for call in place.flights:
             del self._flying[call]
         self._waiting.extendleft(reversed(place.clear(hung=hung)))
-        if times > self._config.max_restarts and not (at_start and self._live()):
+        if times > self._config.max_restarts and not (at_start and self._hopeful(place)):
             raise SamplerError(
                 f"{name} {what}; that was failure {times} within 100 of its shards",
                 remedy="Look at that host: memory, disk, whether it can read the data; or raise"

@@ -182,6 +182,8 @@ def main() -> None:
     )
     if mode in ("kill", "hang"):
         fail(group, mode)
+        sys.stdout.flush()
+        os._exit(0)  # gloo's threads still wait for the lost one, and may abort a tidy exit
     else:
         for name in (*SCENARIOS, GLOBAL_MASKS):
             masks = name == GLOBAL_MASKS
