@@ -174,7 +174,8 @@ class ClassifierReward:
 
     Args:
         classifier: a module with `forward(tokens, valid, selections) -> logits [M, C]` and
-            `losses(logits, labels) -> [M]` (minus the log-likelihood).
+            `losses(logits, labels) -> [M]` (minus the log-likelihood); where batches have `marks`,
+            `forward` is given them by that name.
         device: where its weights live, such as "cpu" or "cuda:0".
     """
 
@@ -185,11 +186,13 @@ class ClassifierReward:
     def log_likelihood(self, batch: Batch, selections: Sequence[Array]) -> Array:
         """See `RewardModel.log_likelihood`."""
         classifier: Any = self._classifier
+        marks = {} if batch.marks is None else {"marks": self._tensor(batch.marks)}
         with torch.inference_mode(), _evaluating(self._classifier):
             logits = classifier(
                 [self._tensor(tokens) for tokens in batch.tokens],
                 [self._tensor(valid) for valid in batch.valid],
                 [self._tensor(selection) for selection in selections],
+                **marks,
             )  # [M, C]
             losses = classifier.losses(logits, self._tensor(batch.labels))  # [M]
         return cast(Array, (-losses).float().cpu().numpy())

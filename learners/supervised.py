@@ -48,7 +48,7 @@ class _Losses(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         device = batch.labels.device.type
         with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
-            logits = self.classifier(batch.tokens, batch.valid, selections)
+            logits = self.classifier(batch.tokens, batch.valid, selections, batch.marks)
         hits = self.classifier.predict(logits.detach()) == batch.labels
         return self.classifier.losses(logits, batch.labels).sum(), hits.sum()
 

@@ -25,7 +25,9 @@ from rss_rl.config_workers import LearnerConfig, OptimizerConfig, SamplerConfig,
 class ModelConfig(Section):
     """The classifier (reward model): encoder and task head."""
 
-    encoder: Literal["resan", "source2token", "mean"] = "resan"
+    encoder: Literal["resan", "source2token", "mean"] = Field(
+        default="resan", description="What makes a sentence vector of the selected tokens."
+    )
     keep_unselected: bool = Field(
         default=False,
         description="ReSAN only. true: the paper's ReSAN, an unselected token still reaches the"
@@ -36,6 +38,9 @@ class ModelConfig(Section):
     )
     hidden: int = Field(
         default=300, ge=1, description="Hidden size D; sentence vectors have 2 D features."
+    )
+    head_hidden: int | None = Field(
+        default=None, ge=1, description="Hidden size of the task head; default `hidden`."
     )
     activation: Literal["relu", "elu"] = "elu"
     dropout: float = Field(

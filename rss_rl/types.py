@@ -26,13 +26,22 @@ HEAD, DEPENDENT = 0, 1
 class LabelSpec:
     """What a prepared dataset asks to be predicted.
 
-    kind `classes`: one of `names`; kind `score`: a real number in [low, high].
+    classes    one of `names`
+    score      a real number in [low, high]
+    sentence   the number of the sentence of slot 0 (a passage) that answers slot 1 (a question)
+    candidate  the number of the candidate answer among the tokens of slot 0 that fills the blank in
+               slot 1
     """
 
-    kind: Literal["classes", "score"]
+    kind: Literal["classes", "score", "sentence", "candidate"]
     names: tuple[str, ...] = ()
     low: float = 0.0
     high: float = 0.0
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the label is one of the marks that an example has on its tokens."""
+        return self.kind in ("sentence", "candidate")
 
 
 @dataclass(frozen=True)
@@ -42,8 +51,13 @@ class Batch:
     rows       int64 [B]      row of each example in its split
     tokens     S x int64 [B, N_s]   token ids; padding is 0
     valid      S x bool [B, N_s]    True = real token
-    labels     int64 [B] (classes) or float32 [B] (score)
+    labels     float32 [B] (score) or int64 [B]
     rationale  S x bool [B, N_s], True = token the label follows from; None where unknown
+    marks      int64 [B, N_0], of each token of slot 0 the number of its sentence or candidate
+               answer, -1 for none; every number from 0 to an example's largest stands somewhere;
+               None where labels are no choice
+    questions  int64 [B], examples of one question (rival answers) have one number; None where no
+               example has a rival
     """
 
     rows: Array
@@ -51,6 +65,8 @@ class Batch:
     valid: tuple[Array, ...]
     labels: Array
     rationale: tuple[Array, ...] | None = None
+    marks: Array | None = None
+    questions: Array | None = None
 
     @property
     def sentences(self) -> int:
@@ -74,6 +90,8 @@ class Batch:
             valid=tuple(tile(a) for a in self.valid),
             labels=tile(self.labels),
             rationale=None if self.rationale is None else tuple(tile(a) for a in self.rationale),
+            marks=None if self.marks is None else tile(self.marks),
+            questions=None if self.questions is None else tile(self.questions),
         )
 
 

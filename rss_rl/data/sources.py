@@ -37,8 +37,11 @@ class RawExample:
 
     id         unique within its split
     texts      one Text for each sentence slot (1 or 2)
-    label      name of the class, or the score
+    label      name of the class, the score, or the number of the right sentence or candidate
     rationale  for each slot one bool for each given token, True = the label follows from it
+    marks      where the label is a sentence or a candidate: for each given token of slot 0 the
+               number of its sentence or candidate from 0 on, -1 for none (see `Batch`)
+    question   where several examples answer one question: what tells the question from others
     file, row  where it was read, for messages: line of a text file (first = 1), row of a Parquet
                file (first = 1); left out by sources that make their examples
     """
@@ -47,6 +50,8 @@ class RawExample:
     texts: tuple[Text, ...]
     label: str | float
     rationale: tuple[tuple[bool, ...], ...] | None = None
+    marks: tuple[int, ...] | None = None
+    question: str | None = None
     file: str = ""
     row: int = 0
 

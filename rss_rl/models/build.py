@@ -9,7 +9,7 @@ from torch import nn
 from rss_rl.config import ModelConfig
 from rss_rl.models.classifier import Classifier
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.encoders import Encoder, MeanEncoder, ReSANEncoder, Source2TokenEncoder
+from rss_rl.models.encoders.registry import build_encoder
 from rss_rl.models.heads import (
     ClassTask,
     ScoreTask,
@@ -18,8 +18,6 @@ from rss_rl.models.heads import (
     entailment_features,
     relatedness_features,
 )
-from rss_rl.models.layers import Source2Token
-from rss_rl.models.resa import ReSA
 from rss_rl.types import Array, LabelSpec
 
 
@@ -34,7 +32,7 @@ def build_classifier(
         vectors: float32 [V, E] word vectors. trainable: leading rows that are fine-tuned.
     """
     embedding = WordEmbedding(vectors, trainable)
-    encoder = _build_encoder(config, embedding.size)
+    encoder = build_encoder(config, embedding.size)
     task, outputs = _build_task(config, labels)
     return Classifier(
         embedding,
@@ -42,24 +40,6 @@ def build_classifier(
         _build_head(config, labels, sentences, encoder.output_size, outputs),
         task,
     )
-
-
-def _build_encoder(config: ModelConfig, inputs: int) -> Encoder:
-    if config.encoder == "mean":
-        return MeanEncoder(inputs)
-    if config.encoder == "source2token":
-        return Source2TokenEncoder(Source2Token(inputs, config.activation, config.dropout), inputs)
-    resa = ReSA(
-        inputs,
-        config.hidden,
-        activation=config.activation,
-        dropout=config.dropout,
-        scale=config.tanh_scale,
-        keep_unselected=config.keep_unselected,
-        unselected_context=config.unselected_context,
-    )
-    pool = Source2Token(2 * config.hidden, config.activation, config.dropout)
-    return ReSANEncoder(resa, pool, hidden=config.hidden, reads_unselected=config.keep_unselected)
 
 
 def _build_task(config: ModelConfig, labels: LabelSpec) -> tuple[Task, int]:
@@ -82,7 +62,7 @@ def _build_head(
     return SentencesHead(
         features,
         inputs,
-        config.hidden,
+        config.head_hidden or config.hidden,
         outputs,
         activation=config.activation,
         dropout=config.dropout,

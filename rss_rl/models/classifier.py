@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.encoders import Encoder
+from rss_rl.models.encoders.protocol import Encoder
 from rss_rl.models.heads import Head, Task
 from rss_rl.ops.masking import gather, kept_indices
 
@@ -58,12 +58,14 @@ class Classifier(nn.Module):
         tokens: Sequence[Tensor],
         valid: Sequence[Tensor],
         selections: Sequence[Tensor] | None = None,
+        marks: Tensor | None = None,
     ) -> Tensor:
         """Logits [M, C].
 
         Args:
             tokens: S x int64 [M, N_s]. valid: S x bool [M, N_s].
             selections: S x bool [M, 2, N_s]; None selects every token in both roles.
+            marks: of no meaning here, see `Batch`.
         """
         if selections is None:
             selections = [mask[:, None].expand(-1, 2, -1) for mask in valid]

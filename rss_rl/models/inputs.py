@@ -14,11 +14,12 @@ from rss_rl.types import Array, Batch
 
 
 class TensorBatch(NamedTuple):
-    """tokens S x int64 [B, N_s]; valid S x bool [B, N_s]; labels [B]."""
+    """tokens S x int64 [B, N_s]; valid S x bool [B, N_s]; labels [B]; marks int64 [B, N_0]."""
 
     tokens: list[Tensor]
     valid: list[Tensor]
     labels: Tensor
+    marks: Tensor | None = None
 
 
 def to_tensors(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
@@ -29,4 +30,6 @@ def to_tensors(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
 def tensor_batch(batch: Batch, device: torch.device) -> TensorBatch:
     """The parts of a batch that a classifier reads, on `device`."""
     (labels,) = to_tensors([batch.labels], device)
-    return TensorBatch(to_tensors(batch.tokens, device), to_tensors(batch.valid, device), labels)
+    marks = None if batch.marks is None else torch.from_numpy(batch.marks).to(device)
+    tokens, valid = to_tensors(batch.tokens, device), to_tensors(batch.valid, device)
+    return TensorBatch(tokens, valid, labels, marks)

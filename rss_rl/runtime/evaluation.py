@@ -81,10 +81,10 @@ class _Tally:
         joined = {name: np.concatenate(parts) for name, parts in self.columns.items()}
         gold, predicted = joined.pop("gold"), joined.pop("predicted")
         result = {name: float(values.mean()) for name, values in joined.items()}
-        if self.kind == "classes":
-            result["accuracy"] = float((gold == predicted).mean())
-        else:
+        if self.kind == "score":
             result |= score_metrics(predicted, gold)
+        else:
+            result["accuracy"] = float((gold == predicted).mean())
         if self.has_rationale:
             scores = precision_recall_f1(self.found, self.kept, self.wanted)
             names = ("rationale_precision", "rationale_recall", "rationale_f1")
@@ -138,7 +138,10 @@ class _Evaluator:
             for number, tally in enumerate(tallies):
                 selections = [choice[number] for choice in choices]
                 logits = self._models.classifier(
-                    tensors.tokens, tensors.valid, to_tensors(selections, self._device)
+                    tensors.tokens,
+                    tensors.valid,
+                    to_tensors(selections, self._device),
+                    tensors.marks,
                 )
                 tally.add(
                     batch,

@@ -1,0 +1,42 @@
+"""The encoders that add no context: a mean, and source2token alone.
+
+Legend: M sentences, N tokens, E embedding size.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MeanEncoder", "Source2TokenEncoder"]
+
+from torch import Tensor, nn
+
+from rss_rl.models.layers import Source2Token
+from rss_rl.ops.masking import masked_mean
+
+
+class Source2TokenEncoder(nn.Module):
+    """source2token over the selected embeddings: the paper's 'w/o soft self-attention'."""
+
+    reads_unselected = False
+
+    def __init__(self, pool: Source2Token, size: int) -> None:
+        super().__init__()
+        self.pool = pool
+        self.output_size = size
+
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        """See `Encoder`."""
+        return self.pool(embedded, valid & selection.any(1))  # type: ignore[no-any-return]
+
+
+class MeanEncoder(nn.Module):
+    """Mean of the selected embeddings: the paper's 'w/o all attentions'."""
+
+    reads_unselected = False
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.output_size = size
+
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        """See `Encoder`."""
+        return masked_mean(embedded, valid & selection.any(1))

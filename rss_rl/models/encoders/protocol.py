@@ -1,0 +1,42 @@
+"""What a sentence encoder is.
+
+Legend: M sentences, N tokens, E embedding size.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Encoder", "TokenEncoder"]
+
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Encoder(Protocol):
+    """A module that makes sentence vectors.
+
+    `reads_unselected` False promises that unselected tokens are irrelevant, so that the caller may
+    (and does) remove them before the encoder sees the sentence: it may then treat every valid token
+    as selected, and find valid tokens first and padding behind them.
+    """
+
+    output_size: int
+    reads_unselected: bool
+
+    def __call__(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        """[M, N, E], bool [M, N], bool [M, 2, N] to [M, output_size].
+
+        A sentence without a token gives zeros.
+        """
+
+
+class TokenEncoder(Protocol):
+    """A module that makes a context-aware vector of each token: what a sentence encoder pools."""
+
+    output_size: int
+
+    def __call__(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """[M, N, E] and bool [M, N] (valid tokens first) to [M, N, output_size].
+
+        What stands on padding is of no meaning and reaches no valid token.
+        """

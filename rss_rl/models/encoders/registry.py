@@ -1,0 +1,56 @@
+"""Encoders by the name that a configuration gives."""
+
+from __future__ import annotations
+
+__all__ = ["build_encoder"]
+
+from collections.abc import Callable, Mapping
+
+from rss_rl.config import ModelConfig
+from rss_rl.models.encoders.basic import MeanEncoder, Source2TokenEncoder
+from rss_rl.models.encoders.protocol import Encoder
+from rss_rl.models.encoders.resan import ReSANEncoder
+from rss_rl.models.layers import Source2Token
+from rss_rl.models.resa import ReSA
+
+
+def build_encoder(config: ModelConfig, inputs: int) -> Encoder:
+    """The encoder of a configuration, reading embeddings of size `inputs`."""
+    return _BUILDERS[config.encoder](config, inputs)
+
+
+def _pool(config: ModelConfig, size: int) -> Source2Token:
+    return Source2Token(size, config.activation, config.dropout)
+
+
+def _mean(config: ModelConfig, inputs: int) -> Encoder:
+    return MeanEncoder(inputs)
+
+
+def _source2token(config: ModelConfig, inputs: int) -> Encoder:
+    return Source2TokenEncoder(_pool(config, inputs), inputs)
+
+
+def _resan(config: ModelConfig, inputs: int) -> Encoder:
+    resa = ReSA(
+        inputs,
+        config.hidden,
+        activation=config.activation,
+        dropout=config.dropout,
+        scale=config.tanh_scale,
+        keep_unselected=config.keep_unselected,
+        unselected_context=config.unselected_context,
+    )
+    return ReSANEncoder(
+        resa,
+        _pool(config, 2 * config.hidden),
+        hidden=config.hidden,
+        reads_unselected=config.keep_unselected,
+    )
+
+
+_BUILDERS: Mapping[str, Callable[[ModelConfig, int], Encoder]] = {
+    "resan": _resan,
+    "source2token": _source2token,
+    "mean": _mean,
+}
