@@ -24,8 +24,7 @@ from torch import nn
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.models.build import build_classifier
-from rss_rl.models.classifier import Classifier
+from rss_rl.models.build import AnyClassifier, build_classifier
 from rss_rl.policies.registry import PolicyModule, build_policy
 from rss_rl.seeding import stream_key
 from rss_rl.types import Array, LabelSpec
@@ -59,7 +58,7 @@ class StoredSnapshot:
 class Models(NamedTuple):
     """Classifier and policy of a run."""
 
-    classifier: Classifier
+    classifier: AnyClassifier
     policy: PolicyModule
 
     def parameters(self) -> list[nn.Parameter]:
