@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = ["BiGRU", "both_ends"]
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rss_rl.ops.masking import gather
@@ -35,8 +36,8 @@ class BiGRU(nn.Module):
     def forward(self, values: Tensor, valid: Tensor) -> Tensor:
         """[M, N, D] and bool [M, N] (valid tokens first) to [M, N, 2 H]; zeros on padding."""
         if not valid.shape[1]:  # torch's GRU wants a token; of one on padding nothing comes out
-            nothing = valid.new_zeros(len(valid), 1)
-            return self(values.new_zeros(len(valid), 1, values.shape[-1]), nothing)[:, :0]  # type: ignore[no-any-return]
+            longer = F.pad(values, (0, 0, 0, 1))
+            return self(longer, valid.new_zeros(len(valid), 1))[:, :0]  # type: ignore[no-any-return]
         # Read from its last token a sequence has its padding behind it here too, where it reaches
         # nothing; that costs less than sequences packed by their lengths.
         last = valid.sum(1, keepdim=True) - 1
