@@ -14,6 +14,7 @@ __all__ = [
     "Source",
     "SourceRequest",
     "Text",
+    "Words",
     "named_source",
     "refuse_options",
 ]
@@ -28,7 +29,16 @@ from rss_rl.errors import DataError, nearest
 from rss_rl.types import LabelSpec
 
 Text = str | tuple[str, ...]
-"""One sentence: a str is tokenised, a tuple holds given tokens, which are kept as they are."""
+"""One sentence: a str is tokenised, a tuple holds given tokens, which are kept as they are, and
+`Words` are given tokens that are looked up as the words of a text are."""
+
+
+class Words(tuple[str, ...]):
+    """Words cut from a text by its authors or by a source: kept as they are written, but the
+    vocabulary tells upper from lower case no more than in a text that it cuts itself.
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -39,21 +49,21 @@ class RawExample:
     texts      one Text for each sentence slot (1 or 2)
     label      name of the class, the score, or the number of the right sentence or candidate
     rationale  for each slot one bool for each given token, True = the label follows from it
+    file, row  where it was read, for messages: line of a text file (first = 1), row of a Parquet
+               file (first = 1); left out by sources that make their examples
     marks      where the label is a sentence or a candidate: for each given token of slot 0 the
                number of its sentence or candidate from 0 on, -1 for none (see `Batch`)
     question   where several examples answer one question: what tells the question from others
-    file, row  where it was read, for messages: line of a text file (first = 1), row of a Parquet
-               file (first = 1); left out by sources that make their examples
     """
 
     id: str
     texts: tuple[Text, ...]
     label: str | float
     rationale: tuple[tuple[bool, ...], ...] | None = None
-    marks: tuple[int, ...] | None = None
-    question: str | None = None
     file: str = ""
     row: int = 0
+    marks: tuple[int, ...] | None = None
+    question: str | None = None
 
 
 @dataclass(frozen=True)
