@@ -27,7 +27,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "resan, paper's": {"keep_unselected": True},
 }
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
-MANY = choices.FEW * 9
+MANY = choices.FEW * 5
 """More sentences than one piece holds."""
 
 
