@@ -27,8 +27,9 @@ from rss_rl.models.layers import Dense, Source2Token, glorot_linear
 from rss_rl.ops.grouping import Grouped, group_counts, padded_groups, present_groups, regroup
 from rss_rl.ops.masking import gather, kept_indices
 
-_PIECES, _PIECE_ROWS = 8, 16
-"""Sentences are encoded in at most so many pieces of like length, none of them much smaller."""
+_LIMITS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
+"""Sentences are encoded in pieces, cut at these lengths: one long sentence would otherwise pad all
+others to its length, and pairs of tokens grow with its square."""
 
 
 class PassageClassifier(nn.Module):
@@ -105,9 +106,9 @@ class PassageClassifier(nn.Module):
         cells, bits = tokens.reshape(-1), selection.transpose(1, 2).reshape(-1, 2)
         lengths = grouped.kept.sum(1)
         order = torch.argsort(lengths, stable=True)
-        pieces = order.tensor_split(max(1, min(_PIECES, len(order) // _PIECE_ROWS)))
+        sizes = torch.bincount(torch.bucketize(lengths, lengths.new_tensor(_LIMITS)))
         vectors = []
-        for rows in pieces:
+        for rows in torch.split(order, [n for n in sizes.tolist() if n] or [0]):
             longest = int(lengths[rows[-1]]) if len(rows) else 0
             index, kept = grouped.index[rows, :longest], grouped.kept[rows, :longest]
             words = self.embedding(torch.where(kept, cells[index], 0))

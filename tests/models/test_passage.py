@@ -27,8 +27,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "resan, paper's": {"keep_unselected": True},
 }
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
-MANY = choices.FEW * 5
-"""More sentences than one piece holds."""
+MANY: list[choices.Lengths] = [*choices.FEW, ([10, 3, 18], 3), ([26], 2), ([9, 13], 1)]
+"""Sentences of lengths that are encoded in different pieces."""
 
 
 def words_of(model: Any, drawn: Choices, slot: int, row: int, number: int | None) -> np.ndarray:
