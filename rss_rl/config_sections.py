@@ -25,7 +25,7 @@ from rss_rl.config_workers import LearnerConfig, OptimizerConfig, SamplerConfig,
 class ModelConfig(Section):
     """The classifier (reward model): encoder and task head."""
 
-    encoder: Literal["resan", "source2token", "mean"] = Field(
+    encoder: Literal["resan", "source2token", "mean", "attention", "biblosan"] = Field(
         default="resan", description="What makes a sentence vector of the selected tokens."
     )
     keep_unselected: bool = Field(
@@ -35,6 +35,18 @@ class ModelConfig(Section):
     )
     unselected_context: Literal["real", "dependents"] = Field(
         default="real", description="Tokens that the context of an unselected head averages."
+    )
+    block_length: int | None = Field(
+        default=None,
+        ge=1,
+        description="biblosan only: tokens of a block; default by the paper's rule, from the"
+        " lengths of the training sentences and the batch size.",
+    )
+    block_local: bool = Field(
+        default=True, description="biblosan only: a token sees the context within its block."
+    )
+    block_global: bool = Field(
+        default=True, description="biblosan only: a token sees the context of the other blocks."
     )
     hidden: int = Field(
         default=300, ge=1, description="Hidden size D; sentence vectors have 2 D features."
@@ -62,6 +74,12 @@ class ModelConfig(Section):
     score_bins: int | None = Field(
         default=None, ge=2, description="Bins of a score task; default one for each whole score."
     )
+
+    @model_validator(mode="after")
+    def _has_context(self) -> ModelConfig:
+        if not (self.block_local or self.block_global):
+            raise ValueError("without block_local and block_global it is encoder=source2token")
+        return self
 
 
 class PolicyConfig(Section):
