@@ -119,7 +119,7 @@ class Factors(nn.Module):
 
 
 def test_attention_dropout_is_on_the_weights() -> None:
-    module = MultiHeadContext(5, 8, 2, 0.0).double().train()
+    module = MultiHeadContext(5, 12, 2, 0.0).double().train()
     small.randomise(module)
     embedded, valid = batch()
     length = max(LENGTHS)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rss_rl.config import ModelConfig
 from rss_rl.models.dropout import keyed_dropout
+from rss_rl.models.encoders.pooled import PooledEncoder
 from rss_rl.models.encoders.registry import build_encoder
 
 NAMES = get_args(ModelConfig.model_fields["encoder"].annotation)
@@ -181,6 +182,8 @@ def test_bfloat16_products_change_little_and_leave_float32(name: str, dropout: f
         exact = module(embedded, valid, selection)
     with keyed_dropout(keys), torch.autocast("cpu", torch.bfloat16):
         vectors = module(embedded, valid, selection)
+        if isinstance(module, PooledEncoder):
+            assert module.context(embedded, valid).dtype == torch.float32
     assert vectors.dtype == torch.float32
     torch.testing.assert_close(vectors, exact, rtol=0.05, atol=0.1)
     if list(module.parameters()):
