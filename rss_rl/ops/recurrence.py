@@ -32,7 +32,10 @@ def gated_average(values: Tensor, forget: Tensor, *, forward: bool) -> Tensor:
         ValueError: on shapes that do not fit.
     """
     if values.ndim != 3 or values.shape != forget.shape:
-        raise ValueError(f"values {tuple(values.shape)} and forget {tuple(forget.shape)} differ")
+        raise ValueError(
+            f"values {tuple(values.shape)} and forget {tuple(forget.shape)} must be of one shape"
+            " [M, N, D]"
+        )
     return _GatedAverage.apply(values, forget, forward)  # type: ignore[no-any-return, no-untyped-call]
 
 
