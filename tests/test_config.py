@@ -95,7 +95,7 @@ def test_unknown_key_in_a_phase_names_its_place() -> None:
         ("batch_size", 2.5, ["batch_size", "integer", "2.5"]),
         ("model__hidden", 0, ["model.hidden", "greater than or equal to 1"]),
         ("model__highway", "yes", ["model.highway", "boolean"]),
-        ("model__encoder", "lstm", ["model.encoder", "'resan', 'source2token' or 'mean'"]),
+        ("model__encoder", "lstm", ["model.encoder", "'resan', 'source2token'"]),
         ("model__dropout", 1.0, ["model.dropout", "less than 1"]),
         ("model__tanh_scale", 100, ["model.tanh_scale", "less than or equal to 20"]),
         (
@@ -128,6 +128,7 @@ def test_a_missing_key_is_named() -> None:
         ({"sampler__selections": 1}, "leave-one-out needs sampler.selections >= 2"),
         ({"policy__name": "select-all"}, "'select-all' has nothing to learn"),
         ({"policy__name": "bernoulli"}, "'bernoulli' has nothing to learn"),
+        ({"policy__name": "iterative", "policy__context": "gru"}, "has no context layer"),
         ({"sampler__shards": 8, "batch_size": 4}, "shards may not exceed batch_size"),
         ({"learner__supervised__decay_updates": 1}, "decay_updates=1 ends learning before"),
         ({"phases": [{"name": "a", "steps": 3}]}, "phases.0: nothing learns"),
