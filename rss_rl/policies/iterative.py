@@ -194,12 +194,13 @@ class IterativePolicy(nn.Module):
         samples, sentences, roles, tokens = bits.shape
         known = bits.permute(2, 0, 1, 3)[..., None]  # [R, K, B, N, 1]
         read = weights.seen[..., size:] + known * weights.bit[:, None]  # [R, K, B, N, G D]
-        read = read.permute(3, 0, 1, 2, 4).flatten(2, 3)  # [N, R, K B, G D]
+        # Taken apart once: the gradient of an index into the whole would be as large as the whole.
+        by_token = read.permute(3, 0, 1, 2, 4).flatten(2, 3).unbind(0)  # N x [R, K B, G D]
         recurrent = weights.state[..., size:]
         states = [embedded.new_zeros(roles, samples * sentences, size)]
-        for i in range(tokens - 1):
+        for token in by_token[:-1]:
             product = torch.bmm(states[-1], recurrent).to(embedded.dtype)
-            states.append(self._cell(read[i], product, states[-1]))
+            states.append(self._cell(token, product, states[-1]))
         before = torch.stack(states[:tokens], 2) if tokens else embedded.new_zeros(0)
         before = before.reshape(roles, samples * sentences * tokens, size)
         product = torch.bmm(before, weights.state[..., :size]).to(embedded.dtype)
@@ -218,11 +219,9 @@ def _gru(read: Tensor, product: Tensor, state: Tensor) -> Tensor:
 
     Source: Cho et al. 2014, the reset gate after the product so that one product serves all gates.
     """
-    size = state.shape[-1]
-    gates = torch.sigmoid(read[..., : 2 * size] + product[..., : 2 * size])
-    reset, update = gates[..., :size], gates[..., size:]
-    candidate = torch.tanh(read[..., 2 * size :] + reset * product[..., 2 * size :])
-    return torch.lerp(candidate, state, update)
+    (read_r, read_u, read_c), (from_r, from_u, from_c) = read.chunk(3, -1), product.chunk(3, -1)
+    candidate = torch.tanh(read_c + torch.sigmoid(read_r + from_r) * from_c)
+    return torch.lerp(candidate, state, torch.sigmoid(read_u + from_u))
 
 
 _CELLS: dict[Cell, tuple[int, Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
