@@ -117,14 +117,26 @@ class ModelConfig(Section):
 class PolicyConfig(Section):
     """The selection policy."""
 
-    name: str = Field(default="rss", description="rss, select-all or bernoulli.")
+    name: str = Field(default="rss", description="rss, iterative, select-all or bernoulli.")
     hidden: int = Field(default=300, ge=1)
     shared: bool = Field(
-        default=False, description="One RSS module for both roles ('w/o dependency restricted')."
+        default=False, description="One module for both roles ('w/o dependency restricted')."
+    )
+    context: Literal["none", "lstm", "gru"] = Field(
+        default="none", description="rss only: a bidirectional recurrent layer below the policy."
+    )
+    cell: Literal["rnn", "gru"] = Field(
+        default="rnn", description="iterative only: what remembers the bits drawn so far."
     )
     initial_probability: float = Field(
         default=0.5, gt=0, lt=1, description="Of selecting a token, at the start."
     )
+
+    @model_validator(mode="after")
+    def _has_context(self) -> PolicyConfig:
+        if self.context != "none" and self.name != "rss":
+            raise ValueError(f"policy '{self.name}' has no context layer: set context to none")
+        return self
 
 
 class RewardConfig(Section):
