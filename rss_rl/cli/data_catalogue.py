@@ -39,7 +39,7 @@ Examples:
 
 `rss-rl data list`
 
-`rss-rl data list snli` (all that is known of it: licence, addresses, checksums, how to get it by hand)
+`rss-rl data list snli` (licence, addresses, checksums, how to get it by hand)
 """
 
 FETCH_EPILOG = """
@@ -81,10 +81,8 @@ def list_(name: MaybeName = None, json_: Json = False) -> None:
     """List the datasets known by name: task, rows, size, licence, and how to get each."""
     known = {**SOURCES, **CATALOGUE}
     if name is not None and name not in known:
-        raise DataError(
-            f"nothing is called '{name}'{nearest(name, list(known))}",
-            remedy="See `rss-rl data list`",
-        )
+        what = f"nothing is called '{name}'{nearest(name, list(known))}"
+        raise DataError(what, remedy="See `rss-rl data list`")
     if json_:
         described = [_described(item) for item in known if name in (None, item)]
         typer.echo(json.dumps(described if name is None else described[0], indent=2))
@@ -161,9 +159,8 @@ def _bars(quiet: bool, console: Console | None = None) -> Iterator[Report]:
 
 def _print_fetched(found: Entry, folder: Path, files: list[Fetched]) -> None:
     for file in files:
-        typer.echo(
-            f"{file.name}: {file.size:,} bytes, " + ("there already" if file.before else "new")
-        )
+        came = "there already" if file.before else f"from {file.source}"
+        typer.echo(f"{file.name}: {file.size:,} bytes, {came}")
         typer.echo(f"  SHA-256 {file.sha256}" + (", as published" if file.checked else ""))
         if not file.checked:
             typer.echo(
@@ -195,10 +192,10 @@ def _way(name: str) -> str:
 def _print_all(console: Console, names: list[str]) -> None:
     shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     shown.add_column("name", no_wrap=True)
-    shown.add_column("task", max_width=15)
+    shown.add_column("task", min_width=15, max_width=15)
     shown.add_column("rows", max_width=15)
     shown.add_column("MB", justify="right", no_wrap=True)
-    shown.add_column("licence", max_width=18)
+    shown.add_column("licence", max_width=14)
     shown.add_column("get it", no_wrap=True)
     for name in names:
         known = CATALOGUE.get(name)

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from rss_rl.data.catalogue_entries import Entry, RemoteFile
 from rss_rl.data.fetch_http import Download, Policy, download
-from rss_rl.data.fetch_part import disk_refuses, sha256_of
-from rss_rl.data.fetch_record import Fetched, Record, folder_lock
+from rss_rl.data.fetch_part import Part, disk_refuses, sha256_of
+from rss_rl.data.fetch_record import BY_HAND, Fetched, Record, folder_lock
 from rss_rl.data.fetch_redirect import check_address
 from rss_rl.data.fetch_unpack import unpack
 from rss_rl.data.staging import Progress
@@ -41,12 +41,13 @@ def fetch(
         DataError: the entry cannot be fetched, an address does not answer, a file is not the one
             published, another process fetches into the folder, or the disk refuses.
     """
-    by_hand = f"By hand: {entry.by_hand}; {_put(entry, folder)}. Or name a copy with --mirror"
+    by_hand = f"By hand ({entry.home}): {entry.by_hand}; {_put(entry, folder)}"
+    by_hand += ". Or name a copy with --mirror"
     if mirror is not None:
         check_address(mirror, plain=True)
     policy = replace(policy or Policy(), plain=mirror is not None)
     if not entry.files:
-        remedy = f"By hand: {entry.by_hand} (see {entry.home})"
+        remedy = f"By hand ({entry.home}): {entry.by_hand}"
         raise DataError(f"{entry.name} has no address to fetch it from", remedy=remedy)
     done = []
     with folder_lock(folder):
@@ -57,6 +58,8 @@ def fetch(
                 wanted = Download(url or "", folder / file.name, file.size, file.sha256, by_hand)
                 found = _get(file, wanted, entry, force, policy, progress)
                 record.add(found)
+                if found.source != BY_HAND:  # what somebody put there is theirs
+                    Part(wanted.target).settle(keep=file.unpack is None)
             done.append(found)
     _check_complete(entry, folder)
     return done
@@ -84,25 +87,32 @@ def _get(
 ) -> Fetched:
     """Download one file, unless it was put into the folder by hand, and unpack it."""
     target, folder = wanted.target, wanted.target.parent
-    given = target.is_file() and not force
+    given = target.is_file() and not Part(target).begun() and not force
     if given:
         digest = _check_given(file, target)
     elif wanted.url:
-        digest = download(wanted, policy, progress)
+        check_address(wanted.url, policy.plain)
+        digest = "" if force else _left_over(file, target)
+        digest = digest or download(wanted, policy, progress)
     else:
         what = f"{file.name} of {entry.name} has no address that answers without a page"
         raise DataError(what, where=entry.home, remedy=wanted.by_hand)
     with disk_refuses(target):
         size = target.stat().st_size
-    names = [file.name]
-    if file.unpack is not None:
-        progress(f"unpacking {file.name}", 0, None)
-        names = unpack(target, file.unpack, folder)
-        if not given:  # what somebody put there is theirs
-            target.unlink()
-    files = {name: (folder / name).stat().st_size for name in names}
-    source = "by hand" if given else wanted.url
+        names = [file.name]
+        if file.unpack is not None:
+            progress(f"unpacking {file.name}", 0, None)
+            names = unpack(target, file.unpack, folder)
+        files = {name: (folder / name).stat().st_size for name in names}
+    source = BY_HAND if given else wanted.url
     return Fetched(file.name, source, size, digest, file.sha256 is not None, files)
+
+
+def _left_over(file: RemoteFile, target: Path) -> str:
+    """SHA-256 of an archive whose command was killed before it was unpacked; "" for none."""
+    if file.sha256 is None or not target.is_file() or sha256_of(target) != file.sha256:
+        return ""
+    return file.sha256
 
 
 def _check_given(file: RemoteFile, path: Path) -> str:

@@ -44,7 +44,7 @@ class Policy:
     pause     waits so many seconds
     """
 
-    timeout: float = 30.0
+    timeout: float = 20.0
     slowest: int = 1000
     attempts: int = 5
     backoff: float = 1.0

@@ -71,8 +71,12 @@ class Part:
             about = {"url": url, "validator": validator}
             self._about.write_text(json.dumps(about), encoding="utf-8")
 
+    def begun(self) -> bool:
+        """Whether a download was begun and not yet settled; else `target` came by hand."""
+        return self._about.is_file()
+
     def forget(self) -> None:
-        """Remove all of it."""
+        """Remove the bytes that came."""
         with disk_refuses(self.path):
             self.path.unlink(missing_ok=True)
             self._about.unlink(missing_ok=True)
@@ -82,11 +86,17 @@ class Part:
         return sha256_of(self.path)
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Give the file its name; what it is of stays noted until it is settled."""
         with disk_refuses(self.target):
             with self.path.open("rb") as file:
                 os.fsync(file.fileno())
             self.path.replace(self.target)
+
+    def settle(self, keep: bool) -> None:
+        """End the download, when the file is in use or (`keep` is False) no more needed."""
+        with disk_refuses(self.target):
+            if not keep:
+                self.target.unlink(missing_ok=True)
             self._about.unlink(missing_ok=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FETCHED_FILE", "Fetched", "Record", "folder_lock"]
+__all__ = ["BY_HAND", "FETCHED_FILE", "Fetched", "Record", "folder_lock"]
 
 import fcntl
 import json
@@ -16,6 +16,9 @@ from rss_rl.data.fetch_part import disk_refuses
 from rss_rl.errors import DataError
 
 FETCHED_FILE = "fetched.json"
+BY_HAND = "by hand"
+"""The source of a file that was put into the folder."""
+
 _LOCK = ".fetch.lock"
 
 

@@ -174,7 +174,7 @@ def _damage(archive: Path) -> Iterator[None]:
         raise DataError(
             f"is damaged or cut short ({error})",
             where=str(archive),
-            remedy="Remove it and fetch again; nothing was unpacked",
+            remedy="Fetch it again with --force; nothing was unpacked",
         ) from error
     except OSError as error:
         raise DataError(
