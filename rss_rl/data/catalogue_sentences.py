@@ -188,7 +188,7 @@ VECTORS: tuple[Entry, ...] = (
         note="400,000 words; 50, 100, 200 and 300 numbers each, of which `:FILE` picks one.",
     ),
     Entry(
-        "word2vec-googlenews",
+        "googlenews",
         "word vectors",
         "Apache-2.0",
         "https://code.google.com/archive/p/word2vec/",

@@ -58,8 +58,8 @@ def fetch(
                 wanted = Download(url or "", folder / file.name, file.size, file.sha256, by_hand)
                 found = _get(file, wanted, entry, force, policy, progress)
                 record.add(found)
-                if found.source != BY_HAND:  # what somebody put there is theirs
-                    Part(wanted.target).settle(keep=file.unpack is None)
+                # What somebody put there is theirs.
+                Part(wanted.target).settle(keep=file.unpack is None or found.source == BY_HAND)
             done.append(found)
     _check_complete(entry, folder)
     return done
@@ -87,7 +87,7 @@ def _get(
 ) -> Fetched:
     """Download one file, unless it was put into the folder by hand, and unpack it."""
     target, folder = wanted.target, wanted.target.parent
-    given = target.is_file() and not Part(target).begun() and not force
+    given = target.is_file() and not Part(target).unsettled() and not force
     if given:
         digest = _check_given(file, target)
     elif wanted.url:

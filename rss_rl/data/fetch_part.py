@@ -71,9 +71,9 @@ class Part:
             about = {"url": url, "validator": validator}
             self._about.write_text(json.dumps(about), encoding="utf-8")
 
-    def begun(self) -> bool:
-        """Whether a download was begun and not yet settled; else `target` came by hand."""
-        return self._about.is_file()
+    def unsettled(self) -> bool:
+        """Whether `target` came whole by a download that was not settled; else it came by hand."""
+        return self._about.is_file() and not self.path.exists()
 
     def forget(self) -> None:
         """Remove the bytes that came."""
@@ -97,6 +97,7 @@ class Part:
         with disk_refuses(self.target):
             if not keep:
                 self.target.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
             self._about.unlink(missing_ok=True)
 
 
