@@ -229,7 +229,6 @@ class _Transfer:
             # Unbuffered: what came is in the file even if the process is killed.
             file = self._part.path.open("r+b", buffering=0)
             file.seek(start)
-            file.truncate()
         with file:
             clock, mark = time.monotonic(), done
             while chunk := _read(answer):

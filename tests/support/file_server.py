@@ -20,6 +20,7 @@ class Served:
     cuts      bytes of the answer after which the connection ends
     statuses  error codes that are answered in place of the file
     pause     seconds after every 4096 bytes
+    skips     bytes left out behind the place that a Range names
     """
 
     body: bytes = b""
@@ -31,7 +32,7 @@ class Served:
     cuts: list[int] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     pause: float = 0.0
-    wrong_start: bool = False
+    skips: int = 0
 
 
 @dataclass
@@ -73,11 +74,11 @@ def _answer(handler: BaseHTTPRequestHandler, server: FileServer) -> None:
 
 
 def _send(handler: BaseHTTPRequestHandler, served: Served, start: int) -> None:
+    start += bool(start) and served.skips
     body, whole = served.body[start:], len(served.body)
     handler.send_response(206 if start else 200)
     if start:
-        said = start + 1 if served.wrong_start else start
-        handler.send_header("Content-Range", f"bytes {said}-{whole - 1}/{whole}")
+        handler.send_header("Content-Range", f"bytes {start}-{whole - 1}/{whole}")
     for name, value in (("ETag", served.etag), ("Last-Modified", served.modified)):
         if value is not None:
             handler.send_header(name, value)
