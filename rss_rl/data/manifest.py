@@ -66,6 +66,8 @@ class SplitInfo(_Record):
 
     rows          examples
     rationale     whether the tokens that the label follows from are known
+    marks         whether the tokens of the first slot are marked with what the label chooses from
+    questions     whether examples are rival answers to numbered questions
     tokens        real tokens of each sentence slot
     longest       tokens of the longest sentence of each slot
     bad_rows      rows left out with --skip-bad-rows, listed in rejects.jsonl
@@ -77,6 +79,8 @@ class SplitInfo(_Record):
 
     rows: _Positive
     rationale: bool
+    marks: bool = False
+    questions: bool = False
     tokens: tuple[_Positive, ...]
     longest: tuple[_Positive, ...]
     bad_rows: _Count
@@ -179,6 +183,8 @@ class Manifest(_Record):
             spreads = info.tokens if info.length_sd is None else info.length_sd
             if not len(info.tokens) == len(info.longest) == len(spreads) == self.sentences:
                 raise ValueError(f"'{split}' has not {self.sentences} sentence slot(s)")
+            if info.marks != labels.chooses:
+                raise ValueError(f"'{split}' has marks, or none, against its labels")
         return self
 
     def save(self, folder: Path) -> None:
