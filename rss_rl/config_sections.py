@@ -53,6 +53,11 @@ class ModelConfig(Section):
         description="biblosan only: tokens of a block; default by the paper's rule, from the"
         " lengths of the training sentences and the batch size.",
     )
+    sentence_block_length: int = Field(
+        default=4,
+        ge=1,
+        description="biblosan only: sentences of a block, in tasks on passages.",
+    )
     block_local: bool = Field(
         default=True, description="biblosan only: a token sees the context within its block."
     )
@@ -96,6 +101,21 @@ class ModelConfig(Section):
     )
     score_bins: int | None = Field(
         default=None, ge=2, description="Bins of a score task; default one for each whole score."
+    )
+    reader: Literal["stanford", "sequential"] = Field(
+        default="sequential",
+        description="Cloze tasks: attention by a bilinear form, or by a GRU over its products.",
+    )
+    reader_hidden: int = Field(
+        default=128, ge=1, description="Cloze tasks: hidden size of each direction of the GRUs."
+    )
+    cloze_output: Literal["entities", "words", "pointer"] = Field(
+        default="pointer",
+        description="Score of a candidate. entities: a weight row of its number (the papers, for"
+        " anonymous entities); words: by its word vector; pointer: the attention on it.",
+    )
+    cloze_entities: int = Field(
+        default=600, ge=1, description="Candidate numbers that cloze_output=entities has rows for."
     )
 
     @model_validator(mode="after")
@@ -196,11 +216,12 @@ class EvaluationConfig(Section):
     every: int = Field(default=100, ge=1, description="Updates between evaluations on dev.")
     selections: int = Field(default=4, ge=1, description="K of the sampled evaluation.")
     batch_size: int = Field(default=128, ge=1)
-    best_metric: Literal["auto", "accuracy", "pearson", "spearman", "mse", "loss", "reward"] = (
-        Field(
-            default="auto",
-            description="Dev metric that picks the best checkpoint; auto: accuracy or pearson.",
-        )
+    best_metric: Literal[
+        "auto", "accuracy", "pearson", "spearman", "mse", "map", "mrr", "loss", "reward"
+    ] = Field(
+        default="auto",
+        description="Dev metric that picks the best checkpoint; auto: accuracy or pearson. map and"
+        " mrr: where questions have rival answers.",
     )
     all_tokens: bool = Field(
         default=True,

@@ -26,9 +26,8 @@ from torch import nn
 from rss_rl.config import ModelConfig, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared
-from rss_rl.errors import DataError
-from rss_rl.models.build import build_classifier
-from rss_rl.models.classifier import Classifier
+from rss_rl.errors import ConfigError, DataError
+from rss_rl.models.build import AnyClassifier, build_classifier
 from rss_rl.ops.blocks import block_length
 from rss_rl.policies.registry import PolicyModule, build_policy
 from rss_rl.seeding import stream_key
@@ -63,7 +62,7 @@ class StoredSnapshot:
 class Models(NamedTuple):
     """Classifier and policy of a run."""
 
-    classifier: Classifier
+    classifier: AnyClassifier
     policy: PolicyModule
 
     def parameters(self) -> list[nn.Parameter]:
@@ -102,12 +101,19 @@ def with_block_length(config: RunConfig, manifest: Manifest) -> ModelConfig:
     the configuration gives stays.
 
     Raises:
+        ConfigError: the sentences are those within passages, whose lengths nobody counted.
         DataError: the data were prepared before the spread of lengths was counted, or have no
             training split.
     """
     model = config.model
     if model.encoder != "biblosan" or model.block_length is not None:
         return model
+    if manifest.labels.kind == "sentence":
+        raise ConfigError(
+            "the paper's rule wants the lengths of sentences, the data have those of passages",
+            where="model.block_length",
+            remedy="Give a number of tokens, such as 5",
+        )
     train = manifest.splits.get("train")
     if train is None or train.length_sd is None:
         raise DataError(
@@ -137,7 +143,7 @@ def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
     """Fresh modules for a prepared dataset.
 
     Raises:
-        DataError: see `with_block_length`.
+        ConfigError, DataError: see `with_block_length`.
     """
     manifest = prepared.manifest
     return build_models(

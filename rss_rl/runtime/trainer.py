@@ -31,7 +31,13 @@ from rss_rl.runtime.session import Session, UpdateReport
 from rss_rl.types import LabelSpec
 
 _LOWER_IS_BETTER = {"loss", "mse"}
-_NOT_OF_TASK = {"classes": {"pearson", "spearman", "mse"}, "score": {"accuracy"}}
+_OF_SCORES, _OF_RIVALS = {"pearson", "spearman", "mse"}, {"map", "mrr"}
+_NOT_OF_TASK = {
+    "classes": _OF_SCORES,
+    "score": {"accuracy"} | _OF_RIVALS,
+    "sentence": _OF_SCORES | _OF_RIVALS,
+    "candidate": _OF_SCORES | _OF_RIVALS,
+}
 
 
 def check_best_metric(config: RunConfig, labels: LabelSpec) -> None:
