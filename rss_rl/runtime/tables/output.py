@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rss_rl.errors import CheckpointError
+from rss_rl.errors import CheckpointError, RssError
 from rss_rl.runtime.atomic import replace_file
 from rss_rl.runtime.tables.chart import draw
 from rss_rl.runtime.tables.plan import Plan, PlannedRun, state_of
@@ -73,10 +73,10 @@ def time_rows(
     Args:
         anew: measure all datasets again.
         stop: asked between turns; what is measured by then is kept.
-        tell: called with a line about each dataset.
+        tell: called with a line about each dataset, also where it cannot be measured.
 
     Raises:
-        RssError: a run cannot be opened.
+        CheckpointError: the file of times is damaged or cannot be written.
     """
     from rss_rl.runtime.tables.timing import machine, measure
 
@@ -89,7 +89,13 @@ def time_rows(
             continue
         tell(f"measuring times on {dataset.name}: {', '.join(run.row.name for run in runs)}")
         here = machine()
-        measured = measure(runs, stop=stop)
+        try:
+            measured = measure(runs, stop=stop)
+        except (
+            RssError
+        ) as error:  # data that are no more: the scores are worth a table all the same
+            tell(f"no times on {dataset.name}: {error}")
+            continue
         if measured is not None:
             # Rows that were left out this time were measured beside others: they are dropped.
             described, timings = here, timings | {dataset.name: measured}

@@ -95,14 +95,15 @@ def plan_runs(
     chosen_rows, chosen_datasets = table.chosen(rows, datasets)
     runs: list[tuple[int, PlannedRun]] = []
     for dataset in chosen_datasets:
-        for place in _places(dataset, out):
-            for row in chosen_rows:
-                if not table.trains(row, dataset):
-                    continue
-                config = configure(name, table, row, place)
+        places = _places(dataset, out)
+        trained = [row for row in chosen_rows if table.trains(row, dataset)]
+        configs = [configure(name, table, row, dataset) for row in trained]
+        for place in places:
+            for row, config in zip(trained, configs, strict=True):
                 for turn, seed in enumerate(_seeds(table, row, dataset, seeds)):
                     path = out / name / place.name / row.name / f"seed-{seed}"
-                    own = config.model_copy(update={"seed": seed})
+                    changes = {"seed": seed, "data": str(place.prepared)}
+                    own = config.model_copy(update=changes)
                     runs.append((turn, PlannedRun(row, place, seed, path, own)))
     runs.sort(key=lambda item: item[0])
     ordered = tuple(run for _, run in runs)
@@ -124,13 +125,12 @@ def _seeds(table: Table, row: Row, dataset: Dataset, asked: Sequence[int] | None
     return range(min(table.seeds, *(limit for limit in limits if limit is not None), table.seeds))
 
 
-def configure(name: str, table: Table, row: Row, place: Place) -> RunConfig:
-    """The configuration of a row's runs on a place, but for the seed.
+def configure(name: str, table: Table, row: Row, dataset: Dataset) -> RunConfig:
+    """The configuration of a row's runs on a dataset, but for the seed and where the data lie.
 
     Raises:
         ConfigError: naming table and row.
     """
-    dataset = place.dataset
     base = dataset.bases[row.base or next(iter(dataset.bases))]
     layers = (
         base.settings,
@@ -142,7 +142,6 @@ def configure(name: str, table: Table, row: Row, place: Place) -> RunConfig:
     settings = [f"{key}={json.dumps(value)}" for layer in layers for key, value in layer.items()]
     where = f"table {name}, row {row.name} on {dataset.name}"
     try:
-        settings.append(f"data={json.dumps(str(place.prepared))}")
         config = load_config(find_config(base.config), settings)
     except RssError as error:
         message = f"{error.where}: {error.what}" if error.where else error.what

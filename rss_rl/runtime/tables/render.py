@@ -71,13 +71,13 @@ def _part(plan: Plan, results: Sequence[RowResult]) -> str:
             columns.append(("published", _published(metric)))
     columns.append(("kept", lambda r: _percent(r.kept)))
     columns.append(("parameters", lambda r: _millions(r.parameters)))
-    columns.append(("published", lambda r: _millions(_extra(r, "parameters"))))
+    columns.append(("published parameters", lambda r: _millions(_extra(r, "parameters"))))
     first = _first_timed(results)
     for name, heading in (("epoch", "s/epoch"), ("inference", "test pass s")):
         columns.append((heading, _time(name)))
         if first is not None:
             columns.append((f"× {first.row.label}", _ratio(name, first)))
-        columns.append(("published", _published_time(f"{name}_s")))
+        columns.append((f"published {heading}", _published_time(f"{name}_s")))
     filled = [
         (heading, cell)
         for heading, cell in columns
@@ -148,7 +148,9 @@ def _percent(found: Spread | None) -> str:
 
 
 def _millions(count: float | None) -> str:
-    return _NONE if count is None else f"{count / 1e6:.2f} M"
+    if count is None:
+        return _NONE
+    return f"{count / 1e6:.2f} M" if count >= 1e5 else f"{count:,.0f}"
 
 
 def _first_timed(results: Sequence[RowResult]) -> RowResult | None:
