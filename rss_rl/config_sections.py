@@ -15,7 +15,7 @@ __all__ = [
     "SamplerConfig",
 ]
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -25,9 +25,18 @@ from rss_rl.config_workers import LearnerConfig, OptimizerConfig, SamplerConfig,
 class ModelConfig(Section):
     """The classifier (reward model): encoder and task head."""
 
-    encoder: Literal["resan", "source2token", "mean"] = Field(
-        default="resan", description="What makes a sentence vector of the selected tokens."
-    )
+    encoder: Literal[
+        "resan",
+        "source2token",
+        "mean",
+        "disan",
+        "bilstm",
+        "bigru",
+        "bisru",
+        "cnn",
+        "hierarchical-cnn",
+        "multi-head",
+    ] = Field(default="resan", description="What makes a sentence vector of the selected tokens.")
     keep_unselected: bool = Field(
         default=False,
         description="ReSAN only. true: the paper's ReSAN, an unselected token still reaches the"
@@ -37,11 +46,23 @@ class ModelConfig(Section):
         default="real", description="Tokens that the context of an unselected head averages."
     )
     hidden: int = Field(
-        default=300, ge=1, description="Hidden size D; sentence vectors have 2 D features."
+        default=300,
+        ge=1,
+        description="Hidden size D; vectors of sentences have 2 D features where an encoder has two"
+        " directions or attention heads.",
     )
     head_hidden: int | None = Field(
         default=None, ge=1, description="Hidden size of the task head; default `hidden`."
     )
+    attention_heads: int = Field(
+        default=8, ge=1, description="multi-head: they share its 2 D features out evenly."
+    )
+    cnn_windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(3, 4, 5), min_length=1, strict=False, description="cnn: tokens of each window."
+    )
+    cnn_filters: int = Field(default=200, ge=1, description="cnn: features of each window.")
+    cnn_layers: int = Field(default=3, ge=1, description="hierarchical-cnn: how many.")
+    cnn_window: int = Field(default=5, ge=1, description="hierarchical-cnn: tokens of a window.")
     activation: Literal["relu", "elu"] = "elu"
     dropout: float = Field(
         default=0.25, ge=0, lt=1, description="Drop rate on the input of each Dense layer."
@@ -62,6 +83,15 @@ class ModelConfig(Section):
     score_bins: int | None = Field(
         default=None, ge=2, description="Bins of a score task; default one for each whole score."
     )
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> ModelConfig:
+        if self.encoder == "multi-head" and 2 * self.hidden % self.attention_heads:
+            raise ValueError(
+                f"attention_heads={self.attention_heads} cannot share {2 * self.hidden} features"
+                f" (2 x hidden={self.hidden}) out evenly"
+            )
+        return self
 
 
 class PolicyConfig(Section):

@@ -5,7 +5,14 @@ Legend: M sentences, N tokens, E embedding size, D features.
 
 from __future__ import annotations
 
-__all__ = ["Dense", "Highway", "Source2Token", "activation_function", "glorot_linear"]
+__all__ = [
+    "Dense",
+    "Highway",
+    "Source2Token",
+    "activation_function",
+    "glorot_blocks",
+    "glorot_linear",
+]
 
 from collections.abc import Callable
 
@@ -41,6 +48,12 @@ def glorot_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
     if bias:
         nn.init.zeros_(layer.bias)
     return layer
+
+
+def glorot_blocks(weight: Tensor, blocks: int) -> None:
+    """Draw each of the `blocks` matrices that are stacked in `weight` as if it stood alone."""
+    for block in weight.chunk(blocks):
+        nn.init.xavier_uniform_(block)
 
 
 class Dense(nn.Module):
