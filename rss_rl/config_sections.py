@@ -36,6 +36,8 @@ class ModelConfig(Section):
         "cnn",
         "hierarchical-cnn",
         "multi-head",
+        "attention",
+        "biblosan",
     ] = Field(default="resan", description="What makes a sentence vector of the selected tokens.")
     keep_unselected: bool = Field(
         default=False,
@@ -44,6 +46,18 @@ class ModelConfig(Section):
     )
     unselected_context: Literal["real", "dependents"] = Field(
         default="real", description="Tokens that the context of an unselected head averages."
+    )
+    block_length: int | None = Field(
+        default=None,
+        ge=1,
+        description="biblosan only: tokens of a block; default by the paper's rule, from the"
+        " lengths of the training sentences and the batch size.",
+    )
+    block_local: bool = Field(
+        default=True, description="biblosan only: a token sees the context within its block."
+    )
+    block_global: bool = Field(
+        default=True, description="biblosan only: a token sees the context of the other blocks."
     )
     hidden: int = Field(
         default=300,
@@ -91,6 +105,12 @@ class ModelConfig(Section):
                 f"attention_heads={self.attention_heads} cannot share {2 * self.hidden} features"
                 f" (2 x hidden={self.hidden}) out evenly"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_context(self) -> ModelConfig:
+        if not (self.block_local or self.block_global):
+            raise ValueError("without block_local and block_global it is encoder=source2token")
         return self
 
 

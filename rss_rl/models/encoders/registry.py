@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from torch import nn
 
 from rss_rl.config import ModelConfig
+from rss_rl.errors import ConfigError
 from rss_rl.models.encoders.basic import MeanEncoder, Source2TokenEncoder
 from rss_rl.models.encoders.convolution import GatedConvolutions, WindowsEncoder
 from rss_rl.models.encoders.disan import DiSA
@@ -18,11 +19,16 @@ from rss_rl.models.encoders.protocol import Encoder, TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext, SRUContext
 from rss_rl.models.encoders.resan import ReSANEncoder
 from rss_rl.models.layers import Source2Token
+from rss_rl.models.mblosa import BlockContext
 from rss_rl.models.resa import ReSA
 
 
 def build_encoder(config: ModelConfig, inputs: int) -> Encoder:
-    """The encoder of a configuration, reading embeddings of size `inputs`."""
+    """The encoder of a configuration, reading embeddings of size `inputs`.
+
+    Raises:
+        ConfigError: an encoder of blocks, and nobody said how long they are.
+    """
     return _BUILDERS[config.encoder](config, inputs)
 
 
@@ -36,6 +42,31 @@ def _mean(config: ModelConfig, inputs: int) -> Encoder:
 
 def _source2token(config: ModelConfig, inputs: int) -> Encoder:
     return Source2TokenEncoder(_pool(config, inputs), inputs)
+
+
+def _attention(config: ModelConfig, inputs: int) -> Encoder:
+    pool = Source2Token(inputs, config.activation, config.dropout, by_feature=False)
+    return Source2TokenEncoder(pool, inputs)
+
+
+def _biblosan(config: ModelConfig, inputs: int) -> Encoder:
+    if config.block_length is None:
+        raise ConfigError(
+            "the block length is not known",
+            where="model.block_length",
+            remedy="Give a number of tokens",
+        )
+    context = BlockContext(
+        inputs,
+        config.hidden,
+        block_length=config.block_length,
+        activation=config.activation,
+        dropout=config.dropout,
+        scale=config.tanh_scale,
+        local=config.block_local,
+        across=config.block_global,
+    )
+    return PooledEncoder(context, _pool(config, context.output_size))
 
 
 def _resan(config: ModelConfig, inputs: int) -> Encoder:
@@ -120,4 +151,6 @@ _BUILDERS: Mapping[str, Callable[[ModelConfig, int], Encoder]] = {
     "cnn": _cnn,
     "hierarchical-cnn": _hierarchical_cnn,
     "multi-head": _multi_head,
+    "attention": _attention,
+    "biblosan": _biblosan,
 }
