@@ -5,7 +5,8 @@
 Random embedded sentences without padding go through each encoder of the registry, on one thread:
 `training` is forward and backward (dropout on, gradients of weights and input, no optimiser),
 `inference` is forward alone. ReSAN stands there with 100%, 30% and 10% of the tokens selected at
-random in each role; the removal of the others is counted.
+random in each role; the removal of the others is counted. Bi-BloSAN's blocks are those of its
+paper's rule for the length.
 
 Every measurement is a process of its own, which first runs a tiny encoder of the kind, so that code
 is loaded. Peak memory is the most resident above that: weights, gradients, input and all. Time is
@@ -37,6 +38,7 @@ from rss_rl.config import ModelConfig
 from rss_rl.models.classifier import remove_unselected
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.encoders.registry import build_encoder
+from rss_rl.ops.blocks import block_length
 from rss_rl.ops.masking import gather
 from rss_rl.runtime.atomic import replace_file
 
@@ -87,7 +89,9 @@ class Step:
     def __init__(self, line: Line, place: Place, embedding: int, hidden: int) -> None:
         torch.manual_seed(place.n)
         self._training, self._share = place.mode == "training", line.share
-        config = ModelConfig.model_validate({"encoder": line.encoder, "hidden": hidden})
+        config = ModelConfig.model_validate(
+            {"encoder": line.encoder, "hidden": hidden, "block_length": block_length(place.n)}
+        )
         self._encoder: Any = build_encoder(config, embedding)
         self._encoder.train(self._training)
         shape = (place.batch, place.n)
