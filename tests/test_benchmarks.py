@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import apart
 import convergence
 import lengths
 import numpy as np
@@ -28,7 +29,7 @@ from rss_rl.errors import CheckpointError
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.run import ALL_TOKENS, train
 
-SETTINGS = {"batch": 2, "embedding": 6, "hidden": 4, "memory_gb": 2.0, "seconds": 30.0} | {
+SETTINGS = {"batch": 2, "embedding": 6, "hidden": 4, "memory_gb": 2.0, "seconds": 30} | {
     "base": "source2token",
     "torch": "x",
 }
@@ -49,8 +50,10 @@ def end_as(how: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "gone":
         os._exit(3)
-    if how == "slow":
+    if how == "asleep":
         time.sleep(60)
+    while how == "slow":
+        pass
     raise ValueError(how)
 
 
@@ -85,11 +88,15 @@ def test_how_a_process_ends_is_told(how: str, status: str, why: str) -> None:
     assert (outcome.status, outcome.why) == (status, why)
 
 
-def test_what_takes_too_long_is_killed() -> None:
+@pytest.mark.parametrize(
+    ("how", "why"), [("slow", "> 1 s"), ("asleep", "> 2 s on the clock")], ids=["slow", "asleep"]
+)
+def test_what_takes_too_long_is_killed(how: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "_WAITED", 20 if how == "slow" else 2)
     started = time.monotonic()
-    outcome = run_apart(end_as, "slow", memory_mb=500, seconds=1)
-    assert (outcome.status, outcome.why) == (TOO_SLOW, "> 1 s")
-    assert time.monotonic() - started < 20
+    outcome = run_apart(end_as, how, memory_mb=500, seconds=1)
+    assert (outcome.status, outcome.why) == (TOO_SLOW, why)
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("share", [1.0, 0.3, 0.01])
@@ -133,6 +140,14 @@ def test_the_grid_goes_on_from_its_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert ("mean", PLACES[0]) in asked
     with pytest.raises(ValueError, match="other settings"):
         Results(path, SETTINGS | {"hidden": 5})
+
+
+def test_what_failed_is_measured_again(tmp_path: Path) -> None:
+    results = Results(tmp_path / "lengths.json", SETTINGS)
+    for status in (OK, OUT_OF_MEMORY, TOO_SLOW, FAILED):
+        results.add({"line": "mean", **asdict(PLACES[0]), "status": status})
+    kept = Results(tmp_path / "lengths.json", SETTINGS).cells
+    assert [cell["status"] for cell in kept] == [OK, OUT_OF_MEMORY, TOO_SLOW]
 
 
 def test_tables_have_medians_ratios_and_failures(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ OK, OUT_OF_MEMORY, TOO_SLOW, FAILED = "ok", "out of memory", "too slow", "failed
 _NO_MEMORY = ("can't allocate memory", "bad_alloc", "could not create a memory")
 """What torch's allocator, C++ and oneDNN say where the system gives no more."""
 
+_WAITED = 10
+"""Times its CPU seconds that a process may take on the clock, for where others want the cores."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -36,50 +39,58 @@ class Outcome:
     why: str = ""
 
 
-def run_apart(
-    work: Callable[..., Any], *arguments: Any, memory_mb: float, seconds: float
-) -> Outcome:
+def run_apart(work: Callable[..., Any], *arguments: Any, memory_mb: float, seconds: int) -> Outcome:
     """Call `work` elsewhere; what it returned, or why there is nothing.
 
     Args:
         work: a function of a module that can be imported, as its arguments and result can be sent.
         memory_mb: address space it may take beyond what the process begins with.
-        seconds: wall time after which the process is killed.
+        seconds: CPU time after which the process is killed, whole; so is one that takes ten times
+            as long on the clock.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_main, args=(there, work, arguments, memory_mb), daemon=True)
+    process = context.Process(
+        target=_main, args=(there, work, arguments, memory_mb, seconds), daemon=True
+    )
     process.start()
     there.close()
     try:
-        if not here.poll(seconds):
-            return Outcome(TOO_SLOW, why=f"> {seconds:g} s")
+        if not here.poll(_WAITED * seconds):
+            return Outcome(TOO_SLOW, why=f"> {_WAITED * seconds:g} s on the clock")
         outcome: Outcome = here.recv()
         return outcome
     except EOFError:
         process.join(timeout=10)
-        return _died(process.exitcode)
+        return _died(process.exitcode, seconds)
     finally:
         here.close()
         process.kill()
         process.join(timeout=10)
 
 
-def _died(code: int | None) -> Outcome:
+def _died(code: int | None, seconds: int) -> Outcome:
     """Of a process that is gone without a word; a kill of nobody's is the system's, for memory."""
+    if code == -signal.SIGXCPU:
+        return Outcome(TOO_SLOW, why=f"> {seconds} s")
     if code == -signal.SIGKILL:
         return Outcome(OUT_OF_MEMORY, why="killed by the system")
     return Outcome(FAILED, why=f"the process ended with {code}")
 
 
 def _main(
-    pipe: Connection, work: Callable[..., Any], arguments: tuple[Any, ...], memory_mb: float
+    pipe: Connection,
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    memory_mb: float,
+    seconds: int,
 ) -> None:
     # Should the machine run out of memory before the limit, then this is what has to go.
     Path("/proc/self/oom_score_adj").write_text("1000")
     limit = int(1e6 * (held_mb("VmSize") + memory_mb))
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     try:
         outcome = Outcome(OK, work(*arguments))
     except Exception as error:

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from apart import OK, OUT_OF_MEMORY, TOO_SLOW, Peak, available_mb, run_apart
+from apart import FAILED, OK, OUT_OF_MEMORY, TOO_SLOW, Peak, available_mb, run_apart
 from lengths_report import write_report
 
 from rss_rl.config import ModelConfig
@@ -167,7 +167,8 @@ class Results:
                 raise ValueError(
                     f"{path} holds cells of other settings, {found['settings']}: give another --out"
                 )
-            self.cells = found["cells"]
+            # What failed may have been mended since.
+            self.cells = [cell for cell in found["cells"] if cell["status"] != FAILED]
 
     def add(self, cell: dict[str, Any]) -> None:
         """Keep a cell, on disk too."""
@@ -239,7 +240,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--embedding", type=int, default=300)
     parser.add_argument("--hidden", type=int, default=300)
     parser.add_argument("--memory-gb", type=float, default=12.0, help="limit of a cell")
-    parser.add_argument("--seconds", type=float, default=60.0, help="limit of a cell")
+    parser.add_argument("--seconds", type=int, default=90, help="limit of a cell, of CPU time")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=14.0, help="stop there; go on later")
     given = parser.parse_args()
