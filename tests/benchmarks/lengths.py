@@ -254,7 +254,10 @@ def main() -> None:
     keys = ("batch", "embedding", "hidden", "memory_gb", "seconds", "base")
     given.out.mkdir(parents=True, exist_ok=True)
     settings = {key: getattr(given, key) for key in keys} | {"torch": torch.__version__}
-    results = Results(given.out / "lengths.json", settings)
+    try:
+        results = Results(given.out / "lengths.json", settings)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
     places = [
         Place(n, 1 if n >= LONG else given.batch, mode) for n in given.lengths for mode in MODES
     ]
