@@ -1,4 +1,4 @@
-"""`rss-rl data`: prepare a dataset, list the known ones, show a prepared one."""
+"""`rss-rl data`: list the known datasets, fetch and prepare one, show a prepared one."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from rss_rl.cli import data_catalogue
 from rss_rl.cli import data_options as options
 from rss_rl.cli.data_preview import example_line, predicted
 from rss_rl.data.batching import padding_share, plain_batches
@@ -34,7 +35,7 @@ from rss_rl.types import LabelSpec
 
 app = typer.Typer(
     name="data",
-    help="Prepare datasets for training, list the known ones, show what was prepared.",
+    help="List datasets, fetch them, prepare them for training, show what was prepared.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -90,18 +91,8 @@ def prepare(
     _run(source, out, json_, force, **words, **rows)
 
 
-@app.command("list")
-def list_(json_: options.Json = False) -> None:
-    """List the datasets known by name, and what each needs."""
-    if json_:
-        known = [{"name": s.name, "summary": s.summary, "needs": s.needs} for s in SOURCES.values()]
-        typer.echo(json.dumps(known, indent=2))
-        return
-    shown = Table("name", "what", "give it", box=None, pad_edge=False)
-    for source in SOURCES.values():
-        shown.add_row(source.name, source.summary, escape(source.needs) or "nothing: it is made")
-    shown.add_row("FILE", "your own data, with named columns", "--text COLUMN --label COLUMN")
-    Console().print(shown)
+app.command("list", epilog=data_catalogue.LIST_EPILOG)(data_catalogue.list_)
+app.command(epilog=data_catalogue.FETCH_EPILOG)(data_catalogue.fetch)
 
 
 @app.command()

@@ -240,6 +240,7 @@ def _manifest(
                 bad_rows=job.rejects.bad[split],
                 dropped_rows=job.rejects.dropped[split],
                 shards=shards[split],
+                length_sd=part.length_sd(),
             )
             for split, part in staged.items()
         },

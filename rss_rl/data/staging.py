@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["BLOCK_ROWS", "Progress", "Stage", "StagedSplit", "staged_blocks"]
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,16 +35,27 @@ _BLOCK_TOKENS = 1 << 18
 
 @dataclass
 class StagedSplit:
-    """What the first pass found in a split; `path` is the temporary Arrow file."""
+    """What the first pass found in a split; `path` is the temporary Arrow file.
+
+    tokens, longest and squares are sums, maxima and sums of squares of the lengths in a slot.
+    """
 
     path: Path
     rows: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     tokens: list[int] = field(default_factory=list)
     longest: list[int] = field(default_factory=list)
+    squares: list[int] = field(default_factory=list)
     rationale: bool = False
     marks: bool = False
     questions: bool = False
+
+    def length_sd(self) -> tuple[float, ...]:
+        """Standard deviation of the tokens of a sentence, of each slot."""
+        return tuple(
+            math.sqrt(self.rows * squares - tokens**2) / self.rows
+            for tokens, squares in zip(self.tokens, self.squares, strict=True)
+        )
 
 
 @dataclass
@@ -105,7 +117,7 @@ class Stage:
             DataError: a bad row where they are not skipped, or no usable row at all.
         """
         slots = self.source.sentences
-        staged = StagedSplit(path, tokens=[0] * slots, longest=[0] * slots)
+        staged = StagedSplit(path, tokens=[0] * slots, longest=[0] * slots, squares=[0] * slots)
         rows = self._usable(split)
         first = next(rows, None)
         if first is None:
@@ -171,6 +183,7 @@ def _add(
             columns[f"rationale_{slot}"].append(example.rationale[slot])
         staged.counts.update(keys)
         staged.tokens[slot] += len(words)
+        staged.squares[slot] += len(words) ** 2
         staged.longest[slot] = max(staged.longest[slot], len(words))
         block.tokens += len(words)
     block.rows += 1

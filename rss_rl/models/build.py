@@ -59,7 +59,10 @@ def _build_passage(config: ModelConfig, embedding: WordEmbedding) -> PassageClas
     return PassageClassifier(
         embedding,
         build_encoder(config, embedding.size),
-        build_context(config, 4 * config.hidden),
+        build_context(
+            config.model_copy(update={"block_length": config.sentence_block_length}),
+            4 * config.hidden,
+        ),
         ClassTask(),
         hidden=config.hidden,
         head_hidden=config.head_hidden or config.hidden,

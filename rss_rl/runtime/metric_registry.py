@@ -135,6 +135,12 @@ for _metric in (
     Metric("selection/probability_{head,dependent}", "-", "of dev tokens", "last", "histogram"),
     Metric("selection/examples", "-", "dev sentences with their selection", "last", "text"),
     Metric("throughput/examples_per_second", "1/s", "examples of an update / its wall time"),
+    Metric(
+        "time/update_s",
+        "s",
+        "wall time of an update; their sum is training time without evaluations",
+        "sum",
+    ),
     Metric("time/sample_s", "s", "waiting for the samplers"),
     Metric("time/learn_s", "s", "losses, gradients and optimiser steps of an update"),
     Metric("time/evaluate_s", "s", "one pass over dev", "sum"),

@@ -165,6 +165,7 @@ class Trainer:
         self._is_best_here = False
         self._trained_s += elapsed
         self._seen += report.examples
+        report.scalars["time/update_s"] = elapsed
         report.scalars["throughput/examples_per_second"] = report.examples / elapsed
         self._writer.scalars(report.update, report.scalars)
         over = self.session.schedule.phase_over

@@ -1,0 +1,112 @@
+"""A small table: two rows on made sentences, and reports written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tiny_runs import TinySource
+
+from rss_rl.config import parse_section
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest
+from rss_rl.runtime.run_directory import RunDirectory
+from rss_rl.runtime.tables.plan import PlannedRun
+from rss_rl.runtime.tables.spec import Table
+
+PHASES = [
+    {"name": "warm-up", "supervised": True, "selection": "all", "steps": 4},
+    {"name": "co-train", "supervised": True, "policy": True, "steps": 6},
+]
+
+
+def table_tree(**changes: Any) -> dict[str, Any]:
+    """As a YAML file has it: `resan` and `mean`, two seeds each, 10 updates a run."""
+    plain = {"name": "all", "supervised": True, "selection": "all", "steps": 10}
+    small = {"model.hidden": 8, "policy.hidden": 8, "batch_size": 16, "evaluation.every": 5}
+    tree: dict[str, Any] = {
+        "title": "A trial",
+        "metrics": ["accuracy"],
+        "seeds": 2,
+        "settings": {
+            "evaluation.all_tokens": False,
+            "sampler.actors": 1,
+            "sampler.shards": 1,
+            "sampler.backend": "local",
+            "checkpoint.every": 2,
+            **small,
+        },
+        "datasets": [
+            {
+                "name": "planted",
+                "source": "planted",
+                "options": {"train": "48", "dev": "16", "test": "16"},
+                "dim": 6,
+                "bases": {
+                    "selecting": {"config": "demo", "settings": {"phases": PHASES}},
+                    "all-tokens": {
+                        "config": "demo",
+                        "settings": {"policy.name": "select-all", "phases": [plain]},
+                    },
+                },
+            }
+        ],
+        "rows": [
+            {
+                "name": "resan",
+                "label": "ReSAN",
+                "mode": "thresholded",
+                "published": {"planted": {"accuracy": [86.3, 0.2], "parameters": 3070000}},
+            },
+            {
+                "name": "mean",
+                "label": "Mean",
+                "base": "all-tokens",
+                "settings": {"model.encoder": "mean"},
+            },
+        ],
+    }
+    return tree | changes
+
+
+def make_table(**changes: Any) -> Table:
+    """The same, parsed."""
+    return parse_section(Table, table_tree(**changes), where="own.yaml")
+
+
+def write_table_file(path: Path, **changes: Any) -> Path:
+    """The same as a file; JSON is YAML."""
+    path.write_text(json.dumps(table_tree(**changes)))
+    return path
+
+
+def report_by_hand(run: PlannedRun, parameters: int = 123456, **scores: float) -> None:
+    """Leave a finished run behind that scored so."""
+    report = {
+        "splits": {"test": {run.row.mode: scores}, "dev": {run.row.mode: {"accuracy": 0.0}}},
+        "parameters": parameters,
+        "seed": run.seed,
+    }
+    with RunDirectory.create(run.path, run.config.model_dump(mode="json")) as directory:
+        directory.write_report(report)
+
+
+class FoldedSource(TinySource):
+    """Sentences whose test split is another for each fold."""
+
+    name = "folded"
+
+    def __init__(self, fold: int) -> None:
+        self._fold = fold
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        for number, example in enumerate(super().read(split)):
+            if split != "test" or number % 2 == self._fold:
+                yield example
+
+
+def folded(request: SourceRequest) -> FoldedSource:
+    options: Mapping[str, str] = request.options
+    assert options["folds"] == "2"
+    return FoldedSource(int(options["fold"]))
