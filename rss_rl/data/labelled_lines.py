@@ -168,6 +168,15 @@ def source_files(folder: Path, files: Mapping[str, str]) -> Mapping[str, Path]:
 
 
 def count_lines(path: Path) -> int:
-    """Lines of a file, the empty ones too."""
-    with path.open("rb") as stream:
-        return sum(1 for _ in stream)
+    """Lines of a file, the empty ones too.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            return sum(1 for _ in stream)
+    except OSError as error:
+        raise DataError(
+            f"cannot be read ({error.strerror})", where=str(path), remedy="Check the file"
+        ) from error

@@ -253,3 +253,10 @@ def test_shares_of_rows() -> None:
     assert development_rows(200, 0, "x").sum() == 20
     assert (development_rows(200, 0, "x") != development_rows(200, 0, "y")).any()
     assert not development_rows(0, 0, "x").size
+
+
+def test_a_file_that_is_gone_is_named(trec: Path) -> None:
+    made = source("trec", trec)
+    (trec / "TREC_10.label").unlink()
+    with pytest.raises(DataError, match=r"TREC_10\.label: cannot be read \(No such file"):
+        list(made.read("test"))
