@@ -15,11 +15,12 @@ __all__ = [
     "SamplerConfig",
     "load_config",
     "parse_config",
+    "parse_section",
 ]
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -36,10 +37,12 @@ from rss_rl.config_sections import (
     RunConfig,
     SamplerConfig,
 )
+from rss_rl.config_workers import Section
 from rss_rl.errors import ConfigError, nearest
 
 _LONGEST_SHOWN = 200
 _BIGGEST = 2**63
+_S = TypeVar("_S", bound=Section)
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -93,8 +96,17 @@ def parse_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
     Raises:
         ConfigError: with the first offending key.
     """
+    return parse_section(RunConfig, tree, where=where)
+
+
+def parse_section(kind: type[_S], tree: Mapping[str, Any], *, where: str) -> _S:
+    """Validate a tree as a section of `kind`.
+
+    Raises:
+        ConfigError: with the first offending key.
+    """
     try:
-        return RunConfig.model_validate(_numbers(tree))
+        return kind.model_validate(_numbers(tree))
     except (RecursionError, OverflowError) as error:  # a tree from a JSON file has any depth
         raise ConfigError(f"too large or too deep: {error}", where=where) from None
     except ValidationError as error:
@@ -102,7 +114,7 @@ def parse_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
         key = ".".join(str(part) for part in first["loc"])
         hint = ""
         if first["type"] == "extra_forbidden":
-            known = _known_keys(first["loc"][:-1])
+            known = _known_keys(kind, first["loc"][:-1])
             wrong = str(first["loc"][-1])[:_LONGEST_SHOWN]
             hint = nearest(wrong, known) or f"; known keys: {', '.join(known)}"
             raise ConfigError(f"unknown key '{key[:_LONGEST_SHOWN]}'{hint}", where=where) from None
@@ -136,10 +148,10 @@ def _numbers(node: Any) -> Any:
     return node
 
 
-def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    section: Any = RunConfig
+def _known_keys(kind: type[Section], location: tuple[int | str, ...]) -> list[str]:
+    section: Any = kind
     for part in location:
-        if isinstance(part, int):
+        if part not in section.model_fields:  # a place in a list, or the name of an item
             continue
         annotation = section.model_fields[part].annotation
         section = next(

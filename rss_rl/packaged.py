@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["configs_root", "find_config", "packaged_configs"]
+__all__ = ["configs_root", "find_config", "find_table", "packaged_configs", "packaged_tables"]
 
 from pathlib import Path
 
 from rss_rl.errors import ConfigError, nearest
 
 _PACKAGE = Path(__file__).resolve().parent
-_CLUSTER = "cluster"  # descriptions of clusters, for other programs
+_TABLES = "tables"
+_NO_RUNS = ("cluster", _TABLES)  # descriptions of clusters, for other programs, and of tables
 
 
 def configs_root() -> Path:
@@ -31,11 +32,11 @@ def configs_root() -> Path:
 def packaged_configs() -> list[str]:
     """Names of the shipped configurations without their suffix: `sick`, `paper/snli`, ...
 
-    What lies in `cluster/` describes clusters, not runs, and is left out.
+    What lies in `cluster/` describes clusters and in `tables/` tables, not runs, and is left out.
     """
     root = configs_root()
     names = (path.relative_to(root).with_suffix("") for path in root.rglob("*.yaml"))
-    return sorted(name.as_posix() for name in names if name.parts[0] != _CLUSTER)
+    return sorted(name.as_posix() for name in names if name.parts[0] not in _NO_RUNS)
 
 
 def find_config(name: str | Path) -> Path:
@@ -58,6 +59,32 @@ def find_config(name: str | Path) -> Path:
         return configs_root() / f"{short.as_posix()}.yaml"
     raise ConfigError(
         f"no such configuration{nearest(short.as_posix(), shipped)}",
+        where=str(name),
+        remedy=f"Give the path of a YAML file or one of: {', '.join(shipped)}",
+    )
+
+
+def packaged_tables() -> list[str]:
+    """Names of the shipped tables: `sick`, `snli`, ..."""
+    return sorted(path.stem for path in (configs_root() / _TABLES).glob("*.yaml"))
+
+
+def find_table(name: str | Path) -> Path:
+    """The file of the table that `name` means.
+
+    Args:
+        name: a path to a YAML file, or the name of a shipped table.
+
+    Raises:
+        ConfigError: neither exists; names the nearest shipped one.
+    """
+    path, shipped = Path(name), packaged_tables()
+    if path.is_file():
+        return path
+    if str(name) in shipped:
+        return configs_root() / _TABLES / f"{name}.yaml"
+    raise ConfigError(
+        f"no such table{nearest(str(name), shipped)}",
         where=str(name),
         remedy=f"Give the path of a YAML file or one of: {', '.join(shipped)}",
     )

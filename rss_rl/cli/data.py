@@ -20,6 +20,7 @@ from rich.table import Table
 
 from rss_rl.cli import data_catalogue
 from rss_rl.cli import data_options as options
+from rss_rl.cli.data_preview import example_line, predicted
 from rss_rl.data.batching import padding_share, plain_batches
 from rss_rl.data.prepare import SHARD_MB
 from rss_rl.data.prepare import prepare as prepare_source
@@ -211,21 +212,16 @@ def _print_summary(
     _print_counts(console, prepared, padding)
     _print_vectors(console, prepared)
     for row in range(min(examples, len(prepared.split("train")))):
-        _print_example(console, prepared, row)
+        shown = example_line(prepared.split("train"), row)
+        console.print(shown, soft_wrap=True, highlight=False, markup=False)
     if seconds is not None:
         console.print(f"Written to {place} in {seconds:.1f} s.", soft_wrap=True, highlight=False)
 
 
 def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float]) -> None:
     manifest = prepared.manifest
-    labels = manifest.labels
-    predicted = (
-        ", ".join(labels.names)
-        if labels.kind == "classes"
-        else f"score {labels.low:g} to {labels.high:g}"
-    )
     console.print(
-        f"[bold]{escape(manifest.name)}[/bold]: {escape(predicted)}",
+        f"[bold]{escape(manifest.name)}[/bold]: {escape(predicted(manifest.labels))}",
         soft_wrap=True,
         highlight=False,
     )
@@ -270,13 +266,3 @@ def _print_vectors(console: Console, prepared: Prepared) -> None:
             highlight=False,
             markup=False,
         )
-
-
-def _print_example(console: Console, prepared: Prepared, row: int) -> None:
-    split = prepared.split("train")
-    label = split.batch([row]).labels[0]
-    gold = prepared.labels.names[label] if prepared.labels.kind == "classes" else f"{label:g}"
-    texts = " | ".join(" ".join(words) for words in split.words(row))
-    console.print(
-        f"{split.example_id(row)}  {gold}: {texts}", soft_wrap=True, highlight=False, markup=False
-    )

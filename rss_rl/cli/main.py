@@ -19,6 +19,7 @@ from rss_rl.cli import (
     selecting,
     status,
     submit,
+    table,
     train,
 )
 from rss_rl.cli.group import DEBUG_VARIABLE, Commands
@@ -74,6 +75,7 @@ app.command(epilog=status.EPILOG)(status.status)
 app.command(epilog=results.EVALUATE_EPILOG)(results.evaluate)
 app.command(epilog=selecting.EPILOG)(selecting.select)
 app.command(epilog=results.REPORT_EPILOG)(results.report)
+app.command(epilog=table.EPILOG)(table.table)
 app.command(epilog=submit.EPILOG)(submit.submit)
 app.add_typer(job.app)
 app.command(epilog=doctor.EPILOG)(doctor.doctor)

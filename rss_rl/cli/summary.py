@@ -4,22 +4,14 @@ from __future__ import annotations
 
 __all__ = ["markdown", "summarise", "summary_table"]
 
-import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.table import Table
 
 from rss_rl.cli.tables import COLUMNS, MODE_NAMES, format_metric
 from rss_rl.errors import CheckpointError
-
-
-class Spread(NamedTuple):
-    """Mean and sample standard deviation over runs; the latter None for a single run."""
-
-    mean: float
-    deviation: float | None
-
+from rss_rl.runtime.spread import Spread, spread
 
 Row = tuple[str, str, dict[str, Spread]]
 
@@ -43,15 +35,10 @@ def summarise(reports: Sequence[Mapping[str, Any]]) -> list[Row]:
             if None in same:
                 continue
             shared = [name for name in scores if all(other.get(name) is not None for other in same)]
-            rows.append((split, mode, {n: _spread([other[n] for other in same]) for n in shared}))
+            rows.append((split, mode, {n: spread([other[n] for other in same]) for n in shared}))
     if not rows:
         raise CheckpointError("the runs share no split and selection", remedy="Name like runs")
     return rows
-
-
-def _spread(values: Sequence[float]) -> Spread:
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return Spread(statistics.fmean(values), deviation)
 
 
 def _cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
@@ -64,11 +51,11 @@ def _cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return header, body
 
 
-def _cell(name: str, spread: Spread | None) -> str:
-    if spread is None:
+def _cell(name: str, found: Spread | None) -> str:
+    if found is None:
         return "-"
-    mean = format_metric(name, spread.mean)
-    return mean if spread.deviation is None else f"{mean} ({format_metric(name, spread.deviation)})"
+    mean = format_metric(name, found.mean)
+    return mean if found.deviation is None else f"{mean} ({format_metric(name, found.deviation)})"
 
 
 def summary_table(rows: Sequence[Row]) -> Table:

@@ -39,6 +39,7 @@ def test_help_teaches() -> None:
 def test_list_names_all_sources() -> None:
     known = json.loads(run("list", "--json").output)
     names = [source["name"] for source in known]
+    assert names[:3] == ["sick-relatedness", "sick-entailment", "snli"]
     assert names[: len(SOURCES)] == list(SOURCES)
     assert all(name in run("list").output for name in names)
 

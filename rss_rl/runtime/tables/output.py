@@ -1,0 +1,111 @@
+"""The files of a table beside its runs: table.md, table.csv, table.png, timing.json."""
+
+from __future__ import annotations
+
+__all__ = ["TIMING_FILE", "Written", "time_rows", "write_table"]
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rss_rl.errors import CheckpointError
+from rss_rl.runtime.atomic import replace_file
+from rss_rl.runtime.tables.chart import draw
+from rss_rl.runtime.tables.plan import Plan, PlannedRun, state_of
+from rss_rl.runtime.tables.render import as_csv, as_markdown
+from rss_rl.runtime.tables.results import collect_results
+from rss_rl.runtime.tables.spec import Dataset
+from rss_rl.runtime.tables.timings import Timing, identity, read_timings, write_timings
+
+TIMING_FILE = "timing.json"
+
+
+@dataclass(frozen=True)
+class Written:
+    """The table in Markdown, and where its files lie."""
+
+    markdown: str
+    files: tuple[Path, ...]
+
+
+def write_table(plan: Plan) -> Written:
+    """Read what is finished, and write the table of it.
+
+    Raises:
+        CheckpointError: a report or the times are damaged, or nothing can be written.
+    """
+    machine, timings = read_timings(plan.folder / TIMING_FILE)
+    fresh = {name: _still_true(plan, name, rows) for name, rows in timings.items()}
+    results = collect_results(plan, fresh)
+    markdown = as_markdown(plan, results, machine)
+    files = [plan.folder / f"table.{kind}" for kind in ("md", "csv", "png")]
+    try:
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        replace_file(files[0], markdown)
+        replace_file(files[1], as_csv(plan, results))
+        files[2].write_bytes(draw(plan, results))
+    except OSError as error:
+        raise CheckpointError(
+            f"the table cannot be written: {error.strerror or error}",
+            where=str(plan.folder),
+            remedy="Give --out on a disk that can be written and has free space",
+        ) from error
+    return Written(markdown, tuple(files))
+
+
+def _still_true(plan: Plan, dataset: str, rows: dict[str, Timing]) -> dict[str, Timing]:
+    """Times of the rows whose configuration is still the one that was measured."""
+    current = {
+        run.row.name: identity(run) for run in plan.runs if run.place.dataset.name == dataset
+    }
+    return {name: t for name, t in rows.items() if current.get(name) == t.run}
+
+
+def time_rows(
+    plan: Plan,
+    *,
+    anew: bool,
+    stop: Callable[[], bool] = lambda: False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Measure every dataset that has a finished row without times; all rows of it together.
+
+    Args:
+        anew: measure all datasets again.
+        stop: asked between turns; what is measured by then is kept.
+        tell: called with a line about each dataset.
+
+    Raises:
+        RssError: a run cannot be opened.
+    """
+    from rss_rl.runtime.tables.timing import machine, measure
+
+    path = plan.folder / TIMING_FILE
+    described, timings = read_timings(path)
+    for dataset in plan.datasets:
+        runs = _first_runs(plan, dataset)
+        known = _still_true(plan, dataset.name, timings.get(dataset.name, {}))
+        if not runs or stop() or (not anew and all(run.row.name in known for run in runs)):
+            continue
+        tell(f"measuring times on {dataset.name}: {', '.join(run.row.name for run in runs)}")
+        here = machine()
+        measured = measure(runs, stop=stop)
+        if measured is not None:
+            # Rows that were left out this time were measured beside others: they are dropped.
+            described, timings = here, timings | {dataset.name: measured}
+            write_timings(path, described, timings)
+
+
+def _first_runs(plan: Plan, dataset: Dataset) -> list[PlannedRun]:
+    """A finished run of each row, all of one place."""
+    finished = [
+        run for run in plan.runs if run.place.dataset is dataset and state_of(run) == "finished"
+    ]
+    if not finished:
+        return []
+    place = finished[0].place
+    first: dict[str, PlannedRun] = {}
+    for run in finished:
+        if run.place.name == place.name:
+            first.setdefault(run.row.name, run)
+    return [first[row.name] for row in plan.rows if row.name in first]

@@ -1,0 +1,241 @@
+"""What a table is: datasets, rows, the settings of each run, and the published figures.
+
+A table is a YAML file. Settings are dotted keys of a run's configuration. A run has those of its
+base, the table, the dataset, the row, and the row on that dataset: the later ones win.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "METRICS",
+    "Base",
+    "Dataset",
+    "Figure",
+    "Row",
+    "Table",
+    "in_percent",
+    "load_table",
+]
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, model_validator
+
+from rss_rl.config import parse_section
+from rss_rl.config_files import read_tree
+from rss_rl.config_workers import Section
+from rss_rl.errors import ConfigError, nearest
+
+Metric = Literal["accuracy", "pearson", "spearman", "mse", "map", "mrr", "map_all", "mrr_all"]
+METRICS: Mapping[str, str] = {
+    "accuracy": "accuracy %",
+    "pearson": "Pearson r",
+    "spearman": "Spearman ρ",
+    "mse": "MSE",
+    "map": "MAP",
+    "mrr": "MRR",
+    "map_all": "MAP, all questions",
+    "mrr_all": "MRR, all questions",
+}
+"""Metrics that a column can show, with its heading."""
+
+_EXTRA = ("parameters", "epoch_s", "inference_s")
+_LARGEST: Mapping[str, float] = {"accuracy": 100.0, "mse": math.inf} | dict.fromkeys(
+    _EXTRA, math.inf
+)
+_Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,60}$")]
+_Settings = Mapping[str, Any]
+_Published = Annotated[float, Field(ge=-1)]
+_Named = TypeVar("_Named", "Dataset", "Row")
+
+Figure = tuple[float, float | None]
+"""A published mean, and its standard deviation where one was published."""
+
+
+def in_percent(metric: str) -> bool:
+    """Whether figures of the metric stand in percent, as the papers have them."""
+    return metric == "accuracy"
+
+
+class Base(Section):
+    """A configuration that runs begin from.
+
+    config    as `rss-rl train` takes it
+    settings  that differ from it
+    """
+
+    config: str
+    settings: _Settings = Field(default={})
+
+
+class Dataset(Section):
+    """Data that rows are trained on, and the configurations that fit them.
+
+    name      of directories; label: of headings, default the name
+    source    as `rss-rl data list` shows it. folder: under the data root; options: of the source
+    prepared  in place of these three: a directory that is prepared already
+    vectors   in place of the table's
+    dim       width of the random vectors where there are no files of vectors
+    folds     of a cross validation: the source has the options fold and folds
+    bases     by the name that rows give; the first is that of rows that give none
+    """
+
+    name: _Name
+    label: str = ""
+    note: str = ""
+    source: str | None = None
+    folder: str | None = None
+    options: Mapping[str, str] = {}
+    prepared: str | None = None
+    vectors: tuple[str, ...] | None = Field(default=None, strict=False)
+    dim: int = Field(default=100, ge=1)
+    folds: int | None = Field(default=None, ge=2)
+    seeds: int | None = Field(default=None, ge=1)
+    bases: Mapping[str, Base] = Field(min_length=1)
+    settings: _Settings = Field(default={})
+
+    @model_validator(mode="after")
+    def _comes_from_somewhere(self) -> Dataset:
+        if (self.source is None) == (self.prepared is None):
+            raise ValueError("give either source or prepared")
+        if self.prepared is not None and (self.folds or self.folder or self.options):
+            raise ValueError("prepared data have no folder, options or folds")
+        return self
+
+
+class Row(Section):
+    """A model of the table.
+
+    name         of directories; label: as it is shown
+    base         which of a dataset's
+    mode         the selections whose scores count: of a run that samples none, `all`
+    datasets     that it is trained on; default all of the table
+    seeds        how many, at most
+    settings     on all datasets; settings_on: by dataset
+    published    by dataset and metric a number or [mean, standard deviation]; also `parameters`,
+                 `epoch_s` and `inference_s` (seconds)
+    runs         false: published figures alone
+    """
+
+    name: _Name
+    label: str
+    base: str | None = None
+    mode: Literal["all", "thresholded", "sampled"] = "all"
+    datasets: tuple[str, ...] | None = Field(default=None, strict=False)
+    seeds: int | None = Field(default=None, ge=1)
+    settings: _Settings = Field(default={})
+    settings_on: Mapping[str, _Settings] = {}
+    published: Mapping[
+        str,
+        Mapping[str, _Published | Annotated[tuple[_Published, _Published], Field(strict=False)]],
+    ] = {}
+    runs: bool = True
+
+    def figure(self, dataset: str, metric: str) -> Figure | None:
+        """What was published."""
+        value = self.published.get(dataset, {}).get(metric)
+        if value is None or isinstance(value, tuple):
+            return value
+        return value, None
+
+
+class Table(Section):
+    """A table: every row is trained on every dataset, with every seed.
+
+    metrics   columns; a dataset shows those that its reports have
+    vectors   files under the data root, put side by side
+    seeds     how many for each row and dataset
+    """
+
+    title: str
+    note: str = ""
+    metrics: tuple[Metric, ...] = Field(strict=False, min_length=1)
+    vectors: tuple[str, ...] = Field(default=(), strict=False)
+    seeds: int = Field(default=3, ge=1)
+    settings: _Settings = Field(default={})
+    datasets: tuple[Dataset, ...] = Field(strict=False, min_length=1)
+    rows: tuple[Row, ...] = Field(strict=False, min_length=1)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Table:
+        for what, items in (("datasets", self.datasets), ("rows", self.rows)):
+            names = [item.name for item in items]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{what} has '{twice[0]}' twice")
+        for row in self.rows:
+            self._check_row(row)
+        return self
+
+    def _check_row(self, row: Row) -> None:
+        known = [dataset.name for dataset in self.datasets]
+        for name in (*(row.datasets or ()), *row.settings_on, *row.published):
+            if name not in known:
+                raise ValueError(
+                    f"row '{row.name}' names no dataset '{name}'{nearest(name, known)}"
+                )
+        for dataset in self.datasets:
+            bases = list(dataset.bases)
+            if self.trains(row, dataset) and row.base is not None and row.base not in bases:
+                raise ValueError(
+                    f"dataset '{dataset.name}' has no base '{row.base}' for row '{row.name}'"
+                    f"{nearest(row.base, bases)}"
+                )
+        for metric in (name for figures in row.published.values() for name in figures):
+            if metric not in (*self.metrics, *_EXTRA):
+                columns = [*self.metrics, *_EXTRA]
+                raise ValueError(
+                    f"row '{row.name}' publishes '{metric}', which is no column"
+                    f"{nearest(metric, columns)}"
+                )
+        self._check_figures(row)
+
+    def _check_figures(self, row: Row) -> None:
+        for name, figures in row.published.items():
+            for metric in figures:
+                mean, deviation = row.figure(name, metric) or (0.0, None)
+                if mean > _LARGEST.get(metric, 1.0) or (deviation or 0.0) < 0:
+                    raise ValueError(f"row '{row.name}', {name}: {metric} cannot be {mean:g}")
+                if metric == "accuracy" and mean <= 1:
+                    raise ValueError(f"row '{row.name}', {name}: accuracy is given in percent")
+
+    def trains(self, row: Row, dataset: Dataset) -> bool:
+        """Whether the row has runs on the dataset."""
+        return row.runs and (row.datasets is None or dataset.name in row.datasets)
+
+    def shows(self, row: Row, dataset: Dataset) -> bool:
+        """Whether the dataset's part of the table has the row."""
+        return self.trains(row, dataset) or dataset.name in row.published
+
+    def chosen(
+        self, rows: Sequence[str] | None = None, datasets: Sequence[str] | None = None
+    ) -> tuple[tuple[Row, ...], tuple[Dataset, ...]]:
+        """The rows and datasets of the given names, in the table's order; all for None.
+
+        Raises:
+            ConfigError: a name that the table does not have.
+        """
+        return _pick("row", self.rows, rows), _pick("dataset", self.datasets, datasets)
+
+
+def _pick(what: str, items: tuple[_Named, ...], names: Sequence[str] | None) -> tuple[_Named, ...]:
+    known = [item.name for item in items]
+    for name in names or ():
+        if name not in known:
+            raise ConfigError(
+                f"the table has no {what} '{name}'{nearest(name, known)}",
+                remedy=f"Its {what}s are: {', '.join(known)}",
+            )
+    return tuple(item for item in items if names is None or item.name in names)
+
+
+def load_table(path: Path) -> Table:
+    """Read and check a table's file.
+
+    Raises:
+        ConfigError: naming the file, the key and the nearest known one.
+    """
+    return parse_section(Table, read_tree(path), where=str(path))
