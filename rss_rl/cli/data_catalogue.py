@@ -63,7 +63,9 @@ MaybeName = Annotated[
 ]
 To = Annotated[
     Path | None,
-    typer.Option("--to", metavar="DIR", help="Folder to put it in. Default: downloads/NAME."),
+    typer.Option(
+        "--to", metavar="DIR", help="Folder to put it in. Default: one of its own below downloads."
+    ),
 ]
 Mirror = Annotated[
     str | None,

@@ -110,7 +110,8 @@ READING: tuple[Entry, ...] = (
         "https://tticnlp.github.io/who_did_what/",
         "obtain English Gigaword 5 (LDC2011T07) from the Linguistic Data Consortium, "
         "https://catalog.ldc.upenn.edu/LDC2011T07, make the XML files with the scripts that its "
-        "page offers, and give their folder as --from",
+        "page offers, and give the folder with train.xml, val.xml and test.xml (Strict or Relaxed) "
+        "as --from",
         folder="who-did-what",
         rows={"train": 127_786, "dev": 10_000, "test": 10_000},
         note="Rows are of the strict setting; the relaxed one trains on 185,978.",

@@ -31,7 +31,8 @@ def _sick(name: str, task: str) -> Entry:
         task,
         _SICK_LICENCE,
         f"{_SEMEVAL}index.php?id=data-and-tools",
-        "download sick_train.zip, sick_trial.zip and sick_test_annotated.zip from its page",
+        "download sick_train.zip, sick_trial.zip and sick_test_annotated.zip from its page (or "
+        "fetch sick-full, the later release)",
         folder="sick",
         rows={"train": 4500, "dev": 500, "test": 4927},
         files=_SICK_FILES,

@@ -12,7 +12,7 @@ from rss_rl.data.catalogue_entries import Entry
 from rss_rl.data.fetch import sources_of
 from rss_rl.data.fetch_part import sha256_of
 from rss_rl.data.fetch_redirect import check_address
-from rss_rl.data.sources import SOURCES
+from rss_rl.data.sources import SOURCES, SourceRequest, named_source
 from rss_rl.errors import DataError
 
 ENTRIES = [pytest.param(item, id=item.name) for item in CATALOGUE.values()]
@@ -40,8 +40,7 @@ def test_an_entry_is_whole(item: Entry) -> None:
     assert re.fullmatch(r"[a-z0-9-]+", item.folder)
     assert bool(item.rows) != bool(item.vectors)
     assert all(count > 0 for count in item.rows.values())
-    if item.prepares:
-        assert item.prepares in SOURCES
+    assert item.vectors or (item.prepares or item.name) in SOURCES
 
 
 @pytest.mark.parametrize("item", ENTRIES)
@@ -73,6 +72,20 @@ def test_what_it_needs_is_what_it_leaves(item: Entry) -> None:
         for pattern in file.unpack.members if file.unpack else ():
             left.add(PurePosixPath(pattern).parts[0])
     assert left == set(item.needs)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [pytest.param(i, id=i.name) for i in CATALOGUE.values() if i.needs and not i.vectors],
+)
+def test_a_source_finds_its_files_in_what_is_left(item: Entry, tmp_path: Path) -> None:
+    for name in item.needs:
+        (tmp_path / name).mkdir() if "." not in name else (tmp_path / name).touch()
+    for folder in tmp_path.glob("*/"):
+        (folder / "1.question").touch()
+    source = named_source(item.prepares or item.name, SourceRequest(tmp_path))
+    read = {path for paths in source.splits().values() for path in paths}
+    assert {path.relative_to(tmp_path).parts[0] for path in read} == set(item.needs)
 
 
 def test_the_commands_name_the_folder() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import resource
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -153,7 +154,7 @@ def test_more_bytes_than_the_server_says_are_not_waited_for(
 def test_errors_of_the_moment_are_tried_again(server: FileServer, attempt: Try) -> None:
     server.files["file"].statuses = [500, 503, 429]
     assert attempt() == BODY
-    assert attempt.pauses == [1.0, 2.0, 4.0]
+    assert attempt.pauses == [7.0, 7.0, 7.0]  # as the server asks
 
 
 def test_retries_end(server: FileServer, attempt: Try) -> None:
@@ -235,6 +236,19 @@ def test_a_full_disk_is_said_before(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(DataError, match="room for 1,000 bytes, and 300,000 are to come"):
         attempt()
+
+
+def test_a_disk_that_fills_up_keeps_what_came(attempt: Try) -> None:
+    """The kernel refuses bytes beyond a limit, as a full disk does; with more room it goes on."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
+    try:
+        with pytest.raises(DataError, match="cannot be written.*Free disk space.*is kept"):
+            attempt()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert attempt.part.stat().st_size == 200_000
+    assert attempt() == BODY
 
 
 def test_a_folder_that_cannot_be_written(attempt: Try) -> None:

@@ -18,7 +18,13 @@ from rss_rl.models.encoders.registry import build_encoder
 
 NAMES = get_args(ModelConfig.model_fields["encoder"].annotation)
 LENGTHS = (6, 1, 3, 0, 9, 2)
-SIZES = {"attention_heads": 2, "cnn_filters": 3, "cnn_windows": (2, 5), "cnn_layers": 2}
+SIZES = {
+    "attention_heads": 2,
+    "block_length": 2,
+    "cnn_filters": 3,
+    "cnn_windows": (2, 5),
+    "cnn_layers": 2,
+}
 
 every_encoder = pytest.mark.parametrize("name", NAMES)
 

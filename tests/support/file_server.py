@@ -54,7 +54,10 @@ def _answer(handler: BaseHTTPRequestHandler, server: FileServer) -> None:
     server.asked.append((path, given, condition))
     served = server.files.get(path)
     if served is None or served.statuses:
-        handler.send_error(served.statuses.pop(0) if served else 404)
+        handler.send_response(served.statuses.pop(0) if served else 404)
+        handler.send_header("Retry-After", "7")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
         return
     if served.redirect is not None:
         handler.send_response(302)
