@@ -23,12 +23,14 @@ from rss_rl.models.encoders.contexts import build_context
 
 ENCODERS = get_args(ModelConfig.model_fields["encoder"].annotation)
 VARIANTS: dict[str, dict[str, Any]] = {
-    **{name: {"encoder": name} for name in ENCODERS},
+    **{name: {"encoder": name, "block_length": 4, "sentence_block_length": 2} for name in ENCODERS},
     "resan, paper's": {"keep_unselected": True},
 }
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
-MANY: list[choices.Lengths] = [*choices.FEW, ([10, 3, 18], 3), ([26], 2), ([9, 13], 1)]
-"""Sentences of lengths that are encoded in different pieces."""
+MANY: list[choices.Lengths] = [
+    *choices.FEW, ([10, 3, 18], 3), ([26], 2), ([9, 13], 1), ([2, 1, 3, 1, 2, 2, 1], 2)
+]  # fmt: skip
+"""Sentences of lengths that are encoded in different pieces; enough of them for several blocks."""
 
 
 def words_of(model: Any, drawn: Choices, slot: int, row: int, number: int | None) -> np.ndarray:
@@ -200,7 +202,7 @@ def test_parameter_counts_by_arithmetic() -> None:
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_encoder_has_a_context_layer_over_sentences(name: str) -> None:
-    layer = build_context(ModelConfig(encoder=name, hidden=4), 6)
+    layer = build_context(ModelConfig(encoder=name, hidden=4, block_length=2), 6)
     valid = torch.tensor([[True, True, False], [True, False, False]])
     values = torch.randn(2, 3, 6)
     assert layer(values, valid).shape == (2, 3, layer.output_size)

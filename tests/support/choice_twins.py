@@ -83,7 +83,7 @@ def passage_scores(
         f.append(np.concatenate([s, q, s - q, s * q]))
     g = np.concatenate(
         [
-            twins.disa(np.array(f), part(p, f"context.resa.directions.{k}."), activation, c, ahead)
+            twins.disa(np.array(f), part(p, f"context.directions.{k}."), activation, c, ahead)
             for k, ahead in enumerate((True, False))
         ],
         1,

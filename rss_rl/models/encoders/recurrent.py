@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = ["RecurrentContext", "SRUContext"]
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -45,7 +46,10 @@ class RecurrentContext(nn.Module):
         # Dropped before anything returns: the number of calls must not depend on the batch.
         dropped = self.dropout(embedded)
         if not valid.numel():
-            return embedded.new_zeros(*valid.shape, self.output_size)
+            # Run all the same, on one padding: learners in a group need the gradient of every
+            # parameter from each of them, also from one whose shard is empty.
+            context, _ = self.cell(F.pad(dropped, (0, 0, 0, 1, 0, 1)))
+            return context[: len(valid), : valid.shape[1]].to(embedded.dtype)  # type: ignore[no-any-return]
         # Packing admits no empty sentence; what comes of its first padding is never read.
         lengths = valid.sum(1).clamp_min(1).cpu()
         packed = pack_padded_sequence(dropped, lengths, batch_first=True, enforce_sorted=False)
