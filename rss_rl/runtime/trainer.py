@@ -40,16 +40,21 @@ _NOT_OF_TASK = {
 }
 
 
-def check_best_metric(config: RunConfig, labels: LabelSpec) -> None:
+def check_best_metric(config: RunConfig, labels: LabelSpec, questions: bool) -> None:
     """Refuse to choose checkpoints by a metric that the data cannot have.
+
+    Args:
+        questions: the dev split has questions with rival answers.
 
     Raises:
         ConfigError: naming the metric and the remedy.
     """
-    if config.evaluation.best_metric in _NOT_OF_TASK[labels.kind]:
+    metric = config.evaluation.best_metric
+    rivals = questions or metric not in _OF_RIVALS
+    if metric in _NOT_OF_TASK[labels.kind] or not rivals:
+        what = f"labels are {labels.kind}" if rivals else "questions have no rival answers"
         raise ConfigError(
-            f"this data set's labels are {labels.kind}, which have no"
-            f" '{config.evaluation.best_metric}'",
+            f"this data set's {what}, so there is no '{metric}'",
             where="evaluation.best_metric",
             remedy="Give evaluation.best_metric=auto, or a metric that such reports name",
         )
