@@ -110,7 +110,7 @@ def test_several_at_a_time(
     processes.append(process := command_line(*command, cwd=tmp_path))
     out, err = process.communicate(timeout=140)
     assert process.returncode == 1, err
-    assert "1 runs failed" in out
+    assert "Failed runs: 1" in out
     assert "planted/bad/seed-0: evaluation.best_metric: this data set's labels are" in out
     made = (tmp_path / "out" / "own" / "table.csv").read_text()
     rows = [row for row in csv.reader(made.splitlines()) if row[1] != "bad"]
