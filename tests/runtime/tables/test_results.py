@@ -139,7 +139,7 @@ def test_markdown(plan: Plan) -> None:
     first = lines.index("## planted")
     assert lines[first + 2] == (
         "| model | runs | accuracy % | published | kept | parameters | published parameters "
-        "| s/epoch | × ReSAN | test pass s | × ReSAN |"
+        "| s/epoch | × ReSAN | inference s | × ReSAN |"
     )
     assert lines[first + 4] == (
         "| ReSAN | 2 | 54.0 (5.7) | 86.3 (0.2) | 50.0% (0.0) | 0.12 M | 3.07 M | 2 | 1.00 | 2 "
