@@ -85,6 +85,8 @@ def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.o
         return torch.optim.Adadelta(
             groups, lr=config.learning_rate, rho=config.rho, eps=config.eps, foreach=True
         )
+    if config.name == "sgd":
+        return torch.optim.SGD(groups, lr=config.learning_rate, foreach=True)
     return torch.optim.Adam(
         groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True
     )
@@ -102,6 +104,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 _QUANTITIES: dict[type[torch.optim.Optimizer], frozenset[str]] = {
     torch.optim.Adam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
     torch.optim.Adadelta: frozenset({"step", "square_avg", "acc_delta"}),
+    torch.optim.SGD: frozenset(),
 }
 
 

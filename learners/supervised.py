@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from learners.group import ALONE, Group
 from learners.optim import GradientStep
 from rss_rl.config import OptimizerConfig
-from rss_rl.models.classifier import Classifier
+from rss_rl.models.build import AnyClassifier
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.inputs import TensorBatch
 
@@ -38,7 +38,7 @@ class SupervisedStats(NamedTuple):
 class _Losses(nn.Module):
     """Loss summed over the examples of a shard, and how many of them were predicted right."""
 
-    def __init__(self, classifier: Classifier, autocast: torch.dtype | None) -> None:
+    def __init__(self, classifier: AnyClassifier, autocast: torch.dtype | None) -> None:
         super().__init__()
         self.classifier = classifier
         self._autocast = autocast
@@ -69,7 +69,7 @@ class SupervisedLearner:
 
     def __init__(
         self,
-        classifier: Classifier,
+        classifier: AnyClassifier,
         config: OptimizerConfig,
         autocast: torch.dtype | None,
         average: float | None = None,

@@ -15,7 +15,7 @@ __all__ = [
     "SamplerConfig",
 ]
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -25,9 +25,20 @@ from rss_rl.config_workers import LearnerConfig, OptimizerConfig, SamplerConfig,
 class ModelConfig(Section):
     """The classifier (reward model): encoder and task head."""
 
-    encoder: Literal["resan", "source2token", "mean"] = Field(
-        default="resan", description="What makes a sentence vector of the selected tokens."
-    )
+    encoder: Literal[
+        "resan",
+        "source2token",
+        "mean",
+        "disan",
+        "bilstm",
+        "bigru",
+        "bisru",
+        "cnn",
+        "hierarchical-cnn",
+        "multi-head",
+        "attention",
+        "biblosan",
+    ] = Field(default="resan", description="What makes a sentence vector of the selected tokens.")
     keep_unselected: bool = Field(
         default=False,
         description="ReSAN only. true: the paper's ReSAN, an unselected token still reaches the"
@@ -36,12 +47,41 @@ class ModelConfig(Section):
     unselected_context: Literal["real", "dependents"] = Field(
         default="real", description="Tokens that the context of an unselected head averages."
     )
+    block_length: int | None = Field(
+        default=None,
+        ge=1,
+        description="biblosan only: tokens of a block; default by the paper's rule, from the"
+        " lengths of the training sentences and the batch size.",
+    )
+    sentence_block_length: int = Field(
+        default=4,
+        ge=1,
+        description="biblosan only: sentences of a block, in tasks on passages.",
+    )
+    block_local: bool = Field(
+        default=True, description="biblosan only: a token sees the context within its block."
+    )
+    block_global: bool = Field(
+        default=True, description="biblosan only: a token sees the context of the other blocks."
+    )
     hidden: int = Field(
-        default=300, ge=1, description="Hidden size D; sentence vectors have 2 D features."
+        default=300,
+        ge=1,
+        description="Hidden size D; vectors of sentences have 2 D features where an encoder has two"
+        " directions or attention heads.",
     )
     head_hidden: int | None = Field(
         default=None, ge=1, description="Hidden size of the task head; default `hidden`."
     )
+    attention_heads: int = Field(
+        default=8, ge=1, description="multi-head: they share its 2 D features out evenly."
+    )
+    cnn_windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(3, 4, 5), min_length=1, strict=False, description="cnn: tokens of each window."
+    )
+    cnn_filters: int = Field(default=200, ge=1, description="cnn: features of each window.")
+    cnn_layers: int = Field(default=3, ge=1, description="hierarchical-cnn: how many.")
+    cnn_window: int = Field(default=5, ge=1, description="hierarchical-cnn: tokens of a window.")
     activation: Literal["relu", "elu"] = "elu"
     dropout: float = Field(
         default=0.25, ge=0, lt=1, description="Drop rate on the input of each Dense layer."
@@ -62,19 +102,61 @@ class ModelConfig(Section):
     score_bins: int | None = Field(
         default=None, ge=2, description="Bins of a score task; default one for each whole score."
     )
+    reader: Literal["stanford", "sequential"] = Field(
+        default="sequential",
+        description="Cloze tasks: attention by a bilinear form, or by a GRU over its products.",
+    )
+    reader_hidden: int = Field(
+        default=128, ge=1, description="Cloze tasks: hidden size of each direction of the GRUs."
+    )
+    cloze_output: Literal["entities", "words", "pointer"] = Field(
+        default="pointer",
+        description="Score of a candidate. entities: a weight row of its number (the papers, for"
+        " anonymous entities); words: by its word vector; pointer: the attention on it.",
+    )
+    cloze_entities: int = Field(
+        default=600, ge=1, description="Candidate numbers that cloze_output=entities has rows for."
+    )
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> ModelConfig:
+        if self.encoder == "multi-head" and 2 * self.hidden % self.attention_heads:
+            raise ValueError(
+                f"attention_heads={self.attention_heads} cannot share {2 * self.hidden} features"
+                f" (2 x hidden={self.hidden}) out evenly"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_context(self) -> ModelConfig:
+        if not (self.block_local or self.block_global):
+            raise ValueError("without block_local and block_global it is encoder=source2token")
+        return self
 
 
 class PolicyConfig(Section):
     """The selection policy."""
 
-    name: str = Field(default="rss", description="rss, select-all or bernoulli.")
+    name: str = Field(default="rss", description="rss, iterative, select-all or bernoulli.")
     hidden: int = Field(default=300, ge=1)
     shared: bool = Field(
-        default=False, description="One RSS module for both roles ('w/o dependency restricted')."
+        default=False, description="One module for both roles ('w/o dependency restricted')."
+    )
+    context: Literal["none", "lstm", "gru"] = Field(
+        default="none", description="rss only: a bidirectional recurrent layer below the policy."
+    )
+    cell: Literal["rnn", "gru"] = Field(
+        default="rnn", description="iterative only: what remembers the bits drawn so far."
     )
     initial_probability: float = Field(
         default=0.5, gt=0, lt=1, description="Of selecting a token, at the start."
     )
+
+    @model_validator(mode="after")
+    def _has_context(self) -> PolicyConfig:
+        if self.context != "none" and self.name != "rss":
+            raise ValueError(f"policy '{self.name}' has no context layer: set context to none")
+        return self
 
 
 class RewardConfig(Section):
@@ -134,11 +216,12 @@ class EvaluationConfig(Section):
     every: int = Field(default=100, ge=1, description="Updates between evaluations on dev.")
     selections: int = Field(default=4, ge=1, description="K of the sampled evaluation.")
     batch_size: int = Field(default=128, ge=1)
-    best_metric: Literal["auto", "accuracy", "pearson", "spearman", "mse", "loss", "reward"] = (
-        Field(
-            default="auto",
-            description="Dev metric that picks the best checkpoint; auto: accuracy or pearson.",
-        )
+    best_metric: Literal[
+        "auto", "accuracy", "pearson", "spearman", "mse", "map", "mrr", "loss", "reward"
+    ] = Field(
+        default="auto",
+        description="Dev metric that picks the best checkpoint; auto: accuracy or pearson. map and"
+        " mrr: where questions have rival answers.",
     )
     all_tokens: bool = Field(
         default=True,

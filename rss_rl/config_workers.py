@@ -20,7 +20,7 @@ class Section(BaseModel):
 class OptimizerConfig(Section):
     """One optimizer over one group of parameters."""
 
-    name: Literal["adam", "adadelta"] = "adam"
+    name: Literal["adam", "adadelta", "sgd"] = "adam"
     learning_rate: float = Field(default=1e-3, gt=0)
     decay_updates: int | None = Field(
         default=None,

@@ -95,7 +95,11 @@ def test_unknown_key_in_a_phase_names_its_place() -> None:
         ("batch_size", 2.5, ["batch_size", "integer", "2.5"]),
         ("model__hidden", 0, ["model.hidden", "greater than or equal to 1"]),
         ("model__highway", "yes", ["model.highway", "boolean"]),
-        ("model__encoder", "lstm", ["model.encoder", "'resan', 'source2token' or 'mean'"]),
+        (
+            "model__encoder",
+            "lstm",
+            ["model.encoder", "'resan', 'source2token'", "'bilstm'", "got 'lstm'"],
+        ),
         ("model__dropout", 1.0, ["model.dropout", "less than 1"]),
         ("model__tanh_scale", 100, ["model.tanh_scale", "less than or equal to 20"]),
         (

@@ -1,4 +1,4 @@
-"""`rss-rl data`: prepare a dataset, list the known ones, show a prepared one."""
+"""`rss-rl data`: list the known datasets, fetch and prepare one, show a prepared one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from rss_rl.cli import data_catalogue
 from rss_rl.cli import data_options as options
+from rss_rl.cli.data_preview import example_line, predicted
 from rss_rl.data.batching import padding_share, plain_batches
 from rss_rl.data.prepare import SHARD_MB
 from rss_rl.data.prepare import prepare as prepare_source
@@ -33,7 +35,7 @@ from rss_rl.types import LabelSpec
 
 app = typer.Typer(
     name="data",
-    help="Prepare datasets for training, list the known ones, show what was prepared.",
+    help="List datasets, fetch them, prepare them for training, show what was prepared.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -89,18 +91,8 @@ def prepare(
     _run(source, out, json_, force, **words, **rows)
 
 
-@app.command("list")
-def list_(json_: options.Json = False) -> None:
-    """List the datasets known by name, and what each needs."""
-    if json_:
-        known = [{"name": s.name, "summary": s.summary, "needs": s.needs} for s in SOURCES.values()]
-        typer.echo(json.dumps(known, indent=2))
-        return
-    shown = Table("name", "what", "give it", box=None, pad_edge=False)
-    for source in SOURCES.values():
-        shown.add_row(source.name, source.summary, escape(source.needs) or "nothing: it is made")
-    shown.add_row("FILE", "your own data, with named columns", "--text COLUMN --label COLUMN")
-    Console().print(shown)
+app.command("list", epilog=data_catalogue.LIST_EPILOG)(data_catalogue.list_)
+app.command(epilog=data_catalogue.FETCH_EPILOG)(data_catalogue.fetch)
 
 
 @app.command()
@@ -220,21 +212,16 @@ def _print_summary(
     _print_counts(console, prepared, padding)
     _print_vectors(console, prepared)
     for row in range(min(examples, len(prepared.split("train")))):
-        _print_example(console, prepared, row)
+        shown = example_line(prepared.split("train"), row)
+        console.print(shown, soft_wrap=True, highlight=False, markup=False)
     if seconds is not None:
         console.print(f"Written to {place} in {seconds:.1f} s.", soft_wrap=True, highlight=False)
 
 
 def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float]) -> None:
     manifest = prepared.manifest
-    labels = manifest.labels
-    predicted = (
-        ", ".join(labels.names)
-        if labels.kind == "classes"
-        else f"score {labels.low:g} to {labels.high:g}"
-    )
     console.print(
-        f"[bold]{escape(manifest.name)}[/bold]: {escape(predicted)}",
+        f"[bold]{escape(manifest.name)}[/bold]: {escape(predicted(manifest.labels))}",
         soft_wrap=True,
         highlight=False,
     )
@@ -279,13 +266,3 @@ def _print_vectors(console: Console, prepared: Prepared) -> None:
             highlight=False,
             markup=False,
         )
-
-
-def _print_example(console: Console, prepared: Prepared, row: int) -> None:
-    split = prepared.split("train")
-    label = split.batch([row]).labels[0]
-    gold = prepared.labels.names[label] if prepared.labels.kind == "classes" else f"{label:g}"
-    texts = " | ".join(" ".join(words) for words in split.words(row))
-    console.print(
-        f"{split.example_id(row)}  {gold}: {texts}", soft_wrap=True, highlight=False, markup=False
-    )

@@ -64,7 +64,9 @@ SourceOption = Annotated[
         "--option", metavar="NAME=VALUE", help="A setting of a known dataset; repeatable."
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of random vectors, and of made datasets.")]
+Seed = Annotated[
+    int, typer.Option("--seed", help="Of random vectors, made datasets and cut splits.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 Vectors = Annotated[

@@ -37,8 +37,14 @@ _TRAINING = {
     "selection/heads_kept": "heads_kept",
     "selection/dependents_kept": "dependents_kept",
 }
-_DEV = ("accuracy", "pearson", "mse", "loss", "reward", "kept", "rationale_f1")
-_SHORT = {"heads_kept": "heads", "dependents_kept": "dependents", "rationale_f1": "F1"}
+_DEV = ("accuracy", "map", "mrr", "pearson", "mse", "loss", "reward", "kept", "rationale_f1")
+_SHORT = {
+    "heads_kept": "heads",
+    "dependents_kept": "dependents",
+    "rationale_f1": "F1",
+    "map": "MAP",
+    "mrr": "MRR",
+}
 _RATE = "throughput/examples_per_second"
 
 

@@ -18,6 +18,9 @@ from rss_rl.types import DEPENDENT, HEAD
 if TYPE_CHECKING:
     from rss_rl.runtime.reading import Explanation, MarkedSentence
 
+_MOST_SHOWN = 10
+"""Classes, sentences or candidates shown; of more the likeliest."""
+
 EPILOG = """
 Examples:
 
@@ -28,7 +31,9 @@ Examples:
 
 Texts = Annotated[
     list[str],
-    typer.Argument(metavar="TEXT...", help="One text, or the two of a pair, each in quotes."),
+    typer.Argument(
+        metavar="TEXT...", help="One text, or two: a pair, or a passage and a question."
+    ),
 ]
 Sampled = Annotated[
     int | None,
@@ -114,7 +119,9 @@ def print_explanation(out: Console, explanation: Explanation, *, details: bool =
         out.print(f"prediction: [bold]{explanation.prediction:.3f}[/bold]")
         return
     out.print(Text("prediction: ").append(str(explanation.prediction), "bold"))
-    for name, share in explanation.class_probabilities.items():
+    likeliest = sorted(explanation.class_probabilities.items(), key=lambda item: -item[1])
+    shown = explanation.class_probabilities.items()
+    for name, share in shown if len(shown) <= _MOST_SHOWN else likeliest[:_MOST_SHOWN]:
         bar = "█" * round(share * 30)
         out.print(Text(f"  {name:16} {share:6.1%} ").append(bar, "cyan"))
 

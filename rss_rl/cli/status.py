@@ -36,7 +36,7 @@ Follow = Annotated[bool, typer.Option("--follow", help="Go on until the run no l
 Every = Annotated[
     float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
 ]
-_SCORES = ("accuracy", "pearson", "spearman", "loss", "reward", "kept")
+_SCORES = ("accuracy", "map", "mrr", "pearson", "spearman", "loss", "reward", "kept")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 

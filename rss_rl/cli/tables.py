@@ -24,6 +24,10 @@ MODE_NAMES = {
 }
 COLUMNS = {
     "accuracy": "accuracy",
+    "map": "MAP",
+    "mrr": "MRR",
+    "map_all": "MAP, all",
+    "mrr_all": "MRR, all",
     "pearson": "Pearson r",
     "spearman": "Spearman ρ",
     "mse": "MSE",

@@ -24,7 +24,8 @@ class LabelChecker:
 
     Args:
         spec: None: classes, named by the training labels; a score of infinite range takes its
-            range from them.
+            range from them. The number of a sentence or candidate is only checked to be one:
+            `example_fault` looks whether its example has it.
     """
 
     def __init__(self, spec: LabelSpec | None) -> None:
@@ -39,9 +40,12 @@ class LabelChecker:
         return self._spec
 
     def value(self, label: str | float) -> tuple[str | float | None, Fault]:
-        """The label as stored, a class name or a score; None with what is wrong with it."""
+        """The label as stored: class name, score or number; None with what is wrong with it."""
         if self._spec.kind == "score":
             return self._score(label)
+        if self._spec.chooses:
+            number = choice_number(label)
+            return number, ("", "") if number is not None else _no_choice(label)
         name = str(label)
         if not name.strip() or not _storable((name,)):
             return None, ("the label is empty or no text", "Write a class name")
@@ -102,8 +106,23 @@ def _ordered(names: set[str]) -> list[str]:
     return sorted(names)
 
 
-def example_fault(example: RawExample, tokens: list[Tokens], sentences: int) -> Fault | None:
-    """What is wrong with texts or rationale of an example, None if nothing is."""
+def choice_number(label: str | float) -> int | None:
+    """The number of a sentence or candidate that a label is; None where it is no such number."""
+    try:
+        number = float(label)
+    except ValueError:
+        return None
+    return int(number) if number >= 0 and number.is_integer() else None
+
+
+def _no_choice(label: str | float) -> Fault:
+    return f"the label '{label}' is no number of a mark", "Write 0, 1, 2 and so on"
+
+
+def example_fault(
+    example: RawExample, tokens: list[Tokens], sentences: int, labels: LabelSpec
+) -> Fault | None:
+    """What is wrong with texts, rationale, marks or question of an example, None if nothing is."""
     if len(tokens) != sentences:
         return f"{len(tokens)} texts where {sentences} are expected", ""
     for slot, (words, _) in enumerate(tokens):
@@ -120,6 +139,24 @@ def example_fault(example: RawExample, tokens: list[Tokens], sentences: int) -> 
         len(words) for words, _ in tokens
     ]:
         return "the rationale has not one bit for each token", "Give tokens and rationale alike"
+    return _marks_fault(example, len(tokens[0].words), labels)
+
+
+def _marks_fault(example: RawExample, tokens: int, labels: LabelSpec) -> Fault | None:
+    marks = example.marks
+    if (marks is not None) != labels.chooses:
+        have = "has" if marks is not None else "lacks"
+        return f"it {have} marks where labels are {labels.kind}", "Mark what a label chooses from"
+    if marks is None:
+        return None
+    if len(marks) != tokens:
+        return f"{len(marks)} marks for {tokens} tokens", "Give one for each token of text 1"
+    numbers = set(marks) - {-1}
+    if numbers != set(range(len(numbers))):
+        return "the marks are not -1 and all of 0, 1, 2 and so on", "Number them without a gap"
+    number = choice_number(example.label)
+    if number is not None and number not in numbers:
+        return f"no token has the mark {number} that is the label", "Give the number of a mark"
     return None
 
 

@@ -40,6 +40,7 @@ VOCABULARY_BYTES = 256 * 2**20
 _AGAIN = "Prepare the data again"
 _Count = Annotated[int, Field(ge=0, lt=2**53)]
 _Positive = Annotated[int, Field(ge=1, lt=2**53)]
+_Spread = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _SplitName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,31}$")]
 
 
@@ -65,20 +66,27 @@ class SplitInfo(_Record):
 
     rows          examples
     rationale     whether the tokens that the label follows from are known
+    marks         whether the tokens of the first slot are marked with what the label chooses from
+    questions     whether examples are rival answers to numbered questions
     tokens        real tokens of each sentence slot
     longest       tokens of the longest sentence of each slot
     bad_rows      rows left out with --skip-bad-rows, listed in rejects.jsonl
     dropped_rows  rows the format itself says to leave out
     shards        the Arrow files, in the order in which rows are numbered
+    length_sd     standard deviation of the tokens of a sentence, of each slot; None where the data
+                  were prepared before it was counted
     """
 
     rows: _Positive
     rationale: bool
+    marks: bool = False
+    questions: bool = False
     tokens: tuple[_Positive, ...]
     longest: tuple[_Positive, ...]
     bad_rows: _Count
     dropped_rows: _Count
     shards: tuple[ShardInfo, ...]
+    length_sd: tuple[_Spread, ...] | None = None
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -172,8 +180,11 @@ class Manifest(_Record):
             names = [shard_file(split, number) for number in range(len(info.shards))]
             if [shard.name for shard in info.shards] != names:
                 raise ValueError(f"the shards of '{split}' must be named {names[0]} and so on")
-            if not len(info.tokens) == len(info.longest) == self.sentences:
+            spreads = info.tokens if info.length_sd is None else info.length_sd
+            if not len(info.tokens) == len(info.longest) == len(spreads) == self.sentences:
                 raise ValueError(f"'{split}' has not {self.sentences} sentence slot(s)")
+            if info.marks != labels.chooses:
+                raise ValueError(f"'{split}' has marks, or none, against its labels")
         return self
 
     def save(self, folder: Path) -> None:

@@ -192,7 +192,9 @@ def _write_split(
 ) -> tuple[ShardInfo, ...]:
     """Second pass: words become ids, labels class indices."""
     labels, slots = job.labels.spec, range(len(staged.tokens))
-    schema = shard_schema(len(slots), labels, staged.rationale)
+    schema = shard_schema(
+        len(slots), labels, staged.rationale, marks=staged.marks, questions=staged.questions
+    )
     writer = ShardWriter(job.folder, split, schema, shard_bytes)
     index = {name: i for i, name in enumerate(labels.names)}
     for block in staged_blocks(staged):
@@ -202,14 +204,14 @@ def _write_split(
             ids = pa.array(vocabulary.ids(keys.flatten().to_pylist()).astype(np.int32))
             columns[f"tokens_{slot}"] = pa.ListArray.from_arrays(keys.offsets, ids)
             columns[f"words_{slot}"] = block[f"words_{slot}"]
-        if labels.kind == "score":
-            columns["label"] = block["label"].cast(pa.float32())
-        else:
+        if labels.kind == "classes":
             classes = [index[name] for name in block["label"].to_pylist()]
             columns["label"] = pa.array(classes, pa.int32())
-        if staged.rationale:
-            for slot in slots:
-                columns[f"rationale_{slot}"] = block[f"rationale_{slot}"]
+        else:
+            columns["label"] = block["label"].cast(schema.field("label").type)
+        for name in schema.names:
+            if name not in columns:  # as it was staged
+                columns[name] = block[name]
         writer.write(pa.record_batch(columns, schema=schema))
     return writer.close()
 
@@ -231,11 +233,14 @@ def _manifest(
             split: SplitInfo(
                 rows=part.rows,
                 rationale=part.rationale,
+                marks=part.marks,
+                questions=part.questions,
                 tokens=tuple(part.tokens),
                 longest=tuple(part.longest),
                 bad_rows=job.rejects.bad[split],
                 dropped_rows=job.rejects.dropped[split],
                 shards=shards[split],
+                length_sd=part.length_sd(),
             )
             for split, part in staged.items()
         },

@@ -99,7 +99,16 @@ def _coverage(found: Array, weights: Array) -> Coverage:
 
 
 def source_file(path: Path) -> SourceFile:
-    """Name and SHA-256 of a file that was read; of ARCHIVE.zip:MEMBER the archive's."""
+    """Name and SHA-256 of a file that was read; of ARCHIVE.zip:MEMBER the archive's.
+
+    Of a folder the SHA-256 of the names and SHA-256 of its files, in the order of names.
+    """
+    if path.is_dir():
+        parts = (source_file(file) for file in sorted(path.iterdir()) if file.is_file())
+        lines = hashlib.sha256()
+        for part in parts:
+            lines.update(f"{part.sha256}  {part.name}\n".encode("utf-8", "surrogateescape"))
+        return SourceFile(name=path.name, sha256=lines.hexdigest())
     archive = str(path).partition(".zip:")
     file = Path(f"{archive[0]}.zip") if archive[2] else path
     with file.open("rb") as stream:

@@ -40,13 +40,17 @@ class StoredRow(NamedTuple):
     """An example as views of the map.
 
     tokens     int32 ids of each sentence
-    label      index of a class, or a score
+    label      index of a class, a score, or the number of a sentence or candidate
     rationale  an Arrow array of bits for each sentence; none where unknown
+    marks      int32 numbers of the tokens of slot 0; None where there are none
+    question   number of the question; None where there are none
     """
 
     tokens: tuple[Array, ...]
     label: Any
     rationale: tuple[Any, ...]
+    marks: Array | None
+    question: Any
 
 
 class Shard:
@@ -65,7 +69,13 @@ class Shard:
     def __init__(
         self, path: Path, manifest: Manifest, info: SplitInfo, rows: int, *, trusted: bool = False
     ) -> None:
-        schema = shard_schema(manifest.sentences, manifest.labels, info.rationale)
+        schema = shard_schema(
+            manifest.sentences,
+            manifest.labels,
+            info.rationale,
+            marks=info.marks,
+            questions=info.questions,
+        )
         self._blocks = read_blocks(path, schema)
         sizes = [block.num_rows for block in self._blocks]
         if sum(sizes) != rows:
@@ -77,7 +87,11 @@ class Shard:
         slots = range(manifest.sentences)
         self._tokens = [[_Ragged.view(b[f"tokens_{s}"]) for b in self._blocks] for s in slots]
         self._labels = [b["label"].to_numpy(zero_copy_only=True) for b in self._blocks]
-        self._marks = [f"rationale_{s}" for s in slots if info.rationale]
+        self._rationale = [f"rationale_{s}" for s in slots if info.rationale]
+        blocks = self._blocks
+        self._marks = [_Ragged.view(b["marks"]) for b in blocks] if info.marks else []
+        questions = [b["question"].to_numpy(zero_copy_only=True) for b in blocks if info.questions]
+        self._questions = questions
 
     def row(self, row: int) -> StoredRow:
         """A row, numbered from 0 within the shard."""
@@ -85,7 +99,9 @@ class Shard:
         return StoredRow(
             tuple(part[block].row(i) for part in self._tokens),
             self._labels[block][i],
-            tuple(self._blocks[block][mark][i].values for mark in self._marks),
+            tuple(self._blocks[block][name][i].values for name in self._rationale),
+            self._marks[block].row(i) if self._marks else None,
+            self._questions[block][i] if self._questions else None,
         )
 
     def lengths(self, rows: Array) -> Array:
@@ -115,8 +131,9 @@ class Shard:
 
     def views(self) -> list[Array]:
         """The arrays that batches are filled from: views of the memory map, read-only."""
-        ragged = [r for part in self._tokens for r in part]
-        return [*(a for r in ragged for a in (r.values, r.offsets)), *self._labels]
+        ragged = [*(r for part in self._tokens for r in part), *self._marks]
+        arrays = (a for r in ragged for a in (r.values, r.offsets))
+        return [*arrays, *self._labels, *self._questions]
 
     def _place(self, row: int) -> tuple[int, int]:
         block = int(np.searchsorted(self._starts, row, side="right")) - 1
@@ -146,10 +163,46 @@ def _check(block: Any, manifest: Manifest, info: SplitInfo) -> None:
         ids = tokens.values.to_numpy(zero_copy_only=True)
         if ids.min(initial=0) < 0 or ids.max(initial=0) >= manifest.vocabulary.size:
             raise ValueError("holds unknown token ids")
+    if info.questions:
+        numbers = block["question"].to_numpy(zero_copy_only=True)
+        if numbers.min(initial=0) < 0 or numbers.max(initial=0) >= info.rows:
+            raise ValueError("holds unknown questions")
+    _check_labels(block, manifest)
+
+
+def _check_labels(block: Any, manifest: Manifest) -> None:
     labels = block["label"].to_numpy(zero_copy_only=True)
     if manifest.labels.kind == "score":
         fine = bool(np.isfinite(labels).all())
+    elif manifest.labels.chooses:
+        last = _last_marks(block)
+        fine = bool(((labels >= 0) & (labels <= last)).all())
     else:
         fine = labels.min(initial=0) >= 0 and labels.max(initial=0) < len(manifest.labels.names)
     if not fine:
         raise ValueError("holds unknown labels")
+
+
+def _last_marks(block: Any) -> Array:
+    """The largest mark of each row, int64 [b]: there, all numbers up to it stand somewhere.
+
+    Raises:
+        ValueError: not one mark for each token, or other numbers.
+    """
+    offsets = block["marks"].offsets.to_numpy().astype(np.int64)  # [b + 1]
+    lengths = np.diff(offsets)
+    if (np.diff(block["tokens_0"].offsets.to_numpy()) != lengths).any():
+        raise ValueError("has not one of marks for each token")
+    marks = block["marks"].values.to_numpy(zero_copy_only=True)[offsets[0] : offsets[-1]]
+    marks = marks.astype(np.int64)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    if (marks < -1).any() or (marks >= lengths[rows]).any():
+        raise ValueError("holds unknown marks")
+    last = np.full(len(lengths), -1, dtype=np.int64)
+    np.maximum.at(last, rows, marks)
+    # As marks lie below the length, these pairs are one number each.
+    different = np.unique((rows * (int(lengths.max(initial=0)) + 1) + marks)[marks >= 0])
+    counts = np.bincount(different // (int(lengths.max(initial=0)) + 1), minlength=len(lengths))
+    if (counts != last + 1).any():
+        raise ValueError("holds marks with a gap")
+    return last

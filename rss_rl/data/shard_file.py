@@ -24,14 +24,23 @@ _HEADER, _COMPRESSION = 2, 3
 """Fields of the flatbuffers tables Message and RecordBatch (Message.fbs of the Arrow format)."""
 
 
-def shard_schema(sentences: int, labels: LabelSpec, rationale: bool) -> Any:
+def shard_schema(
+    sentences: int,
+    labels: LabelSpec,
+    rationale: bool,
+    *,
+    marks: bool = False,
+    questions: bool = False,
+) -> Any:
     """The columns of a split.
 
     example_id   string
     tokens_s     list<int32>, ids of the words of sentence slot s
     words_s      list<string>, the words as written
-    label        int32, index of a class; or float32, a score
+    label        int32, index of a class or number of a sentence or candidate; or float32, a score
     rationale_s  list<bool>, one for each word, where known
+    marks        list<int32>, one for each word of slot 0, where labels are one of them
+    question     int64, number of the question, where examples are rival answers
     """
     fields: list[tuple[str, Any]] = [("example_id", pa.string())]
     for slot in range(sentences):
@@ -40,6 +49,10 @@ def shard_schema(sentences: int, labels: LabelSpec, rationale: bool) -> Any:
     fields.append(("label", pa.float32() if labels.kind == "score" else pa.int32()))
     if rationale:
         fields += [(f"rationale_{slot}", pa.list_(pa.bool_())) for slot in range(sentences)]
+    if marks:
+        fields.append(("marks", pa.list_(pa.int32())))
+    if questions:
+        fields.append(("question", pa.int64()))
     return pa.schema(fields)
 
 

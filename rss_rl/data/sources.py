@@ -14,6 +14,7 @@ __all__ = [
     "Source",
     "SourceRequest",
     "Text",
+    "Words",
     "named_source",
     "refuse_options",
 ]
@@ -28,7 +29,16 @@ from rss_rl.errors import DataError, nearest
 from rss_rl.types import LabelSpec
 
 Text = str | tuple[str, ...]
-"""One sentence: a str is tokenised, a tuple holds given tokens, which are kept as they are."""
+"""One sentence: a str is tokenised, a tuple holds given tokens, which are kept as they are, and
+`Words` are given tokens that are looked up as the words of a text are."""
+
+
+class Words(tuple[str, ...]):
+    """Words cut from a text by its authors or by a source: kept as they are written, but the
+    vocabulary tells upper from lower case no more than in a text that it cuts itself.
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -39,21 +49,21 @@ class RawExample:
     texts      one Text for each sentence slot (1 or 2)
     label      name of the class, the score, or the number of the right sentence or candidate
     rationale  for each slot one bool for each given token, True = the label follows from it
+    file, row  where it was read, for messages: line of a text file (first = 1), row of a Parquet
+               file (first = 1); left out by sources that make their examples
     marks      where the label is a sentence or a candidate: for each given token of slot 0 the
                number of its sentence or candidate from 0 on, -1 for none (see `Batch`)
     question   where several examples answer one question: what tells the question from others
-    file, row  where it was read, for messages: line of a text file (first = 1), row of a Parquet
-               file (first = 1); left out by sources that make their examples
     """
 
     id: str
     texts: tuple[Text, ...]
     label: str | float
     rationale: tuple[tuple[bool, ...], ...] | None = None
-    marks: tuple[int, ...] | None = None
-    question: str | None = None
     file: str = ""
     row: int = 0
+    marks: tuple[int, ...] | None = None
+    question: str | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +158,72 @@ SOURCES: Mapping[str, NamedSource] = {
             "rss_rl.data.snli:snli",
             "SNLI sentence pairs, entailment / neutral / contradiction",
             "--from FOLDER with snli_1.0_{train,dev,test}.jsonl or {train*,dev,test}.jsonl",
+        ),
+        NamedSource(
+            "trec",
+            "rss_rl.data.sentence_sets:trec",
+            "TREC questions, 6 types (50 with --option labels=fine)",
+            "--from FOLDER with train_5500.label, TREC_10.label",
+        ),
+        NamedSource(
+            "sst-1",
+            "rss_rl.data.sst:sst1",
+            "Stanford Sentiment Treebank, 5 classes",
+            "--from FOLDER with stsa.fine.{train,dev,test} or the trees {train,dev,test}.txt",
+        ),
+        NamedSource(
+            "sst-2",
+            "rss_rl.data.sst:sst2",
+            "Stanford Sentiment Treebank, negative / positive",
+            "--from FOLDER with stsa.binary.{train,dev,test} or the trees {train,dev,test}.txt",
+        ),
+        NamedSource(
+            "cr",
+            "rss_rl.data.sentence_sets:cr",
+            "customer reviews, negative / positive, a fold of cross validation",
+            "--from FOLDER with custrev.all, --option fold=0 to 9",
+        ),
+        NamedSource(
+            "mpqa",
+            "rss_rl.data.sentence_sets:mpqa",
+            "opinion phrases, negative / positive, a fold of cross validation",
+            "--from FOLDER with mpqa.all, --option fold=0 to 9",
+        ),
+        NamedSource(
+            "subj",
+            "rss_rl.data.sentence_sets:subj",
+            "sentences about films, subjective / objective, a fold of cross validation",
+            "--from FOLDER with subj.all, --option fold=0 to 9",
+        ),
+        NamedSource(
+            "squad",
+            "rss_rl.data.squad:squad",
+            "SQuAD 1.1, which sentence of a passage answers a question",
+            "--from FOLDER with dev-v1.1.json and, where at hand, train-v1.1.json",
+        ),
+        NamedSource(
+            "trecqa",
+            "rss_rl.data.trecqa:trecqa",
+            "TrecQA, questions with right and wrong answers",
+            "--from FOLDER with train.csv, dev.csv, test.csv",
+        ),
+        NamedSource(
+            "lambada",
+            "rss_rl.data.lambada:lambada",
+            "LAMBADA, the last word of a passage where the passage has it",
+            "--from FOLDER with lambada_{development,test}_plain_text.txt",
+        ),
+        NamedSource(
+            "cnn-dailymail",
+            "rss_rl.data.cnn:cnn_daily_mail",
+            "CNN / Daily Mail, the entity of a story that fills a blank",
+            "--from FOLDER with training, validation and test, full of .question files",
+        ),
+        NamedSource(
+            "who-did-what",
+            "rss_rl.data.wdw:who_did_what",
+            "Who did What, the person of a story that fills a blank",
+            "--from FOLDER with train.xml, val.xml, test.xml (Strict or Relaxed)",
         ),
         NamedSource(
             "planted",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 __all__ = ["BLOCK_ROWS", "Progress", "Stage", "StagedSplit", "staged_blocks"]
 
+import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from rss_rl.data.checks import LabelChecker, Rejects, example_fault
 from rss_rl.data.sources import BadRow, RawExample, Source
 from rss_rl.data.tokens import Tokenizer, Tokens
 from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
 
 Progress = Callable[[str, int, int | None], None]
 """Called with what is being done, how far it is, and the end where that is known."""
@@ -32,14 +35,27 @@ _BLOCK_TOKENS = 1 << 18
 
 @dataclass
 class StagedSplit:
-    """What the first pass found in a split; `path` is the temporary Arrow file."""
+    """What the first pass found in a split; `path` is the temporary Arrow file.
+
+    tokens, longest and squares are sums, maxima and sums of squares of the lengths in a slot.
+    """
 
     path: Path
     rows: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     tokens: list[int] = field(default_factory=list)
     longest: list[int] = field(default_factory=list)
+    squares: list[int] = field(default_factory=list)
     rationale: bool = False
+    marks: bool = False
+    questions: bool = False
+
+    def length_sd(self) -> tuple[float, ...]:
+        """Standard deviation of the tokens of a sentence, of each slot."""
+        return tuple(
+            math.sqrt(self.rows * squares - tokens**2) / self.rows
+            for tokens, squares in zip(self.tokens, self.squares, strict=True)
+        )
 
 
 @dataclass
@@ -55,8 +71,26 @@ class _Block:
         return cls({name: [] for name in schema.names})
 
 
-def _schema(sentences: int, score: bool, rationale: bool) -> Any:
-    fields = [("example_id", pa.string()), ("label", pa.float64() if score else pa.string())]
+class _Questions:
+    """Numbers questions as they come; what is held is a digest of each, not its text."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+
+    def number(self, question: str) -> int:
+        text = question.encode("utf-8", "surrogatepass")
+        digest = int.from_bytes(hashlib.blake2b(text, digest_size=12).digest(), "little")
+        return self._numbers.setdefault(digest, len(self._numbers))
+
+
+def _schema(sentences: int, labels: LabelSpec, staged: StagedSplit) -> Any:
+    kind = pa.float64() if labels.kind == "score" else pa.string()
+    fields = [("example_id", pa.string()), ("label", pa.int32() if labels.chooses else kind)]
+    if staged.marks:
+        fields.append(("marks", pa.list_(pa.int32())))
+    if staged.questions:
+        fields.append(("question", pa.int64()))
+    rationale = staged.rationale
     for slot in range(sentences):
         fields.append((f"words_{slot}", pa.list_(pa.string())))
         fields.append((f"keys_{slot}", pa.list_(pa.string())))
@@ -83,17 +117,23 @@ class Stage:
             DataError: a bad row where they are not skipped, or no usable row at all.
         """
         slots = self.source.sentences
-        staged = StagedSplit(path, tokens=[0] * slots, longest=[0] * slots)
+        staged = StagedSplit(path, tokens=[0] * slots, longest=[0] * slots, squares=[0] * slots)
         rows = self._usable(split)
         first = next(rows, None)
         if first is None:
             files = ", ".join(str(file) for file in self.source.splits()[split])
             raise DataError(f"the {split} split has no usable row", where=files or self.source.name)
         staged.rationale = first[0].rationale is not None
-        schema = _schema(slots, self.labels.spec.kind == "score", staged.rationale)
+        staged.marks = first[0].marks is not None
+        staged.questions = first[0].question is not None
+        questions = _Questions()
+        schema = _schema(slots, self.labels.spec, staged)
         with pa.ipc.new_file(str(path), schema) as writer:
             block = _Block.empty(schema)
             for example, label, tokens in chain([first], rows):
+                _check_alike(example, staged)
+                if example.question is not None:
+                    block.columns["question"].append(questions.number(example.question))
                 _add(block, staged, example, label, tokens)
                 if block.rows >= self.block_rows or block.tokens >= _BLOCK_TOKENS:
                     writer.write_batch(pa.record_batch(block.columns, schema=schema))
@@ -110,7 +150,7 @@ class Stage:
                 self.rejects.take(item, split)
                 continue
             tokens = [self.tokenizer(text) for text in item.texts]
-            fault = example_fault(item, tokens, self.source.sentences)
+            fault = example_fault(item, tokens, self.source.sentences, self.labels.spec)
             # A label is looked at last: one of a row that is left out names no class.
             label, label_fault = (None, fault) if fault else self.labels.value(item.label)
             if label is None:
@@ -131,15 +171,11 @@ def _add(
     label: str | float,
     tokens: list[Tokens],
 ) -> None:
-    if (example.rationale is not None) != staged.rationale:
-        raise DataError(
-            "some examples have a rationale and some have none",
-            where=f"{example.file}, row {example.row}",
-            remedy="Give one to all examples of a split, or to none",
-        )
     columns = block.columns
     columns["example_id"].append(example.id)
     columns["label"].append(label)
+    if example.marks is not None:
+        columns["marks"].append(example.marks)
     for slot, (words, keys) in enumerate(tokens):
         columns[f"words_{slot}"].append(words)
         columns[f"keys_{slot}"].append(keys)
@@ -147,10 +183,24 @@ def _add(
             columns[f"rationale_{slot}"].append(example.rationale[slot])
         staged.counts.update(keys)
         staged.tokens[slot] += len(words)
+        staged.squares[slot] += len(words) ** 2
         staged.longest[slot] = max(staged.longest[slot], len(words))
         block.tokens += len(words)
     block.rows += 1
     staged.rows += 1
+
+
+def _check_alike(example: RawExample, staged: StagedSplit) -> None:
+    for what, has, all_have in (
+        ("rationale", example.rationale is not None, staged.rationale),
+        ("question", example.question is not None, staged.questions),
+    ):
+        if has != all_have:
+            raise DataError(
+                f"some examples have a {what} and some have none",
+                where=f"{example.file}, row {example.row}",
+                remedy="Give one to all examples of a split, or to none",
+            )
 
 
 def staged_blocks(staged: StagedSplit) -> Iterator[Any]:

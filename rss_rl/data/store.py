@@ -115,10 +115,13 @@ class Split:
             tokens.append(ids)
             valid.append(keep)
             rationale.append(bits)
-        kind = np.int64 if self.labels.kind == "classes" else np.float32
+        kind = np.float32 if self.labels.kind == "score" else np.int64
         labels = np.array([row.label for row in stored], dtype=kind)
         known = tuple(rationale) if self._info.rationale else None
-        return Batch(rows, tuple(tokens), tuple(valid), labels, known)
+        numbers = [row.question for row in stored]
+        questions = np.array(numbers, dtype=np.int64) if self._info.questions else None
+        marks = _padded_marks(stored, valid[0]) if self._info.marks else None
+        return Batch(rows, tuple(tokens), tuple(valid), labels, known, marks, questions)
 
     def words(self, row: int) -> tuple[tuple[str, ...], ...]:
         """The words of each sentence of a row, as they were written."""
@@ -176,6 +179,14 @@ class Split:
             except (OSError, ValueError, pa.ArrowException) as error:
                 raise self._files.damaged(info.name, str(error).splitlines()[0]) from error
         raise AssertionError
+
+
+def _padded_marks(stored: Sequence[StoredRow], valid: Array) -> Array:
+    """int64 [B, N_0], -1 where `valid` is False."""
+    marks = np.full(valid.shape, -1, dtype=np.int64)
+    if stored:
+        marks[valid] = np.concatenate([row.marks for row in stored if row.marks is not None])
+    return marks
 
 
 class Prepared:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple, cast
 
-from rss_rl.data.sources import Text
+from rss_rl.data.sources import Text, Words
 
 TOKENIZER_NAME = "nltk-word"
 
@@ -32,7 +32,8 @@ class Tokenizer:
     """NLTK's NLTKWordTokenizer, sentence by sentence; given tokens are kept as they are.
 
     Args:
-        lower: the vocabulary does not tell upper from lower case. Given tokens are never lowered.
+        lower: the vocabulary does not tell upper from lower case. Given tokens are never lowered
+            unless they are `Words`.
     """
 
     def __init__(self, lower: bool = True) -> None:
@@ -40,9 +41,9 @@ class Tokenizer:
 
     def __call__(self, text: Text) -> Tokens:
         """The tokens of `text`; none for a text of white space."""
-        if isinstance(text, tuple):
+        if isinstance(text, tuple) and not isinstance(text, Words):
             return Tokens(text, text)
-        words = _words(text)
+        words = _words(text) if isinstance(text, str) else text
         return Tokens(words, tuple(word.lower() for word in words) if self.lower else words)
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["build_classifier", "parameter_count"]
+__all__ = ["AnyClassifier", "build_classifier", "parameter_count"]
+
+from collections.abc import Callable
 
 from torch import nn
 
 from rss_rl.config import ModelConfig
 from rss_rl.models.classifier import Classifier
+from rss_rl.models.cloze import BilinearAttention, ClozeReader, SequentialAttention
+from rss_rl.models.cloze_outputs import Answering, EntityOutput, PointerOutput, WordOutput
 from rss_rl.models.embedding import WordEmbedding
+from rss_rl.models.encoders.contexts import build_context
 from rss_rl.models.encoders.registry import build_encoder
 from rss_rl.models.heads import (
     ClassTask,
@@ -18,12 +23,16 @@ from rss_rl.models.heads import (
     entailment_features,
     relatedness_features,
 )
+from rss_rl.models.passage import PassageClassifier
 from rss_rl.types import Array, LabelSpec
+
+AnyClassifier = Classifier | PassageClassifier | ClozeReader
+"""A run's reward model: all have `embedding`, `losses` and `predict`, and are called alike."""
 
 
 def build_classifier(
     config: ModelConfig, labels: LabelSpec, sentences: int, vectors: Array, trainable: int
-) -> Classifier:
+) -> AnyClassifier:
     """The reward model of a task, with weights drawn from torch's global generator.
 
     Args:
@@ -32,6 +41,10 @@ def build_classifier(
         vectors: float32 [V, E] word vectors. trainable: leading rows that are fine-tuned.
     """
     embedding = WordEmbedding(vectors, trainable)
+    if labels.kind == "sentence":
+        return _build_passage(config, embedding)
+    if labels.kind == "candidate":
+        return _build_cloze(config, embedding)
     encoder = build_encoder(config, embedding.size)
     task, outputs = _build_task(config, labels)
     return Classifier(
@@ -39,6 +52,44 @@ def build_classifier(
         encoder,
         _build_head(config, labels, sentences, encoder.output_size, outputs),
         task,
+    )
+
+
+def _build_passage(config: ModelConfig, embedding: WordEmbedding) -> PassageClassifier:
+    return PassageClassifier(
+        embedding,
+        build_encoder(config, embedding.size),
+        build_context(
+            config.model_copy(update={"block_length": config.sentence_block_length}),
+            4 * config.hidden,
+        ),
+        ClassTask(),
+        hidden=config.hidden,
+        head_hidden=config.head_hidden or config.hidden,
+        activation=config.activation,
+        dropout=config.dropout,
+    )
+
+
+def _build_cloze(config: ModelConfig, embedding: WordEmbedding) -> ClozeReader:
+    size = 2 * config.reader_hidden
+    attention = (
+        BilinearAttention(size)
+        if config.reader == "stanford"
+        else SequentialAttention(size, config.dropout)
+    )
+    outputs: dict[str, Callable[[], Answering]] = {
+        "entities": lambda: EntityOutput(size, config.cloze_entities),
+        "words": lambda: WordOutput(size, embedding.size),
+        "pointer": PointerOutput,
+    }
+    return ClozeReader(
+        embedding,
+        attention,
+        outputs[config.cloze_output](),
+        ClassTask(),
+        hidden=config.reader_hidden,
+        dropout=config.dropout,
     )
 
 

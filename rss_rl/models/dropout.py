@@ -3,14 +3,15 @@
 torch's dropout takes its numbers from a generator in the order of the batch, so that a batch cut
 into shards draws other masks than the whole. Under `keyed_dropout` the mask of an element is a hash
 of its example's key, the number of the dropout call, its position and its feature: alone or in a
-batch, padded or not, in one process or in several, an example meets the same masks.
+batch, padded or not, in one process or in several, an example meets the same masks. Where rows are
+parts of examples (the sentences of a passage), `part_keys` gives each part a key of its own.
 
 Legend: M examples, N positions, D features.
 """
 
 from __future__ import annotations
 
-__all__ = ["Dropout", "keyed_dropout"]
+__all__ = ["Dropout", "keyed_dropout", "part_keys"]
 
 import math
 from collections.abc import Iterator
@@ -48,18 +49,22 @@ _current: ContextVar[_Keys | None] = ContextVar("keyed_dropout", default=None)
 
 
 @contextmanager
-def keyed_dropout(keys: Tensor) -> Iterator[None]:
+def keyed_dropout(keys: Tensor | None) -> Iterator[None]:
     """Within it, dropout in training mode draws by example; outside, as torch's dropout does.
 
     A forward pass calls its dropout layers in one order, so the call's number tells layers and
     sentence slots apart.
 
     Args:
-        keys: int64 [M], of the examples along dimension 0 of all that is dropped.
+        keys: int64 [M], of the examples along dimension 0 of all that is dropped; None changes
+            nothing, for what `part_keys` returns.
 
     Raises:
         ValueError: keys of another dtype or rank; in a dropout call, another M.
     """
+    if keys is None:
+        yield
+        return
     if keys.dtype != torch.int64 or keys.ndim != 1:
         raise ValueError(f"keys must be int64 [M], got {keys.dtype} {tuple(keys.shape)}")
     token = _current.set(_Keys(keys))
@@ -67,6 +72,24 @@ def keyed_dropout(keys: Tensor) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def part_keys(example: Tensor, number: Tensor) -> Tensor | None:
+    """Keys for rows that are parts of examples, int64 [R]; None outside of `keyed_dropout`.
+
+    They are functions of an example's key, of the part's number in it and of the place of this call
+    among the dropout calls, so that neither other parts nor other examples change a part's masks.
+
+    Args:
+        example: int64 [R], row of the example that each part is of.
+        number: int64 [R], of the part in its example, from 0.
+    """
+    current = _current.get()
+    if current is None:
+        return None
+    call, current.calls = current.calls, current.calls + 1
+    by_example = _mix(current.keys + _steps(call + 1, current.keys.device)[call])  # [M]
+    return _mix(by_example[example] + (number + 1) * _GOLDEN)
 
 
 class Dropout(nn.Module):

@@ -5,7 +5,14 @@ Legend: M sentences, N tokens, E embedding size, D features.
 
 from __future__ import annotations
 
-__all__ = ["Dense", "Highway", "Source2Token", "activation_function", "glorot_linear"]
+__all__ = [
+    "Dense",
+    "Highway",
+    "Source2Token",
+    "activation_function",
+    "glorot_blocks",
+    "glorot_linear",
+]
 
 from collections.abc import Callable
 
@@ -43,6 +50,12 @@ def glorot_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
     return layer
 
 
+def glorot_blocks(weight: Tensor, blocks: int) -> None:
+    """Draw each of the `blocks` matrices that are stacked in `weight` as if it stood alone."""
+    for block in weight.chunk(blocks):
+        nn.init.xavier_uniform_(block)
+
+
 class Dense(nn.Module):
     """activation(W dropout(a) + b) over the last dimension."""
 
@@ -75,14 +88,21 @@ class Source2Token(nn.Module):
 
     f(x_i) = W2 sigma(W1 x_i + b1) + b2; P = softmax over kept tokens for each feature;
     e = sum_i P_i * x_i. Source: Shen et al., DiSAN, section 3.2.
+
+    Args:
+        by_feature: False = one weight for all features of a token, f(x_i) is a number: vanilla
+            attention without a query.
     """
 
-    def __init__(self, size: int, activation: str, dropout: float) -> None:
+    def __init__(
+        self, size: int, activation: str, dropout: float, *, by_feature: bool = True
+    ) -> None:
         super().__init__()
         self.hidden = Dense(size, size, activation, dropout)
-        self.score = glorot_linear(size, size)
+        self.score = glorot_linear(size, size if by_feature else 1)
 
     def forward(self, values: Tensor, kept: Tensor) -> Tensor:
-        """[M, N, D] with kept bool [M, N] to [M, D]; zeros where no token is kept."""
-        weights = masked_softmax(self.score(self.hidden(values)), kept)  # [M, N, D]
-        return (weights * values).sum(1)
+        """[M, ..., N, D] with kept bool [M, ..., N] to [M, ..., D]; zeros where nothing is kept."""
+        scores = self.score(self.hidden(values))  # [M, ..., N, D or 1]
+        weights = masked_softmax(scores.flatten(0, -3), kept.flatten(0, -2)).view_as(scores)
+        return (weights * values).sum(-2)

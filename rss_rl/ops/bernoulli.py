@@ -1,15 +1,17 @@
-"""Independent Bernoulli selections given by logits.
+"""Bernoulli selections given by logits, of bits that are independent or drawn in sequence.
 
 Legend: K samples, B sentences, R roles, N tokens. p = sigmoid(logit).
 """
 
 from __future__ import annotations
 
-__all__ = ["entropy", "log_prob", "sample"]
+__all__ = ["both_roles", "entropy", "log_prob", "sample"]
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from rss_rl.types import ROLES
 
 
 def sample(logits: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
@@ -32,14 +34,16 @@ def log_prob(logits: Tensor, selection: Tensor, valid: Tensor) -> Tensor:
     """log p of each bit of a selection, 0 on padding; their sum is that of the selection.
 
     Args:
-        logits: [B, R, N]. selection: bool [K, B, R, N]. valid: bool [B, N].
+        logits: [B, R, N], or [K, B, R, N] where a bit's depends on the bits before it.
+        selection: bool [K, B, R, N]. valid: bool [B, N].
 
     Returns:
         [K, B, R, N].
     """
-    if selection.dtype != torch.bool or selection.shape[1:] != logits.shape:
+    fits = selection.ndim == 4 and selection.shape[-logits.ndim :] == logits.shape
+    if selection.dtype != torch.bool or not fits:
         raise ValueError(
-            f"selection must be bool [K, {', '.join(map(str, logits.shape))}],"
+            f"selection must be bool [K, {', '.join(map(str, logits.shape[-3:]))}],"
             f" got {selection.dtype} {tuple(selection.shape)}"
         )
     by_token = F.logsigmoid(torch.where(selection, logits, -logits))  # [K, B, R, N]
@@ -47,7 +51,9 @@ def log_prob(logits: Tensor, selection: Tensor, valid: Tensor) -> Tensor:
 
 
 def entropy(logits: Tensor, valid: Tensor) -> Tensor:
-    """Mean entropy in nats of the selection bits of each sentence, [B]; 0 for an empty one.
+    """Mean entropy in nats of the selection bits of each sentence; 0 for an empty one.
+
+    Logits [..., B, R, N] and valid bool [B, N] give [..., B].
 
     H_i = p_i softplus(-logit_i) + (1 - p_i) softplus(logit_i).
     """
@@ -56,3 +62,9 @@ def entropy(logits: Tensor, valid: Tensor) -> Tensor:
     shown = valid[:, None, :].to(logits.dtype)
     bits = (valid.sum(-1) * logits.shape[-2]).clamp_min(1)
     return (by_token * shown).sum((-1, -2)) / bits
+
+
+def both_roles(log_prob: Tensor) -> Tensor:
+    """[K, B, R, N] to [K, B, 2, N]; a bit that decides both roles counts once, as the head's."""
+    missing = ROLES - log_prob.shape[2]
+    return F.pad(log_prob, (0, 0, 0, missing)) if missing else log_prob

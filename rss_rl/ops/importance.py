@@ -1,7 +1,8 @@
 """Corrections of the policy-gradient loss for selections that an older policy drew.
 
 An episode is one decision, so the importance ratio of a selection is the product of its bits'
-ratios r_i = p(bit i) / p_behaviour(bit i), the target policy over the behaviour policy. Every form
+ratios r_i = p(bit i) / p_behaviour(bit i), the target policy over the behaviour policy, whether
+bits are independent or p(bit i) is that under the bits before it (the chain rule). Every form
 weighs the score function of a bit by some w_i: its loss has the gradient -A sum_i w_i d log p_i.
 Where both policies are one, every w_i is 1: the loss of `policy_gradient_loss`.
 

@@ -5,7 +5,7 @@ Legend: n examples or tokens. Correlations come from scipy.
 
 from __future__ import annotations
 
-__all__ = ["precision_recall_f1", "score_metrics"]
+__all__ = ["precision_recall_f1", "ranking_metrics", "score_metrics"]
 
 import numpy as np
 from scipy import stats
@@ -29,3 +29,67 @@ def precision_recall_f1(found: int, kept: int, wanted: int) -> tuple[float, floa
     recall = found / wanted if wanted else 0.0
     total = precision + recall
     return precision, recall, 2 * precision * recall / total if total else 0.0
+
+
+def ranking_metrics(scores: Array, right: Array, questions: Array) -> dict[str, float]:
+    """How high the right answers of each question stand when its answers are sorted by score.
+
+    AP = mean over the right answers of (right ones down to it) / (its rank); RR = 1 / (rank of the
+    first right one). Answers of one score stand in every order equally often: AP and RR are the
+    means over those orders, so that neither a constant score nor the order of rows is favoured.
+
+    Args:
+        scores: [n]. right: bool [n]. questions: int64 [n], answers of a question have one number.
+
+    Returns:
+        map, mrr: means over the questions that have right and wrong answers; absent where none has.
+        map_all, mrr_all: over all questions, 0 for those without a right answer.
+
+    >>> ranking_metrics(np.array([3.0, 2.0, 1.0]), np.array([False, True, True]), np.zeros(3, int))
+    {'map': 0.5833333333333333, 'mrr': 0.5, 'map_all': 0.5833333333333333, 'mrr_all': 0.5}
+    """
+    order = np.lexsort((-scores, questions))
+    scores, right, questions = scores[order], right[order], questions[order]
+    cuts = np.flatnonzero(np.diff(questions)) + 1
+    each = np.array([
+        (*_expected_ranks(s, r), r.any() and not r.all())
+        for s, r in zip(np.split(scores, cuts), np.split(right, cuts), strict=True)
+    ])  # fmt: skip
+    telling = each[each[:, 2] > 0]
+    metrics = {}
+    if len(telling):
+        metrics = {"map": float(telling[:, 0].mean()), "mrr": float(telling[:, 1].mean())}
+    return metrics | {"map_all": float(each[:, 0].mean()), "mrr_all": float(each[:, 1].mean())}
+
+
+def _expected_ranks(scores: Array, right: Array) -> tuple[float, float]:
+    """Mean AP and RR of one question over the orders of equal scores, which fall in `scores`.
+
+    Source: McSherry and Najork, Computing information retrieval performance measures efficiently in
+    the presence of tied scores (2008).
+    """
+    wanted = int(right.sum())
+    if not wanted:
+        return 0.0, 0.0
+    precision, first = 0.0, 0.0
+    above, found = 0, 0  # answers of higher scores, and how many of them are right
+    for tied in np.split(right, np.flatnonzero(np.diff(scores)) + 1):
+        size, hits = len(tied), int(tied.sum())
+        if hits:
+            place = np.arange(size)  # of a right answer among the tied ones; each equally likely
+            others = place * (hits - 1) / max(1, size - 1)  # right ones before it, on average
+            precision += float(((found + others + 1) / (above + place + 1)).sum()) * hits / size
+            if not found:
+                first = _expected_reciprocal(above, size, hits)
+        above, found = above + size, found + hits
+    return precision / wanted, first
+
+
+def _expected_reciprocal(above: int, size: int, hits: int) -> float:
+    """Mean of 1 / rank of the first of `hits` right answers among `size` tied ones in any order."""
+    expected, none_before = 0.0, 1.0
+    for place in range(size - hits + 1):
+        chance = none_before * hits / (size - place)  # the first right one stands here
+        expected += chance / (above + place + 1)
+        none_before *= 1 - hits / (size - place)
+    return expected

@@ -25,7 +25,11 @@ class Sampled(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """log_prob [K, B, 2, N] of given selections; entropy [B], mean over the bits, in nats."""
+    """log_prob [K, B, 2, N] of given selections; entropy [B], mean over the bits, in nats.
+
+    Where bits are drawn in sequence the entropy is that of each bit under the bits before it,
+    averaged over the given selections; its gradient leaves out how those came to be drawn.
+    """
 
     log_prob: Tensor
     entropy: Tensor
@@ -45,7 +49,10 @@ class StochasticPolicy(Protocol):
         """Log-prob of the bits of `selection` [K, B, 2, N] and entropy, both differentiable."""
 
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """Probability of selection of each token and role, [B, 2, N]; 0 on padding."""
+        """Probability of selection of each token and role, [B, 2, N]; 0 on padding.
+
+        Where bits are drawn in sequence, that after the thresholded bits before it.
+        """
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """The deterministic selection used at test time, bool [B, 2, N]."""

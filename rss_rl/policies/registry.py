@@ -7,12 +7,13 @@ __all__ = ["PolicyModule", "build_policy"]
 from rss_rl.config import PolicyConfig
 from rss_rl.errors import ConfigError, nearest
 from rss_rl.policies.fixed import BernoulliPolicy, SelectAllPolicy
+from rss_rl.policies.iterative import IterativePolicy
 from rss_rl.policies.rss import RSSPolicy
 
-PolicyModule = RSSPolicy | SelectAllPolicy | BernoulliPolicy
+PolicyModule = RSSPolicy | IterativePolicy | SelectAllPolicy | BernoulliPolicy
 """A `StochasticPolicy` that is a torch module."""
 
-_KNOWN = ["rss", "select-all", "bernoulli"]
+_KNOWN = ["rss", "iterative", "select-all", "bernoulli"]
 
 
 def build_policy(config: PolicyConfig, inputs: int, activation: str) -> PolicyModule:
@@ -23,7 +24,21 @@ def build_policy(config: PolicyConfig, inputs: int, activation: str) -> PolicyMo
     """
     if config.name == "rss":
         return RSSPolicy(
-            inputs, config.hidden, activation, config.initial_probability, shared=config.shared
+            inputs,
+            config.hidden,
+            activation,
+            config.initial_probability,
+            shared=config.shared,
+            context=config.context,
+        )
+    if config.name == "iterative":
+        return IterativePolicy(
+            inputs,
+            config.hidden,
+            activation,
+            config.initial_probability,
+            cell=config.cell,
+            shared=config.shared,
         )
     if config.name == "select-all":
         return SelectAllPolicy()

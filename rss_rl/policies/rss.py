@@ -9,33 +9,46 @@ from __future__ import annotations
 __all__ = ["RSSModule", "RSSPolicy"]
 
 import math
+from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rss_rl.models.layers import activation_function, glorot_linear
 from rss_rl.ops import bernoulli
 from rss_rl.ops.masking import masked_mean
+from rss_rl.policies.context import NoContext, RecurrentContext
 from rss_rl.policies.protocol import Evaluated, Sampled
-from rss_rl.types import HEAD, ROLES
+from rss_rl.types import HEAD
+
+Context = Literal["none", "lstm", "gru"]
 
 
 class RSSModule(nn.Module):
     """Logit of selecting each token: w . sigma(W [x_i; pool; x_i * pool] + b_R) + b.
 
-    pool is the mean over the real tokens of the sentence.
+    pool is the mean over the real tokens of the sentence. With a context layer x_i is what it
+    makes of the tokens.
 
     Args:
-        inputs: E. hidden: D.
+        inputs: E. hidden: D, also of each direction of the context layer.
         initial_probability: sigmoid(b) at the start; the paper's zero bias is 0.5.
+        context: `none` (the paper), or a bidirectional `lstm` or `gru` below all this.
     """
 
     def __init__(
-        self, inputs: int, hidden: int, activation: str, initial_probability: float
+        self,
+        inputs: int,
+        hidden: int,
+        activation: str,
+        initial_probability: float,
+        context: Context = "none",
     ) -> None:
         super().__init__()
-        self.hidden = glorot_linear(3 * inputs, hidden)
+        self.context = (
+            NoContext(inputs) if context == "none" else RecurrentContext(context, inputs, hidden)
+        )
+        self.hidden = glorot_linear(3 * self.context.output_size, hidden)
         self.score = glorot_linear(hidden, 1)
         nn.init.constant_(
             self.score.bias, math.log(initial_probability / (1 - initial_probability))
@@ -44,8 +57,9 @@ class RSSModule(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """[B, N, E] and bool [B, N] to logits [B, N]."""
-        pool = masked_mean(embedded, valid)[:, None, :].expand_as(embedded)
-        features = torch.cat([embedded, pool, embedded * pool], -1)  # [B, N, 3E]
+        tokens = self.context(embedded, valid)
+        pool = masked_mean(tokens, valid)[:, None, :].expand_as(tokens)
+        features = torch.cat([tokens, pool, tokens * pool], -1)  # [B, N, 3E]
         return self.score(self._activation(self.hidden(features))).squeeze(-1)  # type: ignore[no-any-return]
 
 
@@ -55,14 +69,22 @@ class RSSPolicy(nn.Module):
     Args:
         shared: True = one module decides both roles with one bit a token (the paper's 'w/o
             dependency restricted'); its log-prob counts that bit once.
+        context: see `RSSModule`.
     """
 
     def __init__(
-        self, inputs: int, hidden: int, activation: str, initial_probability: float, *, shared: bool
+        self,
+        inputs: int,
+        hidden: int,
+        activation: str,
+        initial_probability: float,
+        *,
+        shared: bool,
+        context: Context = "none",
     ) -> None:
         super().__init__()
         self.modules_by_role = nn.ModuleList(
-            RSSModule(inputs, hidden, activation, initial_probability)
+            RSSModule(inputs, hidden, activation, initial_probability, context)
             for _ in range(1 if shared else 2)
         )
 
@@ -76,14 +98,14 @@ class RSSPolicy(nn.Module):
         logits = self.logits(embedded, valid)
         bits = bernoulli.sample(logits, valid, uniforms[:, :, : logits.shape[1]])
         log_prob = bernoulli.log_prob(logits, bits, valid)
-        return Sampled(bits.expand(-1, -1, 2, -1), _both_roles(log_prob))
+        return Sampled(bits.expand(-1, -1, 2, -1), bernoulli.both_roles(log_prob))
 
     def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
         """See `StochasticPolicy`."""
         logits = self.logits(embedded, valid)
         bits = selection[:, :, HEAD : HEAD + logits.shape[1]]
         log_prob = bernoulli.log_prob(logits, bits, valid)
-        return Evaluated(_both_roles(log_prob), bernoulli.entropy(logits, valid))
+        return Evaluated(bernoulli.both_roles(log_prob), bernoulli.entropy(logits, valid))
 
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `StochasticPolicy`."""
@@ -93,9 +115,3 @@ class RSSPolicy(nn.Module):
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Tokens selected with probability over one half; see `StochasticPolicy`."""
         return self.probabilities(embedded, valid) > 0.5
-
-
-def _both_roles(log_prob: Tensor) -> Tensor:
-    """[K, B, R, N] to [K, B, 2, N]; a bit that decides both roles counts once, as the head's."""
-    missing = ROLES - log_prob.shape[2]
-    return F.pad(log_prob, (0, 0, 0, missing)) if missing else log_prob

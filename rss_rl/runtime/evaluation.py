@@ -18,7 +18,7 @@ __all__ = ["MODES", "Mode", "evaluate"]
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -29,20 +29,28 @@ from envs.rewards import RewardSpec, rewards
 from rss_rl.config import RunConfig
 from rss_rl.data.batching import plain_batches
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
-from rss_rl.ops.scores import precision_recall_f1, score_metrics
+from rss_rl.ops.scores import precision_recall_f1, ranking_metrics, score_metrics
 from rss_rl.runtime.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
-from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch, ExampleSource
+from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch, ExampleSource, LabelSpec
 
 Mode = Literal["all", "thresholded", "sampled", "random"]
 MODES: tuple[Mode, ...] = ("all", "thresholded", "sampled", "random")
+
+
+class _Scored(NamedTuple):
+    """Predictions and losses of a batch, [B]; of classes also the log-odds of the last one."""
+
+    predicted: Array
+    losses: Array
+    odds: Array | None
 
 
 @dataclass
 class _Tally:
     """What is gathered over the batches of one pass."""
 
-    kind: str
+    labels: LabelSpec
     columns: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
     found: int = 0
     found_at_random: int = 0
@@ -55,13 +63,16 @@ class _Tally:
         batch: Batch,
         selections: Sequence[Array],
         moved: Sequence[Array],
-        predicted: Array,
-        losses: Array,
+        scored: _Scored,
         spec: RewardSpec,
     ) -> None:
         """Take in one batch; `selections` and the same `moved` at random, S x bool [B, 2, N_s]."""
+        losses = scored.losses
         self.columns["gold"].append(batch.labels)
-        self.columns["predicted"].append(predicted)
+        self.columns["predicted"].append(scored.predicted)
+        if batch.questions is not None and scored.odds is not None:
+            self.columns["questions"].append(batch.questions)
+            self.columns["odds"].append(scored.odds)
         self.columns["loss"].append(losses)
         self.columns["reward"].append(rewards(-losses, selections, batch.valid, spec).total)
         shares = kept_shares(selections, batch.valid)
@@ -80,8 +91,11 @@ class _Tally:
         """The measures of the pass."""
         joined = {name: np.concatenate(parts) for name, parts in self.columns.items()}
         gold, predicted = joined.pop("gold"), joined.pop("predicted")
+        questions, odds = joined.pop("questions", None), joined.pop("odds", None)
         result = {name: float(values.mean()) for name, values in joined.items()}
-        if self.kind == "score":
+        if questions is not None and odds is not None:
+            result |= ranking_metrics(odds, gold == len(self.labels.names) - 1, questions)
+        if self.labels.kind == "score":
             result |= score_metrics(predicted, gold)
         else:
             result["accuracy"] = float((gold == predicted).mean())
@@ -105,11 +119,12 @@ def evaluate(
     """Metrics of a split under each mode, without dropout; equal calls give equal numbers.
 
     Metrics: loss and reward (nats; a sampled or random one under its own selections), accuracy
-    (classes) or pearson, spearman and mse (score), kept, heads_kept, dependents_kept, and where the
-    data has rationales rationale_precision, rationale_recall, rationale_f1 and
-    rationale_f1_random.
+    (classes, sentences, candidates) or pearson, spearman and mse (score), kept, heads_kept,
+    dependents_kept, where the data has questions with rival answers map, mrr, map_all and mrr_all
+    (answers sorted by the log-odds of the last class, which is the right one), and where it has
+    rationales rationale_precision, rationale_recall, rationale_f1 and rationale_f1_random.
     """
-    evaluator = _Evaluator(models, config, device, examples.labels.kind)
+    evaluator = _Evaluator(models, config, device, examples.labels)
     training = models.classifier.training
     models.classifier.eval()
     try:
@@ -124,13 +139,15 @@ def evaluate(
 
 
 class _Evaluator:
-    def __init__(self, models: Models, config: RunConfig, device: torch.device, kind: str) -> None:
-        self._models, self._config, self._device, self._kind = models, config, device, kind
+    def __init__(
+        self, models: Models, config: RunConfig, device: torch.device, labels: LabelSpec
+    ) -> None:
+        self._models, self._config, self._device, self._labels = models, config, device, labels
         self._spec = RewardSpec(config.reward.sparsity_cost, config.reward.penalty)
 
     def score(self, examples: ExampleSource, mode: Mode) -> dict[str, float]:
         passes = self._config.evaluation.selections if mode == "sampled" else 1
-        tallies = [_Tally(self._kind) for _ in range(passes)]
+        tallies = [_Tally(self._labels) for _ in range(passes)]
         for rows in plain_batches(examples.lengths(), self._config.evaluation.batch_size):
             batch = examples.batch(rows)
             tensors = tensor_batch(batch, self._device)
@@ -148,13 +165,22 @@ class _Evaluator:
                     selections,
                     # Moved once more the same way, a random selection would come half back.
                     self._shuffle(selections, batch, "floor" if mode == "random" else "random"),
-                    self._models.classifier.predict(logits).cpu().numpy(),
-                    self._models.classifier.losses(logits, tensors.labels).cpu().numpy(),
+                    self._scored(logits, tensors.labels),
                     self._spec,
                 )
         each = [tally.metrics() for tally in tallies]
         shared = set.intersection(*(set(metrics) for metrics in each))
         return {name: float(np.mean([m[name] for m in each])) for name in sorted(shared)}
+
+    def _scored(self, logits: Tensor, labels: Tensor) -> _Scored:
+        classifier, odds = self._models.classifier, None
+        if self._labels.kind == "classes" and logits.shape[1] > 1:
+            odds = (logits[:, -1] - logits[:, :-1].logsumexp(1)).float().cpu().numpy()
+        return _Scored(
+            classifier.predict(logits).cpu().numpy(),
+            classifier.losses(logits, labels).cpu().numpy(),
+            odds,
+        )
 
     def _choose(self, batch: Batch, tensors: TensorBatch, mode: Mode, passes: int) -> list[Array]:
         """S x bool [passes, B, 2, N_s]."""

@@ -10,9 +10,11 @@ __all__ = ["Explanation", "MarkedSentence", "explain", "score_run"]
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rss_rl.config import RunConfig
 from rss_rl.data.sources import Text
@@ -21,6 +23,7 @@ from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import UNKNOWN
 from rss_rl.errors import DataError
 from rss_rl.runtime.checkpoint import load_checkpoint
+from rss_rl.runtime.choosing import mark_passage
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.evaluation import Mode, evaluate
 from rss_rl.runtime.run import open_models
@@ -49,7 +52,7 @@ class MarkedSentence:
 class Explanation:
     """What a model predicts for one example, and from which words.
 
-    prediction           name of a class, or a score
+    prediction           name of a class, sentence or candidate, or a score
     class_probabilities  by name; None for a score
     """
 
@@ -70,49 +73,80 @@ def explain(
 
     Args:
         config, models, inputs: as `open_models` returns them, in evaluation mode and on the CPU.
-        texts: one for each sentence slot; a tuple of words is not tokenised.
+        texts: one for each sentence slot; a tuple of words is not tokenised, except where labels
+            are chosen from marks: see `mark_passage`.
         sampled_seed: draw the selection from this seed; None selects what has probability over
             one half.
 
     Raises:
         DataError: not as many texts as the task has sentences, or one without a word.
     """
+    marked = None
+    if inputs.labels.chooses:
+        _check_number(inputs, texts)
+        marked = mark_passage(inputs.labels, *texts)
+        texts = marked.texts
     tokenised = _tokenise(inputs, texts)
+    with torch.inference_mode():
+        read = _select(config, models, inputs, tokenised, sampled_seed)
+        marks = None if marked is None else torch.from_numpy(marked.marks)[None]
+        logits = models.classifier(read.tokens, read.valid, read.selections, marks)  # [1, C]
+        predicted = models.classifier.predict(logits)
+    if inputs.labels.kind == "score":
+        return Explanation(read.sentences, float(predicted), None)
+    names = inputs.labels.names if marked is None else marked.names
+    shares = dict(zip(names, torch.softmax(logits[0], -1).tolist(), strict=True))
+    return Explanation(read.sentences, names[int(predicted)], shares)
+
+
+class _Read(NamedTuple):
+    """tokens, valid, selections: S x [1, ...], for a classifier; sentences: the same to show."""
+
+    tokens: list[Tensor]
+    valid: list[Tensor]
+    selections: list[Tensor]
+    sentences: tuple[MarkedSentence, ...]
+
+
+def _select(
+    config: RunConfig,
+    models: Models,
+    inputs: Prepared,
+    tokenised: Sequence[Tokens],
+    sampled_seed: int | None,
+) -> _Read:
     selects = config.phases[-1].selection == "sampled"
     tokens, valid, selections, sentences = [], [], [], []
-    with torch.inference_mode():
-        for slot, sentence in enumerate(tokenised):
-            ids = inputs.vocabulary.ids(sentence.keys)  # [N]
-            tokens.append(torch.from_numpy(ids)[None])  # [1, N]
-            valid.append(torch.ones_like(tokens[-1], dtype=torch.bool))
-            embedded = models.classifier.embedding(tokens[-1])  # [1, N, E]
-            chances = None
-            selection = valid[-1][:, None].expand(-1, ROLES, -1)  # [1, 2, N]
-            if selects:
-                chances = models.policy.probabilities(embedded, valid[-1])[0].float().numpy()
-                selection = models.policy.threshold(embedded, valid[-1])
-            if selects and sampled_seed is not None:
-                uniforms = torch.from_numpy(_uniforms(sampled_seed, slot, len(ids)))
-                selection = models.policy.sample(embedded, valid[-1], uniforms).selection[0]
-            selections.append(selection)
-            bits = selection[0].numpy()
-            sentences.append(MarkedSentence(sentence.words, ids != UNKNOWN, bits, chances))
-        logits = models.classifier(tokens, valid, selections)  # [1, C]
-        predicted = models.classifier.predict(logits)
-    names = inputs.labels.names
-    if inputs.labels.kind == "score":
-        return Explanation(tuple(sentences), float(predicted), None)
-    shares = dict(zip(names, torch.softmax(logits[0], -1).tolist(), strict=True))
-    return Explanation(tuple(sentences), names[int(predicted)], shares)
+    for slot, sentence in enumerate(tokenised):
+        ids = inputs.vocabulary.ids(sentence.keys)  # [N]
+        tokens.append(torch.from_numpy(ids)[None])  # [1, N]
+        valid.append(torch.ones_like(tokens[-1], dtype=torch.bool))
+        embedded = models.classifier.embedding(tokens[-1])  # [1, N, E]
+        chances = None
+        selection = valid[-1][:, None].expand(-1, ROLES, -1)  # [1, 2, N]
+        if selects:
+            chances = models.policy.probabilities(embedded, valid[-1])[0].float().numpy()
+            selection = models.policy.threshold(embedded, valid[-1])
+        if selects and sampled_seed is not None:
+            uniforms = torch.from_numpy(_uniforms(sampled_seed, slot, len(ids)))
+            selection = models.policy.sample(embedded, valid[-1], uniforms).selection[0]
+        selections.append(selection)
+        bits = selection[0].numpy()
+        sentences.append(MarkedSentence(sentence.words, ids != UNKNOWN, bits, chances))
+    return _Read(tokens, valid, selections, tuple(sentences))
 
 
-def _tokenise(inputs: Prepared, texts: Sequence[Text]) -> list[Tokens]:
+def _check_number(inputs: Prepared, texts: Sequence[Text]) -> None:
     if len(texts) != inputs.sentences:
         needed = "one text" if inputs.sentences == 1 else f"{inputs.sentences} texts"
         raise DataError(
             f"the run's task has {needed} an example, {len(texts)} given",
             remedy='Quote each text: "A man sleeps."',
         )
+
+
+def _tokenise(inputs: Prepared, texts: Sequence[Text]) -> list[Tokens]:
+    _check_number(inputs, texts)
     tokenised = [inputs.tokenizer(text) for text in texts]
     for place, sentence in enumerate(tokenised):
         if not sentence.words:

@@ -99,7 +99,8 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
     prepared = open_prepared(config.data)
     if not config.learner.actors:
         find_device(config.learner.device)
-    check_best_metric(config, prepared.labels)
+    dev = prepared.manifest.splits.get("dev")
+    check_best_metric(config, prepared.labels, dev is not None and dev.questions)
     return prepared
 
 

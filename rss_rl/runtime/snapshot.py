@@ -11,6 +11,7 @@ __all__ = [
     "build_models",
     "build_prepared_models",
     "fixed_threads",
+    "with_block_length",
 ]
 
 from collections.abc import Iterator
@@ -22,10 +23,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from rss_rl.config import RunConfig
+from rss_rl.config import ModelConfig, RunConfig
+from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared
-from rss_rl.models.build import build_classifier
-from rss_rl.models.classifier import Classifier
+from rss_rl.errors import ConfigError, DataError
+from rss_rl.models.build import AnyClassifier, build_classifier
+from rss_rl.ops.blocks import block_length
 from rss_rl.policies.registry import PolicyModule, build_policy
 from rss_rl.seeding import stream_key
 from rss_rl.types import Array, LabelSpec
@@ -59,7 +62,7 @@ class StoredSnapshot:
 class Models(NamedTuple):
     """Classifier and policy of a run."""
 
-    classifier: Classifier
+    classifier: AnyClassifier
     policy: PolicyModule
 
     def parameters(self) -> list[nn.Parameter]:
@@ -91,6 +94,40 @@ class Models(NamedTuple):
                 start += parameter.numel()
 
 
+def with_block_length(config: RunConfig, manifest: Manifest) -> ModelConfig:
+    """The model's configuration with the block length that the data and the batch size ask for.
+
+    It is that of the slot with the longest blocks, as all slots share the encoder; a number that
+    the configuration gives stays.
+
+    Raises:
+        ConfigError: the sentences are those within passages, whose lengths nobody counted.
+        DataError: the data were prepared before the spread of lengths was counted, or have no
+            training split.
+    """
+    model = config.model
+    if model.encoder != "biblosan" or model.block_length is not None:
+        return model
+    if manifest.labels.kind == "sentence":
+        raise ConfigError(
+            "the paper's rule wants the lengths of sentences, the data have those of passages",
+            where="model.block_length",
+            remedy="Give a number of tokens, such as 5",
+        )
+    train = manifest.splits.get("train")
+    if train is None or train.length_sd is None:
+        raise DataError(
+            f"the manifest of '{manifest.name}' does not say how the lengths of the training"
+            " sentences spread, which the length of a block follows from",
+            remedy="Prepare the data again, or set model.block_length",
+        )
+    lengths = [
+        block_length(tokens / train.rows, spread, config.batch_size)
+        for tokens, spread in zip(train.tokens, train.length_sd, strict=True)
+    ]
+    return model.model_copy(update={"block_length": max(lengths)})
+
+
 def build_models(
     config: RunConfig, labels: LabelSpec, sentences: int, vectors: Array, trainable: int
 ) -> Models:
@@ -103,10 +140,14 @@ def build_models(
 
 
 def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
-    """Fresh modules for a prepared dataset."""
+    """Fresh modules for a prepared dataset.
+
+    Raises:
+        ConfigError, DataError: see `with_block_length`.
+    """
     manifest = prepared.manifest
     return build_models(
-        config,
+        config.model_copy(update={"model": with_block_length(config, manifest)}),
         manifest.labels,
         manifest.sentences,
         prepared.vectors(),

@@ -31,19 +31,30 @@ from rss_rl.runtime.session import Session, UpdateReport
 from rss_rl.types import LabelSpec
 
 _LOWER_IS_BETTER = {"loss", "mse"}
-_NOT_OF_TASK = {"classes": {"pearson", "spearman", "mse"}, "score": {"accuracy"}}
+_OF_SCORES, _OF_RIVALS = {"pearson", "spearman", "mse"}, {"map", "mrr"}
+_NOT_OF_TASK = {
+    "classes": _OF_SCORES,
+    "score": {"accuracy"} | _OF_RIVALS,
+    "sentence": _OF_SCORES | _OF_RIVALS,
+    "candidate": _OF_SCORES | _OF_RIVALS,
+}
 
 
-def check_best_metric(config: RunConfig, labels: LabelSpec) -> None:
+def check_best_metric(config: RunConfig, labels: LabelSpec, questions: bool) -> None:
     """Refuse to choose checkpoints by a metric that the data cannot have.
+
+    Args:
+        questions: the dev split has questions with rival answers.
 
     Raises:
         ConfigError: naming the metric and the remedy.
     """
-    if config.evaluation.best_metric in _NOT_OF_TASK[labels.kind]:
+    metric = config.evaluation.best_metric
+    rivals = questions or metric not in _OF_RIVALS
+    if metric in _NOT_OF_TASK[labels.kind] or not rivals:
+        what = f"labels are {labels.kind}" if rivals else "questions have no rival answers"
         raise ConfigError(
-            f"this data set's labels are {labels.kind}, which have no"
-            f" '{config.evaluation.best_metric}'",
+            f"this data set's {what}, so there is no '{metric}'",
             where="evaluation.best_metric",
             remedy="Give evaluation.best_metric=auto, or a metric that such reports name",
         )
@@ -159,6 +170,7 @@ class Trainer:
         self._is_best_here = False
         self._trained_s += elapsed
         self._seen += report.examples
+        report.scalars["time/update_s"] = elapsed
         report.scalars["throughput/examples_per_second"] = report.examples / elapsed
         self._writer.scalars(report.update, report.scalars)
         over = self.session.schedule.phase_over

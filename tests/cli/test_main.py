@@ -21,6 +21,8 @@ COMMANDS = [
     "status",
     "config show",
     "data prepare",
+    "data list",
+    "data fetch",
     "submit",
     "job logs",
     "job stop",

@@ -55,3 +55,10 @@ def test_a_run_without_policy_has_no_probabilities() -> None:
     text = shown(Explanation((everything,), "yes", {"yes": 1.0}))
     assert "kept 100%" in text
     assert "vocabulary" not in text
+
+
+def test_of_many_candidates_the_likeliest_are_shown(sentence: MarkedSentence) -> None:
+    shares = {f"word{n}": n / 66 for n in range(12)}
+    text = shown(Explanation((sentence,), "word11", shares)).partition("prediction")[2]
+    names = [line.split()[0] for line in text.splitlines()[1:]]
+    assert names == [f"word{n}" for n in range(11, 1, -1)]

@@ -35,7 +35,7 @@ def values(module: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach().clone() for name, p in module.named_parameters()}
 
 
-@pytest.mark.parametrize("name", ["adam", "adadelta"])
+@pytest.mark.parametrize("name", ["adam", "adadelta", "sgd"])
 def test_l2_is_the_gradient_2_gamma_theta_on_weights_alone(name: str) -> None:
     gamma = 0.3
     with_l2, by_hand = Net(), Net()
@@ -87,6 +87,22 @@ def test_adam_takes_its_settings() -> None:
         m, v = first / (1 - 0.8 ** (update + 1)), second / (1 - 0.9 ** (update + 1))
         theta -= 0.02 * m / (v**0.5 + 1e-3)
         assert net.weight[0, 0].item() == pytest.approx(theta, abs=1e-6)
+
+
+def test_sgd_moves_by_the_clipped_gradient_and_has_no_state() -> None:
+    net = Net()
+    step = step_of(net, name="sgd", learning_rate=0.1, clip_norm=10.0)
+    factor, theta = 100.0, 1.0  # each of 17 entries has this gradient
+    for update in range(2):
+        step(net.loss(factor), update)
+        theta -= 0.1 * 10 / 17**0.5
+    assert net.weight[0, 0].item() == pytest.approx(theta, abs=1e-5)
+    step(net.loss(0.5), 2)
+    assert net.bias[0].item() == pytest.approx(theta - 0.1 * 0.5, abs=1e-5)
+    assert optimizer_tensors(step.optimizer) == {}
+    load_optimizer_tensors(step.optimizer, {})
+    with pytest.raises(CheckpointError, match="another optimizer"):
+        load_optimizer_tensors(step.optimizer, {"0/exp_avg": torch.zeros(2, 3)})
 
 
 def test_clipping_scales_the_whole_gradient_and_reports_its_norm() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.models.dropout import Dropout, keyed_dropout
+from rss_rl.models.dropout import Dropout, keyed_dropout, part_keys
 from rss_rl.seeding import example_keys
 
 RATE = 0.3
@@ -54,6 +54,31 @@ def test_masks_equal_the_slow_twin(key: int, call: int, n: int, d: int, rate: fl
         lane = (state >> 16 * (feature % 4)) & 0xFFFF
         signed = lane - 2**16 if lane >= 2**15 else lane
         assert bool(drawn[position, feature]) is (signed >= round(rate * 2**16) - 2**15)
+
+
+@given(key=st.integers(-(2**63), 2**63 - 1), number=st.integers(0, 40), calls=st.integers(0, 3))
+def test_keys_of_parts_equal_the_slow_twin(key: int, number: int, calls: int) -> None:
+    golden, layer = 0x9E3779B97F4A7C15, Dropout(RATE).train()
+    with keyed_dropout(torch.tensor([7, key])):
+        for _ in range(calls):
+            layer(torch.ones(2, 3))
+        found = part_keys(torch.tensor([0, 1]), torch.tensor([3, number]))
+    assert found is not None
+    state = mix((mix((key + (calls + 1) * golden) % 2**64) + (number + 1) * golden) % 2**64)
+    assert int(found[1]) % 2**64 == state
+
+
+def test_parts_have_masks_of_their_own_and_leave_the_numbers_of_the_calls_alone() -> None:
+    assert part_keys(torch.tensor([0]), torch.tensor([0])) is None
+    layer, keys = Dropout(RATE).train(), keys_of(1, 2)
+    with keyed_dropout(keys):
+        parts = [part_keys(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 0])) for _ in range(2)]
+        whole = layer(torch.ones(2, 64)) != 0
+    seen = [mask for part in parts for mask in masks(part, (64,))[0]]  # type: ignore[arg-type]
+    for one, other in itertools.combinations([*seen, *whole], 2):
+        assert float((one == other).double().mean()) < 0.8  # 0.58 by chance
+    with keyed_dropout(keys), keyed_dropout(None):
+        assert part_keys(torch.tensor([0]), torch.tensor([0])) is not None
 
 
 @given(rows=st.lists(st.integers(0, 10**6), min_size=2, max_size=6, unique=True), data=st.data())

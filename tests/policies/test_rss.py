@@ -21,6 +21,11 @@ from rss_rl.types import ROLES
 POLICIES: dict[str, dict[str, Any]] = {
     "rss": {},
     "shared": {"shared": True},
+    "rss over lstm": {"context": "lstm"},
+    "rss over gru": {"context": "gru", "shared": True},
+    "iterative": {"name": "iterative"},
+    "iterative gru": {"name": "iterative", "cell": "gru"},
+    "iterative shared": {"name": "iterative", "shared": True},
     "select-all": {"name": "select-all"},
     "bernoulli": {"name": "bernoulli", "initial_probability": 0.3},
 }
@@ -162,9 +167,11 @@ def test_an_empty_sentence_is_certain(settings: dict[str, Any]) -> None:
         assert all(torch.isfinite(p.grad).all() for p in policy.parameters() if p.grad is not None)
 
 
-@learnable
-def test_every_parameter_gets_gradient(shared: bool) -> None:
-    policy = small.policy(shared=shared)
+@every_policy
+def test_every_parameter_gets_gradient(settings: dict[str, Any]) -> None:
+    policy = small.policy(**settings)
+    if not list(policy.parameters()):
+        return  # nothing to learn
     embedded, valid = sentences(5, 2, 3)
     selection = policy.sample(embedded, valid, uniforms(valid)).selection
     policy.evaluate(embedded, valid, selection).log_prob.square().sum().backward()

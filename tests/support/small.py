@@ -25,6 +25,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "faithful": {"keep_unselected": False},
     "source2token": {"encoder": "source2token"},
     "mean": {"encoder": "mean"},
+    "attention": {"encoder": "attention"},
+    "biblosan": {"encoder": "biblosan", "block_length": 3},
+    "biblosan w/o local": {"encoder": "biblosan", "block_length": 2, "block_local": False},
+    "biblosan w/o global": {"encoder": "biblosan", "block_length": 2, "block_global": False},
 }
 """Settings of `ModelConfig` for each encoder."""
 

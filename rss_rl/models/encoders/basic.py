@@ -1,4 +1,4 @@
-"""The encoders that add no context: a mean, and source2token alone.
+"""The encoders that add no context: a mean, source2token alone, vanilla attention alone.
 
 Legend: M sentences, N tokens, E embedding size.
 """
@@ -14,7 +14,11 @@ from rss_rl.ops.masking import masked_mean
 
 
 class Source2TokenEncoder(nn.Module):
-    """source2token over the selected embeddings: the paper's 'w/o soft self-attention'."""
+    """source2token over the selected embeddings: ReSAN's 'w/o soft self-attention'.
+
+    With one weight for all features of a token it is vanilla attention, Bi-BloSAN's
+    'w/o mBloSA and source2token'.
+    """
 
     reads_unselected = False
 

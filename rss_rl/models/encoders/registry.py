@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 
 from rss_rl.config import ModelConfig
 from rss_rl.models.encoders.basic import MeanEncoder, Source2TokenEncoder
+from rss_rl.models.encoders.contexts import build_context
+from rss_rl.models.encoders.convolution import WindowsEncoder
+from rss_rl.models.encoders.pooled import PooledEncoder
 from rss_rl.models.encoders.protocol import Encoder
 from rss_rl.models.encoders.resan import ReSANEncoder
 from rss_rl.models.layers import Source2Token
@@ -15,12 +18,22 @@ from rss_rl.models.resa import ReSA
 
 
 def build_encoder(config: ModelConfig, inputs: int) -> Encoder:
-    """The encoder of a configuration, reading embeddings of size `inputs`."""
-    return _BUILDERS[config.encoder](config, inputs)
+    """The encoder of a configuration, reading embeddings of size `inputs`.
+
+    Raises:
+        ConfigError: an encoder of blocks, and nobody said how long they are.
+    """
+    return _BUILDERS.get(config.encoder, _pooled)(config, inputs)
 
 
 def _pool(config: ModelConfig, size: int) -> Source2Token:
     return Source2Token(size, config.activation, config.dropout)
+
+
+def _pooled(config: ModelConfig, inputs: int) -> Encoder:
+    """Most encoders: a context layer and source2token over what it returns."""
+    context = build_context(config, inputs)
+    return PooledEncoder(context, _pool(config, context.output_size))
 
 
 def _mean(config: ModelConfig, inputs: int) -> Encoder:
@@ -29,6 +42,21 @@ def _mean(config: ModelConfig, inputs: int) -> Encoder:
 
 def _source2token(config: ModelConfig, inputs: int) -> Encoder:
     return Source2TokenEncoder(_pool(config, inputs), inputs)
+
+
+def _attention(config: ModelConfig, inputs: int) -> Encoder:
+    pool = Source2Token(inputs, config.activation, config.dropout, by_feature=False)
+    return Source2TokenEncoder(pool, inputs)
+
+
+def _windows(config: ModelConfig, inputs: int) -> Encoder:
+    return WindowsEncoder(
+        inputs,
+        config.cnn_windows,
+        config.cnn_filters,
+        activation=config.activation,
+        dropout=config.dropout,
+    )
 
 
 def _resan(config: ModelConfig, inputs: int) -> Encoder:
@@ -52,5 +80,7 @@ def _resan(config: ModelConfig, inputs: int) -> Encoder:
 _BUILDERS: Mapping[str, Callable[[ModelConfig, int], Encoder]] = {
     "resan": _resan,
     "source2token": _source2token,
+    "attention": _attention,
     "mean": _mean,
+    "cnn": _windows,
 }

@@ -1,0 +1,263 @@
+"""`rss-rl data list` and `rss-rl data fetch`: what there is, and how to get it."""
+
+from __future__ import annotations
+
+__all__ = ["FETCH_EPILOG", "LIST_EPILOG", "fetch", "list_"]
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from rss_rl.cli.data_options import Json
+from rss_rl.data.catalogue import CATALOGUE, entry
+from rss_rl.data.catalogue_entries import Entry
+from rss_rl.data.fetch import fetch as fetch_entry
+from rss_rl.data.fetch_http import Policy
+from rss_rl.data.fetch_record import FETCHED_FILE, Fetched
+from rss_rl.data.sources import SOURCES
+from rss_rl.data.staging import Progress as Report
+from rss_rl.errors import DataError, nearest
+
+LIST_EPILOG = """
+Examples:
+
+`rss-rl data list`
+
+`rss-rl data list snli` (licence, addresses, checksums, how to get it by hand)
+"""
+
+FETCH_EPILOG = """
+Examples:
+
+`rss-rl data fetch sick-relatedness`
+
+`rss-rl data fetch glove-6b --to vectors`
+
+`rss-rl data fetch lambada --mirror https://mirror.example.org/lambada`
+
+A download that stops goes on where it stopped when the same command is given again. Without a way
+to the internet, put the files named by `rss-rl data list NAME` into the folder by hand: the command
+checks and unpacks them. A proxy is taken from HTTPS_PROXY. What came, with its SHA-256, is noted in
+the folder's fetched.json.
+"""
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A dataset of `rss-rl data list`.")]
+MaybeName = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Show all that is known of one.")
+]
+To = Annotated[
+    Path | None,
+    typer.Option(
+        "--to", metavar="DIR", help="Folder to put it in. Default: one of its own below downloads."
+    ),
+]
+Mirror = Annotated[
+    str | None,
+    typer.Option(
+        "--mirror",
+        metavar="URL-PREFIX",
+        help="Take the files from URL-PREFIX/FILE, a copy that you trust; http is allowed here. "
+        "Sizes and checksums are compared where they are known.",
+    ),
+]
+Again = Annotated[bool, typer.Option("--force", help="Download again what is there.")]
+
+
+def list_(name: MaybeName = None, json_: Json = False) -> None:
+    """List the datasets known by name: task, rows, size, licence, and how to get each."""
+    known = {**SOURCES, **CATALOGUE}
+    if name is not None and name not in known:
+        what = f"nothing is called '{name}'{nearest(name, list(known))}"
+        raise DataError(what, remedy="See `rss-rl data list`")
+    if json_:
+        described = [_described(item) for item in known if name in (None, item)]
+        typer.echo(json.dumps(described if name is None else described[0], indent=2))
+    elif name is None:
+        _print_all(Console(), list(known))
+    else:
+        _print_one(Console(), name)
+
+
+def fetch(
+    name: Name,
+    to: To = None,
+    mirror: Mirror = None,
+    force: Again = False,
+    json_: Json = False,
+) -> None:
+    """Download a dataset, check it, and unpack it to where `rss-rl data prepare` reads it."""
+    if name in SOURCES and not SOURCES[name].needs:
+        raise DataError(
+            f"{name} is made and not fetched", remedy=f"rss-rl data prepare {name} --out DIR"
+        )
+    found = entry(name)
+    folder = to or found.default_folder
+    with _stopping(folder), _bars(quiet=json_) as report:
+        files = fetch_entry(
+            found, folder, mirror=mirror, force=force, policy=Policy(), progress=report
+        )
+    command = found.command(folder)
+    if json_:
+        listed = [asdict(file) for file in files]
+        shown = {"name": name, "folder": str(folder), "files": listed, "next": command}
+        typer.echo(json.dumps(shown, indent=2))
+        return
+    _print_fetched(found, folder, files)
+    typer.echo(command)
+
+
+@contextmanager
+def _stopping(folder: Path) -> Iterator[None]:
+    """Say what Ctrl-C leaves."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        parts = [f"{part} ({part.stat().st_size:,} bytes)" for part in folder.glob("*.part")]
+        typer.echo(
+            f"stopped; kept: {', '.join(parts) or 'nothing'}. The same command goes on from there.",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def _bars(quiet: bool, console: Console | None = None) -> Iterator[Report]:
+    """A bar for each file, with speed and time left, on standard error."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    where = console or Console(stderr=True)
+    with Progress(*columns, console=where, disable=quiet) as shown:
+        tasks: dict[str, Any] = {}
+
+        def report(what: str, done: int, end: int | None) -> None:
+            if what not in tasks:
+                # Bytes of an earlier command do not count for the speed of this one.
+                tasks[what] = shown.add_task(escape(what), total=end, completed=done)
+            shown.update(tasks[what], completed=done, total=end)
+
+        yield report
+
+
+def _print_fetched(found: Entry, folder: Path, files: list[Fetched]) -> None:
+    for file in files:
+        came = "there already" if file.before else f"from {file.source}"
+        typer.echo(f"{file.name}: {file.size:,} bytes, {came}")
+        typer.echo(f"  SHA-256 {file.sha256}" + (", as published" if file.checked else ""))
+        if not file.checked:
+            typer.echo(
+                "  checksum not known: the size and the archive's own integrity are checked, and "
+                f"the SHA-256 of what came is recorded in {folder / FETCHED_FILE}"
+            )
+    typer.echo(f"licence: {found.licence}; {found.home}")
+    typer.echo("next:")
+
+
+def _described(name: str) -> dict[str, Any]:
+    source, known = SOURCES.get(name), CATALOGUE.get(name)
+    shown: dict[str, Any] = {"name": name, "summary": "", "needs": ""}
+    if source is not None:
+        shown |= {"summary": source.summary, "needs": source.needs}
+    shown["get"] = _way(name)
+    if known is not None:
+        shown |= asdict(known)
+    return shown
+
+
+def _way(name: str) -> str:
+    known = CATALOGUE.get(name)
+    if known is not None:
+        return "fetch" if known.direct else "by hand"
+    return "by hand" if SOURCES[name].needs else "made"
+
+
+def _print_all(console: Console, names: list[str]) -> None:
+    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    shown.add_column("name", no_wrap=True)
+    shown.add_column("task", min_width=15, max_width=15)
+    shown.add_column("rows", max_width=15)
+    shown.add_column("MB", justify="right", no_wrap=True)
+    shown.add_column("licence", max_width=14)
+    shown.add_column("get it", no_wrap=True)
+    for name in names:
+        known = CATALOGUE.get(name)
+        if known is None:
+            made = not SOURCES[name].needs
+            task, unknown = ("made sentences", "-") if made else ("?", "?")
+            shown.add_row(name, task, unknown, unknown, unknown, _way(name))
+            continue
+        rows = "-" if known.vectors else " / ".join(f"{n:,}" for n in known.rows.values()) or "?"
+        shown.add_row(name, known.task, rows, _size(known), escape(_short(known)), _way(name))
+    console.print(shown)
+    typer.echo(
+        "\nrows: train / dev / test as published, or all. More of one: rss-rl data list NAME\n"
+        "fetch: rss-rl data fetch NAME. by hand: its page is in rss-rl data list NAME\n"
+        "FILE, your own data: rss-rl data prepare FILE --text COLUMN --label COLUMN --out DIR"
+    )
+
+
+def _short(known: Entry) -> str:
+    """The licence without its explanation."""
+    return known.licence.partition(";")[0].partition(" (")[0].partition(":")[0]
+
+
+def _size(known: Entry) -> str:
+    return "?" if known.megabytes is None else f"{known.megabytes:,.1f}"
+
+
+def _print_one(console: Console, name: str) -> None:
+    shown = Table(box=None, pad_edge=False, show_header=False)
+    shown.add_column(no_wrap=True, style="bold")
+    shown.add_column(overflow="fold")
+    for key, value in _details(name):
+        shown.add_row(key, escape(value))
+    console.print(shown)
+
+
+def _details(name: str) -> Iterator[tuple[str, str]]:
+    source, known = SOURCES.get(name), CATALOGUE.get(name)
+    yield "name", name
+    if source is not None:
+        yield "what", source.summary
+        yield "reads", source.needs or "nothing: it is made"
+    if known is None:
+        yield "use", f"rss-rl data prepare {name} --out prepared/{name}"
+        return
+    yield "task", known.task
+    if not known.vectors:
+        rows = ", ".join(f"{split} {count:,}" for split, count in known.rows.items())
+        yield "rows", rows or "?"
+    yield "download", f"{_size(known)} MB"
+    yield "licence", known.licence
+    yield "page", known.home
+    for file in known.files:
+        size = "size not known" if file.size is None else f"{file.size:,} bytes"
+        yield "file", f"{file.url or f'{file.name} (no address without a page)'}, {size}"
+        yield "", f"SHA-256 {file.sha256}" if file.sha256 else "checksum not known"
+    if known.direct:
+        yield "fetch", f"rss-rl data fetch {name}"
+    put = f"; put it into {known.default_folder} and fetch" if known.files else ""
+    yield "by hand", known.by_hand + put
+    yield "use", known.command(known.default_folder)
+    if known.note:
+        yield "note", known.note

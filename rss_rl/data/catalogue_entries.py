@@ -1,0 +1,100 @@
+"""What the catalogue of datasets says of each: records, without the entries themselves."""
+
+from __future__ import annotations
+
+__all__ = ["Entry", "RemoteFile", "Unpack"]
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Unpack:
+    """Which files of a .zip, .tar.gz or .tgz archive are taken, and the most that they may hold.
+
+    members      patterns of names, compared from the right as `PurePath.match` does; each must be
+                 found
+    limit_mb     megabytes that the files taken may have together (of a tar all its files, since
+                 all must be read): what holds more is no such dataset
+    keep         how many last parts of a member's name stay: 1 puts all files into one folder
+    most         files that may be taken
+    """
+
+    members: tuple[str, ...]
+    limit_mb: int
+    keep: int = 1
+    most: int = 20
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file to download.
+
+    name    what it is called in the folder, and behind the prefix of a mirror
+    url     https address; None: it has to be taken by hand, from a page, or from a mirror
+    size    bytes, and sha256: of the file as published; None: not known for certain
+    unpack  None: kept as it is
+    """
+
+    name: str
+    url: str | None = None
+    size: int | None = None
+    sha256: str | None = None
+    unpack: Unpack | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A dataset or a file of word vectors: what it is and where it comes from.
+
+    name      what `rss-rl data fetch` knows it by
+    task      NLI, relatedness, classification, ...
+    rows      by split, as published; empty: not known
+    megabytes of the download; None: not known
+    licence   as its authors state it
+    home      address of the page that describes it
+    files     in the order of their download; empty: it cannot be fetched
+    by_hand   what to download from which page and what to put into the folder
+    needs     files that the folder must have in the end
+    folder    name of the folder, below `downloads`; other entries may share it
+    prepares  name for `rss-rl data prepare`; "" where it is not the entry's own name
+    vectors   file given as --vectors, for word vectors; "" for datasets
+    note      what else one has to know
+    """
+
+    name: str
+    task: str
+    licence: str
+    home: str
+    by_hand: str
+    folder: str
+    rows: Mapping[str, int] = field(default_factory=dict)
+    megabytes: float | None = None
+    files: tuple[RemoteFile, ...] = ()
+    needs: tuple[str, ...] = ()
+    prepares: str = ""
+    vectors: str = ""
+    note: str = ""
+
+    @property
+    def default_folder(self) -> Path:
+        """Where it is put unless another place is named."""
+        return Path("downloads") / self.folder
+
+    @property
+    def direct(self) -> bool:
+        """Whether every file has an address that needs no page, account or licence."""
+        return bool(self.files) and all(file.url for file in self.files)
+
+    def command(self, folder: Path) -> str:
+        """The command that uses what lies in `folder`."""
+        place = shlex.quote(str(folder))
+        if self.vectors:
+            return (
+                "rss-rl data prepare NAME --from FOLDER "
+                f"--vectors {place}/{self.vectors} --out prepared/NAME"
+            )
+        name = self.prepares or self.name
+        return f"rss-rl data prepare {name} --from {place} --out prepared/{name}"

@@ -1,0 +1,105 @@
+"""Which rows of a file are in which split, where its authors gave fewer splits than are needed.
+
+A cut is a keyed permutation of the rows: a function of the seed and of the number of rows alone.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DEV_SHARE", "Folds", "cut_groups", "development_rows", "fold_option"]
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rss_rl.errors import DataError
+from rss_rl.seeding import keyed_permutation, stream_key
+from rss_rl.types import Array
+
+DEV_SHARE = 0.1
+"""Share of the training rows that become the development split where there is none."""
+
+
+def _places(rows: int, seed: int, name: str) -> Array:
+    """int64 [rows], place of each row in a random order."""
+    if not rows:
+        return np.zeros(0, dtype=np.int64)
+    return keyed_permutation(stream_key(seed, "cut", name), rows, np.arange(rows))
+
+
+def development_rows(rows: int, seed: int, name: str, share: float = DEV_SHARE) -> Array:
+    """bool [rows], True = cut from the training rows for the development split."""
+    return _places(rows, seed, name) < round(share * rows)
+
+
+def cut_groups(groups: Sequence[str], shares: Mapping[str, float], seed: int) -> dict[str, str]:
+    """The split of each group, so that no group is in two splits.
+
+    Args:
+        groups: names, those that are equal are one group.
+        shares: of the groups that each split gets; every split gets one at least.
+
+    Raises:
+        DataError: fewer groups than splits.
+    """
+    names = list(dict.fromkeys(groups))
+    if len(names) < len(shares):
+        raise DataError(
+            f"{len(names)} group(s) of rows cannot be cut into {len(shares)} splits",
+            remedy="Give more data, or files of all splits",
+        )
+    order = np.argsort(_places(len(names), seed, "groups"))
+    found: dict[str, str] = {}
+    taken, wanted = 0, 0.0
+    for left, (split, share) in zip(range(len(shares) - 1, -1, -1), shares.items(), strict=True):
+        wanted += share * len(names)
+        end = min(max(round(wanted), taken + 1), len(names) - left)
+        found |= {names[i]: split for i in order[taken : end if left else len(names)]}
+        taken = end
+    return found
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Cross validation: fold `fold` of `folds` is the test split, and every row is in one fold.
+
+    Of the rows of the other folds DEV_SHARE, those after the fold in the random order, are the
+    development split, and the rest is for training.
+    """
+
+    name: str
+    fold: int
+    folds: int
+    seed: int
+
+    def keep(self, split: str, rows: int) -> Array:
+        """bool [rows], True = in `split`."""
+        places = _places(rows, self.seed, self.name)
+        begin, end = (k * rows // self.folds for k in (self.fold, self.fold + 1))
+        after = (places - end) % max(1, rows)  # [rows], 0 = first after the fold
+        others = rows - (end - begin)
+        dev = round(DEV_SHARE * others)
+        low, high = {"dev": (0, dev), "train": (dev, others), "test": (others, rows)}[split]
+        kept: Array = (after >= low) & (after < high)
+        return kept
+
+
+def fold_option(name: str, options: Mapping[str, str], seed: int) -> Folds:
+    """The fold that the options `fold` (0 where not given) and `folds` (10) name.
+
+    Raises:
+        DataError: they are no numbers, or out of range.
+    """
+    numbers = []
+    for option, default in (("fold", "0"), ("folds", "10")):
+        text = options.get(option, default)
+        if not text.isdecimal():
+            raise DataError(f"{option}={text} is no number", remedy=f"Write {option}={default}")
+        numbers.append(int(text))
+    fold, folds = numbers
+    if folds < 2 or fold >= folds:
+        raise DataError(
+            f"there is no fold {fold} of {folds}",
+            remedy="Folds are counted from 0, and there are at least 2",
+        )
+    return Folds(name, fold, folds, seed)

@@ -1,0 +1,256 @@
+"""One file over HTTP: streamed to a part, resumed where it broke off, checked, then named.
+
+A part is gone on with by `Range` under `If-Range`, so that a server whose file has changed sends
+the new one from its beginning. Without a validator only a known SHA-256 makes resuming safe.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Download", "Policy", "download"]
+
+import http.client
+import re
+import shutil
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rss_rl
+from rss_rl.data.fetch_part import Part, disk_refuses
+from rss_rl.data.fetch_redirect import opener
+from rss_rl.data.staging import Progress
+from rss_rl.errors import DataError
+
+_CHUNK = 1 << 18
+_LONGEST_PAUSE_S = 60.0
+_TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
+_MOST_BYTES = 16 << 30
+"""Of a file whose size nobody says."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How patient a download is.
+
+    timeout   seconds to connect, and to wait for a byte
+    slowest   bytes a second; a connection slower than this for `timeout` seconds is given up
+    attempts  that may fail in a row without the file having grown
+    backoff   seconds before the second attempt, doubled before every further one
+    plain     whether http (not only https) is allowed
+    pause     waits so many seconds
+    """
+
+    timeout: float = 20.0
+    slowest: int = 1000
+    attempts: int = 5
+    backoff: float = 1.0
+    plain: bool = False
+    pause: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True)
+class Download:
+    """What to download: from `url` to `target`; bytes and SHA-256 where they are known.
+
+    by_hand  what to do where the address does not answer, for messages
+    """
+
+    url: str
+    target: Path
+    size: int | None = None
+    sha256: str | None = None
+    by_hand: str = ""
+
+
+class _Broken(Exception):
+    """An attempt that failed in a way that the next may not; `wait` seconds were asked for."""
+
+    def __init__(self, reason: str, wait: float = 0.0) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+def download(wanted: Download, policy: Policy, progress: Progress) -> str:
+    """Download a file and return its SHA-256; a part that is there is gone on with.
+
+    Raises:
+        DataError: the address does not answer or refuses, the file has another size or SHA-256
+            than it should, or the disk refuses. What came is kept for the next time, unless it
+            is wrong.
+    """
+    part = Part(wanted.target)
+    resumed = part.length() > 0
+    _Transfer(wanted, part, policy, progress).run()
+    digest = part.sha256()
+    if wanted.sha256 in (None, digest):
+        part.finish()
+        return digest
+    part.forget()
+    if resumed:  # the older bytes may have been of another file
+        return download(wanted, policy, progress)
+    raise DataError(
+        f"has the SHA-256 {digest} and not the published {wanted.sha256}: it was damaged on the "
+        "way or is another file",
+        where=wanted.url,
+        remedy=f"It was removed; try again. {wanted.by_hand}",
+    )
+
+
+class _Transfer:
+    """The attempts at one file."""
+
+    def __init__(self, wanted: Download, part: Part, policy: Policy, progress: Progress) -> None:
+        self._wanted, self._part, self._policy = wanted, part, policy
+        self._progress = progress
+        self._answered = False
+        self._open = opener(plain=policy.plain).open
+
+    def run(self) -> None:
+        """Try until the part is whole."""
+        furthest, failures = self._part.length(), 0
+        while True:
+            try:
+                self._attempt()
+                return
+            except _Broken as broken:
+                grown = self._part.length() > furthest
+                furthest = max(furthest, self._part.length())
+                failures = 1 if grown else failures + 1
+                if failures >= self._policy.attempts:
+                    raise self._error(
+                        f"broke off {failures} times in a row ({broken})",
+                        "The same command goes on from where it stopped.",
+                    ) from broken
+                wait = max(broken.wait, self._policy.backoff * 2 ** (failures - 1))
+                self._policy.pause(min(wait, _LONGEST_PAUSE_S))
+
+    def _error(self, what: str, remedy: str) -> DataError:
+        remedy = f"{remedy} {self._wanted.by_hand}".strip()
+        return DataError(what, where=self._wanted.url, remedy=remedy)
+
+    def _attempt(self) -> None:
+        start = self._part.length()
+        validator = self._part.validator(self._wanted.url)
+        if start and validator is None and self._wanted.sha256 is None:
+            start = 0
+        with self._request(start, validator) as answer:
+            self._answered = True
+            if answer.status == 416:
+                return self._past_the_end(answer, start)
+            start, total = self._begin(answer, start)
+            self._check_size(total)
+            self._check_room(total, start)
+            self._stream(answer, start, total)
+        return None
+
+    def _request(self, start: int, validator: str | None) -> Any:
+        headers = {"User-Agent": f"rss-rl/{rss_rl.__version__}", "Accept-Encoding": "identity"}
+        if start:
+            headers["Range"] = f"bytes={start}-"
+            if validator:
+                headers["If-Range"] = validator
+        request = urllib.request.Request(self._wanted.url, headers=headers)
+        try:
+            return self._open(request, timeout=self._policy.timeout)
+        except urllib.error.HTTPError as error:
+            return self._refusal(error)
+        except urllib.error.URLError as error:
+            if self._answered:
+                raise _Broken(str(error.reason)) from error
+            raise self._error(
+                f"cannot be reached ({error.reason})",
+                "Check the connection and the proxy (HTTPS_PROXY).",
+            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise _Broken(f"no answer: {error or type(error).__name__}") from error
+
+    def _refusal(self, error: urllib.error.HTTPError) -> Any:
+        if error.code == 416:
+            return error
+        self._answered = True
+        wait = error.headers.get("Retry-After", "") if error.headers else ""
+        error.close()
+        said = f"the server answered {error.code} {error.reason}".strip()
+        if error.code in _TEMPORARY:
+            raise _Broken(said, float(wait) if wait.isdecimal() else 0.0) from error
+        raise self._error(said, "The file may have moved.") from error
+
+    def _past_the_end(self, answer: Any, start: int) -> None:
+        """Nothing is left to send: the part is whole, or of another file."""
+        total = re.fullmatch(r"bytes \*/(\d+)", answer.headers.get("Content-Range") or "")
+        if total is None or int(total[1]) != start or self._wanted.size not in (None, start):
+            self._part.forget()
+            raise _Broken("the part did not fit the server's file")
+
+    def _begin(self, answer: Any, start: int) -> tuple[int, int | None]:
+        """From which byte the answer goes on, and the bytes of the whole file if it says them."""
+        if answer.status == 206:
+            span = re.fullmatch(
+                r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range") or ""
+            )
+            if span is None or int(span[1]) != start:
+                self._part.forget()
+                raise _Broken("the server sent another part than it was asked for")
+            return start, None if span[2] == "*" else int(span[2])
+        etag = answer.headers.get("ETag") or ""
+        # A weak ETag does not promise the same bytes, and If-Range may not name one.
+        strong = etag if etag and not etag.startswith("W/") else None
+        self._part.begin(self._wanted.url, strong or answer.headers.get("Last-Modified"))
+        length = answer.headers.get("Content-Length") or ""
+        return 0, int(length) if length.isdecimal() else None
+
+    def _check_size(self, total: int | None) -> None:
+        if total is None or self._wanted.size in (None, total):
+            return
+        self._part.forget()
+        raise self._error(
+            f"has {total:,} bytes and not the published {self._wanted.size:,}: it is another file",
+            "It was not downloaded.",
+        )
+
+    def _check_room(self, total: int | None, start: int) -> None:
+        folder = self._wanted.target.parent
+        with disk_refuses(folder):
+            free = shutil.disk_usage(folder).free
+        if total is not None and total - start > free:
+            raise DataError(
+                f"has room for {free:,} bytes, and {total - start:,} are to come",
+                where=str(folder),
+                remedy="Free disk space, or name a place with more in --to",
+            )
+
+    def _stream(self, answer: Any, start: int, total: int | None) -> None:
+        done, end = start, total or self._wanted.size
+        with disk_refuses(self._part.path):
+            # Unbuffered: what came is in the file even if the process is killed.
+            file = self._part.path.open("r+b", buffering=0)
+            file.seek(start)
+        with file:
+            clock, mark = time.monotonic(), done
+            while chunk := _read(answer):
+                with disk_refuses(self._part.path):
+                    while chunk:
+                        chunk = chunk[file.write(chunk) :]
+                done = file.tell()
+                self._progress(self._wanted.target.name, done, end)
+                if done > (end or _MOST_BYTES):
+                    self._part.forget()
+                    raise self._error("sends more bytes than it should", "")
+                passed = time.monotonic() - clock
+                if passed >= self._policy.timeout:
+                    if done - mark < passed * self._policy.slowest:
+                        raise _Broken(f"below {self._policy.slowest} bytes a second")
+                    clock, mark = time.monotonic(), done
+        if end is not None and done < end:
+            raise _Broken(f"the connection ended {end - done:,} bytes too early")
+
+
+def _read(answer: Any) -> bytes:
+    try:
+        return bytes(answer.read1(_CHUNK))
+    except (OSError, http.client.HTTPException) as error:
+        raise _Broken(str(error) or type(error).__name__) from error

@@ -1,0 +1,182 @@
+"""Unpacking an archive that came from outside: only what was asked for, and only as files.
+
+A name that leads out of the folder, a link or a device where a file should be, and more bytes than
+the dataset can have end it before anything is in the folder.
+"""
+
+from __future__ import annotations
+
+__all__ = ["unpack"]
+
+import gzip
+import io
+import re
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from rss_rl.data.catalogue_entries import Unpack
+from rss_rl.data.fetch_part import disk_refuses
+from rss_rl.errors import DataError
+
+_CHUNK = 1 << 20
+_STAGING = ".unpacking"
+_DAMAGED = (
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    UnicodeError,
+    gzip.BadGzipFile,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def unpack(archive: Path, rule: Unpack, folder: Path) -> list[str]:
+    """Unpack what `rule` names into `folder`, all of it or nothing; the names below `folder`.
+
+    Raises:
+        DataError: the archive is damaged, unsafe or larger than it may be, has not the files, or
+            the disk refuses.
+    """
+    staging = folder / _STAGING
+    with disk_refuses(staging):
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+    try:
+        with _damage(archive):
+            taken = _Taken(archive, rule, staging)
+            members = _zip(archive) if archive.suffix == ".zip" else _tar(archive, rule)
+            for name, is_file, content in members:
+                taken.member(name, is_file, content)
+        taken.check_complete()
+        with disk_refuses(folder):
+            for name in taken.names:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (staging / name).replace(folder / name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return taken.names
+
+
+_Member = tuple[str, bool, "IO[bytes] | None"]
+"""A name, whether it is a plain file, and its bytes; None for a folder."""
+
+
+class _Taken:
+    """What has been unpacked, and the bounds it must keep."""
+
+    def __init__(self, archive: Path, rule: Unpack, staging: Path) -> None:
+        self._archive, self._rule, self._staging = archive, rule, staging
+        self._room = rule.limit_mb * 10**6
+        self._missing = set(rule.members)
+        self.names: list[str] = []
+
+    def member(self, name: str, is_file: bool, content: IO[bytes] | None) -> None:
+        """Look at a member; unpack it if it is asked for."""
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or re.search(r"[\\:\0]", name):
+            raise _refused(self._archive, f"holds the name {name!r}, which leads out of it")
+        matching = {pattern for pattern in self._rule.members if path.match(pattern)}
+        if content is None or not matching:
+            return
+        if not is_file:
+            raise _refused(self._archive, f"holds {name!r} as a link or device")
+        target = str(PurePosixPath(*path.parts[-self._rule.keep :]))
+        if (self._staging / target).exists() or len(self.names) >= self._rule.most:
+            raise _refused(self._archive, f"holds {target} twice, or too many files")
+        self._missing -= matching
+        self._write(content, self._staging / target)
+        self.names.append(target)
+
+    def _write(self, content: IO[bytes], target: Path) -> None:
+        with disk_refuses(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file = target.open("wb")
+        with file:
+            while chunk := content.read(_CHUNK):
+                self._room -= len(chunk)
+                if self._room < 0:
+                    raise _too_large(self._archive, self._rule)
+                with disk_refuses(target):
+                    file.write(chunk)
+
+    def check_complete(self) -> None:
+        """Check that every pattern was found."""
+        if self._missing:
+            raise _refused(self._archive, f"has no {', '.join(sorted(self._missing))}")
+
+
+def _zip(archive: Path) -> Iterator[_Member]:
+    with zipfile.ZipFile(archive) as package:
+        for info in package.infolist():
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            if info.is_dir():
+                yield info.filename, False, None
+                continue
+            with package.open(info) as content:
+                yield info.filename, kind in (0, stat.S_IFREG), content
+
+
+def _tar(archive: Path, rule: Unpack) -> Iterator[_Member]:
+    with gzip.open(archive) as packed:
+        bounded = _Bounded(cast(IO[bytes], packed), archive, rule)
+        with tarfile.open(fileobj=cast(IO[bytes], bounded), mode="r|") as package:
+            for info in package:
+                if info.isdir():
+                    yield info.name, False, None
+                elif info.isreg():
+                    yield info.name, True, package.extractfile(info)
+                else:
+                    yield info.name, False, io.BytesIO()
+        while bounded.read(_CHUNK):  # to the checksum at the end
+            pass
+
+
+class _Bounded:
+    """Bytes of a compressed stream, as many as an archive may hold."""
+
+    def __init__(self, stream: IO[bytes], archive: Path, rule: Unpack) -> None:
+        self._stream, self._archive, self._rule = stream, archive, rule
+        self._room = rule.limit_mb * 10**6
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        chunk = self._stream.read(size)
+        self._room -= len(chunk)
+        if self._room < 0:
+            raise _too_large(self._archive, self._rule)
+        return chunk
+
+
+def _too_large(archive: Path, rule: Unpack) -> DataError:
+    return _refused(archive, f"holds more than the {rule.limit_mb:,} MB that it may")
+
+
+def _refused(archive: Path, what: str) -> DataError:
+    return DataError(
+        what, where=str(archive), remedy="This is not the published archive; nothing was unpacked"
+    )
+
+
+@contextmanager
+def _damage(archive: Path) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGED as error:
+        raise DataError(
+            f"is damaged or cut short ({error})",
+            where=str(archive),
+            remedy="Fetch it again with --force; nothing was unpacked",
+        ) from error
+    except OSError as error:
+        raise DataError(
+            f"cannot be read ({error.strerror or error})", where=str(archive)
+        ) from error

@@ -1,0 +1,182 @@
+"""Files with one sentence a line, cut into words by their authors: `<label> <word> <word> ...`.
+
+White space is that of ASCII alone: some files have bytes of Windows-1252 that Unicode counts as
+white space, among them 0x85, which stands for three dots and ends no line.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "LabelledLines",
+    "Line",
+    "Reader",
+    "all_lines",
+    "bad_line",
+    "count_lines",
+    "labelled_lines",
+    "source_files",
+    "source_folder",
+]
+
+import codecs
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words
+from rss_rl.errors import DataError
+from rss_rl.types import Array, LabelSpec
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence of a file; `part` tells several of one line from each other."""
+
+    row: int
+    label: str
+    words: Words
+    part: str = ""
+
+
+Reader = Callable[[str, Path], Iterator[Line | BadRow]]
+"""Streams the sentences of a file for a split."""
+
+
+@dataclass(frozen=True)
+class LabelledLines:
+    """Sentences with a class from files of lines.
+
+    name     of the source
+    files    file of each split; splits may share one
+    names    the classes
+    classes  class of each label as the file has it
+    reader   streams a file
+    keep     of a split and the number of lines of its file: bool [lines], True = in the split
+    """
+
+    name: str
+    files: Mapping[str, Path]
+    names: tuple[str, ...]
+    classes: Callable[[str], str]
+    reader: Reader
+    keep: Callable[[str, int], Array]
+
+    @property
+    def sentences(self) -> int:
+        """One sentence."""
+        return 1
+
+    def label_spec(self) -> LabelSpec:
+        """The classes."""
+        return LabelSpec("classes", names=self.names)
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        """The file of each split."""
+        return {split: (path,) for split, path in self.files.items()}
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        """Stream one split."""
+        path = self.files[split]
+        keep = self.keep(split, count_lines(path))
+        for line in self.reader(split, path):
+            if not keep[line.row - 1]:
+                continue
+            if isinstance(line, BadRow):
+                yield line
+                continue
+            yield RawExample(
+                id=f"{path.name}-{line.row}{line.part}",
+                texts=(line.words,),
+                label=self.classes(line.label),
+                file=str(path),
+                row=line.row,
+            )
+
+
+def all_lines(split: str, lines: int) -> Array:
+    """A `keep` of files that have a split each: bool [lines], all True."""
+    return np.ones(lines, dtype=bool)
+
+
+def labelled_lines(
+    path: Path, encoding: str, *, empty_by_convention: bool = False
+) -> Iterator[Line | BadRow]:
+    """Stream `<label> <word> <word> ...` lines; empty lines are passed over.
+
+    Args:
+        path: the file. encoding: one that has the bytes of ASCII white space for nothing else.
+        empty_by_convention: a label without words is to be left out, and no error.
+    """
+    with path.open("rb") as stream:
+        for row, raw in enumerate(stream, start=1):
+            parts = (raw.removeprefix(codecs.BOM_UTF8) if row == 1 else raw).split()
+            if not parts:
+                continue
+            try:
+                label, *words = [part.decode(encoding) for part in parts]
+            except UnicodeDecodeError:
+                yield bad_line(path, row, raw, f"bytes that are not {encoding}")
+                continue
+            if words:
+                yield Line(row, label, Words(words))
+            else:
+                reason = "there are no words after the label"
+                yield bad_line(path, row, raw, reason, by_convention=empty_by_convention)
+
+
+def bad_line(
+    path: Path, row: int, raw: bytes, reason: str, *, by_convention: bool = False
+) -> BadRow:
+    """A line that cannot be used."""
+    content = raw.decode("utf-8", "backslashreplace").rstrip("\r\n")
+    return BadRow(
+        str(path), row, reason, "Use the file as its authors give it", content, by_convention
+    )
+
+
+def source_folder(name: str, request: SourceRequest, example: str) -> Path:
+    """The folder that a request names.
+
+    Raises:
+        DataError: it names none; `example` is a file that should lie there.
+    """
+    if request.path is None or not request.path.is_dir():
+        raise DataError(
+            f"{name} is read from a folder",
+            where=str(request.path or ""),
+            remedy=f"Give the folder with {example} as --from",
+        )
+    return request.path
+
+
+def source_files(folder: Path, files: Mapping[str, str]) -> Mapping[str, Path]:
+    """Paths of the files, by split, that must lie in `folder`.
+
+    Raises:
+        DataError: one is not there.
+    """
+    missing: Sequence[str] = [name for name in files.values() if not (folder / name).is_file()]
+    if missing:
+        raise DataError(
+            f"there is no {missing[0]}",
+            where=str(folder),
+            remedy="Unpack the files as their authors name them, or name another --from",
+        )
+    return {split: folder / name for split, name in files.items()}
+
+
+def count_lines(path: Path) -> int:
+    """Lines of a file, the empty ones too.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            return sum(1 for _ in stream)
+    except OSError as error:
+        raise DataError(
+            f"cannot be read ({error.strerror})", where=str(path), remedy="Check the file"
+        ) from error

@@ -1,0 +1,93 @@
+"""LAMBADA as cloze reading: the last word of a passage, where the sentences before have it too.
+
+A line is a passage in words. Its last sentence without the last word, and with the placeholder in
+its stead, is the question; the sentences before are the passage in which the answer is looked for.
+Passages in whose earlier sentences the answer does not stand are left out and counted. Candidates
+are the different words of the passage, upper and lower case alike: those with a letter, or with the
+option candidates=all every token. The development file is cut into train and dev (80 and 20 in a
+hundred); its authors give no training examples of this form.
+"""
+
+from __future__ import annotations
+
+__all__ = ["lambada", "last_sentence"]
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from rss_rl.data.cloze import PLACEHOLDER, ClozeSource, Numbers, no_answer
+from rss_rl.data.cuts import development_rows
+from rss_rl.data.labelled_lines import bad_line, count_lines, source_files, source_folder
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words, refuse_options
+from rss_rl.errors import DataError
+
+_DEVELOPMENT = "lambada_development_plain_text.txt"
+_FILES = {"train": _DEVELOPMENT, "dev": _DEVELOPMENT, "test": "lambada_test_plain_text.txt"}
+_DEV_SHARE = 0.2
+_ENDS = frozenset((".", "!", "?", "?!", "!?"))
+_CLOSING = frozenset(("''", "'", ")", "\N{RIGHT DOUBLE QUOTATION MARK}"))
+"""What may stand between the end of a sentence and the next one."""
+
+
+def last_sentence(words: Sequence[str]) -> int:
+    """Place where the last of several sentences begins; 0 where there is one only."""
+    for place in range(len(words) - 2, -1, -1):
+        if words[place] in _ENDS:
+            begin = place + 1
+            while begin < len(words) - 1 and words[begin] in _CLOSING:
+                begin += 1
+            return begin
+    return 0
+
+
+def _read(split: str, path: Path, *, seed: int, all_tokens: bool) -> Iterator[RawExample | BadRow]:
+    wanted = split == "dev"
+    dev = development_rows(count_lines(path), seed, "lambada", _DEV_SHARE)
+    with path.open("rb") as stream:
+        for row, raw in enumerate(stream, start=1):
+            if not raw.strip() or (split != "test" and dev[row - 1] != wanted):
+                continue
+            try:
+                words = [part.decode("utf-8") for part in raw.split()]
+            except UnicodeDecodeError:
+                yield bad_line(path, row, raw, "bytes that are not UTF-8")
+                continue
+            yield _example(path, row, words, all_tokens)
+
+
+def _example(path: Path, row: int, words: list[str], all_tokens: bool) -> RawExample | BadRow:
+    begin = last_sentence(words)
+    numbers = Numbers()
+    marks = tuple(
+        numbers.number(word.lower()) if all_tokens or any(map(str.isalpha, word)) else -1
+        for word in words[:begin]
+    )
+    answer = numbers.found.get(words[-1].lower())
+    if answer is None:
+        return no_answer(str(path), row, " ".join(words))
+    return RawExample(
+        id=f"{path.stem}-{row}",
+        texts=(Words(words[:begin]), Words((*words[begin:-1], PLACEHOLDER))),
+        label=answer,
+        marks=marks,
+        file=str(path),
+        row=row,
+    )
+
+
+def lambada(request: SourceRequest) -> ClozeSource:
+    """LAMBADA of the folder given.
+
+    Raises:
+        DataError: no such folder or file, or another option.
+    """
+    refuse_options("lambada", request, ("candidates",))
+    candidates = request.options.get("candidates", "words")
+    if candidates not in ("words", "all"):
+        raise DataError(
+            f"candidates={candidates} is neither words nor all", remedy="Write candidates=all"
+        )
+    folder = source_folder("lambada", request, _DEVELOPMENT)
+    reader = partial(_read, seed=request.seed, all_tokens=candidates == "all")
+    return ClozeSource("lambada", source_files(folder, _FILES), reader)

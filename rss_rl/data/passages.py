@@ -1,0 +1,77 @@
+"""Passages of several sentences: cutting them, and the marks that number their sentences."""
+
+from __future__ import annotations
+
+__all__ = ["Passage", "cut_passage", "sentence_starts"]
+
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
+
+from rss_rl.data.sources import Words
+from rss_rl.data.tokens import Tokenizer
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A passage in words.
+
+    words   of all sentences
+    marks   number of each word's sentence
+    starts  place in the text where each sentence begins; the first begins at 0
+    """
+
+    words: Words
+    marks: tuple[int, ...]
+    starts: tuple[int, ...]
+
+    def sentence_at(self, place: int) -> int:
+        """Number of the sentence that the sign at `place` of the text belongs to."""
+        return bisect_right(self.starts, place) - 1
+
+
+def cut_passage(text: str) -> Passage:
+    """Cut a text into sentences and these into words; a text of white space has no words."""
+    tokenizer = Tokenizer(lower=False)
+    begins = sentence_starts(text)
+    words: list[str] = []
+    marks: list[int] = []
+    starts: list[int] = []
+    for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
+        found = tokenizer(text[begin:end]).words
+        if found:
+            marks += [len(starts)] * len(found)
+            starts.append(begin if starts else 0)
+            words += found
+    return Passage(Words(words), tuple(marks), tuple(starts))
+
+
+def sentence_starts(text: str) -> list[int]:
+    """Places where sentences begin, the first at 0, by the rules of pysbd for English.
+
+    The sentences are looked up in the text one after another, so their places are right whatever
+    the rules did to white space; one that is not found belongs to the sentence before it.
+    """
+    starts, place = [0], 0
+    for sentence in _cutter()(text):
+        core = sentence.strip()
+        found = text.find(core, place) if core else -1
+        if found >= 0:
+            if text[:found].strip():
+                starts.append(found)
+            place = found + len(core)
+    return starts
+
+
+@lru_cache(maxsize=1)
+def _cutter() -> Callable[[str], list[str]]:
+    # Imported at first use, as the word tokenizer is; its sources have escapes that Python
+    # deprecates, of which it warns when it compiles them.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pysbd import Segmenter
+
+        return cast(Callable[[str], list[str]], Segmenter(language="en", clean=False).segment)

@@ -1,0 +1,165 @@
+"""SQuAD 1.1 as answer-sentence selection: which sentence of a passage answers the question.
+
+Slot 0 is the passage, whose words are marked with the number of their sentence; slot 1 is the
+question. The answer is the sentence in which the annotated answer begins; where annotators point
+at several sentences, the one that most of them point at, and of equals the one of the first.
+
+With train-v1.1.json and dev-v1.1.json the official dev split is the test split, and a tenth of the
+training articles is the development split. With dev-v1.1.json alone its articles are cut into all
+three (80, 10 and 10 in a hundred). No article is in two splits: its passages share their words.
+One JSON file is one value, so a file of this source is held in memory while it is read.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Squad", "squad"]
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rss_rl.data.cuts import DEV_SHARE, cut_groups
+from rss_rl.data.labelled_lines import source_files, source_folder
+from rss_rl.data.passages import Passage, cut_passage
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest, refuse_options
+from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
+
+_TRAIN, _DEV = "train-v1.1.json", "dev-v1.1.json"
+_REMEDY = "Use the file of SQuAD 1.1 as its authors give it"
+
+
+@dataclass(frozen=True)
+class Squad:
+    """SQuAD.
+
+    files       file of each split
+    shares      of the articles of a file that several splits are cut from
+    max_tokens  passages of more words are left out; 0: none are
+    """
+
+    files: Mapping[str, Path]
+    shares: Mapping[str, float]
+    max_tokens: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Name in the registry."""
+        return "squad"
+
+    @property
+    def sentences(self) -> int:
+        """Passage and question."""
+        return 2
+
+    def label_spec(self) -> LabelSpec:
+        """One of the sentences of the passage."""
+        return LabelSpec("sentence")
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        """The file of each split."""
+        return {split: (path,) for split, path in self.files.items()}
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        """Stream one split; rows are the questions of the file, counted from 1."""
+        path = self.files[split]
+        articles = _articles(path)
+        owner = {}
+        if split in self.shares:
+            owner = cut_groups([title for title, _ in articles], self.shares, self.seed)
+        row = 0
+        for title, paragraphs in articles:
+            wanted = owner.get(title, split) == split
+            for paragraph in paragraphs:
+                questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
+                if not isinstance(questions, list) or not isinstance(paragraph.get("context"), str):
+                    row += 1
+                    if wanted:
+                        yield BadRow(str(path), row, "a paragraph lacks its text", _REMEDY)
+                    continue
+                if wanted:
+                    yield from self._examples(path, row, paragraph["context"], questions)
+                row += len(questions)
+
+    def _examples(
+        self, path: Path, row: int, text: str, questions: list[Any]
+    ) -> Iterator[RawExample | BadRow]:
+        passage = cut_passage(text)
+        for number, question in enumerate(questions, start=row + 1):
+            if self.max_tokens and len(passage.words) > self.max_tokens:
+                reason = f"a passage of {len(passage.words)} words"
+                yield BadRow(str(path), number, reason, by_convention=True)
+                continue
+            sentence, fault = _sentence(passage, text, question)
+            if fault:
+                yield BadRow(str(path), number, fault, _REMEDY, json.dumps(question)[:1000])
+                continue
+            yield RawExample(
+                id=str(question.get("id", number)),
+                texts=(passage.words, question["question"]),
+                label=sentence,
+                marks=passage.marks,
+                file=str(path),
+                row=number,
+            )
+
+
+def _sentence(passage: Passage, text: str, question: Any) -> tuple[int, str]:
+    """Number of the sentence that answers a question, and what is wrong with it."""
+    answers = question.get("answers") if isinstance(question, dict) else None
+    if not isinstance(answers, list) or not isinstance(question.get("question"), str):
+        return 0, "it lacks a question or answers"
+    found: Counter[int] = Counter()
+    for answer in answers:
+        place, words = (
+            (answer.get("answer_start"), answer.get("text")) if isinstance(answer, dict) else (0, 0)
+        )
+        if not isinstance(place, int) or not isinstance(words, str) or place < 0:
+            return 0, "an answer lacks its text or place"
+        if not words.strip() or not text.startswith(words, place):
+            return 0, f"the answer does not stand at sign {place} of the passage"
+        place += len(words) - len(words.lstrip())
+        found[passage.sentence_at(place)] += 1
+    if not found:
+        return 0, "it has no answer"
+    return found.most_common(1)[0][0], ""
+
+
+def _articles(path: Path) -> list[tuple[str, list[Any]]]:
+    """Title and paragraphs of each article.
+
+    Raises:
+        DataError: the file is no SQuAD file.
+    """
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        return [(str(article["title"]), list(article["paragraphs"])) for article in tree["data"]]
+    except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
+        raise DataError(
+            f"is no file of SQuAD ({type(error).__name__}: {error})",
+            where=str(path),
+            remedy=_REMEDY,
+        ) from error
+
+
+def squad(request: SourceRequest) -> Squad:
+    """SQuAD of the folder given; the option max_tokens leaves out longer passages.
+
+    Raises:
+        DataError: no such folder or file, or another option.
+    """
+    refuse_options("squad", request, ("max_tokens",))
+    most = request.options.get("max_tokens", "0")
+    if not most.isdecimal():
+        raise DataError(f"max_tokens={most} is no number", remedy="Write max_tokens=300")
+    folder = source_folder("squad", request, _DEV)
+    files = {"train": _TRAIN, "dev": _TRAIN, "test": _DEV}
+    shares = {"train": 1 - DEV_SHARE, "dev": DEV_SHARE}
+    if not (folder / _TRAIN).is_file():
+        files = dict.fromkeys(files, _DEV)
+        shares = {"train": 1 - 2 * DEV_SHARE, "dev": DEV_SHARE, "test": DEV_SHARE}
+    return Squad(source_files(folder, files), shares, int(most), request.seed)

@@ -1,0 +1,134 @@
+"""The Stanford Sentiment Treebank: five classes (sst-1), or two without the neutral (sst-2).
+
+Read are files of sentences (stsa.fine.train and so on, `<label> <words>`), or the treebank itself
+(train.txt, dev.txt, test.txt: one tree a line). Of the trees the option phrases=yes makes every
+labelled phrase of the training split an example, as the published figures were trained.
+"""
+
+from __future__ import annotations
+
+__all__ = ["sst1", "sst2", "tree_phrases"]
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from rss_rl.data.labelled_lines import (
+    LabelledLines,
+    Line,
+    all_lines,
+    bad_line,
+    labelled_lines,
+    source_files,
+    source_folder,
+)
+from rss_rl.data.sources import BadRow, SourceRequest, Words, refuse_options
+from rss_rl.errors import DataError
+
+_FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
+_TWO = ("negative", "positive")
+_NEUTRAL = "2"
+_TREE_LABELS = {
+    _FIVE: {str(i): name for i, name in enumerate(_FIVE)},
+    _TWO: {"0": "negative", "1": "negative", "3": "positive", "4": "positive"},
+}
+_TREE_FILES = {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"}
+_PIECE = re.compile(r"[()]|[^\s()]+")
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")"}
+
+
+def sst1(request: SourceRequest) -> LabelledLines:
+    """Five classes.
+
+    Raises:
+        DataError: no such folder or file, or an option that is not known or not possible.
+    """
+    return _sst("sst-1", request, _FIVE)
+
+
+def sst2(request: SourceRequest) -> LabelledLines:
+    """Two classes; neutral sentences of the treebank are left out.
+
+    Raises:
+        DataError: no such folder or file, or an option that is not known or not possible.
+    """
+    return _sst("sst-2", request, _TWO)
+
+
+def _sst(name: str, request: SourceRequest, names: tuple[str, ...]) -> LabelledLines:
+    refuse_options(name, request, ("phrases",))
+    phrases = request.options.get("phrases", "no")
+    if phrases not in ("yes", "no"):
+        raise DataError(f"phrases={phrases} is neither yes nor no", remedy="Write phrases=yes")
+    kind = "fine" if names is _FIVE else "binary"
+    folder = source_folder(name, request, f"stsa.{kind}.train or train.txt")
+    lines = {split: f"stsa.{kind}.{split}" for split in _TREE_FILES}
+    of_trees = (folder / _TREE_FILES["train"]).is_file() and not (folder / lines["train"]).is_file()
+    if phrases == "yes" and not of_trees:
+        raise DataError(
+            "only the trees have phrases",
+            where=str(folder),
+            remedy="Give the folder with the treebank's train.txt as --from",
+        )
+    labels = _TREE_LABELS[names] if of_trees else {str(i): name for i, name in enumerate(names)}
+    return LabelledLines(
+        name,
+        source_files(folder, _TREE_FILES if of_trees else lines),
+        names,
+        lambda label: labels.get(label, label),
+        partial(_trees, neutral=names is _FIVE, phrases=phrases == "yes") if of_trees else _lines,
+        all_lines,
+    )
+
+
+def _lines(split: str, path: Path) -> Iterator[Line | BadRow]:
+    return labelled_lines(path, "utf-8")
+
+
+def _trees(split: str, path: Path, *, neutral: bool, phrases: bool) -> Iterator[Line | BadRow]:
+    with path.open("rb") as stream:
+        for row, raw in enumerate(stream, start=1):
+            if not raw.strip():
+                continue
+            try:
+                found = tree_phrases(raw.decode("utf-8-sig"))
+            except ValueError as error:
+                yield bad_line(path, row, raw, f"malformed tree ({error})")
+                continue
+            wanted = found if phrases and split == "train" else found[-1:]
+            for number, (label, words) in enumerate(wanted, start=1):
+                if label == _NEUTRAL and not neutral:
+                    yield bad_line(path, row, raw, "neutral", by_convention=True)
+                else:
+                    part = f".{number}" if len(wanted) > 1 else ""
+                    yield Line(row, label, words, part)
+
+
+def tree_phrases(tree: str) -> list[tuple[str, Words]]:
+    """Label and words of each phrase of a tree such as `(3 (2 It) (4 sings))`, the whole last.
+
+    Raises:
+        ValueError: it is no tree of labels and words.
+    """
+    found: list[tuple[str, Words]] = []
+    open_: list[list[str]] = []  # of each phrase not yet closed: its label and its words
+    for piece in _PIECE.findall(tree):
+        if piece == "(" and (open_ or not found):
+            open_.append([])
+        elif not open_:
+            raise ValueError("something stands outside the brackets")
+        elif piece == ")":
+            label, *words = open_.pop() or [""]
+            if not words:
+                raise ValueError("a phrase has no words")
+            found.append((label, Words(words)))
+            if open_:
+                if not open_[-1]:
+                    raise ValueError("a phrase has no label")
+                open_[-1] += words
+        else:
+            open_[-1].append(_BRACKETS.get(piece, piece.replace("\\/", "/")))
+    if open_ or not found:
+        raise ValueError("a bracket is not closed")
+    return found

@@ -1,0 +1,77 @@
+"""TrecQA (Wang et al. 2007): which of the answers to a question are right.
+
+Slot 0 is the question and slot 1 one answer; all answers to one question carry its number, so that
+they can be ranked against each other.
+"""
+
+from __future__ import annotations
+
+__all__ = ["TrecQa", "trecqa"]
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rss_rl.data.labelled_lines import source_files, source_folder
+from rss_rl.data.records import Record, column_names, read_records, require_columns
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words, refuse_options
+from rss_rl.types import LabelSpec
+
+_COLUMNS = ("qtext", "label", "atext")
+_CLASSES = {"0": "wrong", "1": "right"}
+
+
+@dataclass(frozen=True)
+class TrecQa:
+    """TrecQA from one csv file a split."""
+
+    files: Mapping[str, Path]
+
+    @property
+    def name(self) -> str:
+        """Name in the registry."""
+        return "trecqa"
+
+    @property
+    def sentences(self) -> int:
+        """Question and answer."""
+        return 2
+
+    def label_spec(self) -> LabelSpec:
+        """Two classes, the right one last."""
+        return LabelSpec("classes", names=tuple(_CLASSES.values()))
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        """The file of each split."""
+        return {split: (path,) for split, path in self.files.items()}
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        """Stream one split."""
+        path = self.files[split]
+        require_columns(path, column_names(path), _COLUMNS)
+        for record in read_records(path):
+            yield record if isinstance(record, BadRow) else _example(record)
+
+
+def _example(record: Record) -> RawExample:
+    values = record.values
+    label = values["label"].strip()
+    return RawExample(
+        id=f"{Path(record.file).stem}-{record.row}",
+        texts=(Words(values["qtext"].split()), Words(values["atext"].split())),
+        label=_CLASSES.get(label, label),
+        file=record.file,
+        row=record.row,
+        question=" ".join(values["qtext"].split()),
+    )
+
+
+def trecqa(request: SourceRequest) -> TrecQa:
+    """TrecQA of the folder given.
+
+    Raises:
+        DataError: no such folder or file, or an option.
+    """
+    refuse_options("trecqa", request)
+    names = {split: f"{split}.csv" for split in ("train", "dev", "test")}
+    return TrecQa(source_files(source_folder("trecqa", request, "train.csv"), names))

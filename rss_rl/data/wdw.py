@@ -1,0 +1,113 @@
+"""Who did What (Onishi et al. 2016): which person a news story names fills the blank.
+
+Read are the XML files of the strict or of the relaxed setting, each `mc` an example: `question`
+with `leftcontext` and `rightcontext` around the blank, the story `contextart`, and `choice`s of
+which one is correct. Candidates are the choices that stand in the story in full, upper and lower
+case alike; each mention, of however many words, becomes one token.
+"""
+
+from __future__ import annotations
+
+__all__ = ["merged", "who_did_what"]
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import cast
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+
+from rss_rl.data.cloze import PLACEHOLDER, ClozeSource, no_answer, renamed
+from rss_rl.data.labelled_lines import source_files, source_folder
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest, refuse_options
+from rss_rl.data.tokens import Tokenizer
+from rss_rl.errors import DataError
+
+_FILES = {"train": "train.xml", "dev": "val.xml", "test": "test.xml"}
+_REMEDY = "Use the files as their authors give them"
+_TOKENIZER = Tokenizer(lower=True)
+_Events = Iterator[tuple[str, Element]]
+
+
+def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
+    parser: XMLPullParser[Element] = XMLPullParser(events=("start", "end"))
+    open_: list[Element] = []  # the root, and the elements around the place that is read
+    begin, row, number = 1, 0, 0
+    try:
+        with path.open("rb") as stream:
+            for row, line in enumerate(stream, start=1):
+                if b"<!ENTITY" in line:
+                    raise ParseError("entities are not read")
+                parser.feed(line.replace(b"&nbsp;", b" "))  # which no file declares
+                for event, element in cast(_Events, parser.read_events()):
+                    if event == "start":
+                        open_.append(element)
+                        begin = row if element.tag == "mc" else begin
+                    elif open_.pop().tag == "mc":
+                        number += 1
+                        yield _example(path, begin, number, element)
+                        # Or the tree of the whole file would grow here.
+                        for parent in open_:
+                            parent.clear()
+            parser.close()
+    except (OSError, ParseError) as error:
+        raise DataError(
+            f"cannot be read on ({error})", where=f"{path}, row {row}", remedy=_REMEDY
+        ) from error
+
+
+def _example(path: Path, row: int, number: int, element: Element) -> RawExample | BadRow:
+    story = _text(element.find("contextart"))
+    before, after = (_text(element.find(f"question/{side}context")) for side in ("left", "right"))
+    choices = [(_text(choice), choice.get("correct")) for choice in element.iter("choice")]
+    right = [name for name, correct in choices if correct == "true"]
+    if not story.strip() or len(right) != 1 or not all(_keys(name) for name, _ in choices):
+        what = "an example lacks its story, or has not one right choice among those with a name"
+        return BadRow(str(path), row, what, _REMEDY, story[:1000])
+    names = [_keys(name) for name, _ in choices]
+    question = [*merged(before, names), (PLACEHOLDER, ""), *merged(after, names)]
+    passage, asked, marks, numbers = renamed(merged(story, names), question)
+    answer = numbers.get(" ".join(_keys(right[0])))
+    if answer is None:
+        return no_answer(str(path), row, right[0])
+    return RawExample(
+        id=f"{path.stem}-{number}",
+        texts=(passage, asked),
+        label=answer,
+        marks=marks,
+        file=str(path),
+        row=row,
+    )
+
+
+def merged(text: str, names: Sequence[tuple[str, ...]]) -> list[tuple[str, str]]:
+    """The words of a text with each name one token, and what name it is (empty for none).
+
+    Where several names begin at one word, the longest counts.
+    """
+    words, keys = _TOKENIZER(text)
+    by_length = sorted(names, key=len, reverse=True)
+    tokens: list[tuple[str, str]] = []
+    place = 0
+    while place < len(words):
+        name = next((n for n in by_length if keys[place : place + len(n)] == n), None)
+        tokens.append((words[place], " ".join(name or ())))
+        place += len(name) if name else 1
+    return tokens
+
+
+def _keys(name: str) -> tuple[str, ...]:
+    return _TOKENIZER(name).keys
+
+
+def _text(element: Element | None) -> str:
+    return "" if element is None else "".join(element.itertext())
+
+
+def who_did_what(request: SourceRequest) -> ClozeSource:
+    """Who did What of the folder given.
+
+    Raises:
+        DataError: no such folder or file, or an option.
+    """
+    refuse_options("who-did-what", request)
+    folder = source_folder("who-did-what", request, "train.xml")
+    return ClozeSource("who-did-what", source_files(folder, _FILES), _read)

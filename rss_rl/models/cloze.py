@@ -1,0 +1,155 @@
+"""Cloze reading: which candidate of a passage fills the blank of a question.
+
+    h_i = bi-GRU(passage),  j = [forward j_l; backward j_1] of a bi-GRU of its own over the question
+    alpha = softmax over i of  j W_s h_i                                           Stanford Reader
+                           or  sum_k eta_ik,  eta = bi-GRU(gamma),  gamma_i = j * (W_s h_i)
+                                                                              Sequential Attention
+    o = sum_i alpha_i h_i
+
+Dropout is on the input of each GRU. W_s and the output start from U(-0.01, 0.01), GRUs from
+N(0, 0.1^2).
+
+Legend: M examples, N_s tokens of slot s, C candidates of the example that has most, H hidden size
+of a direction, E embedding size.
+Source: Brarda, Yeres and Bowman, Sequential Attention (2017); Chen, Bolton and Manning (2016).
+"""
+
+from __future__ import annotations
+
+__all__ = ["BilinearAttention", "ClozeReader", "SequentialAttention"]
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rss_rl.models.bigru import BiGRU, both_ends
+from rss_rl.models.cloze_outputs import Answering, Evidence, small_uniform
+from rss_rl.models.dropout import Dropout
+from rss_rl.models.embedding import WordEmbedding
+from rss_rl.models.heads import Task
+from rss_rl.ops.grouping import first_places, group_counts, present_groups
+from rss_rl.ops.masking import gather, kept_indices, masked_softmax
+
+
+class PassageAttention(Protocol):
+    """How much each passage token looks like the answer."""
+
+    def __call__(self, passage: Tensor, query: Tensor, valid: Tensor) -> Tensor:
+        """h [M, N, 2 H], j [M, 2 H] and bool [M, N] to logits [M, N]."""
+
+
+class BilinearAttention(nn.Module):
+    """j W_s h_i: the Stanford Reader."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = small_uniform(size, size)
+
+    def forward(self, passage: Tensor, query: Tensor, valid: Tensor) -> Tensor:
+        """See `PassageAttention`."""
+        turned = (query @ self.weight).to(passage.dtype)  # [M, 2 H]: once, not for each token
+        return (passage * turned[:, None]).sum(-1)
+
+
+class SequentialAttention(nn.Module):
+    """Sums over the features of eta = bi-GRU(j * (W_s h_i))."""
+
+    def __init__(self, size: int, dropout: float) -> None:
+        super().__init__()
+        self.weight = small_uniform(size, size)
+        self.dropout = Dropout(dropout)
+        self.gru = BiGRU(size, size // 2)
+
+    def forward(self, passage: Tensor, query: Tensor, valid: Tensor) -> Tensor:
+        """See `PassageAttention`."""
+        gamma = query[:, None] * F.linear(passage, self.weight).to(passage.dtype)
+        return self.gru(self.dropout(gamma), valid).sum(-1)  # type: ignore[no-any-return]
+
+
+class ClozeReader(nn.Module):
+    """A passage (slot 0, marked with candidates), a question (slot 1) and selections to logits.
+
+    Unselected words are removed from both before anything reads them; the list of candidates is
+    given with the question and stays.
+
+    Args:
+        attention, output: how the passage is looked at, and candidates scored.
+        hidden: H. dropout: on the input of each GRU.
+        task: what the logits mean.
+    """
+
+    def __init__(
+        self, embedding: WordEmbedding, attention: PassageAttention, output: Answering, task: Task,
+        *, hidden: int, dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.embedding = embedding
+        self.dropout = Dropout(dropout)
+        self.passage = BiGRU(embedding.size, hidden)
+        self.question = BiGRU(embedding.size, hidden)
+        self.attention = attention
+        self.output = output
+        self._task = task
+
+    def forward(
+        self,
+        tokens: Sequence[Tensor],
+        valid: Sequence[Tensor],
+        selections: Sequence[Tensor] | None = None,
+        marks: Tensor | None = None,
+    ) -> Tensor:
+        """Logits [M, C], minus infinity where an example has no such candidate.
+
+        Args:
+            tokens: 2 x int64 [M, N_s]. valid: 2 x bool [M, N_s].
+            selections: 2 x bool [M, 2, N_s]; None selects every token.
+            marks: int64 [M, N_0], candidate that each passage token is, see `Batch`.
+
+        Raises:
+            ValueError: no marks. DataError: more candidates than the output knows.
+        """
+        if marks is None:
+            raise ValueError("cloze reading needs marks: the candidate that each token is")
+        selected = valid
+        if selections is not None:
+            selected = [v & s.any(1) for v, s in zip(valid, selections, strict=True)]
+        marks = torch.where(valid[0], marks, -1)
+        present = present_groups(group_counts(marks))  # [M, C]
+        words, read, place = _kept(tokens[0], selected[0])
+        asked, known, _ = _kept(tokens[1], selected[1])
+        passage = self.passage(self.dropout(self.embedding(words)), read)  # [M, N, 2 H]
+        question = self.question(self.dropout(self.embedding(asked)), known)
+        logits = self.attention(passage, both_ends(question, known), read)
+        weights = masked_softmax(logits[..., None], read)  # [M, N, 1]
+        evidence = Evidence(
+            (weights * passage).sum(1),
+            weights[..., 0],
+            torch.where(read, gather(marks, place), -1),
+            _candidates(tokens[0], marks, present),
+            present,
+        )
+        return torch.where(present, self.output(evidence, self.embedding), float("-inf"))
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """-log p(label) of each example, [M]."""
+        return self._task.losses(logits, labels)
+
+    def predict(self, logits: Tensor) -> Tensor:
+        """Number of the most likely candidate, int64 [M]."""
+        return self._task.predict(logits)
+
+
+def _kept(tokens: Tensor, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The kept tokens in front, which they are, and where they stood; each [M, L]."""
+    found = kept_indices(keep)
+    return torch.where(found.kept, gather(tokens, found.index), 0), found.kept, found.index
+
+
+def _candidates(tokens: Tensor, marks: Tensor, present: Tensor) -> Tensor:
+    """Token id of each candidate, int64 [M, C]: its first in the passage."""
+    if not tokens.shape[1]:
+        return tokens.new_zeros(present.shape)
+    return gather(tokens, first_places(marks, present))

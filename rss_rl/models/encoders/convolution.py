@@ -1,0 +1,103 @@
+"""Convolutions over the tokens: windows of several lengths, or layers of one.
+
+Legend: M sentences, N tokens, E embedding size, D hidden, F filters.
+"""
+
+from __future__ import annotations
+
+__all__ = ["GatedConvolutions", "WindowsEncoder"]
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rss_rl.models.dropout import Dropout
+from rss_rl.models.layers import activation_function, glorot_linear
+
+
+def _glorot_convolution(inputs: int, filters: int, window: int) -> nn.Conv1d:
+    layer = nn.Conv1d(inputs, filters, window)
+    nn.init.xavier_uniform_(layer.weight)
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class WindowsEncoder(nn.Module):
+    """Largest response of each filter over all windows of w tokens, for several w (Kim 2014).
+
+    s = [max_i sigma(W_w [x_i; ...; x_{i+w-1}] + b_w)]_w over the windows that lie within the
+    sentence. A sentence shorter than w has one window, with zeros behind its last token.
+
+    Args:
+        inputs: E. windows: each w. filters: F of each window. activation: sigma.
+        dropout: rate on the input.
+    """
+
+    reads_unselected = False
+
+    def __init__(
+        self, inputs: int, windows: Sequence[int], filters: int, *, activation: str, dropout: float
+    ) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.convolutions = nn.ModuleList(
+            _glorot_convolution(inputs, filters, window) for window in windows
+        )
+        self._windows = tuple(windows)
+        self._activation = activation_function(activation)
+        self.output_size = filters * len(self._windows)
+
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        """See `Encoder`."""
+        lengths = valid.sum(1)  # [M]
+        shown = (self.dropout(embedded) * valid[..., None]).transpose(1, 2)  # [M, E, N]
+        features = []
+        for window, convolution in zip(self._windows, self.convolutions, strict=True):
+            missing = max(window - valid.shape[1], 0)
+            responses = convolution(F.pad(shown, (0, missing)))  # [M, F, N - w + 1]
+            first = torch.arange(responses.shape[2], device=valid.device)
+            within = first < (lengths - window + 1).clamp_min(1)[:, None]
+            features.append(torch.where(within[:, None], responses, -torch.inf).amax(2))
+        # The activation rises with its argument, so that it may come after the maximum.
+        vectors = self._activation(torch.cat(features, 1).to(embedded.dtype))
+        return vectors * (lengths > 0)[:, None]
+
+
+class GatedConvolutions(nn.Module):
+    """Layers x + GLU(convolution(x)) over the tokens (Gehring et al. 2017).
+
+    GLU([a; b]) = a * sigmoid(b) (Dauphin et al. 2016). Zeros stand around a sentence in every
+    layer. Embeddings pass a linear map first where E and D differ.
+
+    Args:
+        inputs: E. hidden: D. layers: how many. window: tokens that a layer sees at once.
+        dropout: rate on the input of each layer.
+    """
+
+    def __init__(
+        self, inputs: int, hidden: int, *, layers: int, window: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.entry = nn.Identity() if inputs == hidden else glorot_linear(inputs, hidden)
+        self.convolutions = nn.ModuleList(
+            _glorot_convolution(hidden, 2 * hidden, window) for _ in range(layers)
+        )
+        self.dropout = Dropout(dropout)
+        self._window = window
+        self.output_size = hidden
+
+    def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `TokenEncoder`."""
+        tokens = valid.shape[1]
+        before, behind = (self._window - 1) // 2, self._window // 2
+        values: Tensor = self.entry(embedded).transpose(1, 2)  # [M, D, N]
+        for convolution in self.convolutions:
+            shown = self.dropout(values) * valid[:, None]
+            # A window must find room even where there is no token at all.
+            room = F.pad(shown, (before, behind + (tokens == 0)))
+            gated = F.glu(convolution(room)[..., :tokens].to(values.dtype), 1)
+            values = values + gated
+        return values.transpose(1, 2)

@@ -1,0 +1,46 @@
+"""DiSAN's context: directional self-attention among all tokens.
+
+Legend: M sentences, N tokens, E embedding size, D hidden.
+Source: Shen et al., DiSAN (AAAI 2018), section 4.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DiSA"]
+
+import torch
+from torch import Tensor, nn
+
+from rss_rl.models.resa import DirectionalAttention
+from rss_rl.ops.masking import Gathered
+
+
+class DiSA(nn.Module):
+    """ReSA with every token selected, without what selecting costs.
+
+    Args:
+        inputs: E. hidden: D. activation, dropout, scale: see `DirectionalAttention`.
+    """
+
+    def __init__(
+        self, inputs: int, hidden: int, *, activation: str, dropout: float, scale: float
+    ) -> None:
+        super().__init__()
+        self.directions = nn.ModuleList(
+            DirectionalAttention(
+                inputs, hidden, forward=forward, activation=activation, dropout=dropout, scale=scale
+            )
+            for forward in (True, False)
+        )
+        self.output_size = 2 * hidden
+
+    def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `TokenEncoder`."""
+        positions = torch.arange(valid.shape[1], device=valid.device).expand_as(valid)
+        tokens = Gathered(positions, valid)
+        outputs = []
+        for direction in self.directions:
+            assert isinstance(direction, DirectionalAttention)
+            hidden = direction.project(embedded)  # [M, N, D]
+            outputs.append(direction.fuse(hidden, direction.attend(hidden, tokens, tokens)))
+        return torch.cat(outputs, -1)

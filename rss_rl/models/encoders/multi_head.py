@@ -1,0 +1,81 @@
+"""Multi-head scaled dot-product self-attention.
+
+Legend: M sentences, N tokens, E embedding size, H heads, K features of a head.
+Source: Vaswani et al., Attention Is All You Need (2017), sections 3.2 and 3.5.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MultiHeadContext", "sinusoidal_positions"]
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rss_rl.models.dropout import Dropout
+from rss_rl.models.layers import glorot_blocks, glorot_linear
+
+
+def sinusoidal_positions(embedded: Tensor) -> Tensor:
+    """PE(n, 2i) = sin(n / 10000^(2i / E)), PE(n, 2i + 1) = cos(n / 10000^(2i / E)), n from 0.
+
+    Args:
+        embedded: [M, N, E], what they are for; E may be odd.
+
+    Returns:
+        [N, E].
+    """
+    _, tokens, size = embedded.shape
+    even = torch.arange(0, size, 2, dtype=embedded.dtype, device=embedded.device)
+    place = torch.arange(tokens, dtype=embedded.dtype, device=embedded.device)
+    angles = place[:, None] * torch.exp2(even / -size * math.log2(10000.0))  # [N, E / 2]
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :size]
+
+
+class MultiHeadContext(nn.Module):
+    """softmax(Q K^T / sqrt(K)) V for each head, over tokens plus their positions; no output map.
+
+    Q, K and V are three linear maps without bias of x + PE; positions count the tokens that are
+    seen, so that removed ones leave no gap.
+
+    Args:
+        inputs: E. size: H K, all heads together. heads: H, a divisor of `size`.
+        dropout: rate on x + PE and on the attention weights.
+    """
+
+    def __init__(self, inputs: int, size: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.project = glorot_linear(inputs, 3 * size, bias=False)
+        glorot_blocks(self.project.weight, 3)
+        self.attention_dropout = Dropout(dropout)
+        self._heads = heads
+        self.output_size = size
+
+    def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `TokenEncoder`."""
+        placed = embedded + sinusoidal_positions(embedded)
+        parts = self.project(self.dropout(placed)).chunk(3, -1)
+        head_size = self.output_size // self._heads
+        query, key, value = (  # [M, H, N, K] each
+            part.view(*valid.shape, self._heads, head_size).transpose(1, 2) for part in parts
+        )
+        # Without a token a softmax over none would be NaN; what is seen then is never read.
+        shown = (valid | ~valid.any(1, keepdim=True))[:, None, None]
+        if self.training and self.attention_dropout.rate:
+            context = self._dropped_attention(query, key, value, shown)
+        else:
+            context = F.scaled_dot_product_attention(query, key, value, shown)
+        return context.transpose(1, 2).flatten(2).to(embedded.dtype)
+
+    def _dropped_attention(
+        self, query: Tensor, key: Tensor, value: Tensor, shown: Tensor
+    ) -> Tensor:
+        """As torch's, with dropout on the weights that knows examples from each other."""
+        logits = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)  # [M, H, N, N]
+        weights = torch.softmax(logits.masked_fill(~shown, -torch.inf), -1)
+        # Heads stand behind tokens, or the place of a weight would depend on the padding.
+        dropped: Tensor = self.attention_dropout(weights.transpose(1, 2))
+        return dropped.transpose(1, 2) @ value

@@ -1,0 +1,100 @@
+"""Context by recurrence over the tokens, in both directions.
+
+Legend: M sentences, N tokens, E embedding size, D hidden size of each direction.
+"""
+
+from __future__ import annotations
+
+__all__ = ["RecurrentContext", "SRUContext"]
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from rss_rl.models.dropout import Dropout
+from rss_rl.models.layers import glorot_blocks, glorot_linear
+from rss_rl.ops.recurrence import gated_average
+
+
+class RecurrentContext(nn.Module):
+    """Bidirectional LSTM (Graves et al. 2013) or GRU (Chung et al. 2014) of one layer.
+
+    Sentences are packed: the backward direction starts at a sentence's own last token, and no time
+    goes into padding.
+
+    Args:
+        cell: `nn.LSTM` or `nn.GRU`. inputs: E. hidden: D.
+        dropout: rate on the input.
+    """
+
+    def __init__(
+        self, cell: type[nn.LSTM] | type[nn.GRU], inputs: int, hidden: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.cell = cell(inputs, hidden, batch_first=True, bidirectional=True)
+        self.output_size = 2 * hidden
+        for name, parameter in self.cell.named_parameters():
+            if name.startswith("bias"):
+                nn.init.zeros_(parameter)
+            else:
+                glorot_blocks(parameter, len(parameter) // hidden)
+
+    def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `TokenEncoder`."""
+        # Dropped before anything returns: the number of calls must not depend on the batch.
+        dropped = self.dropout(embedded)
+        if not valid.numel():
+            # Run all the same, on one padding: learners in a group need the gradient of every
+            # parameter from each of them, also from one whose shard is empty.
+            context, _ = self.cell(F.pad(dropped, (0, 0, 0, 1, 0, 1)))
+            return context[: len(valid), : valid.shape[1]].to(embedded.dtype)  # type: ignore[no-any-return]
+        # Packing admits no empty sentence; what comes of its first padding is never read.
+        lengths = valid.sum(1).clamp_min(1).cpu()
+        packed = pack_padded_sequence(dropped, lengths, batch_first=True, enforce_sorted=False)
+        context, _ = self.cell(packed)
+        padded, _ = pad_packed_sequence(context, batch_first=True, total_length=valid.shape[1])
+        return padded.to(embedded.dtype)  # cuDNN leaves autocast's precision in its results
+
+
+class SRUContext(nn.Module):
+    """Bidirectional simple recurrent unit (Lei and Zhang 2017).
+
+    x~ = W x; f = sigmoid(W_f x + b_f); r = sigmoid(W_r x + b_r);
+    c_t = f * c_{t-1} + (1 - f) * x~; h = r * tanh(c) + (1 - r) * x, x through a linear map where
+    E and D differ. All matrix products of a sentence are one, both directions together.
+
+    Args:
+        inputs: E. hidden: D. dropout: rate on the input of the matrix products.
+    """
+
+    def __init__(self, inputs: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        # x~, f and r, each forward and backward.
+        self.project = glorot_linear(inputs, 6 * hidden, bias=False)
+        glorot_blocks(self.project.weight, 6)
+        self.forget_bias = nn.Parameter(torch.zeros(2 * hidden))
+        self.reset_bias = nn.Parameter(torch.zeros(2 * hidden))
+        self.carry: nn.Linear | None = None
+        if inputs != hidden:
+            self.carry = glorot_linear(inputs, 2 * hidden, bias=False)
+            glorot_blocks(self.carry.weight, 2)
+        self.output_size = 2 * hidden
+
+    def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `TokenEncoder`."""
+        dropped = self.dropout(embedded)
+        candidate, forget, reset = self.project(dropped).chunk(3, -1)  # [M, N, 2D] each
+        forget = torch.sigmoid(forget + self.forget_bias)
+        reset = torch.sigmoid(reset + self.reset_bias)
+        candidate = candidate * valid[..., None]  # padding leaves the backward state at 0
+        states = [
+            gated_average(x, f, forward=forward)
+            for x, f, forward in zip(
+                candidate.chunk(2, -1), forget.chunk(2, -1), (True, False), strict=True
+            )
+        ]
+        carried = embedded.repeat(1, 1, 2) if self.carry is None else self.carry(dropped)
+        return torch.lerp(carried, torch.cat(states, -1).tanh(), reset)

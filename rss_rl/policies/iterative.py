@@ -1,0 +1,230 @@
+"""Iterative sampling: each bit is drawn knowing the bits before it, the sequential baseline of RSS.
+
+Legend: K samples, B sentences, R roles that have a module of their own, N tokens, E embedding
+size, D hidden, G gates of the cell.
+Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), appendix A, after Lei et al.,
+Rationalizing Neural Predictions (EMNLP 2016).
+"""
+
+from __future__ import annotations
+
+__all__ = ["IterativeModule", "IterativePolicy"]
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rss_rl.models.layers import activation_function, glorot_linear
+from rss_rl.ops import bernoulli
+from rss_rl.policies.context import glorot_gates_
+from rss_rl.policies.protocol import Evaluated, Sampled
+from rss_rl.types import HEAD
+
+Cell = Literal["rnn", "gru"]
+
+
+class IterativeModule(nn.Module):
+    """Parameters of one role: p_i = sigmoid(w . sigma(W [h_{i-1}; x_i] + b_R) + b).
+
+    h_i is the state of a recurrent cell that has read [x_i; z_i]; h_0 = 0.
+
+    Args:
+        inputs: E. hidden: D.
+        initial_probability: sigmoid(b) at the start.
+        gates: G, matrices of the cell.
+    """
+
+    def __init__(self, inputs: int, hidden: int, initial_probability: float, gates: int) -> None:
+        super().__init__()
+        self.hidden = glorot_linear(hidden + inputs, hidden)
+        self.score = glorot_linear(hidden, 1)
+        nn.init.constant_(
+            self.score.bias, math.log(initial_probability / (1 - initial_probability))
+        )
+        self.cell_input = glorot_linear(inputs + 1, gates * hidden)
+        self.cell_state = glorot_linear(hidden, gates * hidden, bias=False)
+        glorot_gates_(self.cell_input.weight.data, hidden)
+        glorot_gates_(self.cell_state.weight.data, hidden)
+
+
+class _Weights(NamedTuple):
+    """Of all modules, stacked, so that one product serves both roles.
+
+    seen    [R, 1, B, N, D + G D], what x_i gives to the hidden layer and to the cell, biases added
+    bit     [R, 1, 1, G D], what z_i gives to the cell
+    state   [R, D, D + G D], of the product with h
+    score   [R, D, 1] and its bias [R, 1, 1]
+    """
+
+    seen: Tensor
+    bit: Tensor
+    state: Tensor
+    score: Tensor
+    score_bias: Tensor
+
+
+class IterativePolicy(nn.Module):
+    """Bits in the order of the tokens, with two untied modules for heads and dependents.
+
+    What the tokens give is computed for the whole sentence at once, and the selections of a
+    sentence and both roles go through the recurrence together; the recurrence itself is
+    sequential. Valid tokens come first, padding behind them.
+
+    Args:
+        cell: `rnn`, a plain tanh RNN (the paper), or `gru`.
+        shared: True = one module decides both roles with one bit a token.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        hidden: int,
+        activation: str,
+        initial_probability: float,
+        *,
+        cell: Cell,
+        shared: bool,
+    ) -> None:
+        super().__init__()
+        gates, self._cell = _CELLS[cell]
+        self.modules_by_role = nn.ModuleList(
+            IterativeModule(inputs, hidden, initial_probability, gates)
+            for _ in range(1 if shared else 2)
+        )
+        self._size = hidden
+        self._activation = activation_function(activation)
+
+    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
+        """See `StochasticPolicy`."""
+        drawn = uniforms[:, :, : len(self.modules_by_role)].permute(3, 2, 0, 1)  # [N, R, K, B]
+        logits, bits = self._run(
+            embedded, valid, len(uniforms), lambda i, logit: drawn[i] < torch.sigmoid(logit)
+        )
+        log_prob = bernoulli.log_prob(logits, bits, valid)
+        return Sampled(bits.expand(-1, -1, 2, -1), bernoulli.both_roles(log_prob))
+
+    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
+        """See `StochasticPolicy`.
+
+        The entropy of a bit is that under the bits before it, as they are in `selection`: its mean
+        over selections that the policy drew estimates the true one.
+        """
+        bits = selection[:, :, HEAD : HEAD + len(self.modules_by_role)]
+        logits = self._logits(embedded, bits)
+        log_prob = bernoulli.log_prob(logits, bits, valid)
+        entropy = bernoulli.entropy(logits, valid).mean(0)
+        return Evaluated(bernoulli.both_roles(log_prob), entropy)
+
+    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """Of each bit after the thresholded bits before it; see `StochasticPolicy`."""
+        logits, _ = self._greedy(embedded, valid)
+        return (torch.sigmoid(logits) * valid[:, None]).expand(-1, 2, -1)
+
+    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """Each token, in order, if over one half likely; see `StochasticPolicy`."""
+        return self._greedy(embedded, valid)[1].expand(-1, 2, -1)
+
+    def _greedy(self, embedded: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+        logits, bits = self._run(embedded, valid, 1, lambda i, logit: logit > 0)
+        return logits[0], bits[0]
+
+    def _weights(self, embedded: Tensor) -> _Weights:
+        size, inputs = self._size, embedded.shape[-1]
+        seen, bit, state, score = [], [], [], []
+        bias: list[Tensor] = []
+        for module in self.modules_by_role:
+            assert isinstance(module, IterativeModule)
+            token = torch.cat([module.hidden.weight[:, size:], module.cell_input.weight[:, :-1]])
+            biases = torch.cat([module.hidden.bias, module.cell_input.bias])
+            seen.append(F.linear(embedded, token, biases).to(embedded.dtype))
+            bit.append(module.cell_input.weight[:, inputs])
+            state.append(torch.cat([module.hidden.weight[:, :size], module.cell_state.weight]).T)
+            score.append(module.score.weight.T)
+            bias.append(module.score.bias)
+        return _Weights(
+            torch.stack(seen)[:, None],
+            torch.stack(bit)[:, None, None],
+            torch.stack(state),
+            torch.stack(score),
+            torch.stack(bias)[:, None],
+        )
+
+    def _score(self, hidden: Tensor, weights: _Weights) -> Tensor:
+        """Logits [R, M] of what enters the activation, [R, M, D]."""
+        product = torch.bmm(self._activation(hidden), weights.score).to(hidden.dtype)
+        return (product + weights.score_bias).squeeze(-1)
+
+    def _run(
+        self,
+        embedded: Tensor,
+        valid: Tensor,
+        samples: int,
+        choose: Callable[[int, Tensor], Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        """Logits and bits [K, B, R, N], each bit as `choose` says of token and logit [R, K, B]."""
+        weights, size = self._weights(embedded), self._size
+        roles, (sentences, tokens) = len(self.modules_by_role), valid.shape
+        state = embedded.new_zeros(roles, samples * sentences, size)
+        logits, bits = [], []
+        for i in range(tokens):
+            seen = weights.seen[:, :, :, i]  # [R, 1, B, D + G D]
+            product = torch.bmm(state, weights.state).to(state.dtype)
+            product = product.view(roles, samples, sentences, product.shape[-1])
+            hidden = product[..., :size] + seen[..., :size]
+            logit = self._score(hidden.flatten(1, 2), weights).view(roles, samples, sentences)
+            bit = choose(i, logit) & valid[:, i]
+            read = seen[..., size:] + bit[..., None] * weights.bit
+            state = self._cell(
+                read.flatten(1, 2), product[..., size:].flatten(1, 2), state
+            )  # [R, K B, D]
+            logits.append(logit)
+            bits.append(bit)
+        if not tokens:
+            empty = embedded.new_zeros(samples, sentences, roles, 0)
+            return empty, empty.bool()
+        return torch.stack(logits).permute(2, 3, 1, 0), torch.stack(bits).permute(2, 3, 1, 0)
+
+    def _logits(self, embedded: Tensor, bits: Tensor) -> Tensor:
+        """Logits of given bits [K, B, R, N]: only the states are computed one after another."""
+        weights, size = self._weights(embedded), self._size
+        samples, sentences, roles, tokens = bits.shape
+        known = bits.permute(2, 0, 1, 3)[..., None]  # [R, K, B, N, 1]
+        read = weights.seen[..., size:] + known * weights.bit[:, None]  # [R, K, B, N, G D]
+        # Taken apart once: the gradient of an index into the whole would be as large as the whole.
+        by_token = read.permute(3, 0, 1, 2, 4).flatten(2, 3).unbind(0)  # N x [R, K B, G D]
+        recurrent = weights.state[..., size:]
+        states = [embedded.new_zeros(roles, samples * sentences, size)]
+        for token in by_token[:-1]:
+            product = torch.bmm(states[-1], recurrent).to(embedded.dtype)
+            states.append(self._cell(token, product, states[-1]))
+        before = torch.stack(states[:tokens], 2) if tokens else embedded.new_zeros(0)
+        before = before.reshape(roles, samples * sentences * tokens, size)
+        product = torch.bmm(before, weights.state[..., :size]).to(embedded.dtype)
+        hidden = product.view(roles, samples, sentences, tokens, size) + weights.seen[..., :size]
+        logits = self._score(hidden.flatten(1, 3), weights)
+        return logits.view(roles, samples, sentences, tokens).permute(1, 2, 0, 3)
+
+
+def _rnn(read: Tensor, product: Tensor, state: Tensor) -> Tensor:
+    """tanh(V [x; z] + b + U h)."""
+    return torch.tanh(read + product)
+
+
+def _gru(read: Tensor, product: Tensor, state: Tensor) -> Tensor:
+    """h' = u * h + (1 - u) * c; r, u = sigmoid(V [x; z] + b + U h), c = tanh(V [x; z] + b + r U h).
+
+    Source: Cho et al. 2014, the reset gate after the product so that one product serves all gates.
+    """
+    (read_r, read_u, read_c), (from_r, from_u, from_c) = read.chunk(3, -1), product.chunk(3, -1)
+    candidate = torch.tanh(read_c + torch.sigmoid(read_r + from_r) * from_c)
+    return torch.lerp(candidate, state, torch.sigmoid(read_u + from_u))
+
+
+_CELLS: dict[Cell, tuple[int, Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
+    "rnn": (1, _rnn),
+    "gru": (3, _gru),
+}

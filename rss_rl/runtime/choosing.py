@@ -1,0 +1,84 @@
+"""What can be chosen from in a new text: its sentences, or the candidates for a blank.
+
+Legend: N words of a passage.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MarkedPassage", "mark_passage"]
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rss_rl.data.cloze import PLACEHOLDER, Numbers
+from rss_rl.data.passages import cut_passage
+from rss_rl.data.sources import Text, Words
+from rss_rl.errors import DataError
+from rss_rl.types import Array, LabelSpec
+
+_ENTITY = "@entity"
+_SHOWN_WORDS = 8
+
+
+@dataclass(frozen=True)
+class MarkedPassage:
+    """A passage and its question in words, and what the label is chosen from.
+
+    texts  passage and question
+    marks  int64 [N], number of each word's sentence or candidate, -1 for none
+    names  of the sentences (number and first words) or candidates
+    """
+
+    texts: tuple[Text, Text]
+    marks: Array
+    names: tuple[str, ...]
+
+
+def mark_passage(labels: LabelSpec, passage: Text, question: Text) -> MarkedPassage:
+    """Mark a passage as the data of the task are.
+
+    Sentences are cut as those of SQuAD are. For a blank the texts are words parted by white space,
+    as the data have them: candidates are the words that begin with @entity or, where there is none,
+    all that have a letter.
+
+    Raises:
+        DataError: a text without words, a question without @placeholder, nothing to choose from.
+    """
+    passage, question = (t if isinstance(t, str) else " ".join(t) for t in (passage, question))
+    for number, text in enumerate((passage, question), start=1):
+        if not text.strip():
+            raise DataError("there is no word in it", where=f"text {number}")
+    if labels.kind == "sentence":
+        cut = cut_passage(passage)
+        marks = np.array(cut.marks, np.int64)
+        names = [_name(k, np.array(cut.words)[marks == k]) for k in range(len(cut.starts))]
+        return MarkedPassage((cut.words, question), marks, tuple(names))
+    words, asked = Words(passage.split()), Words(question.split())
+    if PLACEHOLDER not in asked:
+        raise DataError(
+            f"no word of the question is {PLACEHOLDER}",
+            where="text 2",
+            remedy=f'Put it where the answer belongs: "He sat on the {PLACEHOLDER} ."',
+        )
+    numbers, numbered = _candidates(words)
+    return MarkedPassage((words, asked), numbered, tuple(numbers.found))
+
+
+def _name(number: int, words: Array) -> str:
+    more = " ..." if len(words) > _SHOWN_WORDS else ""
+    return f"{number + 1}: {' '.join(words[:_SHOWN_WORDS])}{more}"
+
+
+def _candidates(words: Words) -> tuple[Numbers, Array]:
+    entities = any(word.startswith(_ENTITY) for word in words)
+    numbers = Numbers()
+    marks = [
+        numbers.number(word.lower())
+        if (word.startswith(_ENTITY) if entities else any(map(str.isalpha, word)))
+        else -1
+        for word in words
+    ]
+    if not numbers.found:
+        raise DataError("no word of it can be the answer", where="text 1")
+    return numbers, np.array(marks, np.int64)

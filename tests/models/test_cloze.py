@@ -1,0 +1,216 @@
+"""The cloze readers: formulas, candidates without words, initial weights, GRUs on padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import choice_twins
+import choices
+import numpy as np
+import pytest
+import small
+import torch
+import twins
+from choices import CANDIDATE, READERS, Choices
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rss_rl.config import ModelConfig
+from rss_rl.errors import DataError
+from rss_rl.models.bigru import BiGRU, both_ends
+from rss_rl.models.build import build_classifier, parameter_count
+from rss_rl.models.dropout import keyed_dropout
+
+every_reader = pytest.mark.parametrize(("reader", "output"), READERS)
+LENGTHS = [(9, 4), (12, 1), (1, 5), (7, 7)]
+
+
+def read(reader: str, output: str, **settings: Any) -> Any:
+    return choices.model(CANDIDATE, reader=reader, cloze_output=output, **settings)
+
+
+@every_reader
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
+def test_equals_the_slow_twin(reader: str, output: str, share: float) -> None:
+    model = read(reader, output)
+    drawn = choices.clozes(*LENGTHS, share=share)
+    logits = model(*drawn.inputs).detach().numpy()
+    p = twins.parameters(model)
+    tokens, marks = drawn.tokens[0].numpy(), drawn.marks.numpy()
+    table = model.embedding(torch.arange(small.WORDS)[None])[0].detach().numpy()
+    for row, size in enumerate(LENGTHS):
+        shown = [
+            [i for i in range(n) if drawn.selections[slot][row, :, i].any()]
+            for slot, n in enumerate(size)
+        ]
+        count = int(marks[row].max()) + 1
+        words = [tokens[row][list(marks[row]).index(k)] for k in range(count)]
+        wanted = choice_twins.cloze(
+            table[tokens[row][shown[0]]], table[drawn.tokens[1][row].numpy()[shown[1]]],
+            [int(marks[row, i]) for i in shown[0]], table[words], p, reader, output,
+        )  # fmt: skip
+        np.testing.assert_allclose(logits[row, :count], wanted, rtol=1e-8, atol=1e-9)
+        assert (logits[row, count:] == -np.inf).all()
+
+
+def gradients(model: Any, drawn: Choices, keys: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+    model.zero_grad()
+    with keyed_dropout(keys):
+        logits = model(*drawn.inputs)
+    model.losses(logits, drawn.labels).sum().backward()
+    return logits.detach(), [
+        torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()
+    ]
+
+
+@every_reader
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_an_example_alone_equals_itself_in_a_padded_batch(
+    reader: str, output: str, dropout: float
+) -> None:
+    model = read(reader, output, dropout=dropout).train()
+    drawn = choices.clozes(*LENGTHS)
+    keys = small.keys(3, len(LENGTHS)) if dropout else None
+    together, summed = gradients(model, drawn, keys)
+    total = [torch.zeros_like(g) for g in summed]
+    for row, widths in enumerate(LENGTHS):
+        alone = drawn.part(slice(row, row + 1), widths)
+        logits, parts = gradients(model, alone, None if keys is None else keys[row : row + 1])
+        torch.testing.assert_close(
+            logits[0], together[row, : logits.shape[1]], rtol=1e-9, atol=1e-10
+        )
+        total = [a + b for a, b in zip(total, parts, strict=True)]
+    for one, other in zip(total, summed, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
+    if dropout:
+        assert not torch.allclose(together[:, 0], model.eval()(*drawn.inputs)[:, 0])
+
+
+@every_reader
+def test_unselected_words_matter_as_candidates_only(reader: str, output: str) -> None:
+    model = read(reader, output, double=False)
+    drawn = choices.clozes(*LENGTHS, share=0.3)
+    before = model(*drawn.inputs)
+    hidden = [v & ~s.any(1) for v, s in zip(drawn.valid, drawn.selections, strict=True)]
+    hidden[0] &= drawn.marks < 0
+    other = [
+        torch.where(u, t % (small.WORDS - 1) + 1, t)
+        for u, t in zip(hidden, drawn.tokens, strict=True)
+    ]
+    assert all(bool(u.any()) for u in hidden)
+    assert torch.equal(model(other, *drawn.inputs[1:]), before)
+
+
+def test_a_candidate_whose_words_are_gone_keeps_the_floor_of_a_pointer_and_its_own_score() -> None:
+    drawn = choices.clozes((9, 4), share=1.0)
+    gone = drawn.selections[0] & (drawn.marks != 1)[:, None]
+    inputs = (drawn.tokens, drawn.valid, [gone, drawn.selections[1]], drawn.marks)
+    for reader in ("stanford", "sequential"):
+        pointer = read(reader, "pointer")(*inputs)
+        assert float(pointer.detach()[0, 1]) == pytest.approx(np.log(1e-6))
+        assert float(pointer.detach()[0, 0]) > np.log(1e-6) + 1
+        for output in ("entities", "words"):
+            scores = read(reader, output)(*inputs)
+            assert torch.isfinite(scores).all()
+            assert abs(float(scores.detach()[0, 1])) > 1e-6
+
+
+@every_reader
+@settings(max_examples=10)
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), min_size=1, max_size=4),
+    share=st.sampled_from([0.0, 0.3, 1.0]),
+    seed=st.integers(0, 10**6),
+)
+def test_any_lengths_and_selections_give_finite_losses_and_gradients(
+    reader: str, output: str, lengths: list[tuple[int, int]], share: float, seed: int
+) -> None:
+    model = read(reader, output, double=False)
+    drawn = choices.clozes(*lengths, seed=seed, share=share)
+    logits = model(*drawn.inputs)
+    losses = model.losses(logits, drawn.labels)
+    losses.sum().backward()
+    assert torch.isfinite(losses).all()
+    counts = (drawn.marks.amax(1) + 1).clamp_min(1) if drawn.marks.shape[1] else torch.ones(1)
+    assert (model.predict(logits) < counts).all()
+    for parameter in model.parameters():
+        assert parameter.grad is None or torch.isfinite(parameter.grad).all()
+
+
+@every_reader
+def test_every_parameter_gets_gradient_and_none_from_an_empty_shard(
+    reader: str, output: str
+) -> None:
+    model = read(reader, output)
+    _, found = gradients(model, choices.clozes(*LENGTHS), None)
+    for (name, _), gradient in zip(model.named_parameters(), found, strict=True):
+        assert (gradient != 0).any(), name
+    model.zero_grad()
+    empty = choices.clozes(*LENGTHS).part(slice(0, 0))
+    model.losses(model(*empty.inputs), empty.labels).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert not parameter.grad.any()
+
+
+def test_gru_directions_start_at_each_sequences_own_ends() -> None:
+    torch.manual_seed(0)
+    layer = BiGRU(small.EMBEDDING, 3).double()
+    lengths = [4, 0, 1, 6]
+    valid = torch.arange(6) < torch.tensor(lengths)[:, None]
+    values = torch.randn(4, 6, small.EMBEDDING, dtype=torch.float64)
+    found = layer(values, valid)
+    ends = both_ends(found, valid).detach().numpy()
+    p = twins.parameters(layer)
+    for row, n in enumerate(lengths):
+        wanted = choice_twins.bigru(values[row, :n].numpy(), p)
+        np.testing.assert_allclose(found[row, :n].detach().numpy(), wanted, atol=1e-12)
+        assert not found[row, n:].any()
+        end = np.concatenate([wanted[-1, :3], wanted[0, 3:]]) if n else np.zeros(6)
+        np.testing.assert_allclose(ends[row], end, atol=1e-12)
+
+
+def test_initial_weights_are_those_of_the_paper() -> None:
+    torch.manual_seed(0)
+    config = ModelConfig(reader_hidden=64, cloze_output="entities")
+    model: Any = build_classifier(config, CANDIDATE, 2, np.zeros((4, 100), np.float32), 4)
+    for weight in (model.attention.weight, model.output.weight):
+        assert 0.0098 < float(weight.detach().abs().max()) <= 0.01
+        assert float(weight.detach().std()) == pytest.approx(0.02 / 12**0.5, rel=0.03)
+    for layer in (model.passage, model.question, model.attention.gru):
+        for name, parameter in layer.named_parameters():
+            spread = float(parameter.detach().std())
+            assert spread == (0 if "bias" in name else pytest.approx(0.1, rel=0.03)), name
+
+
+def test_parameter_counts_by_arithmetic() -> None:
+    e, h, rows = 100, 128, 600
+    gru = {n: 2 * 3 * (h * (n + h) + 2 * h) for n in (e, 2 * h)}  # torch's GRU has two biases
+    attention = {"stanford": (2 * h) ** 2, "sequential": (2 * h) ** 2 + gru[2 * h]}
+    output = {"entities": rows * 2 * h, "words": e * 2 * h, "pointer": 0}
+    for reader, last in READERS:
+        config = ModelConfig(reader=reader, cloze_output=last)
+        model = build_classifier(config, CANDIDATE, 2, np.zeros((4, e), np.float32), 4)
+        count = parameter_count(model, without=model.embedding)
+        assert count == 2 * gru[e] + attention[reader] + output[last]
+
+
+def test_misuse_is_refused() -> None:
+    drawn = choices.clozes(*LENGTHS)
+    with pytest.raises(ValueError, match="marks"):
+        read("stanford", "pointer")(drawn.tokens, drawn.valid)
+    with pytest.raises(DataError, match="cloze_entities"):
+        read("stanford", "entities", cloze_entities=2)(*drawn.inputs)
+
+
+@every_reader
+def test_lower_precision_stays_near(reader: str, output: str) -> None:
+    model = read(reader, output, double=False)
+    drawn = choices.clozes(*LENGTHS)
+    exact = model(*drawn.inputs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = model(*drawn.inputs)
+        model.losses(rough, drawn.labels).sum().backward()
+    assert rough.dtype == torch.float32
+    torch.testing.assert_close(rough, exact, rtol=0.1, atol=0.2)

@@ -1,0 +1,199 @@
+"""What every encoder promises, for each name that a configuration may give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import small
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from rss_rl.config import ModelConfig
+from rss_rl.models.dropout import keyed_dropout
+from rss_rl.models.encoders.pooled import PooledEncoder
+from rss_rl.models.encoders.registry import build_encoder
+
+NAMES = get_args(ModelConfig.model_fields["encoder"].annotation)
+LENGTHS = (6, 1, 3, 0, 9, 2)
+SIZES = {
+    "attention_heads": 2,
+    "block_length": 2,
+    "cnn_filters": 3,
+    "cnn_windows": (2, 5),
+    "cnn_layers": 2,
+}
+
+every_encoder = pytest.mark.parametrize("name", NAMES)
+
+
+def build(name: str, *, seed: int = 0, double: bool = True, dropout: float = 0.0) -> Any:
+    """A random encoder; in training mode where there is dropout."""
+    config = ModelConfig(encoder=name, hidden=small.HIDDEN, dropout=dropout, **SIZES)  # type: ignore[arg-type]
+    module: Any = build_encoder(config, small.EMBEDDING)
+    small.randomise(module, seed)
+    return (module.double() if double else module).train(dropout > 0)
+
+
+def batch(*lengths: int, double: bool = True, width: int | None = None) -> tuple[Tensor, ...]:
+    """Embeddings that want gradients, valid and a selection of everything."""
+    shape = (len(lengths), width if width is not None else max(lengths), small.EMBEDDING)
+    valid = torch.arange(shape[1]) < torch.tensor(lengths)[:, None]
+    embedded = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    embedded = (embedded if double else embedded.float()).requires_grad_()
+    return embedded, valid, valid[:, None].expand(-1, 2, -1)
+
+
+def loss(vectors: Tensor) -> Tensor:
+    """A sum in which every feature has a weight of its own."""
+    return (vectors * torch.arange(1.0, vectors.shape[1] + 1)).sin().sum()
+
+
+def gradients(module: Any) -> dict[str, Tensor]:
+    """Of each parameter, zeros where it has none; forgets them."""
+    found = {
+        name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
+        for name, p in module.named_parameters()
+    }
+    module.zero_grad()
+    return found
+
+
+@every_encoder
+def test_a_sentence_alone_equals_itself_in_a_padded_batch_values_and_gradients(name: str) -> None:
+    module = build(name)
+    embedded, valid, selection = batch(*LENGTHS)
+    together = module(embedded, valid, selection)
+    assert together.shape == (len(LENGTHS), module.output_size)
+    loss(together).backward()
+    assert embedded.grad is not None
+    whole, parts = gradients(module), []
+    for row, length in enumerate(LENGTHS):
+        mine = slice(row, row + 1)
+        single = embedded.detach()[mine, :length].requires_grad_()
+        alone = module(single, valid[mine, :length], selection[mine, :, :length])
+        torch.testing.assert_close(alone[0], together[row], rtol=1e-10, atol=1e-12)
+        loss(alone).backward()
+        parts.append(gradients(module))
+        if length:
+            assert single.grad is not None
+            torch.testing.assert_close(
+                single.grad[0], embedded.grad[row, :length], rtol=1e-9, atol=1e-12
+            )
+    for label, gradient in whole.items():
+        summed = torch.stack([part[label] for part in parts]).sum(0)
+        torch.testing.assert_close(gradient, summed, rtol=1e-9, atol=1e-11)
+
+
+@every_encoder
+@pytest.mark.parametrize("double", [True, False])
+def test_what_stands_on_padding_is_irrelevant_to_the_bit(name: str, double: bool) -> None:
+    module = build(name, double=double)
+    embedded, valid, selection = batch(*LENGTHS, double=double)
+    vectors = module(embedded, valid, selection)
+    loss(vectors).backward()
+    assert embedded.grad is not None
+    assert not embedded.grad[~valid].any()
+    noisy = torch.where(valid[..., None], embedded.detach(), 100.0 * embedded.detach() - 7.0)
+    assert torch.equal(module(noisy, valid, selection), vectors)
+
+
+@every_encoder
+@pytest.mark.parametrize("double", [True, False])
+def test_sentences_without_a_token_are_zeros_with_finite_gradients(name: str, double: bool) -> None:
+    module = build(name, double=double)
+    for lengths, width in [((0, 0), 4), ((0, 3), 3), ((0, 0), 0), ((0, 1), 1)]:
+        embedded, valid, selection = batch(*lengths, double=double, width=width)
+        vectors = module(embedded, valid, selection)
+        assert vectors.shape == (2, module.output_size)
+        assert not vectors[[length == 0 for length in lengths]].any()
+        if vectors.requires_grad:
+            loss(vectors).backward()
+        found = [p.grad for p in (*module.parameters(), embedded) if p.grad is not None]
+        assert all(torch.isfinite(gradient).all() for gradient in found)
+
+
+@every_encoder
+def test_every_parameter_gets_gradient(name: str) -> None:
+    module = build(name)
+    loss(module(*batch(7, 6, 5))).backward()
+    for label, gradient in gradients(module).items():
+        if label.endswith("pool.score.bias"):
+            continue  # a softmax over tokens does not see what is added to all of them
+        # A matrix that is stacked of several must have gradient in each of them.
+        assert gradient.flatten(1).any(1).all() if gradient.ndim > 1 else gradient.all(), label
+
+
+@every_encoder
+def test_unselected_tokens_leave_the_logits_bit_equal(name: str) -> None:
+    model = small.classifier(double=False, encoder=name, **SIZES)
+    tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5))
+    unselected = [v & ~s.any(1) for v, s in zip(valid, selections, strict=True)]
+    assert all(bits.any() for bits in unselected)
+    changed = [
+        torch.where(bits, t % (small.WORDS - 1) + 1, t)
+        for bits, t in zip(unselected, tokens, strict=True)
+    ]
+    before = model(tokens, valid, selections)
+    assert torch.equal(model(changed, valid, selections), before)
+    others = [
+        torch.where(v, t % (small.WORDS - 1) + 1, 0) for t, v in zip(tokens, valid, strict=True)
+    ]
+    assert not torch.allclose(model(others, valid, selections), before)
+
+
+@every_encoder
+def test_dropout_does_not_depend_on_who_shares_the_batch(name: str) -> None:
+    model = small.classifier(dropout=0.4, encoder=name, **SIZES).train()
+    # The first example has no token in its first sentence: alone, that batch has no column.
+    tokens, valid, _ = small.pairs((0, 3), (6, 2), (1, 7), (5, 0))
+    keys = small.keys(0, 4)
+
+    def logits(row: slice) -> Tensor:
+        widths = [int(v[row].sum(1).max()) for v in valid]
+        with keyed_dropout(keys[row]):
+            return model(
+                [t[row, :n] for t, n in zip(tokens, widths, strict=True)],
+                [v[row, :n] for v, n in zip(valid, widths, strict=True)],
+            )
+
+    whole = logits(slice(None))
+    assert not torch.allclose(whole, model.eval()(tokens, valid))
+    model.train()
+    for row in (slice(0, 1), slice(1, 3), slice(2, 3), slice(3, 4)):
+        torch.testing.assert_close(logits(row), whole[row], rtol=1e-9, atol=1e-12)
+
+
+@every_encoder
+def test_save_and_load_agree(name: str, tmp_path: Path) -> None:
+    module, other = build(name, double=False), build(name, seed=4, double=False)
+    inputs = batch(*LENGTHS, double=False)
+    vectors = module(*inputs)
+    save_file(module.state_dict(), tmp_path / "weights.safetensors")
+    if module.state_dict():
+        assert not torch.equal(other(*inputs), vectors)
+    other.load_state_dict(load_file(tmp_path / "weights.safetensors"))
+    assert torch.equal(other(*inputs), vectors)
+
+
+@every_encoder
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_bfloat16_products_change_little_and_leave_float32(name: str, dropout: float) -> None:
+    module = build(name, double=False, dropout=dropout)
+    embedded, valid, selection = batch(*LENGTHS, double=False)
+    keys = torch.arange(len(LENGTHS))
+    with keyed_dropout(keys):
+        exact = module(embedded, valid, selection)
+    with keyed_dropout(keys), torch.autocast("cpu", torch.bfloat16):
+        vectors = module(embedded, valid, selection)
+        if isinstance(module, PooledEncoder):
+            assert module.context(embedded, valid).dtype == torch.float32
+    assert vectors.dtype == torch.float32
+    torch.testing.assert_close(vectors, exact, rtol=0.05, atol=0.1)
+    if list(module.parameters()):
+        assert not torch.equal(vectors, exact)
+    loss(vectors).backward()
+    for label, gradient in gradients(module).items():
+        assert torch.isfinite(gradient).all(), label

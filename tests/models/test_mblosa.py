@@ -1,0 +1,252 @@
+"""Block self-attention against a twin that goes block by block, at every kind of block boundary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import block_twins
+import numpy as np
+import pytest
+import small
+import torch
+import twins
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from rss_rl.config import ModelConfig, PolicyConfig, parse_config
+from rss_rl.errors import ConfigError
+from rss_rl.models import mblosa
+from rss_rl.models.build import build_classifier, parameter_count
+from rss_rl.models.dropout import keyed_dropout
+from rss_rl.models.encoders.registry import build_encoder
+from rss_rl.models.mblosa import BlockContext, BlockSelfAttention
+from rss_rl.policies.registry import build_policy
+from rss_rl.types import LabelSpec
+
+R = 3
+LENGTHS = (1, 2, R, 2 * R, 2 * R + 1, 3 * R + 2, 0, R + 1)
+"""n = 1, n < r, n = r, n = k r, n = k r + 1, more; and nothing at all."""
+PARTS = {
+    "whole": {},
+    "w/o local": {"local": False},
+    "w/o global": {"across": False},
+}
+every_form = pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+
+
+def direction(
+    *, forward: bool = True, length: int = R, dropout: float = 0.0, seed: int = 0, **parts: bool
+) -> BlockSelfAttention:
+    module = BlockSelfAttention(
+        small.EMBEDDING, small.HIDDEN, block_length=length, forward=forward, activation="elu",
+        dropout=dropout, scale=2.5, **parts,
+    ).double()  # fmt: skip
+    small.randomise(module, seed)
+    return module
+
+
+def sentences(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Embeddings [M, N, E] that are not zero on padding, and which tokens are real."""
+    _, valid = small.sentences(*lengths)
+    draw = np.random.default_rng(seed).normal(size=(*valid.shape, small.EMBEDDING))
+    return torch.from_numpy(draw), valid
+
+
+@every_form
+@pytest.mark.parametrize("forward", [True, False], ids=["forward", "backward"])
+@pytest.mark.parametrize("length", [1, 2, R, 100])
+def test_a_direction_equals_its_twin(parts: dict[str, bool], forward: bool, length: int) -> None:
+    module = direction(forward=forward, length=length, **parts)
+    embedded, valid = sentences(*LENGTHS)
+    result = module(embedded, valid).detach().numpy()
+    p = twins.parameters(module)
+    for row, n in enumerate(LENGTHS):
+        if n:
+            x = embedded[row, :n].numpy()
+            wanted = block_twins.mblosa(x, p, "elu", 2.5, length, forward, **parts)
+            np.testing.assert_allclose(result[row, :n], wanted, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("activation", ["relu", "elu"])
+def test_biblosan_equals_its_twin(activation: str) -> None:
+    model = small.classifier(activation=activation, tanh_scale=2.5, encoder="biblosan",
+                             block_length=R)  # fmt: skip
+    tokens, valid = small.sentences(*LENGTHS)
+    everything = valid[:, None].expand(-1, 2, -1)
+    result = model._encode(tokens, valid, everything).detach().numpy()
+    p, x = twins.parameters(model.encoder), model.embedding(tokens).detach().numpy()
+    for row, n in enumerate(LENGTHS):
+        wanted = block_twins.biblosan(x[row, :n], p, activation, 2.5, R) if n else 0.0
+        np.testing.assert_allclose(result[row], wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_vanilla_attention_equals_its_formula() -> None:
+    model = small.classifier(encoder="attention")
+    tokens, valid = small.sentences(4, 1, 0, 6)
+    selection = small.selection(valid, 0.8, seed=1)
+    result = model._encode(tokens, valid, selection).detach().numpy()
+    p, x = twins.parameters(model.encoder.pool), model.embedding(tokens).detach().numpy()  # type: ignore[arg-type]
+    for row, kept in enumerate((valid & selection.any(1)).numpy()):
+        a = [
+            float(twins.linear(twins.dense(x_i, twins.part(p, "hidden."), "elu"),
+                               twins.part(p, "score."))[0])
+            for x_i in x[row][kept]
+        ]  # fmt: skip
+        weights = np.exp(a) / np.exp(a).sum()
+        wanted = sum((w * x_i for w, x_i in zip(weights, x[row][kept], strict=True)), np.zeros(5))
+        np.testing.assert_allclose(result[row], wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_one_block_without_global_context_is_plain_masked_self_attention(forward: bool) -> None:
+    """r >= n: s of the whole sentence, as DiSA has it, under mBloSA's own fusion."""
+    module = direction(forward=forward, length=9, across=False)
+    embedded, valid = sentences(9)
+    x, p = embedded[0].numpy(), twins.parameters(module)
+    h = twins.dense(x, twins.part(p, "project."), "elu")
+    q = twins.part(p, "within.")
+    allowed = np.array([[i < j if forward else i > j for i in range(9)] for j in range(9)])
+    u, v = h @ q["dependent_score.weight"].T, h @ q["head_score.weight"].T + q["score_bias"]
+    y = np.concatenate([h, twins.attention(u, v, h, allowed, 2.5)], 1)
+    g = twins.sigmoid(twins.linear(y, twins.part(p, "fusion_gate.")))
+    wanted = g * twins.dense(y, twins.part(p, "fusion."), "elu") + (1 - g) * h
+    np.testing.assert_allclose(module(embedded, valid)[0].detach().numpy(), wanted, rtol=1e-9)
+
+
+@every_form
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_a_sentence_alone_equals_itself_in_a_padded_batch(
+    parts: dict[str, bool], dropout: float
+) -> None:
+    """Values and gradients, under the masks that dropout gives each example."""
+    context = BlockContext(
+        small.EMBEDDING, small.HIDDEN, block_length=R, activation="elu", dropout=dropout,
+        scale=2.5, **parts,
+    ).double()  # fmt: skip
+    small.randomise(context)
+    embedded, valid = sentences(*LENGTHS)
+    keys = small.keys(0, len(LENGTHS))
+
+    def run(rows: slice, n: int) -> tuple[Tensor, Tensor, list[Tensor]]:
+        x = embedded[rows, :n].clone().requires_grad_()
+        with keyed_dropout(keys[rows]):
+            out = context(x, valid[rows, :n]) * valid[rows, :n, None]
+        by_input, *by_weight = torch.autograd.grad(out.square().sum(), [x, *context.parameters()])
+        return out, by_input, by_weight
+
+    out, by_input, by_weight = run(slice(None), max(LENGTHS))
+    sums = [torch.zeros_like(g) for g in by_weight]
+    for row, n in enumerate(LENGTHS):
+        alone, gradient, parts_of = run(slice(row, row + 1), n)
+        torch.testing.assert_close(alone[0], out[row, :n], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(gradient[0], by_input[row, :n], rtol=1e-9, atol=1e-11)
+        assert not by_input[row, n:].any()
+        for total, share in zip(sums, parts_of, strict=True):
+            total += share
+    for total, whole in zip(sums, by_weight, strict=True):
+        torch.testing.assert_close(total, whole, rtol=1e-9, atol=1e-10)
+
+
+def test_what_a_token_sees() -> None:
+    """Locally its own block, up to itself; of the blocks before it the whole; nothing after."""
+    embedded, valid = sentences(3 * R)
+
+    def seen(**parts: bool) -> np.ndarray:
+        module = direction(**parts)
+
+        def at_4(x: Tensor) -> Tensor:
+            return module(x, valid)[0, 4]
+
+        jacobian = torch.autograd.functional.jacobian(at_4, embedded)
+        return np.flatnonzero(jacobian[:, 0].abs().sum((0, 2)).numpy() > 0)
+
+    assert seen(across=False).tolist() == [3, 4]  # of the block 3, 4, 5
+    # E is one for all tokens of a block: its own block's v holds the whole of the block.
+    assert seen().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_gradients_are_those_of_the_values() -> None:
+    module = direction()
+    embedded, valid = sentences(4, 1)
+    names = [name for name, _ in module.named_parameters()]
+
+    def run(x: Tensor, *weights: Tensor) -> Tensor:
+        out = torch.func.functional_call(module, dict(zip(names, weights, strict=True)), (x, valid))
+        return out * valid[..., None]
+
+    weights = [p.detach().clone().requires_grad_() for p in module.parameters()]
+    assert gradcheck(run, (embedded.requires_grad_(), *weights), fast_mode=True)
+
+
+def test_attention_is_never_asked_for_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+    original = mblosa.feature_wise_attention
+
+    def recording(heads: Tensor, dependents: Tensor, values: Tensor, allowed: Tensor, c: float):  # type: ignore[no-untyped-def]
+        asked.append(tuple(allowed.shape))
+        return original(heads, dependents, values, allowed, c)
+
+    monkeypatch.setattr(mblosa, "feature_wise_attention", recording)
+    direction(length=5)(*sentences(40, 12))
+    assert asked == [(2 * 8, 5, 5), (2, 8, 8)]
+
+
+SNLI = LabelSpec("classes", ("contradiction", "entailment", "neutral"))
+D, E, HEAD = 240, 300, 300
+SELF_ATTENTION = 2 * D * D + D  # W1, W2, b
+SOURCE2TOKEN = 2 * (D * D + D)
+INTER_BLOCK = SOURCE2TOKEN + SELF_ATTENTION + (2 * D * D + D)
+POOL = 2 * (480 * 480 + 480)
+
+
+def whole(fused: int, *, across: bool) -> int:
+    """Two directions, source2token and the head of pairs without highway."""
+    one = (E * D + D) + SELF_ATTENTION + across * INTER_BLOCK + 2 * (fused * D * D + D)
+    return 2 * one + POOL + snli_head(480)
+
+
+def snli_head(size: int) -> int:
+    return (4 * size * HEAD + HEAD) + (HEAD * 3 + 3)
+
+
+TABLE: dict[str, tuple[dict[str, Any], int, int, float]] = {
+    "480D Bi-BloSAN": ({}, whole(3, across=True), 2_799_603, 2.8),
+    "w/o local": ({"block_local": False}, whole(2, across=True), 2_569_203, 2.5),
+    "w/o global": ({"block_global": False}, whole(2, across=False), 1_876_083, 1.8),
+    "w/o mBloSA": (
+        {"encoder": "source2token"}, 2 * (E * E + E) + snli_head(E), 541_803, 0.54,
+    ),
+    "w/o mBloSA and source2token": (
+        {"encoder": "attention"}, (E * E + E) + (E + 1) + snli_head(E), 451_804, 0.45,
+    ),
+}  # fmt: skip
+"""The paper's ablations: settings, the sum by parts, its value, and what was published (millions).
+
+With each direction 240 wide and the head's hidden layer 300. The published numbers are cut, not
+rounded, at their last digit.
+"""
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_parameter_counts_are_those_of_the_published_ablations(row: str) -> None:
+    settings, by_parts, wanted, published = TABLE[row]
+    config = ModelConfig(
+        **{"encoder": "biblosan", "block_length": 4, "hidden": D, "head_hidden": HEAD}
+        | {"highway": False}
+        | settings
+    )
+    vectors = np.zeros((4, E), np.float32)
+    classifier = build_classifier(config, SNLI, 2, vectors, 4)
+    policy = build_policy(PolicyConfig(name="select-all"), E, "relu")
+    assert parameter_count(policy) == 0
+    assert parameter_count(classifier, without=classifier.embedding) == by_parts == wanted
+    assert abs(wanted / 1e6 - published) < 0.1
+
+
+def test_settings_that_make_no_encoder_are_refused() -> None:
+    tree = {"data": "d", "phases": [{"name": "a", "supervised": True, "steps": 1}]}
+    nothing = {"encoder": "biblosan", "block_local": False, "block_global": False}
+    with pytest.raises(ConfigError, match="encoder=source2token"):
+        parse_config({**tree, "model": nothing}, where="f")
+    with pytest.raises(ConfigError, match=r"model\.block_length"):
+        build_encoder(ModelConfig(encoder="biblosan"), 5)

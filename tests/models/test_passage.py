@@ -1,0 +1,208 @@
+"""The passage classifier: its formula, what it reads, and who shares its batch."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import choice_twins
+import choices
+import numpy as np
+import pytest
+import small
+import torch
+import twins
+from choices import SENTENCE, Choices
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rss_rl.config import ModelConfig
+from rss_rl.models.build import build_classifier, parameter_count
+from rss_rl.models.dropout import keyed_dropout
+from rss_rl.models.encoders.contexts import build_context
+
+ENCODERS = get_args(ModelConfig.model_fields["encoder"].annotation)
+VARIANTS: dict[str, dict[str, Any]] = {
+    **{name: {"encoder": name, "block_length": 4, "sentence_block_length": 2} for name in ENCODERS},
+    "resan, paper's": {"keep_unselected": True},
+}
+every_variant = pytest.mark.parametrize("variant", VARIANTS)
+MANY: list[choices.Lengths] = [
+    *choices.FEW, ([10, 3, 18], 3), ([26], 2), ([9, 13], 1), ([2, 1, 3, 1, 2, 2, 1], 2)
+]  # fmt: skip
+"""Sentences of lengths that are encoded in different pieces; enough of them for several blocks."""
+
+
+def words_of(model: Any, drawn: Choices, slot: int, row: int, number: int | None) -> np.ndarray:
+    """Embeddings of the selected words of a sentence or question, [n, e]."""
+    shown = drawn.valid[slot][row] & drawn.selections[slot][row].any(0)
+    if number is not None:
+        shown = shown & (drawn.marks[row] == number)
+    embedded: np.ndarray = model.embedding(drawn.tokens[slot][row : row + 1])[0].detach().numpy()
+    return embedded[shown.numpy()]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6])
+def test_equals_the_slow_twin(share: float) -> None:
+    # The faithful form keeps heads alone: here every selected word is both.
+    model = choices.model(SENTENCE, activation="relu", tanh_scale=2.5)
+    drawn = choices.passages(MANY, share=share)
+    union = [s.any(1, keepdim=True).expand(-1, 2, -1) for s in drawn.selections]
+    logits = model(drawn.tokens, drawn.valid, union, drawn.marks).detach().numpy()
+    p = twins.parameters(model)
+    for row, (sizes, _) in enumerate(MANY):
+        sentences = [words_of(model, drawn, 0, row, k) for k in range(len(sizes))]
+        wanted = choice_twins.passage_scores(
+            sentences, words_of(model, drawn, 1, row, None), p, "relu", 2.5
+        )
+        np.testing.assert_allclose(logits[row, : len(sizes)], wanted, rtol=1e-9, atol=1e-10)
+        assert (logits[row, len(sizes) :] == -np.inf).all()
+
+
+def gradients(model: Any, drawn: Choices, keys: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+    model.zero_grad()
+    with keyed_dropout(keys):
+        logits = model(*drawn.inputs)
+    model.losses(logits, drawn.labels).sum().backward()
+    return logits.detach(), [
+        torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()
+    ]
+
+
+@every_variant
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_a_passage_alone_equals_itself_in_a_padded_batch(variant: str, dropout: float) -> None:
+    model = choices.model(SENTENCE, dropout=dropout, **VARIANTS[variant]).train()
+    drawn = choices.passages(MANY)
+    keys = small.keys(3, len(MANY)) if dropout else None
+    together, summed = gradients(model, drawn, keys)
+    total = [torch.zeros_like(g) for g in summed]
+    for row, (sizes, asked) in enumerate(MANY):
+        alone = drawn.part(slice(row, row + 1), (sum(sizes), asked))
+        logits, parts = gradients(model, alone, None if keys is None else keys[row : row + 1])
+        torch.testing.assert_close(logits[0], together[row, : len(sizes)], rtol=1e-9, atol=1e-10)
+        total = [a + b for a, b in zip(total, parts, strict=True)]
+    for one, other in zip(total, summed, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
+    if dropout:
+        assert not torch.allclose(together[:, 0], model.eval()(*drawn.inputs)[:, 0])
+
+
+def test_sentences_of_a_passage_meet_different_masks() -> None:
+    model = choices.model(SENTENCE, encoder="source2token", dropout=0.4).train()
+    drawn = choices.passages([([4, 4], 3)], share=1.0)
+    drawn.tokens[0][0, 4:] = drawn.tokens[0][0, :4]
+    with keyed_dropout(small.keys(0, 1)):
+        logits = model(*drawn.inputs)
+    assert abs(float((logits[0, 0] - logits[0, 1]).detach())) > 1e-6
+    assert torch.equal(*model.eval()(*drawn.inputs)[0])
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v != "resan, paper's"])
+def test_unselected_words_do_not_matter_to_the_bit(variant: str) -> None:
+    model = choices.model(SENTENCE, double=False, **VARIANTS[variant])
+    drawn = choices.passages(MANY, share=0.4)
+    before = model(*drawn.inputs)
+    unselected = [v & ~s.any(1) for v, s in zip(drawn.valid, drawn.selections, strict=True)]
+    other = [
+        torch.where(u, t % (small.WORDS - 1) + 1, t)
+        for u, t in zip(unselected, drawn.tokens, strict=True)
+    ]
+    assert all(bool(u.any()) for u in unselected)
+    assert torch.equal(model(other, *drawn.inputs[1:]), before)
+
+
+def test_in_the_papers_form_unselected_words_of_the_passage_matter() -> None:
+    model = choices.model(SENTENCE, keep_unselected=True)
+    drawn = choices.passages(share=0.4)
+    unselected = drawn.valid[0] & ~drawn.selections[0].any(1)
+    other = torch.where(unselected, drawn.tokens[0] % (small.WORDS - 1) + 1, drawn.tokens[0])
+    changed = model([other, drawn.tokens[1]], *drawn.inputs[1:])
+    assert not torch.allclose(changed[0, :3], model(*drawn.inputs)[0, :3])
+
+
+@every_variant
+@settings(max_examples=10)
+@given(
+    lengths=st.lists(
+        st.tuples(st.lists(st.integers(1, 4), max_size=4), st.integers(0, 3)),
+        min_size=1,
+        max_size=4,
+    ),
+    share=st.sampled_from([0.0, 0.3, 1.0]),
+    seed=st.integers(0, 10**6),
+)
+def test_any_passage_and_selection_gives_finite_losses_and_gradients(
+    variant: str, lengths: list[choices.Lengths], share: float, seed: int
+) -> None:
+    model = choices.model(SENTENCE, double=False, **VARIANTS[variant])
+    lengths = [(sentences, asked) for sentences, asked in lengths if sentences] or [([1], 0)]
+    drawn = choices.passages(lengths, seed=seed, share=share)
+    logits = model(*drawn.inputs)
+    losses = model.losses(logits, drawn.labels)
+    losses.sum().backward()
+    assert torch.isfinite(losses).all()
+    for parameter in model.parameters():
+        assert parameter.grad is None or torch.isfinite(parameter.grad).all()
+    for row, (sentences, _) in enumerate(lengths):
+        assert torch.isfinite(logits[row]).tolist() == [
+            k < len(sentences) for k in range(logits.shape[1])
+        ]
+    assert (model.predict(logits) < torch.tensor([len(s) for s, _ in lengths])).all()
+
+
+@every_variant
+def test_every_parameter_gets_gradient_and_none_from_an_empty_shard(variant: str) -> None:
+    model = choices.model(SENTENCE, **VARIANTS[variant])
+    _, found = gradients(model, choices.passages(MANY), None)
+    for (name, _), gradient in zip(model.named_parameters(), found, strict=True):
+        softmaxed = name.endswith(("pool.score.bias", "output.bias"))  # added to all alike
+        assert softmaxed or bool((gradient != 0).any()), name
+    model.zero_grad()
+    empty = choices.passages(MANY).part(slice(0, 0))
+    model.losses(model(*empty.inputs), empty.labels).sum().backward()
+    for name, parameter in model.named_parameters():  # all take part: learners in a group need that
+        assert parameter.grad is not None, name
+        assert not parameter.grad.any()
+
+
+def test_marks_are_asked_for() -> None:
+    drawn = choices.passages()
+    with pytest.raises(ValueError, match="marks"):
+        choices.model(SENTENCE)(drawn.tokens, drawn.valid)
+
+
+def test_lower_precision_stays_near() -> None:
+    model = choices.model(SENTENCE, double=False)
+    drawn = choices.passages()
+    exact = model(*drawn.inputs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = model(*drawn.inputs)
+    assert rough.dtype == torch.float32
+    torch.testing.assert_close(rough, exact, rtol=0.1, atol=0.2)
+
+
+def test_parameter_counts_by_arithmetic() -> None:
+    d = e = 100
+    vectors = np.zeros((4, e), np.float32)
+    dense = {n: n * d + d for n in (d, 2 * d, 4 * d)}
+    source2token = {n: 2 * (n * n + n) for n in (e, 2 * d)}
+    direction = {n: dense[n] + 2 * d * d + d + 2 * (d * d + d) + d for n in (e, 4 * d)}
+    shared = source2token[2 * d] + dense[2 * d] + source2token[e] + dense[e] + dense[2 * d] + d + 1
+    built = build_classifier(ModelConfig(hidden=d), SENTENCE, 2, vectors, 4)
+    count = parameter_count(built, without=built.embedding)
+    assert count == shared + 2 * direction[e] + 2 * direction[4 * d] == 413_001
+    # The published table, with the context layers of its rows in millions.
+    lstm = {n: 2 * 4 * (d * (n + d) + d) for n in (e, 4 * d)}
+    gru = {n: 2 * 3 * (d * (n + d) + d) for n in (e, 4 * d)}
+    heads = {n: 3 * (n * 2 * d + 2 * d) for n in (e, 4 * d)}
+    published = [round((shared + sum(part.values())) / 1e6, 2) for part in (lstm, gru, heads)]
+    assert published == [0.71, 0.57, 0.45]
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_every_encoder_has_a_context_layer_over_sentences(name: str) -> None:
+    layer = build_context(ModelConfig(encoder=name, hidden=4, block_length=2), 6)
+    valid = torch.tensor([[True, True, False], [True, False, False]])
+    values = torch.randn(2, 3, 6)
+    assert layer(values, valid).shape == (2, 3, layer.output_size)

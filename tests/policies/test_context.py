@@ -1,0 +1,97 @@
+"""Recurrent context below RSS, against a twin that goes token by token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import policy_twins
+import pytest
+import small
+import torch
+import twins
+from torch import Tensor
+
+from rss_rl.models.build import parameter_count
+from rss_rl.policies.context import RecurrentContext
+from rss_rl.policies.rss import RSSModule, RSSPolicy
+
+every_kind = pytest.mark.parametrize("kind", ["lstm", "gru"])
+LENGTHS = (5, 1, 0, 3)
+
+
+def sentences(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    _, valid = small.sentences(*lengths, seed=seed)
+    draw = np.random.default_rng(seed).normal(size=(*valid.shape, small.EMBEDDING))
+    return torch.from_numpy(draw), valid
+
+
+@every_kind
+def test_context_equals_the_twin_and_ignores_padding(kind: Any) -> None:
+    module = RecurrentContext(kind, small.EMBEDDING, small.HIDDEN).double()
+    small.randomise(module)
+    embedded, valid = sentences(*LENGTHS)
+    result = module(embedded, valid)
+    assert result.shape == (4, 5, module.output_size)
+    p = twins.part(twins.parameters(module), "layer.")
+    for row, n in enumerate(LENGTHS):
+        if n:
+            wanted = policy_twins.both_directions(kind, embedded[row, :n].numpy(), p)
+            np.testing.assert_allclose(result[row, :n].detach().numpy(), wanted, rtol=1e-9)
+    other = torch.where(valid[..., None], embedded, 7.0)
+    torch.testing.assert_close(module(other, valid)[valid], result[valid])
+
+
+@every_kind
+def test_probabilities_are_rss_over_the_context(kind: Any) -> None:
+    policy = small.policy(context=kind)
+    assert isinstance(policy, RSSPolicy)
+    embedded, valid = sentences(4, 2)
+    chances = policy.probabilities(embedded, valid).detach().numpy()
+    for role, module in enumerate(policy.modules_by_role):
+        p = twins.parameters(module)
+        layer = twins.part(p, "context.layer.")
+        for row, n in enumerate((4, 2)):
+            x = policy_twins.both_directions(kind, embedded[row, :n].numpy(), layer)
+            np.testing.assert_allclose(chances[row, role, :n], twins.rss(x, p, "elu"), rtol=1e-9)
+
+
+@every_kind
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0, 0)])
+def test_batches_of_nothing(kind: Any, shape: tuple[int, int]) -> None:
+    module = RecurrentContext(kind, small.EMBEDDING, small.HIDDEN)
+    valid = torch.ones(shape, dtype=torch.bool)
+    assert module(torch.zeros(*shape, small.EMBEDDING), valid).shape == (*shape, 2 * small.HIDDEN)
+
+
+@every_kind
+def test_lower_precision_returns_single_precision(kind: Any) -> None:
+    policy = small.policy(context=kind, double=False)
+    embedded, valid = sentences(4, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = policy.probabilities(embedded.float(), valid)
+    rough.sum().backward()
+    assert rough.dtype == torch.float32
+    exact = policy.probabilities(embedded.float(), valid)
+    torch.testing.assert_close(rough, exact, rtol=0, atol=0.05)
+
+
+@pytest.mark.parametrize(("kind", "gates"), [("none", 0), ("lstm", 4), ("gru", 3)])
+def test_parameter_counts(kind: Any, gates: int) -> None:
+    d = e = 300
+    context = 2 * gates * (d * e + d * d + 2 * d)
+    features = 3 * (2 * d if gates else e)
+    module = RSSModule(e, d, "elu", 0.5, kind)
+    assert parameter_count(module) == context + features * d + d + d + 1
+
+
+@every_kind
+def test_gates_begin_glorot_uniform_and_biases_zero(kind: Any) -> None:
+    torch.manual_seed(0)
+    layer = RecurrentContext(kind, 200, 100).layer
+    bound = (6 / 300) ** 0.5
+    for name, parameter in layer.named_parameters():
+        if "bias" in name:
+            assert not parameter.detach().any(), name
+        elif "weight_ih" in name:
+            assert 0.97 * bound < float(parameter.detach().abs().max()) <= bound, name

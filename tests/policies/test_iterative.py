@@ -1,0 +1,267 @@
+"""Iterative sampling against a twin that goes bit by bit, and against enumerated probabilities."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import policy_twins
+import pytest
+import small
+import torch
+import twins
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from rss_rl.config import ModelConfig, PolicyConfig
+from rss_rl.models.build import build_classifier, parameter_count
+from rss_rl.ops.importance import truncated_sum, truncated_token
+from rss_rl.policies.iterative import IterativePolicy
+from rss_rl.policies.registry import build_policy
+from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.types import ROLES, LabelSpec
+
+CELLS = ["rnn", "gru"]
+every_cell = pytest.mark.parametrize("cell", CELLS)
+either = pytest.mark.parametrize("shared", [False, True], ids=["two modules", "one module"])
+LENGTHS = (5, 1, 3)
+
+
+def iterative(**settings: Any) -> IterativePolicy:
+    policy = small.policy(name="iterative", **settings)
+    assert isinstance(policy, IterativePolicy)
+    return policy
+
+
+def sentences(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Random embeddings [B, N, E], not zero on padding, and which tokens are real."""
+    _, valid = small.sentences(*lengths, seed=seed)
+    draw = np.random.default_rng(seed).normal(size=(*valid.shape, small.EMBEDDING))
+    return torch.from_numpy(draw), valid
+
+
+def uniforms(valid: Tensor, samples: int = 3) -> Tensor:
+    key, rows = stream_key(0, "test"), np.arange(len(valid))
+    return torch.from_numpy(keyed_uniforms(key, rows, samples, ROLES, valid.shape[1]))
+
+
+@every_cell
+@pytest.mark.parametrize("activation", ["relu", "elu"])
+@either
+def test_log_prob_is_that_of_the_twin(cell: Any, activation: str, shared: bool) -> None:
+    policy = IterativePolicy(
+        small.EMBEDDING, small.HIDDEN, activation, 0.5, cell=cell, shared=shared
+    ).double()
+    small.randomise(policy)
+    embedded, valid = sentences(*LENGTHS)
+    selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
+    evaluated = policy.evaluate(embedded, valid, selection)
+    for k, (row, n) in itertools.product(range(3), enumerate(LENGTHS)):
+        x, product = embedded[row, :n].numpy(), 1.0
+        for role, module in enumerate(policy.modules_by_role):
+            z, p = selection[k, row, role, :n].numpy(), twins.parameters(module)
+            chances = policy_twins.conditional(x, z, p, activation)
+            wanted = np.log(np.where(z, chances, 1 - chances))
+            for result in (log_prob, evaluated.log_prob):
+                given = result[k, row, role].detach().numpy()
+                np.testing.assert_allclose(given[:n], wanted, rtol=1e-9, atol=1e-12)
+                assert not given[n:].any()
+            product *= policy_twins.probability(x, z, p, activation)
+        whole = float(evaluated.log_prob[k, row].detach().sum())
+        assert whole == pytest.approx(np.log(product), rel=1e-9)
+        if shared:
+            assert torch.equal(selection[k, row, 0], selection[k, row, 1])
+            assert not log_prob[k, row, 1].any()
+
+
+@every_cell
+def test_the_probabilities_of_all_selections_sum_to_one_and_are_the_frequencies(cell: str) -> None:
+    n, samples = 3, 20_000
+    policy = iterative(cell=cell, shared=True)
+    module: Any = policy.modules_by_role[0]
+    with torch.no_grad():  # so that a bit matters to the next
+        module.cell_input.weight[:, -1] *= 5
+        module.hidden.weight[:, : small.HIDDEN] *= 3
+        module.score.bias.zero_()
+    embedded, valid = sentences(n)
+    every = torch.tensor(list(itertools.product([False, True], repeat=n)))  # [8, 3]
+    given = every[:, None, None].expand(-1, 1, ROLES, -1)
+    chance = policy.evaluate(embedded, valid, given).log_prob.sum((-1, -2, -3)).exp().detach()
+    assert float(chance.sum()) == pytest.approx(1.0, abs=1e-12)
+    with torch.no_grad():
+        drawn = policy.sample(embedded, valid, uniforms(valid, samples)).selection[:, 0, 0]
+    shares = (drawn[:, None] == every).all(-1).double().mean(0)
+    tolerance = 5 * 0.5 / samples**0.5
+    assert float((shares - chance).abs().max()) < tolerance
+    # Which independent bits with the same marginals would not pass.
+    marginal = (chance[:, None] * every).sum(0)
+    independent = torch.where(every, marginal, 1 - marginal).prod(-1)
+    assert float((independent - chance).abs().max()) > tolerance
+
+
+@every_cell
+@either
+def test_a_bit_is_one_when_its_uniform_is_below_its_chance(cell: str, shared: bool) -> None:
+    policy = iterative(cell=cell, shared=shared)
+    embedded, valid = sentences(4)
+    drawn = uniforms(valid, 5)
+    selection = policy.sample(embedded, valid, drawn).selection
+    for k, (role, module) in itertools.product(range(5), enumerate(policy.modules_by_role)):
+        z = selection[k, 0, role].numpy()
+        chances = policy_twins.conditional(embedded[0].numpy(), z, twins.parameters(module), "elu")
+        assert (z == (drawn[k, 0, role].numpy() < chances)).all()
+
+
+@every_cell
+@either
+def test_the_deterministic_pass_takes_each_bit_if_likely(cell: str, shared: bool) -> None:
+    policy = iterative(cell=cell, shared=shared, seed=3)
+    embedded, valid = sentences(6, 2, 4)
+    bits, chances = policy.threshold(embedded, valid), policy.probabilities(embedded, valid)
+    assert bits.dtype == torch.bool
+    assert bits.shape == chances.shape == (3, ROLES, 6)
+    assert 0 < int(bits.sum()) < int(2 * valid.sum())
+    assert torch.equal(bits, chances > 0.5)
+    assert torch.equal(policy.threshold(embedded, valid), bits)
+    for (row, n), role in itertools.product(enumerate((6, 2, 4)), range(ROLES)):
+        module = policy.modules_by_role[0 if shared else role]
+        z, p = bits[row, role, :n].numpy(), twins.parameters(module)
+        wanted = policy_twins.conditional(embedded[row, :n].numpy(), z, p, "elu")
+        np.testing.assert_allclose(chances[row, role, :n].detach().numpy(), wanted, rtol=1e-9)
+        assert not chances[row, role, n:].any()
+
+
+@every_cell
+def test_entropy_over_all_selections_is_the_entropy(cell: str) -> None:
+    """Weighted by their probability, the conditional entropies sum to that of the selection."""
+    policy = iterative(cell=cell, shared=True)
+    embedded, valid = sentences(3)
+    every = torch.tensor(list(itertools.product([False, True], repeat=3)))
+    estimate = 0.0
+    exact = 0.0
+    for bits in every:
+        evaluated = policy.evaluate(embedded, valid, bits.expand(1, 1, ROLES, -1))
+        log_prob = float(evaluated.log_prob.detach().sum())
+        estimate += np.exp(log_prob) * float(evaluated.entropy.detach()[0]) * 3
+        exact -= np.exp(log_prob) * log_prob
+    assert estimate == pytest.approx(exact, rel=1e-9)
+
+
+@every_cell
+def test_later_bits_depend_on_earlier_ones_and_not_the_other_way(cell: str) -> None:
+    policy = iterative(cell=cell)
+    embedded, valid = sentences(4)
+    bits = torch.zeros(2, 1, ROLES, 4, dtype=torch.bool)
+    bits[1, :, 0, 1] = True
+    log_prob = policy.evaluate(embedded, valid, bits).log_prob.detach()
+    changed = (log_prob[0] != log_prob[1])[0]
+    assert changed.tolist() == [[False, True, True, True], [False] * 4]
+
+
+@every_cell
+def test_gradients_are_those_of_the_values(cell: str) -> None:
+    policy = iterative(cell=cell)
+    embedded, valid = sentences(3, 2)
+    bits = policy.sample(embedded, valid, uniforms(valid, 2)).selection
+    names = [name for name, _ in policy.named_parameters()]
+    weights = [p.detach().clone().requires_grad_() for p in policy.parameters()]
+
+    class Evaluate(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.policy = policy
+
+        def forward(self) -> tuple[Tensor, Tensor]:
+            return tuple(self.policy.evaluate(embedded, valid, bits))  # type: ignore[return-value]
+
+    def run(*given: Tensor) -> tuple[Tensor, Tensor]:
+        by_name = {f"policy.{name}": w for name, w in zip(names, given, strict=True)}
+        return torch.func.functional_call(Evaluate(), by_name, ())  # type: ignore[no-any-return]
+
+    assert gradcheck(run, weights, fast_mode=True)
+
+
+def test_importance_ratios_are_products_of_conditional_ones() -> None:
+    """Corrections weigh by p(z) / p_behaviour(z) exactly, though the bits are not independent."""
+    target, behaviour = iterative(), iterative(seed=1)
+    embedded, valid = sentences(*LENGTHS)
+    sampled = behaviour.sample(embedded, valid, uniforms(valid))
+    log_prob = target.evaluate(embedded, valid, sampled.selection).log_prob
+    old = sampled.log_prob.detach()
+    whole = truncated_sum(log_prob, old.sum((-1, -2)), torch.ones(3, 3), 1e9)
+    bitwise = truncated_token(log_prob, old, torch.ones(3, 3), 1e9)
+    torch.testing.assert_close(bitwise.ratio.prod(-1).prod(-1), whole.ratio)
+    for k, (row, n) in itertools.product(range(3), enumerate(LENGTHS)):
+        x, ratio = embedded[row, :n].numpy(), 1.0
+        for role in range(ROLES):
+            z = sampled.selection[k, row, role, :n].numpy()
+            new, before = (
+                policy_twins.probability(x, z, twins.parameters(p.modules_by_role[role]), "elu")
+                for p in (target, behaviour)
+            )
+            ratio *= new / before
+        assert float(whole.ratio[k, row]) == pytest.approx(ratio, rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (2, 0), (0, 0)])
+def test_batches_of_nothing(shape: tuple[int, int]) -> None:
+    policy = iterative()
+    valid = torch.ones(shape, dtype=torch.bool)
+    embedded = torch.zeros(*shape, small.EMBEDDING, dtype=torch.float64)
+    sampled = policy.sample(embedded, valid, torch.zeros(3, shape[0], ROLES, shape[1]))
+    assert sampled.selection.shape == sampled.log_prob.shape == (3, shape[0], ROLES, shape[1])
+    evaluated = policy.evaluate(embedded, valid, sampled.selection)
+    assert evaluated.log_prob.shape == sampled.log_prob.shape
+    assert evaluated.entropy.shape == (shape[0],)
+    assert policy.threshold(embedded, valid).shape == (shape[0], ROLES, shape[1])
+
+
+@every_cell
+def test_lower_precision_stays_near_and_returns_single_precision(cell: str) -> None:
+    policy = small.policy(name="iterative", cell=cell, double=False)
+    embedded, valid = sentences(5, 3)
+    embedded = embedded.float()
+    bits = policy.sample(embedded, valid, uniforms(valid)).selection
+    exact = policy.evaluate(embedded, valid, bits).log_prob
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = policy.evaluate(embedded, valid, bits).log_prob
+        assert policy.sample(embedded, valid, uniforms(valid)).log_prob.dtype == torch.float32
+    rough.sum().backward()
+    assert rough.dtype == torch.float32
+    assert not torch.equal(rough, exact)
+    torch.testing.assert_close(rough, exact, rtol=0.1, atol=0.1)
+
+
+D, E = 300, 300
+BIT = (D + E) * D + D + D + 1  # W, b_R, w, b
+GATE = (E + 1) * D + D * D + D  # [x; z] and h to a gate, one bias
+RESAN = 2_526_003  # of classifier with ReSAN and head, without a policy
+
+
+@pytest.mark.parametrize(
+    ("cell", "gates", "wanted", "millions"),
+    [("rnn", 1, 3_248_405, 3.25), ("gru", 3, 3_970_805, 3.97)],
+)
+def test_parameter_counts(cell: Any, gates: int, wanted: int, millions: float) -> None:
+    """The paper has 4.0 M, which a GRU comes near and its plain RNN does not."""
+    labels = LabelSpec("classes", ("contradiction", "entailment", "neutral"))
+    model = build_classifier(
+        ModelConfig(keep_unselected=True), labels, 2, np.zeros((4, E), np.float32), 4
+    )
+    policy = build_policy(PolicyConfig(name="iterative", cell=cell), E, "elu")
+    count = parameter_count(model, without=model.embedding) + parameter_count(policy)
+    assert count == RESAN + 2 * (BIT + gates * GATE) == wanted
+    assert round(count / 1e6, 2) == millions
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.8])
+def test_initial_probability(probability: float) -> None:
+    policy = IterativePolicy(
+        small.EMBEDDING, small.HIDDEN, "relu", probability, cell="rnn", shared=False
+    )
+    for module in policy.modules_by_role:
+        torch.nn.init.zeros_(module.score.weight)  # type: ignore[union-attr, arg-type]
+    embedded, valid = sentences(3)
+    chances = policy.probabilities(embedded.float(), valid)
+    torch.testing.assert_close(chances, torch.full((1, 2, 3), probability))

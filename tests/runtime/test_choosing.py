@@ -1,0 +1,97 @@
+"""Tasks that choose, through the whole trainer: learnt, selected, evaluated, and shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import planted_choices
+import pytest
+
+from rss_rl.config import parse_config
+from rss_rl.data.prepare import prepare
+from rss_rl.data.sources import Source
+from rss_rl.errors import DataError
+from rss_rl.runtime.choosing import mark_passage
+from rss_rl.runtime.reading import explain, score_run
+from rss_rl.runtime.run import Finished, open_models, train
+from rss_rl.runtime.trainer import Evaluated
+from rss_rl.types import LabelSpec
+
+
+def run(source: Source, folder: Path, **model: Any) -> tuple[Path, list[object]]:
+    prepare(source, folder / "data", dim=8)
+    config = parse_config(planted_choices.tree(folder / "data", **model), where="test")
+    return folder / "run", list(train(config, folder / "run"))
+
+
+def check_learnt(path: Path, events: list[object], accuracy: float) -> None:
+    """Better than chance, by selections that leave words out; what was stored scores the same."""
+    last = events[-1]
+    assert isinstance(last, Finished)
+    scores = last.report["splits"]["test"]
+    assert scores["thresholded"]["accuracy"] > accuracy
+    assert scores["thresholded"]["kept"] < 0.9
+    opening = next(e for e in events if isinstance(e, Evaluated))
+    assert opening.metrics["all"]["accuracy"] < 0.5  # so that something was learnt
+    _, again = score_run(path, "test", ["thresholded"])
+    assert again["thresholded"] == scores["thresholded"]
+
+
+def test_the_right_sentence_is_learnt_to_be_chosen(tmp_path: Path) -> None:
+    path, events = run(planted_choices.PlantedSentences(), tmp_path, encoder="source2token")
+    check_learnt(path, events, 0.75)  # chance 0.29
+    config, models, inputs = open_models(path)
+    found = explain(config, models, inputs, ["The red film. A blue scene was one.", "Where is red"])
+    assert [len(s.words) for s in found.sentences] == [10, 3]
+    assert found.class_probabilities is not None
+    assert list(found.class_probabilities) == ["1: The red film .", "2: A blue scene was one ."]
+    assert found.prediction in found.class_probabilities
+    assert sum(found.class_probabilities.values()) == pytest.approx(1)
+
+
+def test_the_right_candidate_is_learnt_to_be_chosen(tmp_path: Path) -> None:
+    path, events = run(planted_choices.PlantedNames(), tmp_path, reader="sequential")
+    check_learnt(path, events, 0.75)  # chance 0.33
+    config, models, inputs = open_models(path)
+    texts = ["the key ann and @bob was 1", "the key is @placeholder"]
+    found = explain(config, models, inputs, texts)
+    assert found.class_probabilities is not None
+    assert list(found.class_probabilities) == ["the", "key", "ann", "and", "@bob", "was"]
+
+
+def test_candidates_are_the_entities_where_there_are_some() -> None:
+    labels = LabelSpec("candidate")
+    found = mark_passage(labels, "@entity3 met @entity1 , @entity3 left", ("who", "@placeholder"))
+    assert found.names == ("@entity3", "@entity1")
+    np.testing.assert_array_equal(found.marks, [0, -1, 1, -1, 0, -1])
+    assert found.texts[1] == ("who", "@placeholder")
+
+
+@pytest.mark.parametrize(
+    ("kind", "passage", "question", "message"),
+    [
+        ("candidate", "a cat sat", "where is it", "@placeholder"),
+        ("candidate", "1 , 2", "@placeholder", "no word of it can be the answer"),
+        ("sentence", " ", "where", "there is no word in it"),
+        ("sentence", "A cat.", "", "there is no word in it"),
+    ],
+)
+def test_texts_that_cannot_be_marked_are_refused(
+    kind: Any, passage: str, question: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        mark_passage(LabelSpec(kind), passage, question)
+
+
+def test_one_text_too_few_is_refused(tmp_path: Path) -> None:
+    prepare(planted_choices.PlantedSentences(), tmp_path / "data", dim=8)
+    tree = planted_choices.tree(tmp_path / "data", encoder="mean")
+    tree["phases"] = [{"name": "all", "supervised": True, "selection": "all", "steps": 1}]
+    list(train(parse_config(tree, where="test"), tmp_path / "run"))
+    config, models, inputs = open_models(tmp_path / "run")
+    with pytest.raises(DataError, match="2 texts an example, 1 given"):
+        explain(config, models, inputs, ["Only a passage."])
+    found = explain(config, models, inputs, ["One sentence. And two.", "Which?"])
+    assert found.sentences[0].selection.all()

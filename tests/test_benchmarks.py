@@ -1,0 +1,250 @@
+"""The parts of the benchmarks that could be wrong without being seen to be."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import itertools
+import json
+import os
+import signal
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import apart
+import convergence
+import lengths
+import numpy as np
+import pytest
+from apart import FAILED, OK, OUT_OF_MEMORY, TOO_SLOW, Peak, run_apart
+from lengths import Line, Place, Results, measure, measure_grid, random_selection
+from lengths_report import markdown, write_report
+from tiny_runs import TinySource, tiny_tree
+
+from rss_rl.config import parse_config
+from rss_rl.data.prepare import prepare
+from rss_rl.errors import CheckpointError
+from rss_rl.runtime.checkpoint import load_checkpoint
+from rss_rl.runtime.run import ALL_TOKENS, train
+
+SETTINGS = {"batch": 2, "embedding": 6, "hidden": 4, "memory_gb": 2.0, "seconds": 30} | {
+    "base": "source2token",
+    "torch": "x",
+}
+PLACES = [Place(n, 2, mode) for n in (4, 8) for mode in lengths.MODES]
+BASE, MEAN = Line("source2token"), Line("mean")
+
+
+def peak_of(megabytes: float) -> float:
+    """Peak of holding an array and then, when it is gone, one of half the size."""
+    peak = Peak()
+    for part in (1.0, 0.5):
+        np.ones(int(megabytes * part * 1e6), dtype=np.uint8)
+    return peak.mb()
+
+
+def end_as(how: str) -> None:
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "gone":
+        os._exit(3)
+    if how == "asleep":
+        time.sleep(60)
+    while how == "slow":
+        pass
+    raise ValueError(how)
+
+
+@pytest.mark.parametrize("megabytes", [20.0, 300.0])
+def test_the_peak_is_what_was_held_at_most(megabytes: float) -> None:
+    outcome = run_apart(peak_of, megabytes, memory_mb=1000, seconds=60)
+    assert outcome.status == OK
+    assert outcome.value == pytest.approx(megabytes, abs=1.5)
+
+
+def test_more_than_the_limit_is_out_of_memory() -> None:
+    outcome = run_apart(peak_of, 300.0, memory_mb=200, seconds=60)
+    assert (outcome.status, outcome.why) == (OUT_OF_MEMORY, "> 0.2 GB")
+
+
+def test_an_encoder_beyond_the_limit_is_out_of_memory() -> None:
+    place = Place(512, 64, "training")  # torch's allocator, in the backward pass of pairs or before
+    outcome = run_apart(measure, Line("resan"), place, 64, 64, memory_mb=60, seconds=60)
+    assert outcome.status == OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "why"),
+    [
+        ("killed", OUT_OF_MEMORY, "killed by the system"),
+        ("gone", FAILED, "the process ended with 3"),
+        ("raises", FAILED, "ValueError: raises"),
+    ],
+)
+def test_how_a_process_ends_is_told(how: str, status: str, why: str) -> None:
+    outcome = run_apart(end_as, how, memory_mb=500, seconds=60)
+    assert (outcome.status, outcome.why) == (status, why)
+
+
+@pytest.mark.parametrize(
+    ("how", "why"), [("slow", "> 1 s"), ("asleep", "> 2 s on the clock")], ids=["slow", "asleep"]
+)
+def test_what_takes_too_long_is_killed(how: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "_WAITED", 20 if how == "slow" else 2)
+    started = time.monotonic()
+    outcome = run_apart(end_as, how, memory_mb=500, seconds=1)
+    assert (outcome.status, outcome.why) == (TOO_SLOW, why)
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3, 0.01])
+def test_random_selections_have_their_share(share: float) -> None:
+    selection = random_selection(5, 40, share)
+    assert selection.shape == (5, 2, 40)
+    assert (selection.sum(-1) == max(1, round(40 * share))).all()
+    assert share == 1 or len({tuple(row) for row in selection.flatten(0, 1).tolist()}) > 1
+
+
+def grid(
+    path: Path, lines: list[Line], rounds: int = 1, most: int | None = None
+) -> list[dict[str, Any]]:
+    going = measure_grid(Results(path, SETTINGS), lines, PLACES, BASE, rounds)
+    return list(itertools.islice(going, most))
+
+
+def test_the_grid_goes_on_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def measured(line: Line, place: Place, settings: dict[str, Any]) -> dict[str, Any]:
+        asked.append((line.name, place))
+        cell = {"line": line.name, **asdict(place), "status": OK, "why": "", "took_s": 0.1}
+        if line == MEAN and place.n == 8:
+            return cell | {"status": TOO_SLOW, "why": "> 30 s"}
+        return cell | {"seconds": 3.0 if line == BASE else 1.5, "peak_mb": 4.0}
+
+    monkeypatch.setattr(lengths, "measure_cell", measured)
+    path = tmp_path / "lengths.json"
+    grid(path, [MEAN, BASE], most=3)
+    assert len(json.loads(path.read_text())["cells"]) == 3
+    asked.clear()
+    cells = grid(path, [MEAN, BASE])
+    # The base is there for the second place already and is measured again beside the other.
+    assert asked == [(line.name, place) for place in PLACES[1:] for line in (BASE, MEAN)]
+    assert [cell.get("ratio") for cell in cells] == [1, 0.5, 1, None, 1, None]
+    assert grid(path, [MEAN, BASE]) == []
+    asked.clear()
+    grid(path, [MEAN, BASE], rounds=2)
+    assert ("mean", PLACES[2]) not in asked  # too slow once
+    assert ("mean", PLACES[0]) in asked
+    with pytest.raises(ValueError, match="other settings"):
+        Results(path, SETTINGS | {"hidden": 5})
+
+
+def test_what_failed_is_measured_again(tmp_path: Path) -> None:
+    results = Results(tmp_path / "lengths.json", SETTINGS)
+    for status in (OK, OUT_OF_MEMORY, TOO_SLOW, FAILED):
+        results.add({"line": "mean", **asdict(PLACES[0]), "status": status})
+    kept = Results(tmp_path / "lengths.json", SETTINGS).cells
+    assert [cell["status"] for cell in kept] == [OK, OUT_OF_MEMORY, TOO_SLOW]
+
+
+def test_tables_have_medians_ratios_and_failures(tmp_path: Path) -> None:
+    common = {"n": 4, "batch": 2, "mode": "training", "why": "", "status": OK}
+    cells = [
+        common | {"line": "source2token", "seconds": 2.0, "peak_mb": 10.0, "ratio": 1.0},
+        *(
+            common | {"line": "mean", "seconds": s, "peak_mb": 5.0, "ratio": s / 2}
+            for s in (1.0, 0.25, 0.5)
+        ),
+        common | {"line": "resan 100%", "status": OUT_OF_MEMORY, "why": "> 2 GB"},
+    ]
+    text = markdown(SETTINGS, cells)
+    assert "| mean | 0.5 (0.25 ×) |" in text
+    assert "| mean | 5 (0.5 ×) |" in text
+    assert "| resan 100% | out of memory (> 2 GB) |" in text
+    assert "| mean | – |" in text  # no inference
+    assert "at most 4.00" in text
+    write_report(tmp_path, SETTINGS, cells)
+    assert (tmp_path / "lengths.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_encoder_of_a_configuration_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lengths, "TIMED_S", 0)
+    lines = lengths.lines_of(lengths.encoder_names())
+    assert {line.encoder for line in lines} >= {"mean", "source2token", "resan"}
+    assert [line.name for line in lines if line.encoder == "resan"] == [
+        "resan 100%",
+        "resan 30%",
+        "resan 10%",
+    ]
+    for line in lines:
+        for mode in lengths.MODES:
+            found = measure(line, Place(12, 3, mode), 8, 8)
+            assert found["seconds"] > 0, line.name
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two seeds of a tiny run, with a phase of all tokens and two of sampled ones."""
+    folder = tmp_path_factory.mktemp("convergence")
+    prepare(TinySource(), folder / "data", dim=6)
+    paths = []
+    for seed in (0, 1):
+        tree = copy.deepcopy(tiny_tree(folder / "data")) | {"seed": seed}
+        tree["evaluation"]["all_tokens"] = seed == 0
+        paths.append(folder / f"seed{seed}")
+        for _ in train(parse_config(tree, where="test"), paths[-1]):
+            pass
+    return paths
+
+
+def test_a_curve_is_the_runs_own(runs: list[Path]) -> None:
+    curve = convergence.read_curve(runs[0], "tiny")
+    updates, seconds, accuracies = zip(*curve.points, strict=True)
+    assert updates == (0, 4, 8, 10, 14, 17, 21, 25, 27)
+    assert seconds == tuple(sorted(seconds))
+    assert seconds[0] == 0
+    assert len(curve.update_s) == 27
+    assert seconds[-1] == pytest.approx(load_checkpoint(runs[0], "latest").state["trained_s"])
+    assert all(0 <= accuracy <= 1 for accuracy in accuracies)
+    report = json.loads((runs[0] / "report.json").read_text())
+    assert curve.tested is not None
+    at, accuracy = curve.tested
+    assert accuracy == report["splits"]["test"]["thresholded"]["accuracy"]
+    assert at == seconds[updates.index(report["best_step"])]
+
+
+def test_a_comparison_that_went_on_from_a_warm_up_has_no_whole_curve(runs: list[Path]) -> None:
+    with pytest.raises(CheckpointError, match="time of some updates"):
+        convergence.read_curve(runs[0] / ALL_TOKENS, "all")
+
+
+def test_the_time_to_an_accuracy_is_of_the_first_evaluation_that_has_it() -> None:
+    points = ((0, 0.0, 0.5), (10, 2.0, 0.78), (20, 4.0, 0.7), (30, 6.0, 0.8))
+    curve = convergence.Curve("one", "run", (0.2,) * 30, points, (6.0, 0.75))
+    better = convergence.Curve("two", "run", (0.1,) * 30, ((30, 3.0, 0.9),), None)
+    assert curve.best == 0.8
+    assert curve.seconds_to(0.95 * curve.best) == 2.0
+    assert curve.seconds_to(0.81) is None
+    rows = convergence.table([curve, better]).splitlines()
+    assert rows[2] == "| one | 1 | 200.0 | 6.0 | 80.0 | 2.00 | – | 75.0 |"
+    assert rows[3] == "| two | 1 | 100.0 | 3.0 | 90.0 | 3.00 | 3.00 | – |"
+
+
+def test_runs_become_files(
+    runs: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out = tmp_path / "new" / "cr"
+    named = [f"{runs[0]}=tiny", f"{runs[1]}=tiny", str(runs[1])]
+    monkeypatch.setattr("sys.argv", ["convergence.py", *named, "--out", str(out)])
+    convergence.main()
+    rows = list(csv.DictReader(out.with_suffix(".csv").read_text().splitlines()))
+    assert {(row["label"], row["run"]) for row in rows} == {
+        ("tiny", str(runs[0])),
+        ("tiny", str(runs[1])),
+        ("seed1", str(runs[1])),
+    }
+    assert "| tiny | 2 |" in out.with_suffix(".md").read_text()
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
