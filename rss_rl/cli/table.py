@@ -121,14 +121,17 @@ def table(
         shown.print(_overview(plan, states, provider), soft_wrap=True)
         return
     _refuse_changed(plan, states, again)
-    failed: list[Ended] = []
-    if not only_read:
-        failed = _make(plan, states, _Making(data_root, vectors, jobs, again, timing), shown)
-    elif timing:
+    if only_read and timing:
         raise ConfigError("--only-read measures nothing: leave --timing away")
+    making = _Making(data_root, vectors, jobs, again, timing)
+    failed = [] if only_read else _make(plan, states, making, shown)
     _write(plan, shown)
+    _say_failed(failed, shown)
+
+
+def _say_failed(failed: list[Ended], shown: Console) -> None:
     if failed:
-        shown.print(f"\n{len(failed)} runs failed:")
+        shown.print(f"\nFailed runs: {len(failed)}")
         for ended in failed:
             shown.print(f"  {ended.run.label}: {ended.reason}", soft_wrap=True, markup=False)
         raise typer.Exit(1)

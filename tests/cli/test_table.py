@@ -128,7 +128,7 @@ def test_data_prepared_otherwise_are_not_mixed_in(copied: Path) -> None:
     result = run(write_table_file(copied / "own.yaml", **tree), "--out", copied / "out")
     assert result.exit_code == 1
     assert "prepared with other dim" in result.output
-    assert "4 runs failed" in result.output
+    assert "Failed runs: 4" in result.output
 
 
 def broken(tree: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def test_what_fails_is_listed_and_the_rest_is_made(tmp_path: Path) -> None:
     file = write_table_file(tmp_path / "own.yaml", **broken(table_tree()))
     result = run(file, "--out", tmp_path / "out", "--data-root", tmp_path, "--no-timing")
     assert result.exit_code == 1, result.output
-    end = result.output[result.output.index("4 runs failed:") :]
+    end = result.output[result.output.index("Failed runs: 4") :]
     assert "planted/bad/seed-0: evaluation.best_metric: this data set's labels are" in end
     for row in ("bad", "resan", "mean"):
         assert f"nowhere/{row}/seed-0: {tmp_path}/sick: SICK is read from a folder" in end

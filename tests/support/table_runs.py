@@ -19,24 +19,27 @@ PHASES = [
     {"name": "warm-up", "supervised": True, "selection": "all", "steps": 4},
     {"name": "co-train", "supervised": True, "policy": True, "steps": 6},
 ]
+PLAIN = {"name": "all", "supervised": True, "selection": "all", "steps": 10}
+SETTINGS = {
+    "evaluation.all_tokens": False,
+    "evaluation.every": 5,
+    "checkpoint.every": 2,
+    "batch_size": 16,
+    "model.hidden": 8,
+    "policy.hidden": 8,
+    "sampler.actors": 1,
+    "sampler.shards": 1,
+    "sampler.backend": "local",
+}
 
 
 def table_tree(**changes: Any) -> dict[str, Any]:
     """As a YAML file has it: `resan` and `mean`, two seeds each, 10 updates a run."""
-    plain = {"name": "all", "supervised": True, "selection": "all", "steps": 10}
-    small = {"model.hidden": 8, "policy.hidden": 8, "batch_size": 16, "evaluation.every": 5}
     tree: dict[str, Any] = {
         "title": "A trial",
         "metrics": ["accuracy"],
         "seeds": 2,
-        "settings": {
-            "evaluation.all_tokens": False,
-            "sampler.actors": 1,
-            "sampler.shards": 1,
-            "sampler.backend": "local",
-            "checkpoint.every": 2,
-            **small,
-        },
+        "settings": dict(SETTINGS),
         "datasets": [
             {
                 "name": "planted",
@@ -47,7 +50,7 @@ def table_tree(**changes: Any) -> dict[str, Any]:
                     "selecting": {"config": "demo", "settings": {"phases": PHASES}},
                     "all-tokens": {
                         "config": "demo",
-                        "settings": {"policy.name": "select-all", "phases": [plain]},
+                        "settings": {"policy.name": "select-all", "phases": [PLAIN]},
                     },
                 },
             }

@@ -29,8 +29,9 @@ def draw(plan: Plan, results: Sequence[RowResult]) -> bytes:
     panels = [
         (dataset.label or dataset.name, metric, own)
         for dataset in plan.datasets
+        if (own := [r for r in results if r.dataset is dataset and _has(r, plan.table.metrics)])
         for metric in plan.table.metrics
-        if (own := [r for r in results if r.dataset is dataset and _has(r, metric)])
+        if any(_has(r, [metric]) for r in own)
     ]
     across = max(1, min(_PANELS_A_LINE, len(panels)))
     down = max(1, math.ceil(len(panels) / across))
@@ -50,8 +51,8 @@ def draw(plan: Plan, results: Sequence[RowResult]) -> bytes:
     return out.getvalue()
 
 
-def _has(result: RowResult, metric: str) -> bool:
-    return _ours(result, metric) is not None or _theirs(result, metric) is not None
+def _has(result: RowResult, metrics: Sequence[str]) -> bool:
+    return any(_ours(result, name) or _theirs(result, name) for name in metrics)
 
 
 def _ours(result: RowResult, metric: str) -> tuple[float, float] | None:

@@ -73,7 +73,7 @@ def _part(plan: Plan, results: Sequence[RowResult]) -> str:
     columns.append(("parameters", lambda r: _millions(r.parameters)))
     columns.append(("published parameters", lambda r: _millions(_extra(r, "parameters"))))
     first = _first_timed(results)
-    for name, heading in (("epoch", "s/epoch"), ("inference", "test pass s")):
+    for name, heading in (("epoch", "s/epoch"), ("inference", "inference s")):
         columns.append((heading, _time(name)))
         if first is not None:
             columns.append((f"× {first.row.label}", _ratio(name, first)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import replace
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,14 @@ from table_runs import make_table, report_by_hand, table_tree
 
 from rss_rl.errors import CheckpointError
 from rss_rl.runtime.spread import Spread
+from rss_rl.runtime.tables.chart import draw
 from rss_rl.runtime.tables.output import write_table
 from rss_rl.runtime.tables.plan import Plan, plan_runs, state_of
 from rss_rl.runtime.tables.render import as_csv, as_markdown
 from rss_rl.runtime.tables.results import collect_results
 from rss_rl.runtime.tables.timings import Timing, identity, read_timings, write_timings
 
+OURS, PUBLISHED = "#0b5394", "#d9730d"
 MACHINE = {"processor": "P", "cores": 2}
 
 
@@ -139,7 +141,7 @@ def test_markdown(plan: Plan) -> None:
     first = lines.index("## planted")
     assert lines[first + 2] == (
         "| model | runs | accuracy % | published | kept | parameters | published parameters "
-        "| s/epoch | × ReSAN | test pass s | × ReSAN |"
+        "| s/epoch | × ReSAN | inference s | × ReSAN |"
     )
     assert lines[first + 4] == (
         "| ReSAN | 2 | 54.0 (5.7) | 86.3 (0.2) | 50.0% (0.0) | 0.12 M | 3.07 M | 2 | 1.00 | 2 "
@@ -177,12 +179,23 @@ def test_files(plan: Plan) -> None:
     assert [file.name for file in written.files] == ["table.md", "table.csv", "table.png"]
     assert written.files[0].read_text() == written.markdown
     assert "s/epoch" in written.markdown
-    pixels = imread(written.files[2])
-    assert min(pixels.shape[:2]) > 200
-    # Ours are blue, the published ones orange.
-    for colour in ((0x0B, 0x53, 0x94), (0xD9, 0x73, 0x0D)):
-        near = np.abs(pixels[..., :3] * 255 - colour).max(-1) < 3
-        assert near.sum() > 50
+    picture = imread(written.files[2])
+    assert min(picture.shape[:2]) > 200
+    # The legend has a point of each colour; every row has more of them.
+    results = collect_results(plan, {})
+    without_theirs = [
+        replace(result, row=result.row.model_copy(update={"published": {}})) for result in results
+    ]
+    without_ours = [replace(result, metrics={}) for result in results]
+    for colour, without in ((PUBLISHED, without_theirs), (OURS, without_ours)):
+        legend_alone = coloured(imread(BytesIO(draw(plan, without))), colour)
+        assert coloured(picture, colour) > 1.5 * legend_alone
+
+
+def coloured(pixels: Any, colour: str) -> int:
+    """Pixels [H, W, 4] of about the colour `#rrggbb`."""
+    rgb = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+    return int((np.abs(pixels[..., :3] * 255 - rgb).max(-1) < 3).sum())
 
 
 def test_times_of_another_configuration_are_not_shown(plan: Plan) -> None:
