@@ -76,7 +76,8 @@ def test_packages_come_from_the_wheel(installed: Path, repository: Path, tmp_pat
         assert Path(file).is_relative_to(installed.parent), file
     assert version == "0.1.0"
     shipped = {
-        path.relative_to(repository / "configs") for path in (repository / "configs").rglob("*.yaml")
+        path.relative_to(repository / "configs")
+        for path in (repository / "configs").rglob("*.yaml")
     }
     root = Path(files[2]).parent / "configs"
     assert {Path(file).relative_to(root) for file in configs} == shipped
