@@ -112,14 +112,8 @@ def table(
 
     file, shown = find_table(name), console()
     spec = load_table(file)
-    plan = plan_runs(
-        file.stem,
-        spec,
-        out,
-        rows=_names("--rows", rows),
-        datasets=_names("--datasets", datasets),
-        seeds=_numbers(seeds),
-    )
+    parts = {"rows": _names("--rows", rows), "datasets": _names("--datasets", datasets)}
+    plan = plan_runs(file.stem, spec, out, **parts, seeds=_numbers(seeds))
     states = _states(plan)
     if dry_run:
         provider = Provider(spec, data_root, vectors)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from rss_rl.errors import CheckpointError, RssError
 from rss_rl.runtime.atomic import replace_file
-from rss_rl.runtime.tables.chart import draw
 from rss_rl.runtime.tables.plan import Plan, PlannedRun, state_of
 from rss_rl.runtime.tables.render import as_csv, as_markdown
 from rss_rl.runtime.tables.results import collect_results
@@ -64,6 +63,8 @@ def write_table(plan: Plan, show: Callable[[str], None] = lambda _: None) -> Wri
     Raises:
         CheckpointError: a report or the times are damaged, or nothing can be written.
     """
+    from rss_rl.runtime.tables.chart import draw  # takes a second: not before there is a table
+
     machine, timings = read_timings(plan.folder / TIMING_FILE)
     fresh = {name: _still_true(plan, name, rows) for name, rows in timings.items()}
     results = collect_results(plan, fresh)
