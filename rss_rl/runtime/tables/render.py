@@ -9,6 +9,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rss_rl.runtime.markdown import grid
 from rss_rl.runtime.spread import Spread
 from rss_rl.runtime.tables.plan import Plan
 from rss_rl.runtime.tables.results import RowResult
@@ -52,7 +53,7 @@ def _overview(plan: Plan, results: Sequence[RowResult]) -> str:
             published = _NONE if result is None else _published(metric)(result)
             cells.append(ours if published == _NONE else f"{ours} / *{published}*")
         body.append(cells)
-    return f"Ours / *published*.\n\n{_grid(header, body)}"
+    return f"Ours / *published*.\n\n{grid(header, body)}"
 
 
 def _main_metric(plan: Plan, results: Sequence[RowResult]) -> str:
@@ -85,13 +86,7 @@ def _part(plan: Plan, results: Sequence[RowResult]) -> str:
         if heading in ("model", "runs") or any(cell(r) != _NONE for r in results)
     ]
     body = [[cell(result) for _, cell in filled] for result in results]
-    return _grid([heading for heading, _ in filled], body)
-
-
-def _grid(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *body]
-    escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+    return grid([heading for heading, _ in filled], body)
 
 
 def _label(result: RowResult) -> str:
