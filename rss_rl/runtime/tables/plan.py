@@ -89,8 +89,8 @@ def plan_runs(
 ) -> Plan:
     """Plan the runs of a table under the directory `out`.
 
-    Every row gets its first seed before any gets its second, so that an early table is whole. A run
-    that another table under `out` has finished, with the same settings on the same data, is not made
+    Every row gets its first seed before any gets its second, so that an early table is whole. What
+    another table under `out` has finished with the same settings on the same data is not made
     again: it is read where it lies.
 
     Raises:
