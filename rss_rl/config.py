@@ -110,7 +110,8 @@ def parse_section(kind: type[_S], tree: Mapping[str, Any], *, where: str) -> _S:
     except (RecursionError, OverflowError) as error:  # a tree from a JSON file has any depth
         raise ConfigError(f"too large or too deep: {error}", where=where) from None
     except ValidationError as error:
-        first = error.errors()[0]
+        # A misspelt key is its own cause: it is said before the key that is missing for it.
+        first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
         key = ".".join(str(part) for part in first["loc"])
         hint = ""
         if first["type"] == "extra_forbidden":

@@ -210,9 +210,9 @@ def _print_all(console: Console, names: list[str]) -> None:
         shown.add_row(name, known.task, rows, _size(known), escape(_short(known)), _way(name))
     console.print(shown)
     typer.echo(
-        "\nrows: train / dev / test as published, or all. More of one: rss-rl data list NAME\n"
+        "\nrows: train / dev / test as published, or all. Of one: rss-rl data list NAME\n"
         "fetch: rss-rl data fetch NAME. by hand: its page is in rss-rl data list NAME\n"
-        "FILE, your own data: rss-rl data prepare FILE --text COLUMN --label COLUMN --out DIR"
+        "your own: rss-rl data prepare FILE --text COLUMN --label COLUMN --out DIR"
     )
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from rss_rl.cli.tables import COLUMNS, MODE_NAMES, format_metric
 from rss_rl.errors import CheckpointError
+from rss_rl.runtime.markdown import grid
 from rss_rl.runtime.spread import Spread, spread
 
 Row = tuple[str, str, dict[str, Spread]]
@@ -71,6 +72,4 @@ def summary_table(rows: Sequence[Row]) -> Table:
 
 def markdown(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table."""
-    header, body = _cells(rows)
-    lines = [header, ["---"] * len(header), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return grid(*_cells(rows))

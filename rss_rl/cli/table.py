@@ -112,9 +112,8 @@ def table(
 
     file, shown = find_table(name), console()
     spec = load_table(file)
-    plan = plan_runs(
-        file.stem, spec, out, rows=_names(rows), datasets=_names(datasets), seeds=_numbers(seeds)
-    )
+    parts = {"rows": _names("--rows", rows), "datasets": _names("--datasets", datasets)}
+    plan = plan_runs(file.stem, spec, out, **parts, seeds=_numbers(seeds))
     states = _states(plan)
     if dry_run:
         provider = Provider(spec, data_root, vectors)
@@ -132,20 +131,29 @@ def table(
 def _say_failed(failed: list[Ended], shown: Console) -> None:
     if failed:
         shown.print(f"\nFailed runs: {len(failed)}")
+        same: dict[str, list[str]] = {}
         for ended in failed:
-            shown.print(f"  {ended.run.label}: {ended.reason}", soft_wrap=True, markup=False)
+            same.setdefault(ended.reason, []).append(ended.run.label)
+        for reason, (first, *others) in same.items():
+            more = f" and {len(others)} more" if others else ""
+            shown.print(f"  {first}{more}: {reason}", soft_wrap=True, markup=False)
         raise typer.Exit(1)
 
 
-def _names(given: str | None) -> list[str] | None:
-    return None if given is None else [item.strip() for item in given.split(",") if item.strip()]
+def _names(option: str, given: str | None) -> list[str] | None:
+    if given is None:
+        return None
+    names = [item.strip() for item in given.split(",") if item.strip()]
+    if not names:
+        raise ConfigError(f"{option} names nothing", remedy="Write it as A,B, or leave it away")
+    return names
 
 
 def _numbers(given: str | None) -> list[int] | None:
-    names = _names(given)
-    if names is None:
+    if given is None:
         return None
-    if not names or not all(item.isdecimal() for item in names):
+    names = [item.strip() for item in given.split(",")]
+    if not all(item.isdecimal() for item in names):
         raise ConfigError(f"--seeds {given} is no list of seeds", remedy="Write it as 0,1,2")
     return sorted({int(item) for item in names})
 
@@ -202,11 +210,14 @@ def _make(plan: Plan, states: dict[str, State], making: _Making, out: Console) -
     """
     from rss_rl.cli.interrupt import Interruption
     from rss_rl.cli.table_progress import TableProgress
-    from rss_rl.runtime.tables.output import time_rows
+    from rss_rl.runtime.tables.output import check_folder, time_rows
     from rss_rl.runtime.tables.provide import Provider
     from rss_rl.runtime.tables.work import work_through
 
     missing = [run for run in plan.runs if states[run.label] != "finished"]
+    places = list({run.place.name: run.place for run in missing}.values())
+    Provider(plan.table, making.root, making.vectors).check_root(places)
+    check_folder(plan)
     progress = TableProgress(out, len(missing), making.jobs)
     provider = Provider(plan.table, making.root, making.vectors, progress.tell)
     ended: list[Ended] = []
@@ -262,7 +273,6 @@ def _workers(
 def _write(plan: Plan, out: Console) -> None:
     from rss_rl.runtime.tables.output import write_table
 
-    written = write_table(plan)
-    typer.echo(written.markdown)
+    written = write_table(plan, show=typer.echo)
     for file in written.files:
         out.print(str(file), soft_wrap=True, markup=False)

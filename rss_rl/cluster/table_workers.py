@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = ["RayWorkers"]
 
+import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +43,8 @@ class RayWorkers:
         folder: of the table; on a disk that all nodes share.
         stop: asked while waiting; True lets the runs end after their present update.
         says: told the newest of each run.
+
+    Its `stop_file` asks the runs that it made to stop.
     """
 
     def __init__(
@@ -51,9 +55,10 @@ class RayWorkers:
         says: Callable[[PlannedRun, str], None],
     ) -> None:
         self._jobs, self._stop, self._says = jobs, stop, says
-        self._stop_file = folder / ".stop"
+        # Its own: another command for the same table is not stopped by it.
+        self.stop_file = folder / f".stop-{socket.gethostname()}-{os.getpid()}"
         folder.mkdir(parents=True, exist_ok=True)
-        self._stop_file.unlink(missing_ok=True)
+        self.stop_file.unlink(missing_ok=True)
         self._task = ray.remote(_make).options(num_cpus=1, max_retries=_RETRIES)
         self._under_way: dict[Any, tuple[PlannedRun, float]] = {}
 
@@ -63,7 +68,7 @@ class RayWorkers:
 
     def submit(self, run: PlannedRun, overwrite: bool) -> None:
         """See `Workers`."""
-        reference = self._task.remote(run, overwrite, str(self._stop_file))
+        reference = self._task.remote(run, overwrite, str(self.stop_file))
         self._under_way[reference] = (run, time.monotonic())
 
     def busy(self) -> bool:
@@ -75,7 +80,7 @@ class RayWorkers:
         deadline = time.monotonic() + timeout_s
         while True:
             if self._stop():
-                self._stop_file.touch()
+                self.stop_file.touch()
             ready, _ = ray.wait(list(self._under_way), num_returns=1, timeout=_POLL_S)
             if ready or time.monotonic() >= deadline:
                 break
@@ -103,4 +108,4 @@ class RayWorkers:
 
     def close(self) -> None:
         """Remove the file that asks runs to stop."""
-        self._stop_file.unlink(missing_ok=True)
+        self.stop_file.unlink(missing_ok=True)

@@ -163,8 +163,7 @@ class _Evaluator:
                 tally.add(
                     batch,
                     selections,
-                    # Moved once more the same way, a random selection would come half back.
-                    self._shuffle(selections, batch, "floor" if mode == "random" else "random"),
+                    self._moved(selections, batch, mode),
                     self._scored(logits, tensors.labels),
                     self._spec,
                 )
@@ -201,6 +200,13 @@ class _Evaluator:
                 moved[None] for moved in self._shuffle([c[0] for c in chosen], batch, "random")
             ]
         return chosen
+
+    def _moved(self, selections: list[Array], batch: Batch, mode: Mode) -> list[Array]:
+        """At random, for what chance would find of the rationales; else it is time for nothing."""
+        if not batch.rationale:
+            return []
+        # Moved once more the same way, a random selection would come half back.
+        return self._shuffle(selections, batch, "floor" if mode == "random" else "random")
 
     def _uniforms(self, purpose: str, rows: Array, slot: int, shape: tuple[int, int, int]) -> Array:
         key = stream_key(self._config.seed, "evaluation", purpose, slot)

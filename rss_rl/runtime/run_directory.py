@@ -71,13 +71,11 @@ class RunDirectory:
                 can be written.
         """
         path = path.absolute()
-        record = {"schema_version": SCHEMA_VERSION, "config": dict(config)}
-        text = canonical_json(record, where=str(path / CONFIG_FILE))
+        text = _config_text(path, config)
         try:
             lock = claim(path, overwrite=overwrite)
             try:
-                replace_file(path / CONFIG_FILE, text + "\n")  # first: by it this is a run
-                replace_file(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+                _write_config(path, config, text)
             except BaseException:
                 os.close(lock)
                 raise
@@ -107,6 +105,18 @@ class RunDirectory:
             return cls(path, config, take_lock(path) if lock else None)
         except OSError as error:
             raise _refused(path, error) from error
+
+    def moved_data(self, data: str) -> None:
+        """Write down where the data of the run lie now; for whoever holds its lock.
+
+        Raises:
+            CheckpointError: the disk refuses.
+        """
+        self.config["data"] = data
+        try:
+            _write_config(self.path, self.config, _config_text(self.path, self.config))
+        except OSError as error:
+            raise _refused(self.path, error) from error
 
     @property
     def inputs(self) -> Path:
@@ -175,6 +185,16 @@ class RunDirectory:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _config_text(path: Path, config: Mapping[str, Any]) -> str:
+    record = {"schema_version": SCHEMA_VERSION, "config": dict(config)}
+    return canonical_json(record, where=str(path / CONFIG_FILE)) + "\n"
+
+
+def _write_config(path: Path, config: Mapping[str, Any], text: str) -> None:
+    replace_file(path / CONFIG_FILE, text)  # first: by it this is a run
+    replace_file(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
 
 
 def check_free(path: Path, *, overwrite: bool = False) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import shutil
+import threading
+import time
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,9 @@ from typer.testing import CliRunner, Result
 from rss_rl.cli.main import app
 from rss_rl.data import sources
 from rss_rl.data.store import open_prepared
+from rss_rl.runtime.tables.plan import plan_runs
+from rss_rl.runtime.tables.provide import Provider
+from rss_rl.runtime.tables.spec import load_table
 from rss_rl.runtime.tables.timings import read_timings
 
 
@@ -148,8 +154,8 @@ def test_what_fails_is_listed_and_the_rest_is_made(tmp_path: Path) -> None:
     assert result.exit_code == 1, result.output
     end = result.output[result.output.index("Failed runs: 4") :]
     assert "planted/bad/seed-0: evaluation.best_metric: this data set's labels are" in end
-    for row in ("bad", "resan", "mean"):
-        assert f"nowhere/{row}/seed-0: {tmp_path}/sick: SICK is read from a folder" in end
+    missing = f"{tmp_path}/sick: the folder of sick-relatedness is missing. Put it there"
+    assert f"nowhere/bad/seed-0 and 2 more: {missing}" in end
     assert "planted/mean/seed-0: finished" in result.output
     assert "| Mean | 1 |" in result.output
     assert "| Bad | 0 of 1 |" in result.output
@@ -158,8 +164,15 @@ def test_what_fails_is_listed_and_the_rest_is_made(tmp_path: Path) -> None:
 def test_what_is_missing_is_said_at_once(tmp_path: Path) -> None:
     tree = table_tree(vectors=["vectors/glove.txt"], seeds=1)
     file = write_table_file(tmp_path / "own.yaml", **tree)
-    result = run(file, "--out", tmp_path / "out", "--rows", "mean")
-    assert "Give --data-root DIR" in result.output
+    for root in ((), ("--data-root", tmp_path / "nowhere")):
+        tree["datasets"][0]["folder"] = "planted"
+        file = write_table_file(tmp_path / "own.yaml", **tree)
+        result = run(file, "--out", tmp_path / "out", "--rows", "mean", *root)
+        assert result.exit_code == 2
+        assert "Give --data-root DIR" in result.output
+        assert not (tmp_path / "out").exists()
+    del tree["datasets"][0]["folder"]
+    file = write_table_file(tmp_path / "own.yaml", **tree)
     result = run(file, "--out", tmp_path / "out", "--rows", "mean", "--data-root", tmp_path)
     assert f"{tmp_path}/vectors/glove.txt: the file of word vectors is missing" in result.output
 
@@ -197,6 +210,64 @@ def test_prepared_data_are_taken_as_they_are(made: Path, tmp_path: Path) -> None
     assert not (tmp_path / "out" / "data").exists()
 
 
+def test_a_moved_table_is_gone_on_with(copied: Path) -> None:
+    """Its unfinished runs find the data where they lie now."""
+    run_directory = copied / "out" / "own" / "planted" / "resan" / "seed-1"
+    (run_directory / "report.json").unlink()
+    result = run(copied / "own.yaml", "--out", copied / "out", "--no-timing")
+    assert result.exit_code == 0, result.output
+    config = json.loads((run_directory / "config.json").read_text())["config"]
+    assert config["data"] == str(copied / "out" / "data" / "planted")
+
+
+@pytest.mark.parametrize("place", ["own/planted/mean/seed-1/inputs", "data/planted"])
+def test_a_damaged_manifest_is_named(copied: Path, place: str) -> None:
+    file = copied / "out" / place / "manifest.json"
+    file.write_text("{")
+    result = run(copied / "own.yaml", "--out", copied / "out")
+    assert result.exit_code == 2, result.output
+    assert f"{file}: unreadable" in result.output
+
+
+def test_out_that_cannot_be_written(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = run(made / "own.yaml", "--out", tmp_path / "file")
+    assert result.exit_code == 2, result.output
+    assert "cannot be written: Not a directory. Give --out" in result.output
+    assert "preparing" not in result.output
+
+
+def test_what_cannot_be_written_can_be_read(copied: Path) -> None:
+    (copied / "out" / "own" / "table.md").unlink()
+    (copied / "out" / "own" / "table.md").mkdir()
+    result = run(copied / "own.yaml", "--out", copied / "out", "--only-read")
+    assert result.exit_code == 2, result.output
+    assert "| Mean | 2 |" in result.output
+    assert "the table cannot be written: Is a directory" in result.output
+
+
+def test_two_commands_prepare_once(tmp_path: Path) -> None:
+    """The second waits for the first, and takes what that one left."""
+    file = write_table_file(tmp_path / "own.yaml")
+    plan = plan_runs("own", load_table(file), tmp_path / "out")
+    place, said = plan.runs[0].place, list[str]()
+    place.prepared.parent.mkdir(parents=True)
+    lock = (place.prepared.parent / ".planted.lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    second = threading.Thread(
+        target=Provider(plan.table, None, tell=said.append).provide, args=(place,)
+    )
+    second.start()
+    while not said:
+        assert second.is_alive()
+        time.sleep(0.01)
+    Provider(plan.table, None)._prepare(place, "planted")
+    lock.close()
+    second.join(timeout=30)
+    assert not second.is_alive()
+    assert said == ["another command prepares planted: waiting for it"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -204,6 +275,8 @@ def test_prepared_data_are_taken_as_they_are(made: Path, tmp_path: Path) -> None
         (("--datasets", "plant"), "did you mean 'planted'?"),
         (("--seeds", "0,x"), "is no list of seeds"),
         (("--seeds", ","), "is no list of seeds"),
+        (("--rows", ""), "--rows names nothing"),
+        (("--datasets", ","), "--datasets names nothing"),
     ],
 )
 def test_wrong_options(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:

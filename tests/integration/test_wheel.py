@@ -63,9 +63,11 @@ def installed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_packages_come_from_the_wheel(installed: Path, repository: Path, tmp_path: Path) -> None:
     code = (
         "import envs, learners, rss_rl\n"
-        "from rss_rl.packaged import configs_root, find_config, packaged_configs\n"
+        "from rss_rl.packaged import configs_root, find_config, find_table\n"
+        "from rss_rl.packaged import packaged_configs, packaged_tables\n"
         "print(envs.__file__, learners.__file__, rss_rl.__file__, rss_rl.__version__)\n"
-        "print(*map(find_config, packaged_configs()), *configs_root().glob('cluster/*.yaml'))"
+        "print(*map(find_config, packaged_configs()), *map(find_table, packaged_tables()),"
+        " *configs_root().glob('cluster/*.yaml'))"
     )
     first, second = run(installed / "python", "-c", code, cwd=tmp_path).splitlines()
     *files, version = first.split()
@@ -73,8 +75,12 @@ def test_packages_come_from_the_wheel(installed: Path, repository: Path, tmp_pat
     for file in (*files, *configs):
         assert Path(file).is_relative_to(installed.parent), file
     assert version == "0.1.0"
-    shipped = {path.name for path in (repository / "configs").rglob("*.yaml")}
-    assert {Path(file).name for file in configs} == shipped
+    shipped = {
+        path.relative_to(repository / "configs")
+        for path in (repository / "configs").rglob("*.yaml")
+    }
+    root = Path(files[2]).parent / "configs"
+    assert {Path(file).relative_to(root) for file in configs} == shipped
 
 
 def test_the_command_works(installed: Path, tmp_path: Path) -> None:

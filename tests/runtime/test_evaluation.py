@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -129,3 +131,18 @@ def test_the_random_rows_floor_is_an_independent_move(
     monkeypatch.setattr(_Evaluator, "_shuffle", spy)
     _scores(models, tiny_config, tiny, ["random"])
     assert set(asked) == {"random", "floor"}
+
+
+def test_without_rationales_nothing_is_moved(
+    models: Models, tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be time for nothing, and the same for fast and slow models."""
+    expected = _scores(models, tiny_config, tiny, ["all", "thresholded"])
+    bare = tiny.split("dev")
+    whole = bare.batch
+    monkeypatch.setattr(bare, "batch", lambda rows: replace(whole(rows), rationale=None))
+    monkeypatch.setattr(_Evaluator, "_shuffle", lambda *_: pytest.fail("moved"))
+    found = evaluate(models, bare, tiny_config, ["all", "thresholded"], device=_CPU)
+    for mode, scores in found.items():
+        left = {name: v for name, v in expected[mode].items() if not name.startswith("rationale")}
+        assert scores == left

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["TIMING_FILE", "Written", "time_rows", "write_table"]
+__all__ = ["TIMING_FILE", "Written", "check_folder", "time_rows", "write_table"]
 
-from collections.abc import Callable
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rss_rl.errors import CheckpointError, RssError
 from rss_rl.runtime.atomic import replace_file
-from rss_rl.runtime.tables.chart import draw
 from rss_rl.runtime.tables.plan import Plan, PlannedRun, state_of
 from rss_rl.runtime.tables.render import as_csv, as_markdown
 from rss_rl.runtime.tables.results import collect_results
@@ -28,28 +30,52 @@ class Written:
     files: tuple[Path, ...]
 
 
-def write_table(plan: Plan) -> Written:
-    """Read what is finished, and write the table of it.
-
-    Raises:
-        CheckpointError: a report or the times are damaged, or nothing can be written.
-    """
-    machine, timings = read_timings(plan.folder / TIMING_FILE)
-    fresh = {name: _still_true(plan, name, rows) for name, rows in timings.items()}
-    results = collect_results(plan, fresh)
-    markdown = as_markdown(plan, results, machine)
-    files = [plan.folder / f"table.{kind}" for kind in ("md", "csv", "png")]
+@contextmanager
+def _written(plan: Plan) -> Iterator[None]:
     try:
-        plan.folder.mkdir(parents=True, exist_ok=True)
-        replace_file(files[0], markdown)
-        replace_file(files[1], as_csv(plan, results))
-        files[2].write_bytes(draw(plan, results))
+        yield
     except OSError as error:
         raise CheckpointError(
             f"the table cannot be written: {error.strerror or error}",
             where=str(plan.folder),
             remedy="Give --out on a disk that can be written and has free space",
         ) from error
+
+
+def check_folder(plan: Plan) -> None:
+    """Make the table's folder, so that hours are not spent on what cannot be written.
+
+    Raises:
+        CheckpointError: the disk refuses.
+    """
+    with _written(plan):
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(plan.folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def write_table(plan: Plan, show: Callable[[str], None] = lambda _: None) -> Written:
+    """Read what is finished, and write the table of it.
+
+    Args:
+        show: is given the Markdown first: what cannot be written can still be read.
+
+    Raises:
+        CheckpointError: a report or the times are damaged, or nothing can be written.
+    """
+    from rss_rl.runtime.tables.chart import draw  # takes a second: not before there is a table
+
+    machine, timings = read_timings(plan.folder / TIMING_FILE)
+    fresh = {name: _still_true(plan, name, rows) for name, rows in timings.items()}
+    results = collect_results(plan, fresh)
+    markdown = as_markdown(plan, results, machine)
+    files = [plan.folder / f"table.{kind}" for kind in ("md", "csv", "png")]
+    show(markdown)
+    with _written(plan):
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        replace_file(files[0], markdown)
+        replace_file(files[1], as_csv(plan, results))
+        files[2].write_bytes(draw(plan, results))
     return Written(markdown, tuple(files))
 
 
@@ -91,15 +117,15 @@ def time_rows(
         here = machine()
         try:
             measured = measure(runs, stop=stop)
-        except (
-            RssError
-        ) as error:  # data that are no more: the scores are worth a table all the same
+        except RssError as error:
+            # Data that are no more: the scores are worth a table all the same.
             tell(f"no times on {dataset.name}: {error}")
             continue
         if measured is not None:
             # Rows that were left out this time were measured beside others: they are dropped.
             described, timings = here, timings | {dataset.name: measured}
-            write_timings(path, described, timings)
+            with _written(plan):
+                write_timings(path, described, timings)
 
 
 def _first_runs(plan: Plan, dataset: Dataset) -> list[PlannedRun]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Plan", "PlannedRun", "Place", "State", "configure", "plan_runs", "state_of"]
+__all__ = ["MANIFEST", "Plan", "PlannedRun", "Place", "State", "configure", "plan_runs", "state_of"]
 
 import json
 from collections.abc import Sequence
@@ -13,11 +13,14 @@ from typing import Literal
 from rss_rl.config import RunConfig, load_config, parse_config
 from rss_rl.errors import ConfigError, RssError
 from rss_rl.packaged import find_config
+from rss_rl.runtime.atomic import read_json
 from rss_rl.runtime.run_directory import RunDirectory
 from rss_rl.runtime.tables.spec import Dataset, Row, Table
 
 State = Literal["missing", "interrupted", "finished", "changed"]
 DATA_FOLDER = "data"
+MANIFEST = "manifest.json"
+"""Of a prepared directory; a run keeps a copy of its own."""
 
 
 @dataclass(frozen=True)
@@ -189,8 +192,8 @@ def state_of(run: PlannedRun) -> State:
 
 
 def _other_data(run: PlannedRun) -> bool:
-    files = (run.path / "inputs" / "manifest.json", run.place.prepared / "manifest.json")
-    if not all(file.is_file() for file in files):
+    own, present = (run.path / "inputs" / MANIFEST, run.place.prepared / MANIFEST)
+    if not (own.is_file() and present.is_file()):
         return False
-    own, present = (json.loads(file.read_bytes()) for file in files)
-    return bool(own != present)
+    before = read_json(own, remedy="Remove the run's directory to make it again")
+    return before != read_json(present, remedy="Remove that directory to prepare the data again")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 __all__ = ["Provider"]
 
+import fcntl
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,8 @@ from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError
 from rss_rl.runtime.atomic import read_json, replace_file
-from rss_rl.runtime.tables.plan import Place
+from rss_rl.runtime.tables.plan import MANIFEST, Place
 from rss_rl.runtime.tables.spec import Table
-
-_MANIFEST = "manifest.json"
 
 
 class Provider:
@@ -41,20 +41,51 @@ class Provider:
 
     def is_there(self, place: Place) -> bool:
         """Whether the data of a place are prepared."""
-        return (place.prepared / _MANIFEST).is_file()
+        return (place.prepared / MANIFEST).is_file()
 
-    def provide(self, place: Place) -> None:
-        """Prepare the data of a place, where they are missing.
+    def check_root(self, places: Sequence[Place]) -> None:
+        """Check, before anything is made, that it is said where the data of the places are.
 
         Raises:
-            DataError: what it is made of is missing or wrong, or was prepared otherwise before.
+            DataError: no root is given and something lies below it, or the root is no directory.
         """
-        dataset = place.dataset
-        if dataset.source is None:
+        missing = [place for place in places if place.dataset.source and not self.is_there(place)]
+        for place in missing:
+            self._vector_files(place)
+            folder = place.dataset.folder and self._under_root(place.dataset.folder)
+            if folder and self._root and not self._root.is_dir():
+                raise DataError(
+                    "there is no such directory",
+                    where=str(self._root),
+                    remedy="Give --data-root DIR, the directory with one folder for each dataset",
+                )
+
+    def provide(self, place: Place) -> None:
+        """Prepare the data of a place, where they are missing; once, whoever else makes the table.
+
+        Raises:
+            DataError: what it is made of is missing or wrong, or was prepared otherwise before, or
+                the disk refuses.
+        """
+        if place.dataset.source is None:
             open_prepared(place.prepared)
             return
+        try:
+            place.prepared.parent.mkdir(parents=True, exist_ok=True)
+            waiting = f"another command prepares {place.name}: waiting for it"
+            with _alone(place, lambda: self._tell(waiting)):
+                self._prepare(place, place.dataset.source)
+        except OSError as error:
+            raise DataError(
+                f"cannot be written: {error.strerror or error}",
+                where=str(place.prepared),
+                remedy="Give --out on a disk that can be written and has free space",
+            ) from error
+
+    def _prepare(self, place: Place, name: str) -> None:
+        dataset = place.dataset
         request = {
-            "source": dataset.source,
+            "source": name,
             "options": self._options(place),
             "vectors": [path.name for path in self._vector_files(place)],
             "dim": dataset.dim,
@@ -65,7 +96,13 @@ class Provider:
             return
         self._tell(f"preparing {place.name}")
         folder = self._under_root(dataset.folder) if dataset.folder else None
-        source = named_source(dataset.source, SourceRequest(folder, 0, self._options(place)))
+        if folder is not None and not folder.is_dir():
+            raise DataError(
+                f"the folder of {name} is missing",
+                where=str(folder),
+                remedy=f"Put it there (see `rss-rl data list {name}`), or give another --data-root",
+            )
+        source = named_source(name, SourceRequest(folder, 0, self._options(place)))
         files = self._vector_files(place)
         for file in files:
             if not file.is_file():
@@ -96,6 +133,22 @@ class Provider:
                 remedy="Give --data-root DIR, the directory with one folder for each dataset",
             )
         return Path(os.path.normpath(self._root / name))
+
+
+@contextmanager
+def _alone(place: Place, waits: Callable[[], None]) -> Iterator[None]:
+    """Hold the place against other commands; the kernel lets go when a process ends, however."""
+    lock = place.prepared.with_name(f".{place.name}.lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _check_same(record: Path, request: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rss_rl.runtime.markdown import grid
 from rss_rl.runtime.spread import Spread
 from rss_rl.runtime.tables.plan import Plan
 from rss_rl.runtime.tables.results import RowResult
@@ -52,11 +53,12 @@ def _overview(plan: Plan, results: Sequence[RowResult]) -> str:
             published = _NONE if result is None else _published(metric)(result)
             cells.append(ours if published == _NONE else f"{ours} / *{published}*")
         body.append(cells)
-    return f"Ours / *published*.\n\n{_grid(header, body)}"
+    return f"Ours / *published*.\n\n{grid(header, body)}"
 
 
 def _main_metric(plan: Plan, results: Sequence[RowResult]) -> str:
-    return next((name for name in plan.table.metrics if _shown(name, results)), "accuracy")
+    metrics = plan.table.metrics
+    return next((name for name in metrics if _shown(name, results)), metrics[0])
 
 
 def _shown(metric: str, results: Sequence[RowResult]) -> bool:
@@ -71,12 +73,12 @@ def _part(plan: Plan, results: Sequence[RowResult]) -> str:
             columns.append(("published", _published(metric)))
     columns.append(("kept", lambda r: _percent(r.kept)))
     columns.append(("parameters", lambda r: _millions(r.parameters)))
-    columns.append(("published parameters", lambda r: _millions(_extra(r, "parameters"))))
+    columns.append(("published parameters", _published_parameters))
     first = _first_timed(results)
-    for name, heading in (("epoch", "s/epoch"), ("inference", "inference s")):
+    for name, heading in (("epoch", "epoch s"), ("inference", "inference s")):
         columns.append((heading, _time(name)))
         if first is not None:
-            columns.append((f"× {first.row.label}", _ratio(name, first)))
+            columns.append((f"{name} × {first.row.label}", _ratio(name, first)))
         columns.append((f"published {heading}", _published_time(f"{name}_s")))
     filled = [
         (heading, cell)
@@ -84,12 +86,7 @@ def _part(plan: Plan, results: Sequence[RowResult]) -> str:
         if heading in ("model", "runs") or any(cell(r) != _NONE for r in results)
     ]
     body = [[cell(result) for _, cell in filled] for result in results]
-    return _grid([heading for heading, _ in filled], body)
-
-
-def _grid(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return grid([heading for heading, _ in filled], body)
 
 
 def _label(result: RowResult) -> str:
@@ -147,7 +144,13 @@ def _percent(found: Spread | None) -> str:
     return mean if found.deviation is None else f"{mean} ({100 * found.deviation:.1f})"
 
 
-def _millions(count: float | None) -> str:
+def _published_parameters(result: RowResult) -> str:
+    """With as many places as were published."""
+    count = _extra(result, "parameters")
+    return _NONE if count is None else f"{count / 1e6:g} M"
+
+
+def _millions(count: int | None) -> str:
     if count is None:
         return _NONE
     return f"{count / 1e6:.2f} M" if count >= 1e5 else f"{count:,.0f}"
@@ -180,10 +183,18 @@ def _published_time(name: str) -> _Cell:
 
 
 def _footnote(results: Sequence[RowResult], machine: Mapping[str, Any]) -> str:
-    said = ["Mean (sample standard deviation) over the runs, of cross validation over the folds."]
+    said = [
+        "Mean (sample standard deviation) over the runs, of cross validation over the folds. "
+        "Scores are of test, from the checkpoint of the last phase that was best on dev.",
+        "Kept: test's tokens that are head or dependent. Parameters: without embeddings, with the "
+        "policy where it selects.",
+    ]
     if any(result.timing for result in results) and machine:
-        shown = ", ".join(f"{name} {value}" for name, value in machine.items())
-        said.append(f"Times: medians of interleaved turns in one process after training; {shown}.")
+        shown = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in machine.items())
+        said.append(
+            "Times: of an epoch of the last phase, and of a pass over test; medians of interleaved "
+            f"turns in one process after training; {shown}."
+        )
     return " ".join(said)
 
 

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 from rss_rl.errors import RssError
 from rss_rl.runtime.run import RunEvent, train
+from rss_rl.runtime.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
 from rss_rl.runtime.session import UpdateReport
 from rss_rl.runtime.tables.plan import Place, PlannedRun, state_of
 from rss_rl.runtime.trainer import Evaluated, PhaseBegan, Stopped
@@ -121,6 +122,8 @@ def make_run(
     outcome: Outcome = "finished"
     reason = ""
     try:
+        if not overwrite:
+            _tell_where_data_lie(run)
         events = train(run.config, run.path, resume=not overwrite, overwrite=overwrite, stop=stop)
         for event in events:
             if line := _line(event):
@@ -132,6 +135,16 @@ def make_run(
     except Exception as error:  # whatever is wrong with one run, the others shall be made
         outcome, reason = "failed", f"{type(error).__name__}: {error}"
     return Ended(run, outcome, time.monotonic() - started, reason)
+
+
+def _tell_where_data_lie(run: PlannedRun) -> None:
+    """A directory of tables that was moved has its data elsewhere: an unfinished run is told."""
+    for path in (run.path, run.path / ALL_TOKENS):
+        if not (path / CONFIG_FILE).is_file():
+            continue
+        if RunDirectory.open(path).config.get("data") != run.config.data:
+            with RunDirectory.open(path, lock=True) as directory:
+                directory.moved_data(run.config.data)
 
 
 def _line(event: RunEvent) -> str:

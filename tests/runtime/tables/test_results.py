@@ -24,7 +24,7 @@ from rss_rl.runtime.tables.results import collect_results
 from rss_rl.runtime.tables.timings import Timing, identity, read_timings, write_timings
 
 OURS, PUBLISHED = "#0b5394", "#d9730d"
-MACHINE = {"processor": "P", "cores": 2}
+MACHINE = {"processor": "P", "cores": 2, "load_before": 1}
 
 
 def folded(**changes: Any) -> dict[str, Any]:
@@ -141,14 +141,14 @@ def test_markdown(plan: Plan) -> None:
     first = lines.index("## planted")
     assert lines[first + 2] == (
         "| model | runs | accuracy % | published | kept | parameters | published parameters "
-        "| s/epoch | × ReSAN | inference s | × ReSAN |"
+        "| epoch s | epoch × ReSAN | inference s | inference × ReSAN |"
     )
     assert lines[first + 4] == (
         "| ReSAN | 2 | 54.0 (5.7) | 86.3 (0.2) | 50.0% (0.0) | 0.12 M | 3.07 M | 2 | 1.00 | 2 "
         "| 1.00 |"
     )
     assert lines[first + 5].endswith("| 0.12 M | - | 0.5 | 0.25 | 0.5 | 0.25 |")
-    assert "processor P, cores 2" in lines[-1]
+    assert "processor P, cores 2, load before 1" in lines[-1]
 
 
 def test_csv(plan: Plan) -> None:
@@ -178,7 +178,7 @@ def test_files(plan: Plan) -> None:
     written = write_table(plan)
     assert [file.name for file in written.files] == ["table.md", "table.csv", "table.png"]
     assert written.files[0].read_text() == written.markdown
-    assert "s/epoch" in written.markdown
+    assert "epoch s" in written.markdown
     picture = imread(written.files[2])
     assert min(picture.shape[:2]) > 200
     # The legend has a point of each colour; every row has more of them.
@@ -204,6 +204,24 @@ def test_times_of_another_configuration_are_not_shown(plan: Plan) -> None:
     write_timings(plan.folder / "timing.json", MACHINE, timings)
     lines = write_table(plan).markdown.splitlines()
     assert lines[lines.index("## planted") + 5].endswith("| - | - | - | - |")
+
+
+def test_a_metric_of_nothing_finished_heads_the_overview(tmp_path: Path) -> None:
+    plan = plan_runs("own", make_table(**folded(metrics=["pearson", "accuracy"])), tmp_path)
+    no_figures = [row.model_copy(update={"published": {}}) for row in plan.rows]
+    bare = replace(plan, rows=tuple(no_figures))
+    text = as_markdown(bare, collect_results(bare, {}), {})
+    assert "| model | planted, Pearson r | CR, Pearson r |" in text
+
+
+def test_markdown_of_labels_and_published_counts(plan: Plan) -> None:
+    """A bar in a label ends no cell; a published count has no more places than were published."""
+    row = plan.rows[0].model_copy(
+        update={"label": "A|B", "published": {"planted": {"parameters": 2.8e6}}}
+    )
+    (result, *_) = collect_results(replace(plan, rows=(row,)), {})
+    text = as_markdown(plan, [result], {})
+    assert "| A\\|B | 0 of 2 | 2.8 M |" in text
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"schema_version": 2}', "{"])

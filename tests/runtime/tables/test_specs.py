@@ -81,6 +81,7 @@ def test_the_tables_of_the_papers_are_shipped() -> None:
         ("squad", "cnn", "squad", "accuracy", (63.58, None)),
         ("ablation", "no-unselected-heads", "snli-25k", "accuracy", (86.1, None)),
         ("ablation", "vanilla-attention", "snli-25k", "parameters", (450000, None)),
+        ("ablation", "no-dependency-restricted", "snli-25k", "inference_s", (4.6, None)),
         ("ablation", "resan", "sick-relatedness", "pearson", None),
     ],
 )
@@ -98,6 +99,7 @@ def _changed(change: Callable[[dict[str, Any]], object]) -> Callable[[], Table]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (lambda t: t.update(titel=t.pop("title")), "did you mean 'title'"),
         (lambda t: t.update(titel="x"), r"own.yaml: unknown key 'titel'; did you mean 'title'\?"),
         (
             lambda t: t["rows"][0].update(labl="x"),
