@@ -4,6 +4,10 @@
     words     (W o)^T e_c with e_c the candidate's word vector, for open vocabularies
     pointer   log(sum of alpha_i over the candidate's tokens + 1e-6)  (Kadlec et al. 2016)
 
+A candidate is given with the question: `words` reads its vector whether its tokens are selected or
+not. Where every word of a passage is a candidate that shows the whole passage, if without its order
+of words; with `entities` and `pointer` a score rests on the selected tokens alone.
+
 Legend: M examples, L tokens left of a passage, C candidates, H hidden size of a direction, E
 embedding size.
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rss_rl.data.cloze import PLACEHOLDER, Numbers
+from rss_rl.data.cloze import PLACEHOLDER, Numbers, renamed
 from rss_rl.data.passages import cut_passage
 from rss_rl.data.sources import Text, Words
 from rss_rl.errors import DataError
@@ -39,8 +39,8 @@ def mark_passage(labels: LabelSpec, passage: Text, question: Text) -> MarkedPass
     """Mark a passage as the data of the task are.
 
     Sentences are cut as those of SQuAD are. For a blank the texts are words parted by white space,
-    as the data have them: candidates are the words that begin with @entity or, where there is none,
-    all that have a letter.
+    as the data have them: candidates are the words that begin with @entity, renamed in the order of
+    the passage as those of the data are, or, where there is none, all that have a letter.
 
     Raises:
         DataError: a text without words, a question without @placeholder, nothing to choose from.
@@ -61,8 +61,22 @@ def mark_passage(labels: LabelSpec, passage: Text, question: Text) -> MarkedPass
             where="text 2",
             remedy=f'Put it where the answer belongs: "He sat on the {PLACEHOLDER} ."',
         )
+    if any(word.startswith(_ENTITY) for word in words):
+        return _of_entities(words, asked)
     numbers, numbered = _candidates(words)
     return MarkedPassage((words, asked), numbered, tuple(numbers.found))
+
+
+def _of_entities(words: Words, asked: Words) -> MarkedPassage:
+    def entities(text: Words) -> list[tuple[str, str]]:
+        return [(word, word.lower() if word.startswith(_ENTITY) else "") for word in text]
+
+    passage, question, marks, found = renamed(entities(words), entities(asked))
+    names = [
+        given if given == f"{_ENTITY}{number}" else f"{_ENTITY}{number} ({given})"
+        for given, number in found.items()
+    ]
+    return MarkedPassage((passage, question), np.array(marks, np.int64), tuple(names))
 
 
 def _name(number: int, words: Array) -> str:
@@ -71,14 +85,8 @@ def _name(number: int, words: Array) -> str:
 
 
 def _candidates(words: Words) -> tuple[Numbers, Array]:
-    entities = any(word.startswith(_ENTITY) for word in words)
     numbers = Numbers()
-    marks = [
-        numbers.number(word.lower())
-        if (word.startswith(_ENTITY) if entities else any(map(str.isalpha, word)))
-        else -1
-        for word in words
-    ]
+    marks = [numbers.number(word.lower()) if any(map(str.isalpha, word)) else -1 for word in words]
     if not numbers.found:
         raise DataError("no word of it can be the answer", where="text 1")
     return numbers, np.array(marks, np.int64)

@@ -19,12 +19,14 @@ import small
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from learners.group import ALONE, ProcessGroup, shard, sum_and_max
 from rss_rl.errors import LearnerError
 from rss_rl.models.dropout import keyed_dropout
 
 SUPPORT = Path(group_worker.__file__).parent
+POLICIES: tuple[dict[str, Any], ...] = ({}, {"context": "gru"}, {"name": "iterative"})
 
 
 @contextmanager
@@ -153,11 +155,12 @@ def test_every_parameter_has_a_gradient_where_nothing_is_selected(
     with keyed_dropout(small.keys(0, rows)):
         logits = model(tokens, valid, [nothing] * 2)
     model.losses(logits, torch.zeros(rows, dtype=torch.int64)).sum().backward()
-    policy = small.policy()
+    policies = nn.ModuleList(small.policy(**settings) for settings in POLICIES)
     embedded = model.embedding(tokens[0]).detach()
-    evaluated = policy.evaluate(embedded, valid[0], nothing.expand(3, -1, -1, -1))
-    (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
-    for name, parameter in (*model.named_parameters(), *policy.named_parameters()):
+    for policy in policies:
+        evaluated = policy.evaluate(embedded, valid[0], nothing.expand(3, -1, -1, -1))  # type: ignore[operator]
+        (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
+    for name, parameter in (*model.named_parameters(), *policies.named_parameters()):
         assert parameter.grad is not None, name
         assert torch.isfinite(parameter.grad).all(), name
 

@@ -63,10 +63,15 @@ def test_the_right_candidate_is_learnt_to_be_chosen(tmp_path: Path) -> None:
 
 def test_candidates_are_the_entities_where_there_are_some() -> None:
     labels = LabelSpec("candidate")
-    found = mark_passage(labels, "@entity3 met @entity1 , @entity3 left", ("who", "@placeholder"))
-    assert found.names == ("@entity3", "@entity1")
+    passage = "@entity3 met @entity1 , @entity3 left"
+    found = mark_passage(labels, passage, "@entity1 and @placeholder saw @entity3 and @entity0")
+    assert found.names == ("@entity0 (@entity3)", "@entity1")
     np.testing.assert_array_equal(found.marks, [0, -1, 1, -1, 0, -1])
-    assert found.texts[1] == ("who", "@placeholder")
+    # As in the data: an entity's name is its place among the entities.
+    assert " ".join(found.texts[0]) == "@entity0 met @entity1 , @entity0 left"
+    assert " ".join(found.texts[1]) == "@entity1 and @placeholder saw @entity0 and @entity2"
+    again = mark_passage(labels, *map(" ".join, found.texts))
+    assert (again.texts, again.names) == (found.texts, ("@entity0", "@entity1"))
 
 
 @pytest.mark.parametrize(

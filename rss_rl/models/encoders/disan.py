@@ -16,7 +16,7 @@ from rss_rl.ops.masking import Gathered
 
 
 class DiSA(nn.Module):
-    """ReSA with every token selected, without what selecting costs.
+    """ReSA with every token selected, without the mean context of others.
 
     Args:
         inputs: E. hidden: D. activation, dropout, scale: see `DirectionalAttention`.
