@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rss_rl.data.cloze import PLACEHOLDER, ClozeSource, no_answer, renamed
-from rss_rl.data.labelled_lines import source_folder
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, refuse_options
+from rss_rl.data.requests import refuse_options, source_folder
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest
 from rss_rl.errors import DataError
 
 _FOLDERS = {"train": "training", "dev": "validation", "test": "test"}

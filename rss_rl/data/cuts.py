@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rss_rl.data.requests import number_option
 from rss_rl.errors import DataError
 from rss_rl.seeding import keyed_permutation, stream_key
 from rss_rl.types import Array
@@ -90,13 +91,7 @@ def fold_option(name: str, options: Mapping[str, str], seed: int) -> Folds:
     Raises:
         DataError: they are no numbers, or out of range.
     """
-    numbers = []
-    for option, default in (("fold", "0"), ("folds", "10")):
-        text = options.get(option, default)
-        if not text.isdecimal():
-            raise DataError(f"{option}={text} is no number", remedy=f"Write {option}={default}")
-        numbers.append(int(text))
-    fold, folds = numbers
+    fold, folds = number_option(options, "fold", 0), number_option(options, "folds", 10)
     if folds < 2 or fold >= folds:
         raise DataError(
             f"there is no fold {fold} of {folds}",

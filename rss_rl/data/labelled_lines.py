@@ -14,18 +14,16 @@ __all__ = [
     "bad_line",
     "count_lines",
     "labelled_lines",
-    "source_files",
-    "source_folder",
 ]
 
 import codecs
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words
+from rss_rl.data.sources import BadRow, RawExample, Words
 from rss_rl.errors import DataError
 from rss_rl.types import Array, LabelSpec
 
@@ -134,37 +132,6 @@ def bad_line(
     return BadRow(
         str(path), row, reason, "Use the file as its authors give it", content, by_convention
     )
-
-
-def source_folder(name: str, request: SourceRequest, example: str) -> Path:
-    """The folder that a request names.
-
-    Raises:
-        DataError: it names none; `example` is a file that should lie there.
-    """
-    if request.path is None or not request.path.is_dir():
-        raise DataError(
-            f"{name} is read from a folder",
-            where=str(request.path or ""),
-            remedy=f"Give the folder with {example} as --from",
-        )
-    return request.path
-
-
-def source_files(folder: Path, files: Mapping[str, str]) -> Mapping[str, Path]:
-    """Paths of the files, by split, that must lie in `folder`.
-
-    Raises:
-        DataError: one is not there.
-    """
-    missing: Sequence[str] = [name for name in files.values() if not (folder / name).is_file()]
-    if missing:
-        raise DataError(
-            f"there is no {missing[0]}",
-            where=str(folder),
-            remedy="Unpack the files as their authors name them, or name another --from",
-        )
-    return {split: folder / name for split, name in files.items()}
 
 
 def count_lines(path: Path) -> int:

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from rss_rl.data.cloze import PLACEHOLDER, ClozeSource, Numbers, no_answer
 from rss_rl.data.cuts import development_rows
-from rss_rl.data.labelled_lines import bad_line, count_lines, source_files, source_folder
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words, refuse_options
-from rss_rl.errors import DataError
+from rss_rl.data.labelled_lines import bad_line, count_lines
+from rss_rl.data.requests import choice_option, refuse_options, source_files, source_folder
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words
 
 _DEVELOPMENT = "lambada_development_plain_text.txt"
 _FILES = {"train": _DEVELOPMENT, "dev": _DEVELOPMENT, "test": "lambada_test_plain_text.txt"}
@@ -83,11 +83,7 @@ def lambada(request: SourceRequest) -> ClozeSource:
         DataError: no such folder or file, or another option.
     """
     refuse_options("lambada", request, ("candidates",))
-    candidates = request.options.get("candidates", "words")
-    if candidates not in ("words", "all"):
-        raise DataError(
-            f"candidates={candidates} is neither words nor all", remedy="Write candidates=all"
-        )
+    candidates = choice_option(request.options, "candidates", "words", "all")
     folder = source_folder("lambada", request, _DEVELOPMENT)
     reader = partial(_read, seed=request.seed, all_tokens=candidates == "all")
     return ClozeSource("lambada", source_files(folder, _FILES), reader)

@@ -37,7 +37,8 @@ from rss_rl.data.planted_words import (
     VERBS,
     WATCHING,
 )
-from rss_rl.data.sources import RawExample, SourceRequest, refuse_options
+from rss_rl.data.requests import refuse_options
+from rss_rl.data.sources import RawExample, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.seeding import generator
 from rss_rl.types import LabelSpec

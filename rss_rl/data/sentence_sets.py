@@ -19,11 +19,9 @@ from rss_rl.data.labelled_lines import (
     Line,
     all_lines,
     labelled_lines,
-    source_files,
-    source_folder,
 )
-from rss_rl.data.sources import BadRow, SourceRequest, refuse_options
-from rss_rl.errors import DataError
+from rss_rl.data.requests import choice_option, refuse_options, source_files, source_folder
+from rss_rl.data.sources import BadRow, SourceRequest
 from rss_rl.types import Array
 
 _FINE = {
@@ -47,9 +45,7 @@ def trec(request: SourceRequest) -> LabelledLines:
         DataError: no such folder or file, or another option.
     """
     refuse_options("trec", request, ("labels",))
-    labels = request.options.get("labels", "coarse")
-    if labels not in ("coarse", "fine"):
-        raise DataError(f"labels={labels} is neither coarse nor fine", remedy="Write labels=fine")
+    labels = choice_option(request.options, "labels", "coarse", "fine")
     files = source_files(source_folder("trec", request, "train_5500.label"), _TREC_FILES)
     fine = tuple(f"{coarse}:{part}" for coarse, parts in _FINE.items() for part in parts.split())
 

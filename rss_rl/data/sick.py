@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, refuse_options
+from rss_rl.data.requests import refuse_options, source_folder
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -109,10 +110,4 @@ def entailment(request: SourceRequest) -> Sick:
 
 def _folder(request: SourceRequest) -> Path:
     refuse_options("SICK", request)
-    if request.path is None or not request.path.is_dir():
-        raise DataError(
-            "SICK is read from a folder",
-            where=str(request.path or ""),
-            remedy="Give the folder with SICK_train.txt as --from",
-        )
-    return request.path
+    return source_folder("SICK", request, "SICK_train.txt")

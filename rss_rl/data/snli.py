@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rss_rl.data.records import Record, read_records
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, refuse_options
+from rss_rl.data.requests import refuse_options, source_folder
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -81,13 +82,7 @@ def snli(request: SourceRequest) -> Snli:
         DataError: a split has no file there, or more than one.
     """
     refuse_options("SNLI", request)
-    folder = request.path
-    if folder is None or not folder.is_dir():
-        raise DataError(
-            "SNLI is read from a folder",
-            where=str(folder or ""),
-            remedy="Give the folder with snli_1.0_train.jsonl as --from",
-        )
+    folder = source_folder("SNLI", request, "snli_1.0_train.jsonl")
     return Snli({split: _find(folder, patterns) for split, patterns in _PATTERNS.items()})
 
 

@@ -16,10 +16,9 @@ __all__ = [
     "Text",
     "Words",
     "named_source",
-    "refuse_options",
 ]
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -254,17 +253,3 @@ def named_source(name: str, request: SourceRequest) -> Source:
     module, function = entry.builder.split(":")
     build = cast(Callable[[SourceRequest], Source], getattr(import_module(module), function))
     return build(request)
-
-
-def refuse_options(name: str, request: SourceRequest, known: Sequence[str] = ()) -> None:
-    """Check that a request has only the options a source knows.
-
-    Raises:
-        DataError: naming the unknown option.
-    """
-    for option in request.options:
-        if option not in known:
-            raise DataError(
-                f"{name} has no option '{option}'{nearest(option, list(known))}",
-                remedy=f"Its options are: {', '.join(known) or 'none'}",
-            )

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from rss_rl.data.cuts import DEV_SHARE, cut_groups
-from rss_rl.data.labelled_lines import source_files, source_folder
 from rss_rl.data.passages import Passage, cut_passage
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, refuse_options
+from rss_rl.data.requests import number_option, refuse_options, source_files, source_folder
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -153,13 +153,11 @@ def squad(request: SourceRequest) -> Squad:
         DataError: no such folder or file, or another option.
     """
     refuse_options("squad", request, ("max_tokens",))
-    most = request.options.get("max_tokens", "0")
-    if not most.isdecimal():
-        raise DataError(f"max_tokens={most} is no number", remedy="Write max_tokens=300")
+    most = number_option(request.options, "max_tokens", 0)
     folder = source_folder("squad", request, _DEV)
     files = {"train": _TRAIN, "dev": _TRAIN, "test": _DEV}
     shares = {"train": 1 - DEV_SHARE, "dev": DEV_SHARE}
     if not (folder / _TRAIN).is_file():
         files = dict.fromkeys(files, _DEV)
         shares = {"train": 1 - 2 * DEV_SHARE, "dev": DEV_SHARE, "test": DEV_SHARE}
-    return Squad(source_files(folder, files), shares, int(most), request.seed)
+    return Squad(source_files(folder, files), shares, most, request.seed)

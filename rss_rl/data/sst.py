@@ -20,10 +20,9 @@ from rss_rl.data.labelled_lines import (
     all_lines,
     bad_line,
     labelled_lines,
-    source_files,
-    source_folder,
 )
-from rss_rl.data.sources import BadRow, SourceRequest, Words, refuse_options
+from rss_rl.data.requests import choice_option, refuse_options, source_files, source_folder
+from rss_rl.data.sources import BadRow, SourceRequest, Words
 from rss_rl.errors import DataError
 
 _FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -58,9 +57,7 @@ def sst2(request: SourceRequest) -> LabelledLines:
 
 def _sst(name: str, request: SourceRequest, names: tuple[str, ...]) -> LabelledLines:
     refuse_options(name, request, ("phrases",))
-    phrases = request.options.get("phrases", "no")
-    if phrases not in ("yes", "no"):
-        raise DataError(f"phrases={phrases} is neither yes nor no", remedy="Write phrases=yes")
+    phrases = choice_option(request.options, "phrases", "no", "yes")
     kind = "fine" if names is _FIVE else "binary"
     folder = source_folder(name, request, f"stsa.{kind}.train or train.txt")
     lines = {split: f"stsa.{kind}.{split}" for split in _TREE_FILES}

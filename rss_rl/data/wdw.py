@@ -10,20 +10,22 @@ from __future__ import annotations
 
 __all__ = ["merged", "who_did_what"]
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from rss_rl.data.cloze import PLACEHOLDER, ClozeSource, no_answer, renamed
-from rss_rl.data.labelled_lines import source_files, source_folder
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, refuse_options
+from rss_rl.data.requests import refuse_options, source_files, source_folder
+from rss_rl.data.sources import BadRow, RawExample, SourceRequest
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import DataError
 
 _FILES = {"train": "train.xml", "dev": "val.xml", "test": "test.xml"}
 _REMEDY = "Use the files as their authors give them"
 _TOKENIZER = Tokenizer(lower=True)
+_BLANK = "Xblankx"
+"""One word to the tokenizer, that stands where the placeholder will."""
 _Events = Iterator[tuple[str, Element]]
 
 
@@ -59,13 +61,17 @@ def _example(path: Path, row: int, number: int, element: Element) -> RawExample 
     before, after = (_text(element.find(f"question/{side}context")) for side in ("left", "right"))
     choices = [(_text(choice), choice.get("correct")) for choice in element.iter("choice")]
     right = [name for name, correct in choices if correct == "true"]
-    if not story.strip() or len(right) != 1 or not all(_keys(name) for name, _ in choices):
+    if not story.strip() or len(right) != 1 or not all(name.strip() for name, _ in choices):
         what = "an example lacks its story, or has not one right choice among those with a name"
         return BadRow(str(path), row, what, _REMEDY, story[:1000])
-    names = [_keys(name) for name, _ in choices]
-    question = [*merged(before, names), (PLACEHOLDER, ""), *merged(after, names)]
+    names = _readings([name for name, _ in choices])
+    # Cut into words as one text: where a text ends, a full stop is parted from its abbreviation.
+    question = [
+        (PLACEHOLDER, "") if word == _BLANK else (word, name)
+        for word, name in merged(f"{before} {_BLANK} {after}", names)
+    ]
     passage, asked, marks, numbers = renamed(merged(story, names), question)
-    answer = numbers.get(" ".join(_keys(right[0])))
+    answer = numbers.get(" ".join(_within(right[0])))
     if answer is None:
         return no_answer(str(path), row, right[0])
     return RawExample(
@@ -78,24 +84,40 @@ def _example(path: Path, row: int, number: int, element: Element) -> RawExample 
     )
 
 
-def merged(text: str, names: Sequence[tuple[str, ...]]) -> list[tuple[str, str]]:
+def merged(text: str, names: Mapping[tuple[str, ...], str]) -> list[tuple[str, str]]:
     """The words of a text with each name one token, and what name it is (empty for none).
 
     Where several names begin at one word, the longest counts.
+
+    Args:
+        names: by their words in lower case; a name may have several readings.
     """
     words, keys = _TOKENIZER(text)
     by_length = sorted(names, key=len, reverse=True)
     tokens: list[tuple[str, str]] = []
     place = 0
     while place < len(words):
-        name = next((n for n in by_length if keys[place : place + len(n)] == n), None)
-        tokens.append((words[place], " ".join(name or ())))
-        place += len(name) if name else 1
+        found = next((n for n in by_length if keys[place : place + len(n)] == n), ())
+        tokens.append((words[place], names.get(found, "")))
+        place += max(1, len(found))
     return tokens
 
 
-def _keys(name: str) -> tuple[str, ...]:
-    return _TOKENIZER(name).keys
+def _readings(names: Sequence[str]) -> dict[tuple[str, ...], str]:
+    """The words of each name as they stand in a text, and at the end of a sentence.
+
+    There the tokenizer parts a full stop: 'Lee Jr.' is 'Lee Jr.' within and 'Lee Jr' at the end.
+    """
+    readings = {_within(name): " ".join(_within(name)) for name in names}
+    for name in names:
+        *alone, last = _TOKENIZER(name).keys
+        if alone and last == ".":
+            readings.setdefault(tuple(alone), " ".join(_within(name)))
+    return readings
+
+
+def _within(name: str) -> tuple[str, ...]:
+    return _TOKENIZER(f"{name} {_BLANK}").keys[:-1]
 
 
 def _text(element: Element | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["allowed_pairs", "feature_wise_attention"]
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from rss_rl.ops.masking import Gathered
 
 _BLOCK_ELEMENTS = 1 << 19
 """Pair features of a block: 2 MB in float32, so that the passes over it stay in the cache."""
+_BLOCK_ELEMENTS_ON_DEVICE = 1 << 24
+"""64 MB on an accelerator, where starting a kernel for each small block would take longer."""
 
 
 def allowed_pairs(heads: Gathered, dependents: Gathered, *, forward: bool) -> Tensor:
@@ -71,10 +74,18 @@ def feature_wise_attention(
     return _Attention.apply(head_scores, dependent_scores, values, allowed, scale)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def _blocks(sequences: int, pairs: int) -> list[slice]:
-    """Cuts of the sequences whose temporaries stay within the cache, [m, J, I, D] each."""
-    step = max(1, _BLOCK_ELEMENTS // max(1, pairs))
-    return [slice(start, start + step) for start in range(0, sequences, step)]
+def _blocks(head_scores: Tensor, values: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Cuts of sequences and heads whose temporaries, [m, j, I, D] each, are at most a block.
+
+    A sequence is cut between its heads only where it is longer than a block.
+    """
+    sequences, heads = head_scores.shape[:2]
+    block = _BLOCK_ELEMENTS if values.device.type == "cpu" else _BLOCK_ELEMENTS_ON_DEVICE
+    by_head = max(1, block // max(1, math.prod(values.shape[1:])))
+    by_sequence = max(1, by_head // max(1, heads))
+    for start in range(0, sequences, by_sequence):
+        for head in range(0, heads, by_head):
+            yield slice(start, start + by_sequence), slice(head, head + by_head)
 
 
 def _weights(
@@ -105,13 +116,12 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:
         context = torch.empty_like(head_scores)
         inverse = torch.empty_like(head_scores)  # 1 / sum of weights, 0 where nothing is allowed
-        for block in _blocks(len(values), head_scores.shape[1] * values.shape[1] * values.shape[2]):
-            _, weights = _weights(
-                head_scores[block], dependent_scores[block], allowed[block], scale
-            )
+        for block, heads in _blocks(head_scores, values):
+            cut = block, heads
+            _, weights = _weights(head_scores[cut], dependent_scores[block], allowed[cut], scale)
             total = weights.sum(2)
-            inverse[block] = torch.where(total > 0, total.reciprocal(), 0.0)
-            context[block] = weights.mul_(values[block][:, None]).sum(2) * inverse[block]
+            inverse[cut] = torch.where(total > 0, total.reciprocal(), 0.0)
+            context[cut] = weights.mul_(values[block][:, None]).sum(2) * inverse[cut]
         ctx.save_for_backward(head_scores, dependent_scores, values, allowed, context, inverse)
         ctx.scale = scale
         return context
@@ -122,15 +132,15 @@ class _Attention(torch.autograd.Function):
         """With w = P_ji g_j: dh_i = sum_j w; ds_ji = w (h_i - s_j) 4 q (1 - q); du, dv its sums."""
         head_scores, dependent_scores, values, allowed, context, inverse = ctx.saved_tensors
         scaled = gradient * inverse
-        by_head, by_dependent = torch.empty_like(head_scores), torch.empty_like(values)
-        by_value = torch.empty_like(values)
-        for block in _blocks(len(values), head_scores.shape[1] * values.shape[1] * values.shape[2]):
-            q, flow = _weights(
-                head_scores[block], dependent_scores[block], allowed[block], ctx.scale
-            )
-            flow.mul_(scaled[block][:, :, None])
-            by_value[block] = flow.sum(1)
-            flow.mul_(values[block][:, None] - context[block][:, :, None])
+        by_head, by_dependent = torch.empty_like(head_scores), torch.zeros_like(values)
+        by_value = torch.zeros_like(values)
+        for block, heads in _blocks(head_scores, values):
+            cut = block, heads
+            q, flow = _weights(head_scores[cut], dependent_scores[block], allowed[cut], ctx.scale)
+            flow.mul_(scaled[cut][:, :, None])
+            by_value[block] += flow.sum(1)
+            flow.mul_(values[block][:, None] - context[cut][:, :, None])
             flow.mul_(q).mul_(q.neg_().add_(1.0)).mul_(4.0)
-            by_head[block], by_dependent[block] = flow.sum(2), flow.sum(1)
+            by_head[cut] = flow.sum(2)
+            by_dependent[block] += flow.sum(1)
         return by_head, by_dependent, by_value, None, None

@@ -18,9 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rss_rl.models.layers import activation_function, glorot_linear
+from rss_rl.models.layers import activation_function, glorot_blocks, glorot_linear
 from rss_rl.ops import bernoulli
-from rss_rl.policies.context import glorot_gates_
 from rss_rl.policies.protocol import Evaluated, Sampled
 from rss_rl.types import HEAD
 
@@ -47,8 +46,8 @@ class IterativeModule(nn.Module):
         )
         self.cell_input = glorot_linear(inputs + 1, gates * hidden)
         self.cell_state = glorot_linear(hidden, gates * hidden, bias=False)
-        glorot_gates_(self.cell_input.weight.data, hidden)
-        glorot_gates_(self.cell_state.weight.data, hidden)
+        glorot_blocks(self.cell_input.weight, gates)
+        glorot_blocks(self.cell_state.weight, gates)
 
 
 class _Weights(NamedTuple):

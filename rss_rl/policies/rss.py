@@ -14,10 +14,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from rss_rl.models.encoders.contexts import NoContext
+from rss_rl.models.encoders.protocol import TokenEncoder
+from rss_rl.models.encoders.recurrent import RecurrentContext
 from rss_rl.models.layers import activation_function, glorot_linear
 from rss_rl.ops import bernoulli
 from rss_rl.ops.masking import masked_mean
-from rss_rl.policies.context import NoContext, RecurrentContext
 from rss_rl.policies.protocol import Evaluated, Sampled
 from rss_rl.types import HEAD
 
@@ -45,9 +47,7 @@ class RSSModule(nn.Module):
         context: Context = "none",
     ) -> None:
         super().__init__()
-        self.context = (
-            NoContext(inputs) if context == "none" else RecurrentContext(context, inputs, hidden)
-        )
+        self.context = _context_layer(context, inputs, hidden)
         self.hidden = glorot_linear(3 * self.context.output_size, hidden)
         self.score = glorot_linear(hidden, 1)
         nn.init.constant_(
@@ -61,6 +61,14 @@ class RSSModule(nn.Module):
         pool = masked_mean(tokens, valid)[:, None, :].expand_as(tokens)
         features = torch.cat([tokens, pool, tokens * pool], -1)  # [B, N, 3E]
         return self.score(self._activation(self.hidden(features))).squeeze(-1)  # type: ignore[no-any-return]
+
+
+def _context_layer(context: Context, inputs: int, hidden: int) -> TokenEncoder:
+    """Equation 5 of the paper: 'a context fusion layer, e.g. Bi-LSTM, Bi-GRU'."""
+    if context == "none":
+        return NoContext(inputs)
+    cell = {"lstm": nn.LSTM, "gru": nn.GRU}[context]
+    return RecurrentContext(cell, inputs, hidden, dropout=0.0)
 
 
 class RSSPolicy(nn.Module):

@@ -63,7 +63,7 @@ def test_a_dry_run_sends_nothing_and_imports_no_ray(monkeypatch: pytest.MonkeyPa
     arguments = ["submit", "demo", "data=s3://b/d", "seed=7", "--storage", "s3://b/r", "--dry-run"]
     result = CliRunner().invoke(app, [*arguments, "--pip", "s3fs", "--gpus", "1"])
     assert result.exit_code == 0, result.output
-    for part in ("seed: 7", "s3://b/d", '"s3fs"', '"entrypoint_num_gpus": 1', "files, 0."):
+    for part in ("seed: 7", "s3://b/d", '"s3fs"', '"entrypoint_num_gpus": 1', " files, ", " MB"):
         assert part in result.stdout
 
 

@@ -188,8 +188,30 @@ def test_who_did_what(wdw: Path, tmp_path: Path) -> None:
     assert "1 (@entity1)" in example_line(open_prepared(tmp_path / "out").split("train"), 0)
 
 
+def test_names_and_titles_with_a_full_stop_are_found_within_and_at_the_end_of_a_sentence(
+    tmp_path: Path,
+) -> None:
+    story = "Bo Lee Jr. met Al D. of old. Then Al D. left Bo Lee Jr."
+    question = (
+        "<question><leftcontext>Later Al D. saw Mr.</leftcontext>"
+        '<rightcontext>, "ill."</rightcontext></question>'
+    )
+    choices = "".join(
+        f'<choice correct="{right}">{name}</choice>'
+        for name, right in (("Al D.", "false"), ("Bo Lee Jr.", "true"))
+    )
+    for name in ("train", "val", "test"):
+        (tmp_path / f"{name}.xml").write_text(
+            f"<r><mc>{question}<contextart>{story}</contextart>{choices}</mc></r>"
+        )
+    (row,) = rows_of("who-did-what", tmp_path, "test")
+    assert row.texts[0] == words("@entity0 met @entity1 of old . Then @entity1 left @entity0 .")
+    assert row.texts[1] == words("Later @entity1 saw Mr. @placeholder , `` ill . ''")
+    assert row.label == 0
+
+
 def test_the_longest_name_counts() -> None:
-    names = [("ann",), ("ann", "lee")]
+    names = {("ann",): "ann", ("ann", "lee"): "ann lee"}
     assert merged("Ann Lee and Ann", names) == [
         ("Ann", "ann lee"),
         ("and", ""),

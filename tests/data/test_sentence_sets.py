@@ -146,7 +146,7 @@ def test_impossible_folds(options: dict[str, str], message: str) -> None:
         ("trec", {"labels": "all"}, "labels=all is neither coarse nor fine"),
         ("trec", {"label": "fine"}, "did you mean 'labels'"),
         ("sst-1", {"phrases": "yes"}, "only the trees have phrases"),
-        ("sst-1", {"phrases": "1"}, "phrases=1 is neither yes nor no"),
+        ("sst-1", {"phrases": "1"}, "phrases=1 is neither no nor yes"),
         ("sst-1", {}, "there is no stsa.fine.train"),
         ("cr", {}, "there is no custrev.all"),
     ],

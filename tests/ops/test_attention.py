@@ -74,16 +74,29 @@ def test_single_precision_is_near_double_precision() -> None:
     torch.testing.assert_close(single.double(), exact, rtol=1e-5, atol=1e-6)
 
 
-def test_many_blocks_give_what_one_block_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("heads", [2 * 3, 2, 1], ids=["two sequences", "two heads", "a head"])
+def test_many_blocks_give_what_one_block_gives(monkeypatch: pytest.MonkeyPatch, heads: int) -> None:
     inputs = [t.requires_grad_() for t in draw(7, 3, 4, 2)]
     allowed = random_mask(7, 3, 4, 0.6)
     whole = feature_wise_attention(*inputs, allowed, C)
     gradients = torch.autograd.grad(whole.square().sum(), inputs)
-    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", 2 * 3 * 4 * 2)  # two sequences a block
+    block = heads * 4 * 2
+    sizes: list[int] = []
+
+    def weights(u: Tensor, v: Tensor, allowed: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        q, flow = whole_weights(u, v, allowed, scale)
+        sizes.append(q.numel())
+        return q, flow
+
+    whole_weights = module._weights
+    monkeypatch.setattr(module, "_weights", weights)
+    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", block)
     cut = feature_wise_attention(*inputs, allowed, C)
     torch.testing.assert_close(cut, whole, rtol=0, atol=1e-14)
     for one, other in zip(torch.autograd.grad(cut.square().sum(), inputs), gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-13)
+    assert max(sizes) == block
+    assert sum(sizes) == 2 * 7 * 3 * 4 * 2  # each pair once forward and once backward
 
 
 def test_head_without_dependents_gets_zero_and_finite_gradients() -> None:

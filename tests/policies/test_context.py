@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import encoder_twins
 import numpy as np
-import policy_twins
 import pytest
 import small
 import torch
@@ -13,33 +13,16 @@ import twins
 from torch import Tensor
 
 from rss_rl.models.build import parameter_count
-from rss_rl.policies.context import RecurrentContext
 from rss_rl.policies.rss import RSSModule, RSSPolicy
 
 every_kind = pytest.mark.parametrize("kind", ["lstm", "gru"])
-LENGTHS = (5, 1, 0, 3)
+TWINS = {"lstm": encoder_twins.bilstm, "gru": encoder_twins.bigru}
 
 
 def sentences(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     _, valid = small.sentences(*lengths, seed=seed)
     draw = np.random.default_rng(seed).normal(size=(*valid.shape, small.EMBEDDING))
     return torch.from_numpy(draw), valid
-
-
-@every_kind
-def test_context_equals_the_twin_and_ignores_padding(kind: Any) -> None:
-    module = RecurrentContext(kind, small.EMBEDDING, small.HIDDEN).double()
-    small.randomise(module)
-    embedded, valid = sentences(*LENGTHS)
-    result = module(embedded, valid)
-    assert result.shape == (4, 5, module.output_size)
-    p = twins.part(twins.parameters(module), "layer.")
-    for row, n in enumerate(LENGTHS):
-        if n:
-            wanted = policy_twins.both_directions(kind, embedded[row, :n].numpy(), p)
-            np.testing.assert_allclose(result[row, :n].detach().numpy(), wanted, rtol=1e-9)
-    other = torch.where(valid[..., None], embedded, 7.0)
-    torch.testing.assert_close(module(other, valid)[valid], result[valid])
 
 
 @every_kind
@@ -50,18 +33,25 @@ def test_probabilities_are_rss_over_the_context(kind: Any) -> None:
     chances = policy.probabilities(embedded, valid).detach().numpy()
     for role, module in enumerate(policy.modules_by_role):
         p = twins.parameters(module)
-        layer = twins.part(p, "context.layer.")
+        layer = twins.part(p, "context.")
         for row, n in enumerate((4, 2)):
-            x = policy_twins.both_directions(kind, embedded[row, :n].numpy(), layer)
+            x = TWINS[kind](embedded[row, :n].numpy(), layer)
             np.testing.assert_allclose(chances[row, role, :n], twins.rss(x, p, "elu"), rtol=1e-9)
 
 
 @every_kind
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0, 0)])
-def test_batches_of_nothing(kind: Any, shape: tuple[int, int]) -> None:
-    module = RecurrentContext(kind, small.EMBEDDING, small.HIDDEN)
+def test_an_empty_shard_gives_every_parameter_a_gradient(kind: Any, shape: tuple[int, int]) -> None:
+    """Learners in a group wait for the gradient of every parameter from each of them."""
+    policy = small.policy(context=kind)
     valid = torch.ones(shape, dtype=torch.bool)
-    assert module(torch.zeros(*shape, small.EMBEDDING), valid).shape == (*shape, 2 * small.HIDDEN)
+    embedded = torch.zeros(*shape, small.EMBEDDING, dtype=torch.float64)
+    bits = torch.ones(3, shape[0], 2, shape[1], dtype=torch.bool)
+    evaluated = policy.evaluate(embedded, valid, bits)
+    (evaluated.log_prob.sum() + evaluated.entropy.sum()).backward()
+    for name, parameter in policy.named_parameters():
+        assert parameter.grad is not None, name
+        assert not parameter.grad.any(), name
 
 
 @every_kind
@@ -88,7 +78,7 @@ def test_parameter_counts(kind: Any, gates: int) -> None:
 @every_kind
 def test_gates_begin_glorot_uniform_and_biases_zero(kind: Any) -> None:
     torch.manual_seed(0)
-    layer = RecurrentContext(kind, 200, 100).layer
+    layer = RSSModule(200, 100, "elu", 0.5, kind).context.cell
     bound = (6 / 300) ** 0.5
     for name, parameter in layer.named_parameters():
         if "bias" in name:

@@ -7,29 +7,16 @@ from __future__ import annotations
 
 import itertools
 
+import encoder_twins
 import numpy as np
 import twins
-from twins import Parameters, part, sigmoid
-
-
-def gru(x: np.ndarray, p: Parameters) -> np.ndarray:
-    """r, u = sigmoid(..); c = tanh(W x + b + r * (U h + b')); h <- (1 - u) * c + u * h; [n, h]."""
-    size = p["weight_hh_l0"].shape[1]
-    h, states = np.zeros(size), []
-    for x_i in x:
-        from_x = p["weight_ih_l0"] @ x_i + p["bias_ih_l0"]
-        from_h = p["weight_hh_l0"] @ h + p["bias_hh_l0"]
-        r = sigmoid(from_x[:size] + from_h[:size])
-        u = sigmoid(from_x[size : 2 * size] + from_h[size : 2 * size])
-        c = np.tanh(from_x[2 * size :] + r * from_h[2 * size :])
-        h = (1 - u) * c + u * h
-        states.append(h)
-    return np.array(states).reshape(len(x), size)
+from twins import Parameters, part
 
 
 def bigru(x: np.ndarray, p: Parameters) -> np.ndarray:
     """h_i = [forward; backward], [n, 2 h]."""
-    return np.concatenate([gru(x, part(p, "ahead.")), gru(x[::-1], part(p, "back."))[::-1]], 1)
+    steps = [encoder_twins.gru_step(part(p, f"{way}."), "") for way in ("ahead", "back")]
+    return encoder_twins.both_ways(x, (steps[0], steps[1]), (p["ahead.weight_hh_l0"].shape[1],))
 
 
 def softmax(a: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from twins import Parameters, linear, sigma, sigmoid
+from twins import Parameters, linear, part, sigma, sigmoid
 
 Step = Callable[[np.ndarray, list[np.ndarray]], list[np.ndarray]]
 """One token and the state before it to the state after it; the first of the state is h."""
@@ -26,7 +26,7 @@ def run(step: Step, x: np.ndarray, sizes: Sequence[int], forward: bool) -> np.nd
 
 def _torch_cell(p: Parameters, direction: str) -> tuple[np.ndarray, ...]:
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    return tuple(p[f"cell.{name}_l0{direction}"] for name in names)
+    return tuple(p[f"{name}_l0{direction}"] for name in names)
 
 
 def lstm_step(p: Parameters, direction: str) -> Step:
@@ -78,13 +78,15 @@ def both_ways(x: np.ndarray, steps: tuple[Step, Step], sizes: Sequence[int]) -> 
 
 
 def bilstm(x: np.ndarray, p: Parameters) -> np.ndarray:
-    d = p["cell.weight_hh_l0"].shape[1]
-    return both_ways(x, (lstm_step(p, ""), lstm_step(p, "_reverse")), (d, d))
+    cell = part(p, "cell.")
+    d = cell["weight_hh_l0"].shape[1]
+    return both_ways(x, (lstm_step(cell, ""), lstm_step(cell, "_reverse")), (d, d))
 
 
 def bigru(x: np.ndarray, p: Parameters) -> np.ndarray:
-    d = p["cell.weight_hh_l0"].shape[1]
-    return both_ways(x, (gru_step(p, ""), gru_step(p, "_reverse")), (d,))
+    cell = part(p, "cell.")
+    d = cell["weight_hh_l0"].shape[1]
+    return both_ways(x, (gru_step(cell, ""), gru_step(cell, "_reverse")), (d,))
 
 
 def bisru(x: np.ndarray, p: Parameters) -> np.ndarray:

@@ -33,37 +33,3 @@ def probability(x: np.ndarray, z: np.ndarray, p: Parameters, activation: str) ->
     """p(z | x), the product of the chances of its bits."""
     chances = conditional(x, z, p, activation)
     return float(np.prod(np.where(z, chances, 1 - chances)))
-
-
-def lstm(x: np.ndarray, p: Parameters, suffix: str) -> np.ndarray:
-    """h of each token: i, f, g, o = gates of W x + b + U h + b'; c' = f c + i g; h = o tanh c'."""
-    w, u = p[f"weight_ih_l0{suffix}"], p[f"weight_hh_l0{suffix}"]
-    b = p[f"bias_ih_l0{suffix}"] + p[f"bias_hh_l0{suffix}"]
-    h = c = np.zeros(u.shape[1])
-    states = []
-    for x_i in x:
-        i, f, g, o = (w @ x_i + u @ h + b).reshape(4, -1)
-        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-        h = sigmoid(o) * np.tanh(c)
-        states.append(h)
-    return np.array(states)
-
-
-def gru(x: np.ndarray, p: Parameters, suffix: str) -> np.ndarray:
-    """h of each token: r, z, n = gates; n = tanh(W x + b + r (U h + b')); h' = z h + (1 - z) n."""
-    w, u = p[f"weight_ih_l0{suffix}"], p[f"weight_hh_l0{suffix}"]
-    h = np.zeros(u.shape[1])
-    states = []
-    for x_i in x:
-        read = (w @ x_i + p[f"bias_ih_l0{suffix}"]).reshape(3, -1)
-        kept = (u @ h + p[f"bias_hh_l0{suffix}"]).reshape(3, -1)
-        reset, update = sigmoid(read[0] + kept[0]), sigmoid(read[1] + kept[1])
-        h = update * h + (1 - update) * np.tanh(read[2] + reset * kept[2])
-        states.append(h)
-    return np.array(states)
-
-
-def both_directions(kind: str, x: np.ndarray, p: Parameters) -> np.ndarray:
-    """[->h_i; <-h_i] of each token."""
-    run = {"lstm": lstm, "gru": gru}[kind]
-    return np.concatenate([run(x, p, ""), run(x[::-1], p, "_reverse")[::-1]], 1)

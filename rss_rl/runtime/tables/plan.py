@@ -6,12 +6,12 @@ __all__ = ["MANIFEST", "Plan", "PlannedRun", "Place", "State", "configure", "pla
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from rss_rl.config import RunConfig, load_config, parse_config
-from rss_rl.errors import ConfigError, RssError
+from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.packaged import find_config
 from rss_rl.runtime.atomic import read_json
 from rss_rl.runtime.run_directory import RunDirectory
@@ -21,6 +21,8 @@ State = Literal["missing", "interrupted", "finished", "changed"]
 DATA_FOLDER = "data"
 MANIFEST = "manifest.json"
 """Of a prepared directory; a run keeps a copy of its own."""
+REPORT = "report.json"
+"""Of a run that is finished."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ def plan_runs(
 ) -> Plan:
     """Plan the runs of a table under the directory `out`.
 
-    Every row gets its first seed before any gets its second, so that an early table is whole.
+    Every row gets its first seed before any gets its second, so that an early table is whole. What
+    another table under `out` has finished with the same settings on the same data is not made
+    again: it is read where it lies.
 
     Raises:
         ConfigError: a name that the table does not have, or a row whose configuration is refused.
@@ -109,8 +113,22 @@ def plan_runs(
                     own = config.model_copy(update=changes)
                     runs.append((turn, PlannedRun(row, place, seed, path, own)))
     runs.sort(key=lambda item: item[0])
-    ordered = tuple(run for _, run in runs)
+    ordered = tuple(_made_elsewhere(run, out) for _, run in runs)
     return Plan(name, table, out / name, chosen_rows, chosen_datasets, ordered)
+
+
+def _made_elsewhere(run: PlannedRun, out: Path) -> PlannedRun:
+    """The run where another table has finished the same; as it is planned where none has."""
+    if run.path.exists():
+        return run
+    for report in sorted(out.glob(f"*/{run.place.name}/*/seed-{run.seed}/{REPORT}")):
+        twin = replace(run, path=report.parent)
+        try:
+            if state_of(twin) == "finished":
+                return twin
+        except CheckpointError:  # the other table will tell of it
+            continue
+    return run
 
 
 def _places(dataset: Dataset, out: Path) -> list[Place]:
@@ -188,7 +206,7 @@ def state_of(run: PlannedRun) -> State:
     # Where the data lie is of no account: a directory of tables can be moved.
     if before.model_copy(update={"data": run.config.data}) != run.config or _other_data(run):
         return "changed"
-    return "finished" if (run.path / "report.json").is_file() else "interrupted"
+    return "finished" if (run.path / REPORT).is_file() else "interrupted"
 
 
 def _other_data(run: PlannedRun) -> bool:
