@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["VectorLine", "vector_lines"]
+__all__ = ["VectorLine", "file_on_disk", "vector_lines"]
 
 import gzip
 import io
@@ -48,11 +48,25 @@ def vector_lines(path: Path, wanted: Container[str]) -> Iterator[VectorLine | Ba
         ) from error
 
 
+def file_on_disk(path: Path) -> Path:
+    """The file itself, or the archive where `path` is ARCHIVE.zip:MEMBER.
+
+    >>> file_on_disk(Path("glove.6B.zip:glove.6B.300d.txt")).name
+    'glove.6B.zip'
+    """
+    return _parts(path)[0]
+
+
+def _parts(path: Path) -> tuple[Path, str]:
+    """The file on the disk, and the member of it that is named; "" for none."""
+    archive, _, member = str(path).partition(".zip:")
+    return (Path(f"{archive}.zip"), member) if member else (path, "")
+
+
 @contextmanager
 def _open(path: Path) -> Iterator[IO[bytes]]:
-    archive, _, member = str(path).partition(".zip:")
-    if member or path.suffix == ".zip":
-        file = Path(f"{archive}.zip" if member else archive)
+    file, member = _parts(path)
+    if file.suffix == ".zip":
         with zipfile.ZipFile(file) as package, package.open(_member(package, file, member)) as text:
             yield io.BufferedReader(cast(io.RawIOBase, text))
     elif path.suffix == ".gz":

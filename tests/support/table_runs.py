@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tiny_runs import TinySource
+from typer.testing import CliRunner, Result
 
+from rss_rl.cli.main import app
 from rss_rl.config import parse_section
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest
 from rss_rl.runtime.run_directory import RunDirectory
@@ -82,6 +84,11 @@ def write_table_file(path: Path, **changes: Any) -> Path:
     """The same as a file; JSON is YAML."""
     path.write_text(json.dumps(table_tree(**changes)))
     return path
+
+
+def run_table(*arguments: object) -> Result:
+    """`rss-rl table` in this process."""
+    return CliRunner().invoke(app, ["table", *map(str, arguments)])
 
 
 def report_by_hand(run: PlannedRun, parameters: int = 123456, **scores: float) -> None:

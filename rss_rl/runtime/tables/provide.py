@@ -15,6 +15,7 @@ from typing import Any
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.store import open_prepared
+from rss_rl.data.vector_files import file_on_disk
 from rss_rl.errors import DataError
 from rss_rl.runtime.atomic import read_json, replace_file
 from rss_rl.runtime.tables.plan import MANIFEST, Place
@@ -105,11 +106,12 @@ class Provider:
         source = named_source(name, SourceRequest(folder, 0, self._options(place)))
         files = self._vector_files(place)
         for file in files:
-            if not file.is_file():
+            if not file_on_disk(file).is_file():
                 raise DataError(
                     "the file of word vectors is missing",
                     where=str(file),
-                    remedy="Name others with --vectors, or their directory with --data-root",
+                    remedy="Name others with --vectors (`rss-rl data fetch glove-6b` gets some), "
+                    "or their directory with --data-root",
                 )
         prepare(source, place.prepared, vectors=files, dim=dataset.dim)
         replace_file(record, json.dumps(request, indent=2) + "\n")

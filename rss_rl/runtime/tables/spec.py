@@ -197,8 +197,11 @@ class Table(Section):
         for name, figures in row.published.items():
             for metric in figures:
                 mean, deviation = row.figure(name, metric) or (0.0, None)
-                if mean > _LARGEST.get(metric, 1.0) or (deviation or 0.0) < 0:
+                if mean > _LARGEST.get(metric, 1.0) or (metric in _EXTRA and mean <= 0):
                     raise ValueError(f"row '{row.name}', {name}: {metric} cannot be {mean:g}")
+                if (deviation or 0.0) < 0:
+                    what = f"the deviation of {metric} cannot be {deviation:g}"
+                    raise ValueError(f"row '{row.name}', {name}: {what}")
                 if metric == "accuracy" and mean <= 1:
                     raise ValueError(f"row '{row.name}', {name}: accuracy is given in percent")
 

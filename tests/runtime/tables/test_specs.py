@@ -118,6 +118,11 @@ def _changed(change: Callable[[dict[str, Any]], object]) -> Callable[[], Table]:
             "accuracy",
         ),
         (lambda t: t["rows"][1].update(published={"planted": {"accuracy": "80 (1)"}}), "accuracy"),
+        (lambda t: t["rows"][1].update(published={"planted": {"epoch_s": -1}}), "cannot be -1"),
+        (
+            lambda t: t["rows"][1].update(published={"planted": {"accuracy": [80, -0.2]}}),
+            "the deviation of accuracy cannot be -0.2",
+        ),
         (lambda t: t["rows"][1].update(mode="al"), "rows.1.mode"),
         (lambda t: t.update(metrics=["f2"]), "metrics.0"),
         (lambda t: t["datasets"][0].update(prepared="x"), "either source or prepared"),
