@@ -145,7 +145,7 @@ def multi_head(x: np.ndarray, p: Parameters, heads: int, factors: np.ndarray) ->
 
     factors [n, H, n] multiply the weights: dropout.
     """
-    placed = x + positions(*x.shape)
+    placed = x + positions(*x.shape) / np.sqrt(x.shape[1])
     q, k, v = (placed @ block.T for block in np.split(p["project.weight"], 3))
     d = q.shape[1] // heads
     out = np.zeros_like(q)

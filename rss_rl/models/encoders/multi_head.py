@@ -37,12 +37,14 @@ def sinusoidal_positions(embedded: Tensor) -> Tensor:
 class MultiHeadContext(nn.Module):
     """softmax(Q K^T / sqrt(K)) V for each head, over tokens plus their positions; no output map.
 
-    Q, K and V are three linear maps without bias of x + PE; positions count the tokens that are
-    seen, so that removed ones leave no gap.
+    Q, K and V are three linear maps without bias of x + PE / sqrt(E): words and positions in the
+    ratio of the Transformer, which adds PE to sqrt(E) x (Vaswani et al. 2017, section 3.4). With
+    x + PE, positions drown word vectors of the usual length. They count the tokens that are seen, so
+    that removed ones leave no gap.
 
     Args:
         inputs: E. size: H K, all heads together. heads: H, a divisor of `size`.
-        dropout: rate on x + PE and on the attention weights.
+        dropout: rate on the input of the maps and on the attention weights.
     """
 
     def __init__(self, inputs: int, size: int, heads: int, dropout: float) -> None:
@@ -56,7 +58,7 @@ class MultiHeadContext(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `TokenEncoder`."""
-        placed = embedded + sinusoidal_positions(embedded)
+        placed = embedded + sinusoidal_positions(embedded) * embedded.shape[-1] ** -0.5
         parts = self.project(self.dropout(placed)).chunk(3, -1)
         head_size = self.output_size // self._heads
         query, key, value = (  # [M, H, N, K] each
