@@ -38,9 +38,9 @@ class MultiHeadContext(nn.Module):
     """softmax(Q K^T / sqrt(K)) V for each head, over tokens plus their positions; no output map.
 
     Q, K and V are three linear maps without bias of x + PE / sqrt(E): words and positions in the
-    ratio of the Transformer, which adds PE to sqrt(E) x (Vaswani et al. 2017, section 3.4). With
-    x + PE, positions drown word vectors of the usual length. They count the tokens that are seen, so
-    that removed ones leave no gap.
+    ratio of the Transformer, which adds PE to sqrt(E) x (Vaswani et al. 2017, section 3.4). In
+    x + PE, positions drown word vectors of the usual length. They count the tokens that are seen,
+    so that removed ones leave no gap.
 
     Args:
         inputs: E. size: H K, all heads together. heads: H, a divisor of `size`.
