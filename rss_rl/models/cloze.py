@@ -16,7 +16,7 @@ Source: Brarda, Yeres and Bowman, Sequential Attention (2017); Chen, Bolton and 
 
 from __future__ import annotations
 
-__all__ = ["BilinearAttention", "ClozeReader", "SequentialAttention"]
+__all__ = ["BilinearAttention", "ClozeReader", "SequentialAttention", "initial_gru"]
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rss_rl.models.bigru import BiGRU, both_ends
+from rss_rl.models.bidirectional import Bidirectional, both_ends
 from rss_rl.models.cloze_outputs import Answering, Evidence, small_uniform
 from rss_rl.models.dropout import Dropout
 from rss_rl.models.embedding import WordEmbedding
@@ -33,12 +33,29 @@ from rss_rl.models.heads import Task
 from rss_rl.ops.grouping import first_places, group_counts, present_groups
 from rss_rl.ops.masking import gather, kept_indices, masked_softmax
 
+_SPREAD = 0.1
+
 
 class PassageAttention(Protocol):
     """How much each passage token looks like the answer."""
 
     def __call__(self, passage: Tensor, query: Tensor, valid: Tensor) -> Tensor:
         """h [M, N, 2 H], j [M, 2 H] and bool [M, N] to logits [M, N]."""
+
+
+def initial_gru(inputs: int, hidden: int) -> Bidirectional:
+    """A bi-GRU with weights from N(0, 0.1^2) and zero biases, as in the paper's section 4."""
+    gru = Bidirectional(nn.GRU, inputs, hidden)
+    for matrix in gru.matrices():
+        nn.init.normal_(matrix, std=_SPREAD)
+    return gru
+
+
+def _read(gru: Bidirectional, values: Tensor, valid: Tensor) -> Tensor:
+    """What a bi-GRU makes of [M, N, D]; [M, N, 2 H] in the precision of its weights."""
+    # A recurrence in lower precision would round its own rounding again at every token.
+    with torch.autocast(values.device.type, enabled=False):
+        return gru(values.to(gru.matrices()[0].dtype), valid)  # type: ignore[no-any-return]
 
 
 class BilinearAttention(nn.Module):
@@ -61,12 +78,12 @@ class SequentialAttention(nn.Module):
         super().__init__()
         self.weight = small_uniform(size, size)
         self.dropout = Dropout(dropout)
-        self.gru = BiGRU(size, size // 2)
+        self.gru = initial_gru(size, size // 2)
 
     def forward(self, passage: Tensor, query: Tensor, valid: Tensor) -> Tensor:
         """See `PassageAttention`."""
         gamma = query[:, None] * F.linear(passage, self.weight).to(passage.dtype)
-        return self.gru(self.dropout(gamma), valid).sum(-1)  # type: ignore[no-any-return]
+        return _read(self.gru, self.dropout(gamma), valid).sum(-1)
 
 
 class ClozeReader(nn.Module):
@@ -88,8 +105,8 @@ class ClozeReader(nn.Module):
         super().__init__()
         self.embedding = embedding
         self.dropout = Dropout(dropout)
-        self.passage = BiGRU(embedding.size, hidden)
-        self.question = BiGRU(embedding.size, hidden)
+        self.passage = initial_gru(embedding.size, hidden)
+        self.question = initial_gru(embedding.size, hidden)
         self.attention = attention
         self.output = output
         self._task = task
@@ -120,8 +137,8 @@ class ClozeReader(nn.Module):
         present = present_groups(group_counts(marks))  # [M, C]
         words, read, place = _kept(tokens[0], selected[0])
         asked, known, _ = _kept(tokens[1], selected[1])
-        passage = self.passage(self.dropout(self.embedding(words)), read)  # [M, N, 2 H]
-        question = self.question(self.dropout(self.embedding(asked)), known)
+        passage = _read(self.passage, self.dropout(self.embedding(words)), read)  # [M, N, 2 H]
+        question = _read(self.question, self.dropout(self.embedding(asked)), known)
         logits = self.attention(passage, both_ends(question, known), read)
         weights = masked_softmax(logits[..., None], read)  # [M, N, 1]
         evidence = Evidence(

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from rss_rl.config import ModelConfig
 from rss_rl.errors import DataError
-from rss_rl.models.bigru import BiGRU, both_ends
+from rss_rl.models.bidirectional import both_ends
 from rss_rl.models.build import build_classifier, parameter_count
+from rss_rl.models.cloze import initial_gru
 from rss_rl.models.dropout import keyed_dropout
 
 every_reader = pytest.mark.parametrize(("reader", "output"), READERS)
@@ -157,7 +158,7 @@ def test_every_parameter_gets_gradient_and_none_from_an_empty_shard(
 
 def test_gru_directions_start_at_each_sequences_own_ends() -> None:
     torch.manual_seed(0)
-    layer = BiGRU(small.EMBEDDING, 3).double()
+    layer = initial_gru(small.EMBEDDING, 3).double()
     lengths = [4, 0, 1, 6]
     valid = torch.arange(6) < torch.tensor(lengths)[:, None]
     values = torch.randn(4, 6, small.EMBEDDING, dtype=torch.float64)

@@ -78,7 +78,7 @@ def test_parameter_counts(kind: Any, gates: int) -> None:
 @every_kind
 def test_gates_begin_glorot_uniform_and_biases_zero(kind: Any) -> None:
     torch.manual_seed(0)
-    layer = RSSModule(200, 100, "elu", 0.5, kind).context.cell
+    layer = RSSModule(200, 100, "elu", 0.5, kind).context.recurrence
     bound = (6 / 300) ** 0.5
     for name, parameter in layer.named_parameters():
         if "bias" in name:

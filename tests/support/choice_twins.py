@@ -15,7 +15,7 @@ from twins import Parameters, part
 
 def bigru(x: np.ndarray, p: Parameters) -> np.ndarray:
     """h_i = [forward; backward], [n, 2 h]."""
-    steps = [encoder_twins.gru_step(part(p, f"{way}."), "") for way in ("ahead", "back")]
+    steps = [encoder_twins.gru_step(part(p, f"{way}.")) for way in ("ahead", "back")]
     return encoder_twins.both_ways(x, (steps[0], steps[1]), (p["ahead.weight_hh_l0"].shape[1],))
 
 

@@ -24,14 +24,14 @@ def run(step: Step, x: np.ndarray, sizes: Sequence[int], forward: bool) -> np.nd
     return h
 
 
-def _torch_cell(p: Parameters, direction: str) -> tuple[np.ndarray, ...]:
+def _torch_cell(p: Parameters) -> tuple[np.ndarray, ...]:
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    return tuple(p[f"{name}_l0{direction}"] for name in names)
+    return tuple(p[f"{name}_l0"] for name in names)
 
 
-def lstm_step(p: Parameters, direction: str) -> Step:
+def lstm_step(p: Parameters) -> Step:
     """c = f * c + i * g, h = o * tanh(c)."""
-    w, u, b, b_h = _torch_cell(p, direction)
+    w, u, b, b_h = _torch_cell(p)
 
     def step(x_t: np.ndarray, state: list[np.ndarray]) -> list[np.ndarray]:
         h, c = state
@@ -42,9 +42,9 @@ def lstm_step(p: Parameters, direction: str) -> Step:
     return step
 
 
-def gru_step(p: Parameters, direction: str) -> Step:
+def gru_step(p: Parameters) -> Step:
     """h = (1 - z) * tanh(W x + b + r * (U h + b_h)) + z * h."""
-    w, u, b, b_h = _torch_cell(p, direction)
+    w, u, b, b_h = _torch_cell(p)
 
     def step(x_t: np.ndarray, state: list[np.ndarray]) -> list[np.ndarray]:
         (h,) = state
@@ -78,15 +78,15 @@ def both_ways(x: np.ndarray, steps: tuple[Step, Step], sizes: Sequence[int]) -> 
 
 
 def bilstm(x: np.ndarray, p: Parameters) -> np.ndarray:
-    cell = part(p, "cell.")
-    d = cell["weight_hh_l0"].shape[1]
-    return both_ways(x, (lstm_step(cell, ""), lstm_step(cell, "_reverse")), (d, d))
+    steps = [lstm_step(part(p, f"recurrence.{way}.")) for way in ("ahead", "back")]
+    d = p["recurrence.ahead.weight_hh_l0"].shape[1]
+    return both_ways(x, (steps[0], steps[1]), (d, d))
 
 
 def bigru(x: np.ndarray, p: Parameters) -> np.ndarray:
-    cell = part(p, "cell.")
-    d = cell["weight_hh_l0"].shape[1]
-    return both_ways(x, (gru_step(cell, ""), gru_step(cell, "_reverse")), (d,))
+    steps = [gru_step(part(p, f"recurrence.{way}.")) for way in ("ahead", "back")]
+    d = p["recurrence.ahead.weight_hh_l0"].shape[1]
+    return both_ways(x, (steps[0], steps[1]), (d,))
 
 
 def bisru(x: np.ndarray, p: Parameters) -> np.ndarray:

@@ -8,10 +8,9 @@ from __future__ import annotations
 __all__ = ["RecurrentContext", "SRUContext"]
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from rss_rl.models.bidirectional import Bidirectional
 from rss_rl.models.dropout import Dropout
 from rss_rl.models.layers import glorot_blocks, glorot_linear
 from rss_rl.ops.recurrence import gated_average
@@ -19,9 +18,6 @@ from rss_rl.ops.recurrence import gated_average
 
 class RecurrentContext(nn.Module):
     """Bidirectional LSTM (Graves et al. 2013) or GRU (Chung et al. 2014) of one layer.
-
-    Sentences are packed: the backward direction starts at a sentence's own last token, and no time
-    goes into padding.
 
     Args:
         cell: `nn.LSTM` or `nn.GRU`. inputs: E. hidden: D.
@@ -33,29 +29,14 @@ class RecurrentContext(nn.Module):
     ) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.cell = cell(inputs, hidden, batch_first=True, bidirectional=True)
-        self.output_size = 2 * hidden
-        for name, parameter in self.cell.named_parameters():
-            if name.startswith("bias"):
-                nn.init.zeros_(parameter)
-            else:
-                glorot_blocks(parameter, len(parameter) // hidden)
+        self.recurrence = Bidirectional(cell, inputs, hidden)
+        self.output_size = self.recurrence.output_size
+        for matrix in self.recurrence.matrices():
+            glorot_blocks(matrix, len(matrix) // hidden)
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `TokenEncoder`."""
-        # Dropped before anything returns: the number of calls must not depend on the batch.
-        dropped = self.dropout(embedded)
-        if not valid.numel():
-            # Run all the same, on one padding: learners in a group need the gradient of every
-            # parameter from each of them, also from one whose shard is empty.
-            context, _ = self.cell(F.pad(dropped, (0, 0, 0, 1, 0, 1)))
-            return context[: len(valid), : valid.shape[1]].to(embedded.dtype)  # type: ignore[no-any-return]
-        # Packing admits no empty sentence; what comes of its first padding is never read.
-        lengths = valid.sum(1).clamp_min(1).cpu()
-        packed = pack_padded_sequence(dropped, lengths, batch_first=True, enforce_sorted=False)
-        context, _ = self.cell(packed)
-        padded, _ = pad_packed_sequence(context, batch_first=True, total_length=valid.shape[1])
-        return padded.to(embedded.dtype)  # cuDNN leaves autocast's precision in its results
+        return self.recurrence(self.dropout(embedded), valid)  # type: ignore[no-any-return]
 
 
 class SRUContext(nn.Module):

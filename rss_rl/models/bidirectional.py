@@ -1,0 +1,63 @@
+"""A recurrence in both directions, where the backward one starts at each sequence's own end.
+
+Legend: M sequences, N tokens, D features that come in, H hidden size of each direction.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Bidirectional", "both_ends"]
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rss_rl.ops.masking import gather
+
+
+class Bidirectional(nn.Module):
+    """h_i = [forward h_i; backward h_i] of torch's LSTM or GRU, one layer each.
+
+    The backward one reads each sequence from its last token, so that there too padding comes
+    behind, where it reaches nothing. That costs less than sequences packed by their lengths: with
+    those the gradient of torch's GRU takes time with the square of N on a CPU.
+
+    Args:
+        cell: `nn.LSTM` or `nn.GRU`. inputs: D. hidden: H.
+    """
+
+    def __init__(self, cell: type[nn.LSTM] | type[nn.GRU], inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.ahead = cell(inputs, hidden, batch_first=True)
+        self.back = cell(inputs, hidden, batch_first=True)
+        self.output_size = 2 * hidden
+        for parameter in self.parameters():
+            if parameter.ndim == 1:
+                nn.init.zeros_(parameter)
+
+    def matrices(self) -> list[nn.Parameter]:
+        """The weights without the biases, which are 0; a matrix holds those of all gates."""
+        return [parameter for parameter in self.parameters() if parameter.ndim == 2]
+
+    def forward(self, values: Tensor, valid: Tensor) -> Tensor:
+        """[M, N, D] and bool [M, N] (valid tokens first) to [M, N, 2 H]; zeros on padding."""
+        if not valid.numel():
+            # Read one padding all the same: learners in a group need the gradient of every
+            # parameter from each of them, also from one whose shard is empty.
+            longer = F.pad(values, (0, 0, 0, 1, 0, 1))
+            read = self(longer, valid.new_zeros(longer.shape[:2]))
+            return read[: len(valid), : valid.shape[1]]  # type: ignore[no-any-return]
+        last = valid.sum(1, keepdim=True) - 1
+        turned = (last - torch.arange(valid.shape[1], device=valid.device)).clamp_min(0)  # [M, N]
+        forward, _ = self.ahead(values)
+        backward, _ = self.back(gather(values, turned))
+        both = torch.cat([forward, gather(backward, turned)], -1)
+        return both.to(values.dtype) * valid[..., None]  # autocast leaves its own precision
+
+
+def both_ends(hidden: Tensor, valid: Tensor) -> Tensor:
+    """[forward h_n; backward h_1] of a `Bidirectional`'s [M, N, 2 H]: [M, 2 H], 0 of no token."""
+    if not valid.shape[1]:
+        return hidden.sum(1)
+    size = hidden.shape[-1] // 2
+    last = (valid.sum(1, keepdim=True) - 1).clamp_min(0)
+    return torch.cat([gather(hidden, last)[:, 0, :size], hidden[:, 0, size:]], -1)
