@@ -14,6 +14,7 @@ import numpy as np
 from rss_rl.data.cloze import PLACEHOLDER, Numbers, renamed
 from rss_rl.data.passages import cut_passage
 from rss_rl.data.sources import Text, Words
+from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import DataError
 from rss_rl.types import Array, LabelSpec
 
@@ -38,9 +39,9 @@ class MarkedPassage:
 def mark_passage(labels: LabelSpec, passage: Text, question: Text) -> MarkedPassage:
     """Mark a passage as the data of the task are.
 
-    Sentences are cut as those of SQuAD are. For a blank the texts are words parted by white space,
-    as the data have them: candidates are the words that begin with @entity, renamed in the order of
-    the passage as those of the data are, or, where there is none, all that have a letter.
+    Sentences are cut as those of SQuAD are. For a blank, candidates are the words that begin with
+    @entity, renamed in the order of the passage as those of the data are, or, where there is none,
+    all that have a letter.
 
     Raises:
         DataError: a text without words, a question without @placeholder, nothing to choose from.
@@ -54,7 +55,7 @@ def mark_passage(labels: LabelSpec, passage: Text, question: Text) -> MarkedPass
         marks = np.array(cut.marks, np.int64)
         names = [_name(k, np.array(cut.words)[marks == k]) for k in range(len(cut.starts))]
         return MarkedPassage((cut.words, question), marks, tuple(names))
-    words, asked = Words(passage.split()), Words(question.split())
+    words, asked = _cloze_words(passage), _cloze_words(question)
     if PLACEHOLDER not in asked:
         raise DataError(
             f"no word of the question is {PLACEHOLDER}",
@@ -65,6 +66,17 @@ def mark_passage(labels: LabelSpec, passage: Text, question: Text) -> MarkedPass
         return _of_entities(words, asked)
     numbers, numbered = _candidates(words)
     return MarkedPassage((words, asked), numbered, tuple(numbers.found))
+
+
+def _cloze_words(text: str) -> Words:
+    """The words of a text; @placeholder, @entity7 and their like are one word each."""
+    joined: list[str] = []
+    for word in Tokenizer(lower=False)(text).words:
+        if joined and joined[-1] == "@" and f"@{word}" in text:
+            joined[-1] = f"@{word}"
+        else:
+            joined.append(word)
+    return Words(joined)
 
 
 def _of_entities(words: Words, asked: Words) -> MarkedPassage:

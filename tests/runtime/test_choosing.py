@@ -74,6 +74,14 @@ def test_candidates_are_the_entities_where_there_are_some() -> None:
     assert (again.texts, again.names) == (found.texts, ("@entity0", "@entity1"))
 
 
+def test_a_text_as_people_write_it_is_parted_into_words() -> None:
+    found = mark_passage(LabelSpec("candidate"), "Ann met Bo. Bo left.", "She saw @placeholder.")
+    assert found.names == ("ann", "met", "bo", "left")
+    assert found.texts[1] == ("She", "saw", "@placeholder", ".")
+    entities = mark_passage(LabelSpec("candidate"), "@entity3, once.", "@placeholder?")
+    assert entities.texts == (("@entity0", ",", "once", "."), ("@placeholder", "?"))
+
+
 @pytest.mark.parametrize(
     ("kind", "passage", "question", "message"),
     [
