@@ -104,11 +104,11 @@ def convolution(x: np.ndarray, p: Parameters, start: int) -> np.ndarray:
 
 
 def windows(x: np.ndarray, convolutions: Sequence[Parameters], activation: str) -> np.ndarray:
-    """Largest sigma(W [x_i; ...] + b) over i, for each window; 0 of no tokens."""
+    """Largest sigma(W [x_i; ...] + b) over all i with a token in it; 0 of no tokens."""
     features = []
     for p in convolutions:
-        last = max(len(x) - p["weight"].shape[2], 0)
-        responses = [sigma(convolution(x, p, i), activation) for i in range(last + 1)]
+        first = 1 - p["weight"].shape[2]
+        responses = [sigma(convolution(x, p, i), activation) for i in range(first, len(x))]
         features.append(np.max(responses, axis=0) if len(x) else np.zeros(p["bias"].size))
     return np.concatenate(features)
 

@@ -28,8 +28,9 @@ def _glorot_convolution(inputs: int, filters: int, window: int) -> nn.Conv1d:
 class WindowsEncoder(nn.Module):
     """Largest response of each filter over all windows of w tokens, for several w (Kim 2014).
 
-    s = [max_i sigma(W_w [x_i; ...; x_{i+w-1}] + b_w)]_w over the windows that lie within the
-    sentence. A sentence shorter than w has one window, with zeros behind its last token.
+    s = [max_i sigma(W_w [x_i; ...; x_{i+w-1}] + b_w)]_w over all windows with a token in them,
+    zeros around the sentence, as in the author's program: each token meets each place of a filter.
+    With windows within the sentence alone, the words at its ends count for little.
 
     Args:
         inputs: E. windows: each w. filters: F of each window. activation: sigma.
@@ -56,10 +57,10 @@ class WindowsEncoder(nn.Module):
         shown = (self.dropout(embedded) * valid[..., None]).transpose(1, 2)  # [M, E, N]
         features = []
         for window, convolution in zip(self._windows, self.convolutions, strict=True):
-            missing = max(window - valid.shape[1], 0)
-            responses = convolution(F.pad(shown, (0, missing)))  # [M, F, N - w + 1]
+            around = window - 1
+            responses = convolution(F.pad(shown, (around, around)))  # [M, F, N + w - 1]
             first = torch.arange(responses.shape[2], device=valid.device)
-            within = first < (lengths - window + 1).clamp_min(1)[:, None]
+            within = first < (lengths + around).clamp_min(1)[:, None]
             features.append(torch.where(within[:, None], responses, -torch.inf).amax(2))
         # The activation rises with its argument, so that it may come after the maximum.
         vectors = self._activation(torch.cat(features, 1).to(embedded.dtype))
