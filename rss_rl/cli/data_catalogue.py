@@ -25,11 +25,11 @@ from rich.progress import (
 from rich.table import Table
 
 from rss_rl.cli.data_options import Json
-from rss_rl.data.catalogue import CATALOGUE, entry
-from rss_rl.data.catalogue_entries import Entry
-from rss_rl.data.fetch import fetch as fetch_entry
-from rss_rl.data.fetch_http import Policy
-from rss_rl.data.fetch_record import FETCHED_FILE, Fetched
+from rss_rl.data.fetching.catalogue import CATALOGUE, entry
+from rss_rl.data.fetching.download import Policy
+from rss_rl.data.fetching.entries import Entry
+from rss_rl.data.fetching.fetch import fetch as fetch_entry
+from rss_rl.data.fetching.record import FETCHED_FILE, Fetched
 from rss_rl.data.sources import SOURCES
 from rss_rl.data.staging import Progress as Report
 from rss_rl.errors import DataError, nearest

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rss_rl.data.cloze import PLACEHOLDER, Numbers, renamed
-from rss_rl.data.passages import cut_passage
+from rss_rl.data.corpora.cloze import PLACEHOLDER, Numbers, renamed
+from rss_rl.data.corpora.passages import cut_passage
 from rss_rl.data.sources import Text, Words
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import DataError

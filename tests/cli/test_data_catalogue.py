@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 from rss_rl.cli.data_catalogue import _bars
 from rss_rl.cli.main import app
-from rss_rl.data.catalogue import CATALOGUE
+from rss_rl.data.fetching.catalogue import CATALOGUE
 from rss_rl.data.sources import SOURCES
 
 BODY = random.Random(0).randbytes(400_000)

@@ -7,11 +7,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from rss_rl.data.catalogue import CATALOGUE, entry
-from rss_rl.data.catalogue_entries import Entry
-from rss_rl.data.fetch import sources_of
-from rss_rl.data.fetch_part import sha256_of
-from rss_rl.data.fetch_redirect import check_address
+from rss_rl.data.fetching.catalogue import CATALOGUE, entry
+from rss_rl.data.fetching.entries import Entry
+from rss_rl.data.fetching.fetch import sources_of
+from rss_rl.data.fetching.part import sha256_of
+from rss_rl.data.fetching.redirect import check_address
 from rss_rl.data.sources import SOURCES, SourceRequest, named_source
 from rss_rl.errors import DataError
 

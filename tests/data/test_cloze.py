@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rss_rl.cli.data_preview import example_line, predicted
-from rss_rl.data.lambada import last_sentence
+from rss_rl.data.corpora.lambada import last_sentence
+from rss_rl.data.corpora.wdw import merged
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
-from rss_rl.data.wdw import merged
 from rss_rl.errors import DataError
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from file_server import FileServer, Served, file_server
 
-from rss_rl.data.catalogue_entries import Entry, RemoteFile, Unpack
-from rss_rl.data.fetch import fetch
-from rss_rl.data.fetch_http import Policy
-from rss_rl.data.fetch_record import Fetched, folder_lock
+from rss_rl.data.fetching.download import Policy
+from rss_rl.data.fetching.entries import Entry, RemoteFile, Unpack
+from rss_rl.data.fetching.fetch import fetch
+from rss_rl.data.fetching.record import Fetched, folder_lock
 from rss_rl.errors import DataError
 
 PLAIN = b"a plain file\n" * 1000

@@ -15,8 +15,8 @@ from urllib.request import Request
 import pytest
 from file_server import FileServer, Served, file_server
 
-from rss_rl.data.fetch_http import Download, Policy, download
-from rss_rl.data.fetch_redirect import check_address, opener
+from rss_rl.data.fetching.download import Download, Policy, download
+from rss_rl.data.fetching.redirect import check_address, opener
 from rss_rl.errors import DataError
 
 BODY = random.Random(0).randbytes(300_000)

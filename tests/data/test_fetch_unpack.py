@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rss_rl.data.catalogue_entries import Unpack
-from rss_rl.data.fetch_unpack import unpack
+from rss_rl.data.fetching.entries import Unpack
+from rss_rl.data.fetching.unpack import unpack
 from rss_rl.errors import DataError
 
 RULE = Unpack(("a.txt", "b.txt"), limit_mb=1)

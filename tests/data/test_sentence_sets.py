@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rss_rl.data.cuts import Folds, cut_groups, development_rows, fold_option
+from rss_rl.data.corpora.cuts import Folds, cut_groups, development_rows, fold_option
+from rss_rl.data.corpora.sst import tree_phrases
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, Words, named_source
-from rss_rl.data.sst import tree_phrases
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError
 

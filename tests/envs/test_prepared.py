@@ -11,7 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import envs
-from rss_rl.data.planted import Planted, PlantedSettings
+from rss_rl.data.corpora.planted import Planted, PlantedSettings
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import DataError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rss_rl.config import load_config
-from rss_rl.data.planted import Planted, PlantedSettings
+from rss_rl.data.corpora.planted import Planted, PlantedSettings
 from rss_rl.data.prepare import prepare
 from rss_rl.packaged import find_config
 from rss_rl.runtime.run import train

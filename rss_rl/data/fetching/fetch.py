@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from rss_rl.data.catalogue_entries import Entry, RemoteFile
-from rss_rl.data.fetch_http import Download, Policy, download
-from rss_rl.data.fetch_part import Part, disk_refuses, sha256_of
-from rss_rl.data.fetch_record import BY_HAND, Fetched, Record, folder_lock
-from rss_rl.data.fetch_redirect import check_address
-from rss_rl.data.fetch_unpack import unpack
+from rss_rl.data.fetching.download import Download, Policy, download
+from rss_rl.data.fetching.entries import Entry, RemoteFile
+from rss_rl.data.fetching.part import Part, disk_refuses, sha256_of
+from rss_rl.data.fetching.record import BY_HAND, Fetched, Record, folder_lock
+from rss_rl.data.fetching.redirect import check_address
+from rss_rl.data.fetching.unpack import unpack
 from rss_rl.data.staging import Progress
 from rss_rl.errors import DataError
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rss_rl.data.requests import number_option
+from rss_rl.data.corpora.options import number_option
 from rss_rl.errors import DataError
 from rss_rl.seeding import keyed_permutation, stream_key
 from rss_rl.types import Array

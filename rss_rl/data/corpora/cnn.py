@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from rss_rl.data.cloze import PLACEHOLDER, ClozeSource, no_answer, renamed
-from rss_rl.data.requests import refuse_options, source_folder
+from rss_rl.data.corpora.cloze import PLACEHOLDER, ClozeSource, no_answer, renamed
+from rss_rl.data.corpora.options import refuse_options, source_folder
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest
 from rss_rl.errors import DataError
 

@@ -6,9 +6,9 @@ __all__ = ["CATALOGUE", "entry"]
 
 from collections.abc import Mapping
 
-from rss_rl.data.catalogue_entries import Entry
-from rss_rl.data.catalogue_reading import READING
-from rss_rl.data.catalogue_sentences import SENTENCES, VECTORS
+from rss_rl.data.fetching.entries import Entry
+from rss_rl.data.fetching.entries_reading import READING
+from rss_rl.data.fetching.entries_sentences import SENTENCES, VECTORS
 from rss_rl.errors import DataError, nearest
 
 CATALOGUE: Mapping[str, Entry] = {item.name: item for item in (*SENTENCES, *READING, *VECTORS)}

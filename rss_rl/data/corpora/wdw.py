@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
-from rss_rl.data.cloze import PLACEHOLDER, ClozeSource, no_answer, renamed
-from rss_rl.data.requests import refuse_options, source_files, source_folder
+from rss_rl.data.corpora.cloze import PLACEHOLDER, ClozeSource, no_answer, renamed
+from rss_rl.data.corpora.options import refuse_options, source_files, source_folder
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import DataError

@@ -27,8 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from rss_rl.data.planted_grammar import Sentence, complete, pick, surround, unfold
-from rss_rl.data.planted_words import (
+from rss_rl.data.corpora.options import refuse_options
+from rss_rl.data.corpora.planted_grammar import Sentence, complete, pick, surround, unfold
+from rss_rl.data.corpora.planted_words import (
     ADVERBS,
     ANIMALS,
     KIND_WORDS,
@@ -37,7 +38,6 @@ from rss_rl.data.planted_words import (
     VERBS,
     WATCHING,
 )
-from rss_rl.data.requests import refuse_options
 from rss_rl.data.sources import RawExample, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.seeding import generator

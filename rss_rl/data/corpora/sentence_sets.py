@@ -13,14 +13,14 @@ __all__ = ["cr", "mpqa", "subj", "trec"]
 from collections.abc import Iterator
 from pathlib import Path
 
-from rss_rl.data.cuts import development_rows, fold_option
-from rss_rl.data.labelled_lines import (
+from rss_rl.data.corpora.cuts import development_rows, fold_option
+from rss_rl.data.corpora.labelled_lines import (
     LabelledLines,
     Line,
     all_lines,
     labelled_lines,
 )
-from rss_rl.data.requests import choice_option, refuse_options, source_files, source_folder
+from rss_rl.data.corpora.options import choice_option, refuse_options, source_files, source_folder
 from rss_rl.data.sources import BadRow, SourceRequest
 from rss_rl.types import Array
 

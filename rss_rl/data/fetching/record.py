@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rss_rl.data.fetch_part import disk_refuses
+from rss_rl.data.fetching.part import disk_refuses
 from rss_rl.errors import DataError
 
 FETCHED_FILE = "fetched.json"

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import rss_rl
-from rss_rl.data.fetch_part import Part, disk_refuses
-from rss_rl.data.fetch_redirect import opener
+from rss_rl.data.fetching.part import Part, disk_refuses
+from rss_rl.data.fetching.redirect import opener
 from rss_rl.data.staging import Progress
 from rss_rl.errors import DataError
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rss_rl.data.corpora.options import refuse_options, source_files, source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.requests import refuse_options, source_files, source_folder
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words
 from rss_rl.types import LabelSpec
 

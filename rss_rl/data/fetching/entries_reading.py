@@ -7,7 +7,7 @@ from __future__ import annotations
 
 __all__ = ["READING"]
 
-from rss_rl.data.catalogue_entries import Entry, RemoteFile, Unpack
+from rss_rl.data.fetching.entries import Entry, RemoteFile, Unpack
 
 _SQUAD = "https://rajpurkar.github.io/SQuAD-explorer/"
 _TRECQA = "https://github.com/brmson/dataset-sts/tree/master/data/anssel/wang"

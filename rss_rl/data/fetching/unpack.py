@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from rss_rl.data.catalogue_entries import Unpack
-from rss_rl.data.fetch_part import disk_refuses
+from rss_rl.data.fetching.entries import Unpack
+from rss_rl.data.fetching.part import disk_refuses
 from rss_rl.errors import DataError
 
 _CHUNK = 1 << 20

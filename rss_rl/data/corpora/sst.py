@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from rss_rl.data.labelled_lines import (
+from rss_rl.data.corpora.labelled_lines import (
     LabelledLines,
     Line,
     all_lines,
     bad_line,
     labelled_lines,
 )
-from rss_rl.data.requests import choice_option, refuse_options, source_files, source_folder
+from rss_rl.data.corpora.options import choice_option, refuse_options, source_files, source_folder
 from rss_rl.data.sources import BadRow, SourceRequest, Words
 from rss_rl.errors import DataError
 

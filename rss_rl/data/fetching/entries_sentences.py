@@ -7,7 +7,7 @@ from __future__ import annotations
 
 __all__ = ["SENTENCES", "VECTORS"]
 
-from rss_rl.data.catalogue_entries import Entry, RemoteFile, Unpack
+from rss_rl.data.fetching.entries import Entry, RemoteFile, Unpack
 
 _SEMEVAL = "https://alt.qcri.org/semeval2014/task1/"
 _SICK_FILES = tuple(

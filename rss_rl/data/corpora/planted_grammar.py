@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from rss_rl.data.planted_words import ADVERBS, FILLERS, NEGATIONS, PEOPLE, VERBS
+from rss_rl.data.corpora.planted_words import ADVERBS, FILLERS, NEGATIONS, PEOPLE, VERBS
 
 Part = tuple[str, bool] | None
 """A word with its mark (True = the label follows from it), or a slot for fillers."""

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rss_rl.data.cuts import DEV_SHARE, cut_groups
-from rss_rl.data.passages import Passage, cut_passage
-from rss_rl.data.requests import number_option, refuse_options, source_files, source_folder
+from rss_rl.data.corpora.cuts import DEV_SHARE, cut_groups
+from rss_rl.data.corpora.options import number_option, refuse_options, source_files, source_folder
+from rss_rl.data.corpora.passages import Passage, cut_passage
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec

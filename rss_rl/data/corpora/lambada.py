@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from rss_rl.data.cloze import PLACEHOLDER, ClozeSource, Numbers, no_answer
-from rss_rl.data.cuts import development_rows
-from rss_rl.data.labelled_lines import bad_line, count_lines
-from rss_rl.data.requests import choice_option, refuse_options, source_files, source_folder
+from rss_rl.data.corpora.cloze import PLACEHOLDER, ClozeSource, Numbers, no_answer
+from rss_rl.data.corpora.cuts import development_rows
+from rss_rl.data.corpora.labelled_lines import bad_line, count_lines
+from rss_rl.data.corpora.options import choice_option, refuse_options, source_files, source_folder
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words
 
 _DEVELOPMENT = "lambada_development_plain_text.txt"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rss_rl.data.corpora.options import refuse_options, source_folder
 from rss_rl.data.records import Record, read_records
-from rss_rl.data.requests import refuse_options, source_folder
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec

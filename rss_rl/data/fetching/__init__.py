@@ -1,0 +1,1 @@
+"""Where the published datasets come from, and how they get here."""
