@@ -1,4 +1,4 @@
-"""The files of a table beside its runs: table.md, table.csv, table.png, timing.json."""
+"""The files of a table beside its runs: table.md, table.csv, runs.csv, table.png, timing.json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rss_rl.errors import CheckpointError, RssError
 from rss_rl.runtime.atomic import replace_file
 from rss_rl.runtime.tables.plan import Plan, PlannedRun, state_of
 from rss_rl.runtime.tables.render import as_csv, as_markdown
-from rss_rl.runtime.tables.results import collect_results
+from rss_rl.runtime.tables.results import collect_results, runs_as_csv
 from rss_rl.runtime.tables.spec import Dataset
 from rss_rl.runtime.tables.timings import Timing, identity, read_timings, write_timings
 
@@ -69,13 +69,15 @@ def write_table(plan: Plan, show: Callable[[str], None] = lambda _: None) -> Wri
     fresh = {name: _still_true(plan, name, rows) for name, rows in timings.items()}
     results = collect_results(plan, fresh)
     markdown = as_markdown(plan, results, machine)
-    files = [plan.folder / f"table.{kind}" for kind in ("md", "csv", "png")]
+    names = ("table.md", "table.csv", "runs.csv", "table.png")
+    files = [plan.folder / name for name in names]
     show(markdown)
     with _written(plan):
         plan.folder.mkdir(parents=True, exist_ok=True)
         replace_file(files[0], markdown)
         replace_file(files[1], as_csv(plan, results))
-        files[2].write_bytes(draw(plan, results))
+        replace_file(files[2], runs_as_csv(plan))
+        files[3].write_bytes(draw(plan, results))
     return Written(markdown, tuple(files))
 
 

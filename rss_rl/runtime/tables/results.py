@@ -6,8 +6,10 @@ over its seeds first, then mean and standard deviation over the folds, as the pa
 
 from __future__ import annotations
 
-__all__ = ["RowResult", "collect_results", "over_folds"]
+__all__ = ["RowResult", "collect_results", "over_folds", "runs_as_csv"]
 
+import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -104,6 +106,30 @@ def over_folds(values: Sequence[tuple[str, float]]) -> Spread:
     if len(places) == 1:
         return spread([value for _, value in values])
     return spread([fmean(own) for own in places.values()])
+
+
+def runs_as_csv(plan: Plan) -> str:
+    """A line for each finished run, with all that its report says of test: for tests of one's own.
+
+    Raises:
+        CheckpointError: as `collect_results`.
+    """
+    records: list[dict[str, Any]] = []
+    for run in plan.runs:
+        if state_of(run) == "finished":
+            report = _report(run)
+            scores = {name: v for name, v in _scores(run, report).items() if _is_number(v)}
+            records.append(
+                {"place": run.place.name, "row": run.row.name, "seed": run.seed}
+                | {"mode": run.row.mode, "parameters": report["parameters"]}
+                | scores
+            )
+    header = dict.fromkeys(name for record in records for name in record)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(header) or ["place"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return out.getvalue()
 
 
 def _report(run: PlannedRun) -> dict[str, Any]:

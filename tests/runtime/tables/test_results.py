@@ -20,7 +20,7 @@ from rss_rl.runtime.tables.chart import draw
 from rss_rl.runtime.tables.output import write_table
 from rss_rl.runtime.tables.plan import Plan, plan_runs, state_of
 from rss_rl.runtime.tables.render import as_csv, as_markdown
-from rss_rl.runtime.tables.results import collect_results
+from rss_rl.runtime.tables.results import collect_results, runs_as_csv
 from rss_rl.runtime.tables.timings import Timing, identity, read_timings, write_timings
 
 OURS, PUBLISHED = "#0b5394", "#d9730d"
@@ -180,15 +180,40 @@ def test_csv(plan: Plan) -> None:
     assert (rows[2]["folds"], rows[2]["epoch_s"]) == ("3", "")
 
 
+def test_a_line_for_each_run(plan: Plan) -> None:
+    resan, mean = plan.rows
+    first, second = plan.runs_of(resan, plan.datasets[0])
+    report_by_hand(first, accuracy=0.5, kept=0.25)
+    report_by_hand(second, accuracy=0.7, kept=0.35)
+    report_by_hand(plan.runs_of(mean, plan.datasets[1])[2], accuracy=0.4)
+    rows = list(csv.DictReader(StringIO(runs_as_csv(plan))))
+    known = [(r["place"], r["row"], r["seed"], r["accuracy"]) for r in rows]
+    assert known == [
+        ("planted", resan.name, "0", "0.5"),
+        ("cr-fold-2", mean.name, "0", "0.4"),
+        ("planted", resan.name, "1", "0.7"),
+    ]
+    assert (rows[0]["kept"], rows[0]["parameters"]) == ("0.25", "123456")
+
+
+def test_no_finished_runs_make_a_header_alone(plan: Plan) -> None:
+    assert runs_as_csv(plan) == "place\n"
+
+
 def test_files(plan: Plan) -> None:
     timings = full(plan)
     write_timings(plan.folder / "timing.json", MACHINE, timings)
     assert read_timings(plan.folder / "timing.json") == (MACHINE, timings)
     written = write_table(plan)
-    assert [file.name for file in written.files] == ["table.md", "table.csv", "table.png"]
+    assert [file.name for file in written.files] == [
+        "table.md",
+        "table.csv",
+        "runs.csv",
+        "table.png",
+    ]
     assert written.files[0].read_text() == written.markdown
     assert "epoch s" in written.markdown
-    picture = imread(written.files[2])
+    picture = imread(written.files[3])
     assert min(picture.shape[:2]) > 200
     # The legend has a point of each colour; every row has more of them.
     results = collect_results(plan, {})
