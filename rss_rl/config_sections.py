@@ -100,7 +100,8 @@ class ModelConfig(Section):
     attention: Literal["auto", "eager", "compiled"] = Field(
         default="auto",
         description="What computes feature-wise attention. compiled: kernels made by torch.compile,"
-        " float32 on the CPU; auto: compiled where that is possible and hidden is 128 or more.",
+        " float32 on the CPU; auto: compiled where the machine that begins the run can and hidden"
+        " is 128 or more.",
     )
     attention_error: float | None = Field(
         default=None,

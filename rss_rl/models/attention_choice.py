@@ -1,8 +1,11 @@
-"""Which backend computes feature-wise attention: decided once, when a model is built."""
+"""Which backend computes feature-wise attention: decided once, when a run begins.
+
+A model that belongs to no run, such as one that is loaded to predict, decides when it is built.
+"""
 
 from __future__ import annotations
 
-__all__ = ["AttentionName", "attention_backend", "missing_compiler"]
+__all__ = ["AttentionName", "attention_backend", "missing_compiler", "settled_attention"]
 
 import functools
 import logging
@@ -12,6 +15,7 @@ import sysconfig
 from pathlib import Path
 from typing import Literal
 
+from rss_rl.config import ModelConfig
 from rss_rl.errors import ConfigError
 from rss_rl.ops.attention import Backend
 
@@ -20,6 +24,23 @@ AttentionName = Literal["auto", "eager", "compiled"]
 _log = logging.getLogger("rss_rl.attention")
 _WORTH = 128
 """Features from which `auto` compiles: what smaller models save does not repay the seconds."""
+_ATTENDING = ("resan", "disan", "biblosan")
+"""Encoders with feature-wise attention."""
+
+
+def settled_attention(config: ModelConfig) -> AttentionName:
+    """What all processes of a run are told where the configuration says `auto`.
+
+    Left to each of them, samplers on machines without a compiler would differ from the learner in
+    their last bits. An encoder without feature-wise attention keeps the name that it has.
+    """
+    if config.attention != "auto" or config.encoder not in _ATTENDING:
+        return config.attention
+    backend = attention_backend("auto", config.hidden)
+    missing = missing_compiler()
+    if missing is not None and config.hidden >= _WORTH:
+        _log.warning("feature-wise attention runs eager, several times slower: %s", missing)
+    return backend
 
 
 def attention_backend(name: AttentionName, features: int) -> Backend:
@@ -41,7 +62,8 @@ def attention_backend(name: AttentionName, features: int) -> Backend:
             raise ConfigError(
                 f"attention cannot be compiled here: {missing}",
                 where="model.attention",
-                remedy="Install it, or set model.attention=eager",
+                remedy="Install it, or set model.attention=eager for a new run; one that began with"
+                " compiled attention goes on only where it can be compiled",
             )
         return "compiled"
     backend: Backend = "eager" if missing is not None or features < _WORTH else "compiled"
@@ -52,10 +74,8 @@ def attention_backend(name: AttentionName, features: int) -> Backend:
 @functools.cache
 def _report(backend: Backend, missing: str | None) -> None:
     """Once for each process."""
-    if missing is not None:
-        _log.warning("feature-wise attention runs eager, several times slower: %s", missing)
-    else:
-        _log.info("feature-wise attention runs %s", backend)
+    because = "" if missing is None else f", several times slower: {missing}"
+    _log.info("feature-wise attention runs %s%s", backend, because)
 
 
 def missing_compiler() -> str | None:

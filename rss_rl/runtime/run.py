@@ -12,20 +12,22 @@ from typing import Any
 
 import torch
 
-from rss_rl.config import PhaseConfig, RunConfig, parse_config
+from rss_rl.config import ModelConfig, PhaseConfig, RunConfig, parse_config, parse_section
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, ConfigError, DataError
+from rss_rl.models.attention_choice import settled_attention
 from rss_rl.runtime.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.life import FORK, LearnersLost, Scores, Surroundings, Trained, train_phases
 from rss_rl.runtime.mirror import open_mirror
 from rss_rl.runtime.observer import Observer
 from rss_rl.runtime.roles import LocalRoles, Roles
-from rss_rl.runtime.run_directory import ALL_TOKENS, RunDirectory
+from rss_rl.runtime.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
 from rss_rl.runtime.snapshot import Models, build_prepared_models
 from rss_rl.runtime.trainer import Event, check_best_metric
 from rss_rl.runtime.weights import load_weights
 
+_ATTENTION = "model.attention"
 _INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")
 
 
@@ -74,12 +76,13 @@ def train(
     ):
         _copy_inputs(run, prepared)
         around = Surroundings(prepared, roles or LocalRoles(), stop, observer)
-        trained = yield from train_phases(config, run.path, around, fork=_compares(config))
+        settled = _settled(config, run)
+        trained = yield from train_phases(settled, run.path, around, fork=_compares(config))
         if trained is None:
             return
         scores = trained.scores
         if _compares(config):
-            whole = yield from _train_all_tokens(config, run.path, trained, around)
+            whole = yield from _train_all_tokens(config, run, trained, around)
             if whole is None:
                 return
             scores = {split: {**whole[split], **modes} for split, modes in scores.items()}
@@ -121,6 +124,20 @@ def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> 
     return run
 
 
+def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
+    """The configuration as all processes of a run are given it, whatever machines they are on.
+
+    What it leaves to the machine is chosen when the run begins, and stays when it is resumed.
+    """
+    if config.model.attention != "auto":
+        return config
+    if _ATTENTION not in run.settled:
+        run.settle(_ATTENTION, settled_attention(config.model))
+    tree = config.model.model_dump() | {"attention": run.settled[_ATTENTION]}
+    model = parse_section(ModelConfig, tree, where=str(run.path / CONFIG_FILE))
+    return config.model_copy(update={"model": model})
+
+
 def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
     """Keep with the run what its weights depend on.
 
@@ -144,7 +161,7 @@ def _compares(config: RunConfig) -> bool:
 
 
 def _train_all_tokens(
-    config: RunConfig, path: Path, trained: Trained, around: Surroundings
+    config: RunConfig, main: RunDirectory, trained: Trained, around: Surroundings
 ) -> Generator[RunEvent, None, Scores | None]:
     """Train with every token for as many updates; returns the scores of its best checkpoint.
 
@@ -152,7 +169,7 @@ def _train_all_tokens(
     """
     first = config.phases[0]
     shared = first.selection == "all"
-    fork = load_checkpoint(path, FORK) if shared and len(config.phases) > 1 else None
+    fork = load_checkpoint(main.path, FORK) if shared and len(config.phases) > 1 else None
     done = 0 if fork is None else fork.step
     phase = PhaseConfig(
         name=ALL_TOKENS, supervised=True, selection="all", steps=trained.updates - done
@@ -164,9 +181,9 @@ def _train_all_tokens(
             "reward": config.reward.model_copy(update={"target_share": None}),
         }
     )
-    with _directory(whole, path / ALL_TOKENS, resume=True, overwrite=False) as run:
+    with _directory(whole, main.path / ALL_TOKENS, resume=True, overwrite=False) as run:
         begin = None if fork is None else _fork_start(fork)
-        other = yield from train_phases(whole, run.path, around, begin=begin)
+        other = yield from train_phases(_settled(whole, main), run.path, around, begin=begin)
         if other is None:
             return None
         run.write_report(_report(whole, run.path, other, other.scores))

@@ -1,6 +1,6 @@
 """The directory of one run: its configuration, what it writes, and who may write there.
 
-config.json   the resolved configuration, read back by a resume
+config.json   the resolved configuration, read back by a resume, and what it leaves to the machine
 config.yaml   the same, to be read by people and given to `rss-rl train`
 inputs/       files the run depends on, such as vocabulary.json, copied in
 checkpoints/ metrics/ tensorboard/
@@ -51,10 +51,14 @@ class RunDirectory:
 
     path     the directory, absolute
     config   the resolved configuration as plain JSON data
+    settled  by key of the configuration: what the machine that began the run chose, see `settle`
     """
 
-    def __init__(self, path: Path, config: dict[str, Any], lock: int | None) -> None:
+    def __init__(
+        self, path: Path, config: dict[str, Any], lock: int | None, settled: dict[str, str]
+    ) -> None:
         self.path, self.config, self._lock = path, config, lock
+        self.settled = settled
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], *, overwrite: bool = False) -> Self:
@@ -71,7 +75,7 @@ class RunDirectory:
                 can be written.
         """
         path = path.absolute()
-        text = _config_text(path, config)
+        text = _config_text(path, config, {})
         try:
             lock = claim(path, overwrite=overwrite)
             try:
@@ -81,7 +85,7 @@ class RunDirectory:
                 raise
         except OSError as error:
             raise _refused(path, error) from error
-        return cls(path, dict(config), lock)
+        return cls(path, dict(config), lock, {})
 
     @classmethod
     def open(cls, path: Path, *, lock: bool = False) -> Self:
@@ -95,14 +99,19 @@ class RunDirectory:
             path / CONFIG_FILE, remedy="Name the directory of a run, as given to 'rss-rl train'"
         )
         version, config = record.get("schema_version"), record.get("config")
-        if version != SCHEMA_VERSION or not isinstance(config, dict):
+        settled = record.get("settled", {})  # runs of earlier versions have none
+        if (
+            version != SCHEMA_VERSION
+            or not isinstance(config, dict)
+            or not isinstance(settled, dict)
+        ):
             raise CheckpointError(
                 f"schema version {version!r}, this program reads {SCHEMA_VERSION}",
                 where=str(path / CONFIG_FILE),
                 remedy="Use the version of rss-rl that wrote the run",
             )
         try:
-            return cls(path, config, take_lock(path) if lock else None)
+            return cls(path, config, take_lock(path) if lock else None, settled)
         except OSError as error:
             raise _refused(path, error) from error
 
@@ -113,8 +122,24 @@ class RunDirectory:
             CheckpointError: the disk refuses.
         """
         self.config["data"] = data
+        self._rewrite_config()
+
+    def settle(self, key: str, value: str) -> None:
+        """Write down what was chosen where the configuration leaves a key to the machine.
+
+        The configuration itself stays as it was asked for, so that runs of unlike machines are
+        runs of one configuration. For whoever holds the lock of the run.
+
+        Raises:
+            CheckpointError: the disk refuses.
+        """
+        self.settled[key] = value
+        self._rewrite_config()
+
+    def _rewrite_config(self) -> None:
+        text = _config_text(self.path, self.config, self.settled)
         try:
-            _write_config(self.path, self.config, _config_text(self.path, self.config))
+            _write_config(self.path, self.config, text)
         except OSError as error:
             raise _refused(self.path, error) from error
 
@@ -187,8 +212,8 @@ class RunDirectory:
         self.close()
 
 
-def _config_text(path: Path, config: Mapping[str, Any]) -> str:
-    record = {"schema_version": SCHEMA_VERSION, "config": dict(config)}
+def _config_text(path: Path, config: Mapping[str, Any], settled: Mapping[str, str]) -> str:
+    record = {"schema_version": SCHEMA_VERSION, "config": dict(config), "settled": dict(settled)}
     return canonical_json(record, where=str(path / CONFIG_FILE)) + "\n"
 
 

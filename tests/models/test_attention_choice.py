@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from typing import get_args
 
 import pytest
 
+from rss_rl.config import ModelConfig
 from rss_rl.errors import ConfigError
 from rss_rl.models import attention_choice as module
-from rss_rl.models.attention_choice import attention_backend, missing_compiler
+from rss_rl.models.attention_choice import attention_backend, missing_compiler, settled_attention
+from rss_rl.models.encoders import contexts, registry
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +44,42 @@ def test_a_choice(name: module.AttentionName, features: int, backend: str) -> No
 def test_without_a_compiler_it_is_eager_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "rss_rl.attention"):
         assert [attention_backend("auto", 300) for _ in range(3)] == ["eager"] * 3
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [record.levelname for record in caplog.records] == ["INFO"]
     assert "no compiler" in caplog.text
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("compiler", ["no compiler"], indirect=True)
+def test_a_run_that_begins_without_a_compiler_is_warned_where_it_matters(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for config in (
+        ModelConfig(),
+        ModelConfig(hidden=64),
+        ModelConfig(encoder="bilstm"),
+        ModelConfig(attention="compiled"),
+    ):
+        settled_attention(config)
+    warned = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warned) == 1
+    assert "no compiler" in warned[0].getMessage()
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("encoder", get_args(ModelConfig.model_fields["encoder"].annotation))
+def test_what_is_settled_is_what_the_models_are_built_with(
+    encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encoder that asks for a backend is one that `auto` is settled for, and no other."""
+    asked: list[str] = []
+    for place in (contexts, registry):
+        monkeypatch.setattr(
+            place, "attention_backend", lambda name, _: asked.append(name) or "eager"
+        )
+    config = ModelConfig(encoder=encoder, hidden=128, block_length=2)  # type: ignore[arg-type]
+    settled = settled_attention(config)
+    registry.build_encoder(config, 4)
+    assert settled == ("compiled" if asked else "auto")
 
 
 @pytest.mark.usefixtures("compiler")
