@@ -30,6 +30,7 @@ from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError
 from rss_rl.export.card import card
+from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.runtime.atomic import read_json, sync_directory, sync_file
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.run import open_models
@@ -213,7 +214,9 @@ def _rebuild(path: Path, config: RunConfig, inputs: Prepared, tensors: dict[str,
             remedy=_AGAIN,
         )
     return build_models(
-        config.model_copy(update={"model": with_block_length(config, manifest)}),
+        config.model_copy(
+            update={"model": loadable_attention(with_block_length(config, manifest))}
+        ),
         manifest.labels,
         manifest.sentences,
         np.concatenate([tuned, fixed]),

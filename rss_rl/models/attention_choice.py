@@ -5,7 +5,13 @@ A model that belongs to no run, such as one that is loaded to predict, decides w
 
 from __future__ import annotations
 
-__all__ = ["AttentionName", "attention_backend", "missing_compiler", "settled_attention"]
+__all__ = [
+    "AttentionName",
+    "attention_backend",
+    "loadable_attention",
+    "missing_compiler",
+    "settled_attention",
+]
 
 import functools
 import logging
@@ -69,6 +75,19 @@ def attention_backend(name: AttentionName, features: int) -> Backend:
     backend: Backend = "eager" if missing is not None or features < _WORTH else "compiled"
     _report(backend, missing if features >= _WORTH else None)
     return backend
+
+
+def loadable_attention(config: ModelConfig) -> ModelConfig:
+    """For a trained model that is used: eager in place of `compiled` where nothing can compile.
+
+    The two differ by rounding alone, so that a model goes where no compiler is. A run that is gone
+    on with is another matter: see `attention_backend`.
+    """
+    missing = missing_compiler()
+    if config.attention != "compiled" or config.encoder not in _ATTENDING or missing is None:
+        return config
+    _report("eager", missing)
+    return config.model_copy(update={"attention": "eager"})
 
 
 @functools.cache

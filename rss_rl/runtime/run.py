@@ -15,7 +15,7 @@ import torch
 from rss_rl.config import ModelConfig, PhaseConfig, RunConfig, parse_config, parse_section
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, ConfigError, DataError
-from rss_rl.models.attention_choice import settled_attention
+from rss_rl.models.attention_choice import loadable_attention, settled_attention
 from rss_rl.runtime.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.life import FORK, LearnersLost, Scores, Surroundings, Trained, train_phases
@@ -237,7 +237,8 @@ def open_models(path: Path | str, which: str | int = "best") -> tuple[RunConfig,
     # The comparison with every token reads the inputs of the run it belongs to.
     own = run.inputs.is_dir()
     inputs = open_prepared(run.inputs if own else run.path.parent / run.inputs.name)
-    models = build_prepared_models(config, inputs)
+    usable = config.model_copy(update={"model": loadable_attention(config.model)})
+    models = build_prepared_models(usable, inputs)
     checkpoint = load_checkpoint(path, which)
     load_weights(models, checkpoint.tensors, torch.device("cpu"))
     models.classifier.eval()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import shutil
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from readers import REVIEWS as TEXTS
 from tiny_runs import TinySource, tiny_tree
 
@@ -17,6 +20,8 @@ from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.export.artifact import WEIGHTS_FILE, export_run
+from rss_rl.models import attention_choice
+from rss_rl.models.attention_choice import missing_compiler
 from rss_rl.runtime.reading import Explanation, explain
 from rss_rl.runtime.run import open_models, train
 
@@ -57,6 +62,55 @@ def test_it_predicts_as_the_run_does_one_by_one(run: Path, exported: Path) -> No
     for found, expected in zip(rss_rl.load(run).predict(TEXTS), together, strict=True):
         assert_alike(found, expected)
     assert any(not sentence.known.all() for found in together for sentence in found.sentences)
+
+
+@pytest.fixture(scope="module")
+def compiled_run(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run as if it had been trained with compiled attention."""
+    path = shutil.copytree(run, tmp_path_factory.mktemp("compiled") / "run")
+    record = json.loads((path / "config.json").read_text())
+    record["config"]["model"]["attention"] = "compiled"
+    (path / "config.json").write_text(json.dumps(record))
+    return path
+
+
+def lose_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    attention_choice._report.cache_clear()
+    monkeypatch.setattr(attention_choice, "missing_compiler", lambda: "no compiler here")
+
+
+def test_compiled_attention_is_loaded_where_there_is_no_compiler(
+    run: Path,
+    exported: Path,
+    compiled_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lose_compiler(monkeypatch)
+    expected = rss_rl.load(exported).predict(TEXTS)
+    with caplog.at_level(logging.INFO, "rss_rl.attention"):
+        model = rss_rl.load(export_run(compiled_run, tmp_path / "model"))
+        for found in (model, rss_rl.load(compiled_run)):
+            for ours, theirs in zip(found.predict(TEXTS), expected, strict=True):
+                assert_alike(ours, theirs)
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert "no compiler here" in caplog.text
+    assert model.config.model.attention == "compiled"  # how it was trained stays on record
+
+
+@pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
+def test_compiled_and_eager_exports_agree(
+    compiled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = export_run(compiled_run, tmp_path / "model")
+    compiled = rss_rl.load(path)
+    lose_compiler(monkeypatch)
+    eager = rss_rl.load(path)
+    examples = [eager.encode([text]) for text in TEXTS]
+    ours, theirs = (model.logits(model.choose(examples)) for model in (compiled, eager))
+    assert not torch.equal(ours, theirs)  # or both were eager
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
 def test_a_policy_that_reads_words_is_shown_them(tmp_path: Path) -> None:
