@@ -30,6 +30,7 @@ from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError
 from rss_rl.export.card import card
+from rss_rl.export.replacing import aside_of, put_back, swap_in
 from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.runtime.atomic import read_json, sync_directory, sync_file
 from rss_rl.runtime.checkpoint import load_checkpoint
@@ -69,7 +70,8 @@ def export_run(
     Raises:
         RssError: no such run or checkpoint, something else is in `out`, or the disk refuses.
     """
-    out = out.absolute()
+    out = out.resolve()
+    _mend(out)
     _check_free(out, overwrite)
     config, models, inputs = open_models(run, which)
     staging = out.with_name(f".tmp-{out.name}-{os.getpid()}")
@@ -81,17 +83,25 @@ def export_run(
         if onnx is not None:
             onnx(models, inputs, config, staging / ONNX_FILE)
         _seal(staging, run, which, config)
-        if out.exists():
-            shutil.rmtree(out)
-        os.replace(staging, out)
-        sync_directory(out.parent)
+        swap_in(staging, out)
     except OSError as error:
-        raise CheckpointError(
-            f"cannot be written ({error})", where=str(out), remedy="Free space, or give another DIR"
-        ) from error
+        raise _refused(out, error) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return out
+
+
+def _mend(out: Path) -> None:
+    try:
+        put_back(out)
+    except OSError as error:
+        raise _refused(aside_of(out), error) from error
+
+
+def _refused(where: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"cannot be written ({error})", where=str(where), remedy="Free space, or give another DIR"
+    )
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
@@ -165,6 +175,13 @@ def open_result(path: Path | str, which: str | int = "best") -> tuple[RunConfig,
         RssError: neither is there, or its files are damaged.
     """
     path = Path(path)
+    aside = aside_of(path.absolute())
+    if not path.exists() and is_export(aside):
+        raise CheckpointError(
+            f"the process that replaced this export was killed; the old one is in {aside}",
+            where=str(path),
+            remedy="Export the run again, or move that directory back",
+        )
     return _open_export(path) if is_export(path) else open_models(path, which)
 
 

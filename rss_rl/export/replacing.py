@@ -1,0 +1,62 @@
+"""Replacing a directory by another: whenever the process is killed, the old or the new is whole.
+
+Directories cannot be exchanged in one step everywhere, so the old one steps aside first, under a
+name that whoever comes next can find.
+"""
+
+from __future__ import annotations
+
+__all__ = ["aside_of", "put_back", "swap_in"]
+
+import logging
+import os
+import shutil
+from pathlib import Path
+
+from rss_rl.runtime.atomic import sync_directory
+
+_log = logging.getLogger("rss_rl.export")
+
+
+def aside_of(out: Path) -> Path:
+    """Where `out` waits while another directory takes its place."""
+    return out.with_name(f".replaced-{out.name}")
+
+
+def put_back(out: Path) -> None:
+    """Mend what a killed `swap_in` left: `out` comes back, or what it replaced is removed.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    aside = aside_of(out)
+    if not aside.exists():
+        return
+    if out.exists():
+        shutil.rmtree(aside)
+        _log.warning("%s: removed, left by a replacement that was interrupted at its end", aside)
+        return
+    os.replace(aside, out)
+    sync_directory(out.parent)
+    _log.warning("%s: back in its place, which an interrupted replacement had left empty", out)
+
+
+def swap_in(staging: Path, out: Path) -> None:
+    """Make `staging` the directory `out`; one that is there is removed when that is done.
+
+    Killed in between, it leaves the old one under `aside_of(out)`, for `put_back`.
+
+    Raises:
+        OSError: the disk refuses; `out` is as it was.
+    """
+    aside = aside_of(out)
+    if out.exists():
+        os.replace(out, aside)
+    try:
+        os.replace(staging, out)
+    except OSError:
+        if aside.exists():
+            os.replace(aside, out)
+        raise
+    sync_directory(out.parent)
+    shutil.rmtree(aside, ignore_errors=True)  # `out` is whole: the next export tries again
