@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from rss_rl.errors import PolicyError
 from rss_rl.policies.adapters import adapt
 from rss_rl.policies.contract_case import Case
+from rss_rl.policies.contract_empty import check_empty
 from rss_rl.policies.protocol import (
     FactorisedPolicy,
     RelaxedPolicy,
@@ -37,7 +38,7 @@ def check_policy(policy: nn.Module, inputs: int) -> None:
 
     Shapes and masks; the log-prob against the frequency of selections; that every parameter gets
     gradient; equal selections for equal uniforms; pickling; a sentence alone and in a padded batch;
-    an empty sentence and an empty batch. Takes a second or two.
+    sentences without a token and a batch without a sentence. Takes a second or two.
 
     Args:
         policy: with at least one capability of `rss_rl.policies.protocol`; its weights do not
@@ -63,7 +64,7 @@ def check_policy(policy: nn.Module, inputs: int) -> None:
         _check_alone(case)
         _check_numbers_alone(case)
         _check_pickled(case)
-        _check_empty_batch(case)
+        check_empty(case)
     if isinstance(whole, StochasticPolicy):
         _check_frequency(Case(whole, kind, inputs, seed=7, lengths=(2, 1)))
 
@@ -212,20 +213,6 @@ def _check_pickled(case: Case) -> None:
         "its pickled copy draws other selections",
         "Keep what it needs in parameters, buffers and attributes",
     )
-
-
-def _check_empty_batch(case: Case) -> None:
-    """A learner's shard may hold no example."""
-    try:
-        drawn = case.policy.sample(case.shown[:0], case.valid[:0], case.uniforms[:, :0])
-    except (RuntimeError, IndexError, ValueError) as error:
-        raise PolicyError(
-            f"sample fails on a batch without a sentence: {error}",
-            where=case.kind,
-            remedy="A shard of a small batch may be empty",
-        ) from error
-    shape = case.uniforms.shape
-    case.shape("sample of an empty batch", drawn.selection, shape[0], 0, *shape[2:])
 
 
 def _check_frequency(case: Case) -> None:

@@ -148,6 +148,53 @@ def test_a_planted_fault_is_found_and_named(
     assert caught.value.remedy
 
 
+def nothing_divided(right: Evaluated, shown: Tensor, valid: Tensor, _: Tensor) -> Evaluated:
+    """The fault: a mean over no token, in a batch where no sentence has one."""
+    entropy = right.entropy if valid.any() else right.entropy / valid.sum()
+    return Evaluated(right.log_prob, entropy)
+
+
+def nothing_rooted(right: Evaluated, shown: Tensor, valid: Tensor, _: Tensor) -> Evaluated:
+    """The fault: a root whose slope at 0 is infinite."""
+    entropy = right.entropy if valid.any() else right.entropy.sqrt()
+    return Evaluated(right.log_prob, entropy)
+
+
+def nothing_compared(right: Any, shown: Tensor, *_: Tensor) -> Any:
+    """The fault: it looks for the longest of no sentences."""
+    return right if len(shown) else shown.flatten(1).max(0) and right
+
+
+def nothing_dropped(right: Tensor, shown: Tensor, *_: Tensor) -> Tensor:
+    """The fault: without a sentence the rest of the shape is lost."""
+    return right if len(shown) else right.flatten()
+
+
+def something_for_nothing(right: Tensor, shown: Tensor, valid: Tensor, *_: Tensor) -> Tensor:
+    """The fault: a batch without tokens has one all the same."""
+    return right if valid.any() else right + 1
+
+
+EMPTY: dict[str, tuple[str, Callable[..., Any], str]] = {
+    "entropy": ("evaluate", nothing_divided, "evaluate of sentences without .* is not 0"),
+    "gradient": ("evaluate", nothing_rooted, "evaluate of .* gradient that is not finite"),
+    "evaluate": ("evaluate", nothing_compared, "evaluate of a batch without .* fails"),
+    "sample": ("sample", nothing_compared, "sample of a batch without .* fails"),
+    "threshold": ("threshold", nothing_dropped, "threshold of a batch without .* shape"),
+    "probabilities": ("probabilities", something_for_nothing, "probabilities of .* is not 0"),
+    "logits": ("logits", nothing_compared, "logits of a batch without .* fails"),
+    "gates": ("gates", something_for_nothing, "gates of .* is not 0"),
+}
+
+
+@pytest.mark.parametrize(("method", "instead", "message"), EMPTY.values(), ids=EMPTY)
+def test_a_fault_on_nothing_is_found_in_every_method(
+    method: str, instead: Callable[..., Any], message: str
+) -> None:
+    with pytest.raises(PolicyError, match=message):
+        check_policy(Faulty(method, instead), small.EMBEDDING)
+
+
 def test_a_log_prob_that_agrees_with_itself_alone_is_found() -> None:
     with pytest.raises(PolicyError, match="frequency"):
         check_policy(HalfAsLikely(), small.EMBEDDING)
