@@ -98,7 +98,7 @@ class StochasticPolicy(DeterministicPolicy, Protocol):
         """Probability of selection of each token and role, [B, 2, N]; 0 on padding.
 
         Where bits are drawn in sequence, that after the thresholded bits before it. For a target
-        share to be met, `threshold` must keep what is over one half.
+        share, `threshold` must keep what is over one half: a run with another rule is refused.
         """
 
 

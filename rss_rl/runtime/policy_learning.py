@@ -30,12 +30,17 @@ from rss_rl.runtime.snapshot import Models, autocast
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Batch
 
+_WORDS_TRIED = 64
+_NEAR_HALF = 0.01
+"""Probabilities this near to one half may fall to either side."""
+
 
 def check_learns(models: Models, config: RunConfig) -> None:
     """Refuse a phase in which a policy is to learn that cannot.
 
     Raises:
-        ConfigError: it has no parameters, or says which tokens it keeps and no more.
+        ConfigError: it has no parameters, or says which tokens it keeps and no more; a target share
+            is set, and it keeps other tokens than those over one half likely.
     """
     if not any(phase.policy for phase in config.phases):
         return
@@ -48,6 +53,12 @@ def check_learns(models: Models, config: RunConfig) -> None:
             remedy="Let no phase have policy: true"
             + (", or give it `gates`, or `sample` and `evaluate`" if certain else ""),
         )
+    if config.reward.target_share is not None:  # now, and not after an hour of warm-up
+        embedding = models.classifier.embedding
+        count = min(_WORDS_TRIED, len(embedding.trainable) + len(embedding.fixed))
+        words = torch.arange(count, device=embedding.trainable.device)[None]
+        with torch.no_grad():
+            _steerable_chances(models, words, torch.ones_like(words, dtype=torch.bool))
 
 
 def build_policy_learner(
@@ -116,6 +127,28 @@ def pathwise_scalars(stats: PathwiseStats) -> dict[str, float]:
     }
 
 
+def _steerable_chances(models: Models, tokens: Tensor, valid: Tensor) -> Tensor:
+    """Probabilities [B, 2, N] of a policy that keeps what is over one half likely.
+
+    Raises:
+        ConfigError: it keeps by another rule, which the margins of a target share know nothing of:
+            the share would settle elsewhere.
+    """
+    shown = models.shown(tokens)
+    chances = models.policy.probabilities(shown, valid)
+    kept = models.policy.threshold(shown, valid)
+    clear = (chances - 0.5).abs() > _NEAR_HALF
+    wrong = int(((kept != (chances > 0.5)) & clear & valid[:, None]).sum())
+    if wrong:
+        raise ConfigError(
+            "a target share steers what is over one half likely, and the policy keeps by another"
+            f" rule: {wrong} of {int(clear.sum())} bits are otherwise",
+            where="reward.target_share",
+            remedy="Set reward.sparsity_cost, or let `threshold` keep where `probabilities` > 0.5",
+        )
+    return chances
+
+
 def reached_share(
     models: Models, config: RunConfig, batch: Batch, device: torch.device
 ) -> dict[str, float]:
@@ -123,6 +156,9 @@ def reached_share(
 
     Given the whole batch, every learner of a group finds the same; it is the newest policy's,
     however old the rollouts are.
+
+    Raises:
+        ConfigError: the policy keeps by another rule than one half.
     """
     target = config.reward.target_share
     if target is None:
@@ -131,7 +167,7 @@ def reached_share(
     # As the evaluation computes it, so that both keep the same.
     with torch.no_grad(), autocast(device, config.learner.precision):
         chances = [
-            models.policy.probabilities(models.shown(tokens), valid)
+            _steerable_chances(models, tokens, valid)
             for tokens, valid in zip(tensors.tokens, tensors.valid, strict=True)
         ]
     reached = share_margin([c.float().cpu().numpy() for c in chances], batch.valid, target)
