@@ -18,6 +18,8 @@ __all__ = [
     "parse_section",
 ]
 
+import functools
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,6 +42,7 @@ from rss_rl.config_sections import (
 from rss_rl.config_workers import Section
 from rss_rl.errors import ConfigError, nearest
 
+_log = logging.getLogger("rss_rl.config")
 _LONGEST_SHOWN = 200
 _BIGGEST = 2**63
 _S = TypeVar("_S", bound=Section)
@@ -49,7 +52,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a YAML configuration and apply `key.subkey=value` overrides (values are YAML).
 
     A file may begin with `extends: other.yaml`, relative to itself: its sections are merged into
-    those of the other file, its lists and values replace them.
+    those of the other file, its lists and values replace them. Settings that the estimator does not
+    use are named in a warning of the log.
 
     Raises:
         ConfigError: naming the file, the key and the nearest known one.
@@ -57,7 +61,23 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     loaded = read_tree(path)
     for override in overrides:
         _apply(loaded, override)
-    return parse_config(loaded, where=str(path))
+    config = parse_config(loaded, where=str(path))
+    _warn_of_unused(config, path)
+    return config
+
+
+def _warn_of_unused(config: RunConfig, path: Path) -> None:
+    """Not refused: one file serves several estimators, and runs that exist must stay readable."""
+    unused = config.learner.of_log_probs
+    if unused and not config.scores and any(phase.policy for phase in config.phases):
+        _warn_once(path, config.estimator, unused)
+
+
+@functools.cache
+def _warn_once(path: Path, estimator: str, unused: tuple[str, ...]) -> None:
+    """A table reads one file for each of its runs."""
+    what = "no effect with estimator %s, which weighs no log-probs by rewards: %s"
+    _log.warning(f"%s: {what}", path, estimator, ", ".join(unused))
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:

@@ -61,7 +61,11 @@ class LearnerConfig(Section):
         " an installed package offers, or package.module:Class. null: the one that fits the"
         " policy.",
     )
-    baseline: Literal["none", "moving-average", "self-critical", "leave-one-out"] = "leave-one-out"
+    baseline: Literal["none", "moving-average", "self-critical", "leave-one-out"] = Field(
+        default="leave-one-out",
+        description="What is subtracted from rewards. Only reinforce and ppo-clip use it and"
+        " `correction`.",
+    )
     baseline_momentum: float = Field(default=0.95, ge=0, lt=1, description="Of the moving average.")
     correction: Literal["none", "truncated-sum", "truncated-token", "clipped-token"] = Field(
         default="truncated-sum",
@@ -139,6 +143,16 @@ class LearnerConfig(Section):
     def ratios(self) -> str:
         """The correction that applies: ppo-clip is one by definition."""
         return "clipped-token" if self.estimator == "ppo-clip" else self.correction
+
+    @property
+    def of_log_probs(self) -> tuple[str, ...]:
+        """Keys given another value than their default that only log-probs and rewards ask for."""
+        default = LearnerConfig()
+        return tuple(
+            f"learner.{name}"
+            for name in ("baseline", "baseline_momentum", "correction", "ratio_max", "ratio_clip")
+            if getattr(self, name) != getattr(default, name)
+        )
 
     @property
     def corrects_bits(self) -> bool:
