@@ -6,7 +6,7 @@ __all__ = ["EPILOG", "compare"]
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -36,7 +36,15 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Write compare.md and curves.png into it."),
 ]
-_Part = tuple[str, list[str], list[list[str]]]
+
+
+class _Part(NamedTuple):
+    """A table of the comparison, and what there is to say where it has gaps."""
+
+    title: str
+    header: list[str]
+    body: list[list[str]]
+    note: str = ""
 
 
 def compare(runs: Runs, split: Split = "test", markdown: Markdown = False, out: Out = None) -> None:
@@ -60,7 +68,7 @@ def _members(groups: Sequence[Group]) -> _Part:
         [group.name, str(len(group.finished())), str(len(group.runs)), _paths(group)]
         for group in groups
     ]
-    return "Runs", ["group", "finished", "runs", "directories"], body
+    return _Part("Runs", ["group", "finished", "runs", "directories"], body)
 
 
 def _paths(group: Group) -> str:
@@ -73,7 +81,7 @@ def _settings(groups: Sequence[Group]) -> _Part:
 
     names = [group.name for group in groups]
     body = [[key, *values] for key, values in config_differences(groups)]
-    return "Settings that differ", ["setting", *names], body
+    return _Part("Settings that differ", ["setting", *names], body)
 
 
 def _scores(groups: Sequence[Group], split: str) -> _Part:
@@ -90,7 +98,8 @@ def _scores(groups: Sequence[Group], split: str) -> _Part:
         [group, MODE_NAMES.get(mode, mode), *(_spread(name, scores.get(name)) for name in known)]
         for group, mode, scores in rows
     ]
-    return f"Scores of {split}", ["group", "selection", *(COLUMNS[n] for n in known)], body
+    header = ["group", "selection", *(COLUMNS[n] for n in known)]
+    return _Part(f"Scores of {split}", header, body)
 
 
 def _spread(name: str, found: Spread | None) -> str:
@@ -113,17 +122,35 @@ def _tests(groups: Sequence[Group], split: str) -> _Part:
         "exact p",
         "verdict",
     ]
-    chosen = main_score(groups, split)
-    if len(groups) < 2 or chosen is None:
-        return "Significance over seeds", header, []
+    title = "Significance over seeds"
+    tested = [group for group in groups if group.finished()]
+    note = _untested(groups, tested)
+    chosen = main_score(tested, split)
+    if len(tested) < 2 or tested[0] is not groups[0]:
+        return _Part(title, header, [], note)
+    if chosen is None:
+        note = f"The groups share no metric of {split}, so no test. {note}".strip()
+        return _Part(title, header, [], note)
     metric, modes = chosen
     body = []
-    for other in groups[1:]:
+    for other in tested[1:]:
         found = paired(groups[0], other, split, metric, modes)
         ways = list(dict.fromkeys(MODE_NAMES[modes[g.name]] for g in (other, groups[0])))
         cells = [other.name, COLUMNS[metric], " against ".join(ways), str(len(found.seeds))]
         body.append([*cells, _gap(found), _p(found.t_test), _p(found.permutation), _verdict(found)])
-    return "Significance over seeds", header, body
+    return _Part(title, header, body, note)
+
+
+def _untested(groups: Sequence[Group], tested: Sequence[Group]) -> str:
+    """Which groups there is nothing to test of, and why."""
+    left_out = [group.name for group in groups if group not in tested]
+    if not left_out:
+        return ""
+    some = "Group" if len(left_out) == 1 else "Groups"
+    verb = "has" if len(left_out) == 1 else "have"
+    reason = f"{some} {', '.join(left_out)} {verb} no finished run, so no test"
+    everything = ": all others are compared with A" if groups[0].name in left_out else ""
+    return f"{reason}{everything}. Finish one with rss-rl train --resume RUN."
 
 
 def _gap(found: Difference) -> str:
@@ -158,7 +185,14 @@ def _markdown(parts: Sequence[_Part]) -> str:
     from rss_rl.runtime.markdown import grid
 
     shown = [
-        f"## {title}\n\n{grid(head, body) if body else 'None.'}" for title, head, body in parts
+        "\n\n".join(
+            [
+                f"## {part.title}",
+                *([grid(part.header, part.body)] if part.body else []),
+                *([part.note or "None."] if part.note or not part.body else []),
+            ]
+        )
+        for part in parts
     ]
     note = (
         "Runs that differ in the seed alone are one group. Mean (sample standard deviation). Tests "
@@ -169,17 +203,20 @@ def _markdown(parts: Sequence[_Part]) -> str:
 
 
 def _print(out: Console, part: _Part) -> None:
-    title, header, body = part
-    out.print(f"\n[bold]{escape(title)}[/bold]")
-    if not body:
-        out.print("none", style="dim")
-        return
+    out.print(f"\n[bold]{escape(part.title)}[/bold]")
+    if part.body:
+        out.print(_grid(part))
+    if part.note or not part.body:
+        out.print(part.note or "none", style="dim", markup=False, soft_wrap=True)
+
+
+def _grid(part: _Part) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in header:
+    for name in part.header:
         table.add_column(name, overflow="fold")
-    for row in body:
+    for row in part.body:
         table.add_row(*(escape(cell) for cell in row))
-    out.print(table)
+    return table
 
 
 def _write(folder: Path, groups: Sequence[Group], markdown: str) -> None:

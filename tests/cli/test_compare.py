@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,10 +16,14 @@ from rss_rl.runtime.run_directory import RunDirectory
 PHASES = [{"name": "co-train", "supervised": True, "policy": True, "steps": 4}]
 
 
+def config_of(seed: int, cost: float) -> dict[str, Any]:
+    tree = {"data": "d", "seed": seed, "phases": PHASES, "reward": {"sparsity_cost": cost}}
+    return parse_config(tree, where="test").model_dump(mode="json")
+
+
 def leave_run(path: Path, seed: int, accuracy: float, cost: float) -> None:
     """A finished run, with a curve of two points."""
-    tree = {"data": "d", "seed": seed, "phases": PHASES, "reward": {"sparsity_cost": cost}}
-    config = parse_config(tree, where="test").model_dump(mode="json")
+    config = config_of(seed, cost)
     scores = {"accuracy": accuracy, "kept": 0.25, "loss": 0.5}
     with RunDirectory.create(path, config) as run:
         run.write_report({"splits": {"test": {"thresholded": scores}}, "seed": seed})
@@ -71,3 +76,34 @@ def test_a_run_twice(runs: Path) -> None:
     result = CliRunner().invoke(app, ["compare", str(runs / "a0"), str(runs / "a0")])
     assert result.exit_code != 0
     assert "have the seed 0" in result.output
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A run of a third group, not finished."""
+    RunDirectory.create(tmp_path / "c0", config_of(0, 3.0)).close()
+    return tmp_path / "c0"
+
+
+def test_a_group_without_a_finished_run_is_named_and_the_others_are_tested(
+    runs: Path, begun: Path
+) -> None:
+    both = [runs / f"{name}{seed}" for name in "ab" for seed in range(4)]
+    for way in ([], ["--markdown"]):
+        said = " ".join(compare(*both[:4], begun, *both[4:], *way).split())
+        assert "Group B has no finished run, so no test. Finish one with rss-rl train" in said
+        assert "better than A" in said
+
+
+def test_without_a_finished_run_of_the_first_group_there_is_no_test(
+    runs: Path, begun: Path
+) -> None:
+    for way in ([], ["--markdown"]):
+        said = " ".join(compare(begun, runs / "a0", runs / "b0", *way).split())
+        assert "Group A has no finished run, so no test: all others are compared with A." in said
+        assert "verdict" not in said
+
+
+def test_groups_without_a_metric_in_common_are_said_to_be_so(runs: Path) -> None:
+    said = " ".join(compare(runs / "a0", runs / "b0", "--split", "dev").split())
+    assert "share no metric of dev, so no test." in said
