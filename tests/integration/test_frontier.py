@@ -179,6 +179,21 @@ def test_sweeps_that_cannot_be(prepared: Path, tmp_path: Path) -> None:
         frontier_table("own.yaml", [], base, Sweep(("rss", "hardkuma"), shares=(0.3,)))
 
 
+@pytest.mark.parametrize("policy", ["stop-words", "select-all"])
+@pytest.mark.parametrize("swept", [("--shares", "0.3"), ("--costs", "1")])
+def test_a_policy_that_nothing_changes_is_refused_before_anything_runs(
+    policy: str, swept: tuple[str, str], prepared: Path, tmp_path: Path
+) -> None:
+    command = ["frontier", str(write_config(tmp_path, prepared)), *swept, "--policies"]
+    result = CliRunner().invoke(
+        app, [*command, f"rss,{policy}", "--out", str(tmp_path / "out")], env={"COLUMNS": "400"}
+    )
+    assert result.exit_code != 0
+    said = " ".join(result.output.split())
+    assert f"--policies: policy '{policy}' has nothing to sweep" in said
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_policy_with_a_budget_is_given_the_share(prepared: Path, tmp_path: Path) -> None:
     file = write_config(tmp_path, prepared)
     own = ["policy.name=top-k", "policy.options={tokens: 3, temperature: 0.5}"]

@@ -23,6 +23,8 @@ RANDOM = "bernoulli"
 """The policy that keeps random tokens: it learns nothing, so a share is what it begins with."""
 _BUDGETED = "top-k"
 """The policy that is given a share, of each role, in place of learning one."""
+_FIXED = ("select-all", "stop-words")
+"""Policies that keep what they keep, at whatever share or cost."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,12 @@ def _point(base: RunConfig, policy: str, what: str, value: float) -> dict[str, A
         "mode": "thresholded",
         "settings": {"policy.name": policy, "policy.options": _options(base, policy)},
     }
+    if policy in _FIXED:
+        raise ConfigError(
+            f"policy '{policy}' has nothing to sweep: no share and no cost changes what it keeps",
+            where="--policies",
+            remedy="Give --policies that learn, such as rss, and train this one with rss-rl train",
+        )
     if what == "cost" and policy in (RANDOM, _BUDGETED):
         raise ConfigError(f"policy '{policy}' learns from no cost", remedy="Give --shares")
     if policy == _BUDGETED:
