@@ -4,23 +4,22 @@ from __future__ import annotations
 
 __all__ = ["EPILOG", "frontier"]
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from rss_rl.cli.options import ConfigName, Overrides, console
+from rss_rl.cli.making import run_workers
+from rss_rl.cli.options import Again, ConfigName, DryRun, OnlyRead, Overrides, console
 from rss_rl.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from rss_rl.cli.table_progress import TableProgress
+    from rss_rl.cli.making import MakeWorkers
     from rss_rl.runtime.tables.plan import Plan, PlannedRun
-    from rss_rl.runtime.tables.work import Ended, Workers
+    from rss_rl.runtime.tables.work import Ended
 
 EPILOG = """
 Examples:
@@ -52,11 +51,6 @@ Jobs = Annotated[
     typer.Option("--jobs", min=1, help="Runs at a time, on Ray Tune; 1: here, without Ray."),
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Holds the runs and the files.")]
-OnlyRead = Annotated[bool, typer.Option("--only-read", help="Make nothing; what is finished.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")]
-Again = Annotated[
-    bool, typer.Option("--again", help="Replace runs that were made with other settings or data.")
-]
 
 
 def frontier(
@@ -151,7 +145,7 @@ def _make(
     try:
         with Interruption(progress.stopping) as interruption:
             asked = interruption.asked
-            with _workers(plan, jobs, asked, progress) as workers:
+            with run_workers(plan, jobs, asked, progress, _tune_workers) as workers:
                 ended = work_through(
                     missing, workers, provider.provide, progress, stop=asked, again=again
                 )
@@ -163,28 +157,8 @@ def _make(
     return ended
 
 
-@contextmanager
-def _workers(
-    plan: Plan, jobs: int, stop: Callable[[], bool], progress: TableProgress
-) -> Iterator[Workers]:
-    """Who makes the runs; a cluster that was started for them ends with them."""
-    from rss_rl.runtime.tables.work import LocalWorkers
-
-    if jobs == 1:
-        yield LocalWorkers(stop, progress.says)
-        return
-    from rss_rl.cluster.connection import connect, shutdown
+def _tune_workers() -> MakeWorkers:
     from rss_rl.cluster.tune_workers import TuneWorkers, check_tune
 
-    check_tune()  # before a cluster is started
-    cluster = connect(cores=jobs)
-    try:
-        for note in cluster.notes:
-            progress.tell(note)
-        workers = TuneWorkers(jobs, plan.folder, stop, progress.says)
-        try:
-            yield workers
-        finally:
-            workers.close()
-    finally:
-        shutdown(cluster)
+    check_tune()
+    return TuneWorkers

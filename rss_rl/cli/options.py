@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 __all__ = [
+    "Again",
     "ConfigName",
+    "DryRun",
     "Json",
     "ModelPath",
+    "OnlyRead",
     "Overrides",
     "RunPath",
     "TextB",
@@ -45,6 +48,11 @@ Overrides = Annotated[
         metavar="[KEY=VALUE]...",
         help="Settings that differ from the file: `learner.policy.l2=1e-4 phases.0.steps=500`.",
     ),
+]
+OnlyRead = Annotated[bool, typer.Option("--only-read", help="Make nothing; show what is finished.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")]
+Again = Annotated[
+    bool, typer.Option("--again", help="Replace runs that were made with other settings or data.")
 ]
 
 _WIDTH = 120

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 __all__ = ["EPILOG", "table"]
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,16 +11,17 @@ import typer
 from rich.console import Console
 from rich.table import Table as Shown
 
-from rss_rl.cli.options import console
+from rss_rl.cli.making import run_workers
+from rss_rl.cli.options import Again, DryRun, OnlyRead, console
 from rss_rl.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from rss_rl.cli.table_progress import TableProgress
+    from rss_rl.cli.making import MakeWorkers
     from rss_rl.runtime.tables.plan import Plan, State
     from rss_rl.runtime.tables.provide import Provider
-    from rss_rl.runtime.tables.work import Ended, Workers
+    from rss_rl.runtime.tables.work import Ended
 
 EPILOG = """
 Examples:
@@ -72,13 +71,6 @@ Jobs = Annotated[
     typer.Option(
         "--jobs", min=1, help="Runs at a time, as Ray tasks of one CPU; 1: here, without Ray."
     ),
-]
-OnlyRead = Annotated[
-    bool, typer.Option("--only-read", help="Make nothing; the table of what is finished.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")]
-Again = Annotated[
-    bool, typer.Option("--again", help="Replace runs that were made with other settings or data.")
 ]
 Timing = Annotated[
     bool | None,
@@ -224,7 +216,9 @@ def _make(plan: Plan, states: dict[str, State], making: _Making, out: Console) -
     try:
         with Interruption(progress.stopping) as interruption:
             if missing:
-                with _workers(plan, making.jobs, interruption.asked, progress) as workers:
+                with run_workers(
+                    plan, making.jobs, interruption.asked, progress, _ray_workers
+                ) as workers:
                     ended = work_through(
                         missing,
                         workers,
@@ -244,30 +238,10 @@ def _make(plan: Plan, states: dict[str, State], making: _Making, out: Console) -
     return [item for item in ended if item.outcome == "failed"]
 
 
-@contextmanager
-def _workers(
-    plan: Plan, jobs: int, stop: Callable[[], bool], progress: TableProgress
-) -> Iterator[Workers]:
-    """Who makes the runs; a cluster that was started for them ends with them."""
-    from rss_rl.runtime.tables.work import LocalWorkers
-
-    if jobs == 1:
-        yield LocalWorkers(stop, progress.says)
-        return
-    from rss_rl.cluster.connection import connect, shutdown
+def _ray_workers() -> MakeWorkers:
     from rss_rl.cluster.table_workers import RayWorkers
 
-    cluster = connect(cores=jobs)
-    try:
-        for note in cluster.notes:
-            progress.tell(note)
-        workers = RayWorkers(jobs, plan.folder, stop, progress.says)
-        try:
-            yield workers
-        finally:
-            workers.close()
-    finally:
-        shutdown(cluster)
+    return RayWorkers
 
 
 def _write(plan: Plan, out: Console) -> None:

@@ -8,7 +8,7 @@ Legend: K selections, B sentences, R roles, N tokens.
 
 from __future__ import annotations
 
-__all__ = ["Paid", "antithetic", "arm", "disarm", "flip", "score_function"]
+__all__ = ["Paid", "antithetic", "arm", "disarm", "flip"]
 
 from typing import NamedTuple
 
@@ -41,12 +41,6 @@ def antithetic(uniforms: Tensor) -> Tensor:
     if len(uniforms) % 2:
         raise ValueError(f"{len(uniforms)} selections cannot be drawn in pairs")
     return torch.cat([uniforms[:half], 1 - uniforms[:half]])
-
-
-def score_function(paid: Paid, advantages: Tensor) -> Tensor:
-    """1/K sum_k A_k (b_ki - p_i), [B, R, N]: REINFORCE (Williams 1992), advantages [K, B]."""
-    score = paid.selection.to(paid.logits.dtype) - torch.sigmoid(paid.logits)
-    return (advantages[..., None, None] * score).mean(0)
 
 
 def _halves(paid: Paid) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rss_rl.ops import advantages
-from rss_rl.ops.estimators import Paid, antithetic, arm, disarm, flip, score_function
+from rss_rl.ops.estimators import Paid, antithetic, arm, disarm, flip
 
 
 def every_mask(bits: int) -> Tensor:
@@ -39,6 +39,12 @@ def exact_gradient(logits: Tensor, rewards: Tensor) -> Tensor:
     log_prob = torch.where(masks, phi, -phi).sigmoid().log().sum(-1)
     (gradient,) = torch.autograd.grad((log_prob.exp() * rewards).sum(), phi)
     return gradient
+
+
+def score_function(paid: Paid, advantages: Tensor) -> Tensor:
+    """1/K sum_k A_k (b_ki - p_i), [B, R, N]: REINFORCE (Williams 1992), advantages [K, B]."""
+    score = paid.selection.to(paid.logits.dtype) - torch.sigmoid(paid.logits)
+    return (advantages[..., None, None] * score).mean(0)
 
 
 def _leave_one_out(paid: Paid) -> Tensor:
