@@ -23,7 +23,8 @@ from rss_rl.models.classifier import Classifier
 from rss_rl.models.encoders.protocol import GatedEncoder
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.relaxed import expected_cost
-from rss_rl.policies.protocol import RelaxedPolicy, reads_tokens
+from rss_rl.policies.inputs import policy_inputs
+from rss_rl.policies.protocol import RelaxedPolicy
 from rss_rl.policies.registry import PolicyModule
 from rss_rl.types import DEPENDENT, HEAD
 
@@ -178,6 +179,7 @@ class PathwiseLearner:
     ) -> None:
         check_gated(policy, classifier)
         self._policy, self._classifier = policy, classifier
+        self._reads = config.policy.reads
         self._entropy_cost = config.learner.entropy_cost
         self._autocast, self._group = autocast, group
         self._objective = group.share(_Objective(policy, classifier, config.reward))
@@ -191,10 +193,9 @@ class PathwiseLearner:
         return [policy.gates(shown, valid, drawn[:1])[0] for shown, valid, drawn in parts]
 
     def _shown(self, batch: TensorBatch) -> list[Tensor]:
-        if reads_tokens(self._policy):
-            return batch.tokens
+        embedding = self._classifier.embedding
         with torch.no_grad():
-            return [self._classifier.embedding(tokens) for tokens in batch.tokens]
+            return policy_inputs(self._policy, embedding, batch.tokens, batch.valid, self._reads)
 
     def update(
         self, batch: TensorBatch, uniforms: Sequence[Tensor], *, number: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["PolicyGradientLearner", "PolicyStats", "RatioStats", "RewardBatch"]
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from learners.group import ALONE, Group, sum_and_max
 from learners.optim import GradientStep
 from rss_rl.config import LearnerConfig
+from rss_rl.config_policy import Reads
 from rss_rl.errors import ConfigError
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
@@ -31,7 +32,8 @@ from rss_rl.ops.importance import (
 )
 from rss_rl.ops.losses import policy_gradient_loss, role_charge
 from rss_rl.policies.estimators import BitEstimator
-from rss_rl.policies.protocol import FactorisedPolicy, StochasticPolicy, reads_tokens
+from rss_rl.policies.inputs import policy_inputs
+from rss_rl.policies.protocol import FactorisedPolicy, StochasticPolicy
 from rss_rl.policies.registry import PolicyModule
 
 _CORRECTIONS: dict[str, Correction] = {
@@ -196,6 +198,7 @@ class PolicyGradientLearner:
         estimator: that weighs bits in place of the score function; it has no baseline, and its
             loss is a number of no meaning with the right gradient.
         group: learners that share each batch; after an error in one of them it is of no use.
+        reads: what the policy is shown, see `policy_inputs`.
     """
 
     def __init__(
@@ -206,6 +209,8 @@ class PolicyGradientLearner:
         autocast: torch.dtype | None,
         group: Group = ALONE,
         estimator: BitEstimator | None = None,
+        *,
+        reads: Reads = "sentence",
     ) -> None:
         if not isinstance(policy, StochasticPolicy):
             raise ConfigError(
@@ -213,9 +218,7 @@ class PolicyGradientLearner:
                 where="learner.estimator",
                 remedy="Use pathwise, which learns through its gates",
             )
-        self._shown: Callable[[Tensor], Tensor] = embedding
-        if reads_tokens(policy):
-            self._shown = lambda tokens: tokens
+        self._policy, self._embedding, self._reads = policy, embedding, reads
         self._config = config
         self._group = group
         self._by_bit = estimator is not None
@@ -237,7 +240,9 @@ class PolicyGradientLearner:
         with self._group.guard():
             advantage = self._advantages(paid)  # [K, B, S]
             with torch.no_grad():
-                embedded = [self._shown(tokens) for tokens in batch.tokens]  # S x [B, N_s, E]
+                embedded = policy_inputs(
+                    self._policy, self._embedding, batch.tokens, batch.valid, self._reads
+                )  # S x [B, N_s, E]
             loss, entropy, ratios = self._objective(embedded, batch, paid, advantage)
             samples, examples, sentences = paid.rewards.shape
             spread = advantage.double()

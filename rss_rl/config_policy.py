@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["PolicyConfig", "RewardConfig"]
+__all__ = ["PolicyConfig", "Reads", "RewardConfig"]
 
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from rss_rl.config_workers import Section
+
+Reads = Literal["sentence", "example"]
+"""What a policy is shown when it selects words of a sentence."""
 
 _WITHOUT_CONTEXT = ("iterative", "select-all", "bernoulli", "stop-words")
 
@@ -27,6 +30,12 @@ class PolicyConfig(Section):
     hidden: int = Field(default=300, ge=1)
     shared: bool = Field(
         default=False, description="One module for both roles ('w/o dependency restricted')."
+    )
+    reads: Reads = Field(
+        default="sentence",
+        description="sentence: a policy selects its words without knowing the other sentence of the"
+        " example. example: beside each word also the other's mean vector, the product with it, and"
+        " how near the nearest word there is: the passage is read knowing the question.",
     )
     context: Literal["none", "lstm", "gru"] = Field(
         default="none",

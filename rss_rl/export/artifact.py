@@ -124,7 +124,7 @@ def _fill(
 ) -> None:
     tensors: dict[str, Any] = {
         f"{part}/{name}": value
-        for part, module in models._asdict().items()
+        for part, module in models.modules.items()
         for name, value in module.state_dict().items()
     }
     tensors[_FIXED] = models.classifier.embedding.fixed

@@ -148,7 +148,7 @@ class Model:
             return Chosen(tokens, valid, marks, everything, None)
         policy = self.models.policy
         with torch.inference_mode():
-            shown = [self.models.shown(ids) for ids in tokens]
+            shown = self.models.shown(tokens, valid)
             pairs = list(zip(shown, valid, strict=True))
             chances = [policy.probabilities(*pair).float() for pair in pairs]
             return Chosen(tokens, valid, marks, [policy.threshold(*p) for p in pairs], chances)

@@ -45,12 +45,11 @@ class _Graph(nn.Module):
     def forward(self, *tokens: Tensor) -> tuple[Tensor, ...]:
         """Token ids of each text, [B, N_s], to the outputs."""
         valid = [ids != PAD for ids in tokens]
-        selections = [
-            self.policy.threshold(self._models.shown(ids), mask)
-            if self._selects
-            else mask[:, None].expand(-1, ROLES, -1)
-            for ids, mask in zip(tokens, valid, strict=True)
-        ]
+        selections = [mask[:, None].expand(-1, ROLES, -1) for mask in valid]
+        if self._selects:
+            shown = self._models.shown(tokens, valid)
+            pairs = zip(shown, valid, strict=True)
+            selections = [self.policy.threshold(vectors, mask) for vectors, mask in pairs]
         logits = self.classifier(list(tokens), valid, selections)
         score = (self.classifier.predict(logits),) if self._score else ()
         return (logits, *score, *selections)

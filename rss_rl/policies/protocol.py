@@ -5,8 +5,10 @@ runtime works with what a policy offers (`adapt`): a policy that only thresholds
 drawn from as a certain one, a relaxed one learns through its gates, a stochastic one from rewards.
 
 A policy is shown the embedded tokens, float [B, N, E]: detached, as a policy never changes the
-classifier's embeddings. One with the attribute `reads_tokens = True` is shown token ids, int64
-[B, N], instead; `PolicySetup.words` says which words they are.
+classifier's embeddings. With `policy.reads: example` what it is shown of a token also says what
+the other sentence of the example has in common with it, and E is larger: a policy takes it from
+`PolicySetup.inputs` and needs to know no more. One with the attribute `reads_tokens = True` is
+shown token ids, int64 [B, N], instead; `PolicySetup.words` says which words they are.
 
 All randomness comes in through `uniforms`, so equal arguments give equal selections, whoever calls.
 A sentence must get the same alone and in a padded batch.
@@ -41,7 +43,7 @@ from rss_rl.config import PolicyConfig
 class PolicySetup:
     """What a policy is built from; its class is called `Class(setup, **policy.options)`.
 
-    inputs      E, size of the embeddings
+    inputs      E, numbers that are shown of a token: the size of the embeddings, or more
     activation  `relu` or `elu`, that of the classifier
     config      the section `policy` of the run's configuration
     words       word of each token id, 0 = padding; empty where there is no vocabulary

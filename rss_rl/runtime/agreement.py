@@ -165,8 +165,8 @@ class _Scorer:
     def _policy(self, tensors: TensorBatch) -> _Chosen:
         policy = self._models.policy
         selections, scores = [], []
-        for tokens, valid in zip(tensors.tokens, tensors.valid, strict=True):
-            shown = self._models.shown(tokens)
+        inputs = self._models.shown(tensors.tokens, tensors.valid)
+        for shown, valid in zip(inputs, tensors.valid, strict=True):
             selections.append(policy.threshold(shown, valid).cpu().numpy())
             # A token is kept for its likelier role. To a policy without context a word that stands
             # twice is the same word: rounding must not say which of the two is likelier.

@@ -187,17 +187,15 @@ class _Evaluator:
 
     def _choose(self, batch: Batch, tensors: TensorBatch, mode: Mode, passes: int) -> list[Array]:
         """S x bool [passes, B, 2, N_s]."""
+        if mode == "all":
+            return [np.repeat(valid[:, None], ROLES, axis=1)[None] for valid in batch.valid]
         chosen = []
-        for slot, valid in enumerate(batch.valid):
-            if mode == "all":
-                everything = np.repeat(valid[:, None], ROLES, axis=1)
-                chosen.append(everything[None])
-                continue
-            embedded = self._models.shown(tensors.tokens[slot])
+        shown = self._models.shown(tensors.tokens, tensors.valid)
+        for slot, (vectors, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
             if mode == "sampled":
-                chosen.append(self._sample(batch, embedded, tensors.valid[slot], slot, passes))
+                chosen.append(self._sample(batch, vectors, valid, slot, passes))
                 continue
-            selection = self._models.policy.threshold(embedded, tensors.valid[slot]).cpu().numpy()
+            selection = self._models.policy.threshold(vectors, valid).cpu().numpy()
             chosen.append(selection[None])
         if mode == "random":
             chosen = [

@@ -58,7 +58,10 @@ def check_learns(models: Models, config: RunConfig) -> None:
         count = min(_WORDS_TRIED, len(embedding.trainable) + len(embedding.fixed))
         words = torch.arange(count, device=embedding.trainable.device)[None]
         with torch.no_grad():
-            _steerable_chances(models, words, torch.ones_like(words, dtype=torch.bool))
+            valid = torch.ones_like(words, dtype=torch.bool)
+            # Another sentence of the example is the same one: enough to ask for the rule.
+            shown, _ = models.shown([words, words], [valid, valid])
+            _steerable_chances(models, shown, valid)
 
 
 def build_policy_learner(
@@ -74,9 +77,17 @@ def build_policy_learner(
         tokens = torch.zeros(
             1, 1, dtype=torch.int64, device=models.classifier.embedding.trainable.device
         )
-        drawn_roles(models.policy, models.shown(tokens), tokens.bool())
-    embedding = models.classifier.embedding
-    return PolicyGradientLearner(models.policy, embedding, config.learner, dtype, group, estimator)
+        shown = models.shown([tokens, tokens], [tokens.bool(), tokens.bool()])
+        drawn_roles(models.policy, shown[0], tokens.bool())
+    return PolicyGradientLearner(
+        models.policy,
+        models.classifier.embedding,
+        config.learner,
+        dtype,
+        group,
+        estimator,
+        reads=models.reads,
+    )
 
 
 def selection_uniforms(
@@ -127,14 +138,13 @@ def pathwise_scalars(stats: PathwiseStats) -> dict[str, float]:
     }
 
 
-def _steerable_chances(models: Models, tokens: Tensor, valid: Tensor) -> Tensor:
+def _steerable_chances(models: Models, shown: Tensor, valid: Tensor) -> Tensor:
     """Probabilities [B, 2, N] of a policy that keeps what is over one half likely.
 
     Raises:
         ConfigError: it keeps by another rule, which the margins of a target share know nothing of:
             the share would settle elsewhere.
     """
-    shown = models.shown(tokens)
     chances = models.policy.probabilities(shown, valid)
     kept = models.policy.threshold(shown, valid)
     clear = (chances - 0.5).abs() > _NEAR_HALF
@@ -166,9 +176,10 @@ def reached_share(
     tensors = tensor_batch(batch, device)
     # As the evaluation computes it, so that both keep the same.
     with torch.no_grad(), autocast(device, config.learner.precision):
+        shown = models.shown(tensors.tokens, tensors.valid)
         chances = [
-            _steerable_chances(models, tokens, valid)
-            for tokens, valid in zip(tensors.tokens, tensors.valid, strict=True)
+            _steerable_chances(models, vectors, valid)
+            for vectors, valid in zip(shown, tensors.valid, strict=True)
         ]
     reached = share_margin([c.float().cpu().numpy() for c in chances], batch.valid, target)
     heads, dependents = reached.margins

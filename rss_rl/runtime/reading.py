@@ -116,20 +116,21 @@ def _select(
     sampled_seed: int | None,
 ) -> _Read:
     selects = config.phases[-1].selection == "sampled"
-    tokens, valid, selections, sentences = [], [], [], []
-    for slot, sentence in enumerate(tokenised):
-        ids = inputs.vocabulary.ids(sentence.keys)  # [N]
-        tokens.append(torch.from_numpy(ids)[None])  # [1, N]
-        valid.append(torch.ones_like(tokens[-1], dtype=torch.bool))
-        embedded = models.shown(tokens[-1])  # [1, N, E]
+    found = [inputs.vocabulary.ids(sentence.keys) for sentence in tokenised]  # S x [N_s]
+    tokens = [torch.from_numpy(ids)[None] for ids in found]  # S x [1, N_s]
+    valid = [torch.ones_like(ids, dtype=torch.bool) for ids in tokens]
+    shown = models.shown(tokens, valid)
+    selections, sentences = [], []
+    for slot, (sentence, ids) in enumerate(zip(tokenised, found, strict=True)):
+        vectors, mask = shown[slot], valid[slot]
         chances = None
-        selection = valid[-1][:, None].expand(-1, ROLES, -1)  # [1, 2, N]
+        selection = mask[:, None].expand(-1, ROLES, -1)  # [1, 2, N]
         if selects:
-            chances = models.policy.probabilities(embedded, valid[-1])[0].float().numpy()
-            selection = models.policy.threshold(embedded, valid[-1])
+            chances = models.policy.probabilities(vectors, mask)[0].float().numpy()
+            selection = models.policy.threshold(vectors, mask)
         if selects and sampled_seed is not None:
             uniforms = torch.from_numpy(_uniforms(sampled_seed, slot, len(ids)))
-            selection = models.policy.sample(embedded, valid[-1], uniforms).selection[0]
+            selection = models.policy.sample(vectors, mask, uniforms).selection[0]
         selections.append(selection)
         bits = selection[0].numpy()
         sentences.append(MarkedSentence(sentence.words, ids != UNKNOWN, bits, chances))

@@ -71,8 +71,8 @@ def make_showcase(models: Models, examples: Split, device: torch.device) -> Show
     lines: dict[int, list[str]] = {row: [] for row in range(min(_TEXT_EXAMPLES, len(rows)))}
     attention = None
     with torch.inference_mode():
-        for slot, valid in enumerate(tensors.valid):
-            embedded = models.shown(tensors.tokens[slot])
+        shown = models.shown(tensors.tokens, tensors.valid)
+        for slot, (embedded, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
             chances = models.policy.probabilities(embedded, valid).float().cpu().numpy()
             selection = models.policy.threshold(embedded, valid).cpu().numpy()
             for role, values in gathered.items():

@@ -24,12 +24,13 @@ import torch
 from torch import nn
 
 from rss_rl.config import ModelConfig, RunConfig
+from rss_rl.config_policy import Reads
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.build import AnyClassifier, build_classifier
 from rss_rl.ops.blocks import block_length
-from rss_rl.policies.protocol import reads_tokens
+from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
 from rss_rl.policies.registry import PolicyModule, build_policy
 from rss_rl.runtime.device import multiplies_bfloat16
 from rss_rl.seeding import stream_key
@@ -62,14 +63,22 @@ class StoredSnapshot:
 
 
 class Models(NamedTuple):
-    """Classifier and policy of a run."""
+    """Classifier and policy of a run, and what the policy reads."""
 
     classifier: AnyClassifier
     policy: PolicyModule
+    reads: Reads = "sentence"
 
-    def shown(self, tokens: torch.Tensor) -> torch.Tensor:
-        """What the policy reads of token ids [B, N]: embedded tokens [B, N, E], or the ids."""
-        return tokens if reads_tokens(self.policy) else self.classifier.embedding(tokens)
+    def shown(
+        self, tokens: Sequence[torch.Tensor], valid: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """What the policy reads of the sentences of a batch; see `policy_inputs`."""
+        return policy_inputs(self.policy, self.classifier.embedding, tokens, valid, self.reads)
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """Both by the names that checkpoints give them."""
+        return {"classifier": self.classifier, "policy": self.policy}
 
     def parameters(self) -> list[nn.Parameter]:
         """All parameters, in the order of a snapshot."""
@@ -153,13 +162,17 @@ def build_models(
 
     Args:
         labels, sentences, vectors, trainable: see `build_classifier`. words: see `build_policy`.
+
+    Raises:
+        ConfigError: see `build_policy` and `check_reads`.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_key(config.seed, "initial weights"))
         classifier = build_classifier(config.model, labels, sentences, vectors, trainable)
-        size, activation = classifier.embedding.size, config.model.activation
-        policy = build_policy(config.policy, size, activation, words)
-    return Models(classifier, policy)
+        size = input_size(config.policy.reads, classifier.embedding.size)
+        policy = build_policy(config.policy, size, config.model.activation, words)
+    check_reads(config.policy, policy, sentences)
+    return Models(classifier, policy, config.policy.reads)
 
 
 def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:

@@ -31,7 +31,7 @@ def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.dev
     Raises:
         CheckpointError: a name, shape or dtype does not fit: another configuration made them.
     """
-    for name, module in models._asdict().items():
+    for name, module in models.modules.items():
         found = select_prefix(tensors, f"{name}/", device)
         try:
             for key, own in module.state_dict().items():

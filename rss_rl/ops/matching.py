@@ -1,0 +1,102 @@
+"""What the tokens of one sequence have in common with another, without parameters.
+
+Legend: B pairs of sequences, N tokens of the first, M of the other, E embedding size.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MATCH_SIZE", "Sequences", "best_matches", "beside"]
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rss_rl.ops.masking import masked_mean
+from rss_rl.ops.tracing import recording
+
+MATCH_SIZE = 2
+"""Numbers of `best_matches` for a token."""
+
+_PAIRS_AT_A_TIME = 1 << 22
+
+
+class Sequences(NamedTuple):
+    """tokens int64 [B, N], ids; vectors [B, N, E] of them; keep bool [B, N], True = real token."""
+
+    tokens: Tensor
+    vectors: Tensor
+    keep: Tensor
+
+
+def best_matches(of: Sequences, other: Sequences) -> Tensor:
+    """How near the nearest of the other sequence's real tokens is to each token.
+
+    m_i = max_j x_i . y_j / (|x_i| |y_j|), 0 for a vector of zeros; e_i = 1 where some id of the
+    other is that of token i, else 0.
+
+    Returns:
+        [m; e], [B, N, 2]; 0 on padding and where the other has no real token. In the precision of
+        the vectors, whatever autocast says: samplers and learners must read the same.
+
+    Raises:
+        ValueError: shapes that do not fit.
+    """
+    _check(of, other)
+    longest = of.tokens.shape[1]
+    # While a graph is recorded the sizes are not known, nor how many pieces there would be.
+    if recording():
+        return _matches(of, other, 0, longest)
+    if not other.tokens.shape[1]:
+        return of.vectors.new_zeros(*of.tokens.shape, MATCH_SIZE)
+    step = max(1, _PAIRS_AT_A_TIME // max(1, other.tokens.numel()))
+    pieces = [_matches(of, other, start, start + step) for start in range(0, max(1, longest), step)]
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, 1)
+
+
+def _matches(of: Sequences, other: Sequences, start: int, end: int) -> Tensor:
+    """Of the tokens from `start` to `end`, [B, n, 2]."""
+    tokens, vectors, keep = (part[:, start:end] for part in of)
+    with torch.autocast(vectors.device.type, enabled=False):
+        theirs = F.normalize(other.vectors, dim=-1)
+        cosines = F.normalize(vectors, dim=-1) @ theirs.transpose(1, 2)  # [B, n, M]
+    pairs = keep[..., None] & other.keep[:, None]  # [B, n, M]
+    nearest = torch.where(pairs, cosines, float("-inf")).amax(-1)
+    known = torch.where(pairs.any(-1), nearest, 0.0)
+    same = ((tokens[..., None] == other.tokens[:, None]) & pairs).any(-1)
+    return torch.stack([known, same.to(known.dtype)], -1)
+
+
+def beside(of: Sequences, other: Sequences) -> Tensor:
+    """Each token with what is known of the other sequence: [x_i; x_i * q; q; m_i; e_i].
+
+    q is the mean vector of the other's real tokens, 0 where it has none; m and e are those of
+    `best_matches`.
+
+    Returns:
+        [B, N, 3 E + 2]; 0 on padding.
+
+    Raises:
+        ValueError: shapes that do not fit.
+    """
+    matches = best_matches(of, other)
+    shown = of.keep[..., None]
+    vectors = of.vectors * shown
+    mean = masked_mean(other.vectors, other.keep)[:, None]  # [B, 1, E]
+    return torch.cat([vectors, vectors * mean, mean * shown, matches], -1)
+
+
+def _check(of: Sequences, other: Sequences) -> None:
+    for tokens, vectors, keep in (of, other):
+        fits = vectors.ndim == 3 and tokens.shape == keep.shape == vectors.shape[:2]
+        if not fits or keep.dtype != torch.bool:
+            raise ValueError(
+                f"tokens {tuple(tokens.shape)}, vectors {tuple(vectors.shape)} and"
+                f" keep {keep.dtype} {tuple(keep.shape)} are not of the same sequences"
+            )
+    if (
+        of.vectors.shape[0] != other.vectors.shape[0]
+        or of.vectors.shape[2] != other.vectors.shape[2]
+    ):
+        raise ValueError(f"{tuple(of.vectors.shape)} beside {tuple(other.vectors.shape)}")

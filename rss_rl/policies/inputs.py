@@ -1,0 +1,81 @@
+"""What a policy is shown of an example: made here for all that ask a policy anything.
+
+Legend: B examples, S sentences of an example, N_s tokens of slot s, E embedding size.
+"""
+
+from __future__ import annotations
+
+__all__ = ["check_reads", "input_size", "policy_inputs"]
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from rss_rl.config import PolicyConfig
+from rss_rl.config_policy import Reads
+from rss_rl.errors import ConfigError
+from rss_rl.ops.matching import MATCH_SIZE, Sequences, beside
+from rss_rl.policies.protocol import reads_tokens
+
+
+def input_size(reads: Reads, embedding: int) -> int:
+    """Numbers that a policy reads of a token, where a word vector has `embedding`."""
+    return embedding if reads == "sentence" else 3 * embedding + MATCH_SIZE
+
+
+def check_reads(config: PolicyConfig, policy: object, sentences: int) -> None:
+    """Refuse a policy that shall read whole examples where there is no more than it reads anyway.
+
+    Raises:
+        ConfigError: the task has one sentence an example, or the policy is shown token ids.
+    """
+    if config.reads == "sentence":
+        return
+    if sentences == 1:
+        raise ConfigError(
+            "the task has one sentence an example, so there is no other to read beside it",
+            where="policy.reads",
+            remedy="Set policy.reads=sentence",
+        )
+    if reads_tokens(policy):
+        raise ConfigError(
+            f"policy '{config.name}' is shown the ids of a sentence's words and nothing else",
+            where="policy.reads",
+            remedy="Set policy.reads=sentence, or choose a policy that reads vectors, such as rss",
+        )
+
+
+def policy_inputs(
+    policy: object,
+    embedding: Callable[[Tensor], Tensor],
+    tokens: Sequence[Tensor],
+    valid: Sequence[Tensor],
+    reads: Reads = "sentence",
+) -> list[Tensor]:
+    """What the policy reads of each sentence, whichever selections are then asked for.
+
+    Args:
+        embedding: word vectors of ids, the classifier's.
+        tokens: S x int64 [B, N_s]. valid: S x bool [B, N_s], True = real token.
+        reads: `sentence`: its own vectors. `example`: those and what it has in common with the
+            other sentences of the example, see `beside`.
+
+    Returns:
+        S x [B, N_s, `input_size`]; the ids themselves for a policy that reads those.
+    """
+    if reads_tokens(policy):
+        return list(tokens)
+    vectors = [embedding(ids) for ids in tokens]
+    if reads == "sentence":
+        return vectors
+    slots = [Sequences(*slot) for slot in zip(tokens, vectors, valid, strict=True)]
+    return [
+        beside(slot, _joined([*slots[:place], *slots[place + 1 :]]))
+        for place, slot in enumerate(slots)
+    ]
+
+
+def _joined(slots: Sequence[Sequences]) -> Sequences:
+    """The sentences of each example one behind the other."""
+    return Sequences(*(torch.cat(parts, 1) for parts in zip(*slots, strict=True)))
