@@ -22,6 +22,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "paper's": ("score", {"keep_unselected": True}),
     "disan": ("classes", {"encoder": "disan"}),
     "bilstm": ("pair", {"encoder": "bilstm"}),
+    "whole example": ("pair", {"encoder": "mean", "reads": "example"}),
     "source2token": ("classes", {"encoder": "source2token"}),
 }
 TEXTS = ("w3 w9 w4 w8", "w5", "w7 w5 zyx w6 w11 w12 w13 w14 w2 w3 w4")

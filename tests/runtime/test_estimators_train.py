@@ -31,6 +31,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "gumbel": {"policy": {"name": "gumbel", "options": {"temperature": 0.7}}},
     "hardkuma": {"policy": {"name": "hardkuma"}, "reward": {"coherence_cost": 0.1}},
     "hardkuma by rewards": {"policy": {"name": "hardkuma"}, "learner": {"estimator": "reinforce"}},
+    "flip of the example": {"learner": {"estimator": "flip"}, "policy": {"reads": "example"}},
+    "gumbel of the example": {"policy": {"name": "gumbel", "reads": "example"}},
     "top-k": {"policy": {"name": "top-k", "shared": True, "options": {"share": 0.5}}},
 }
 
@@ -81,7 +83,7 @@ def test_each_phase_teaches_whom_it_names(
     session.close()
 
 
-@pytest.mark.parametrize("name", ["hardkuma", "flip"])
+@pytest.mark.parametrize("name", ["hardkuma", "flip", "flip of the example"])
 def test_a_session_that_was_resumed_goes_on_the_same(
     tiny_config: RunConfig, tiny: Prepared, name: str
 ) -> None:
@@ -100,7 +102,7 @@ def test_a_session_that_was_resumed_goes_on_the_same(
         assert np.array_equal(value, ended[key], equal_nan=True), key
 
 
-@pytest.mark.parametrize("name", ["arm", "flip"])
+@pytest.mark.parametrize("name", ["arm", "flip", "flip of the example"])
 def test_a_rollout_does_not_depend_on_who_samples_it_or_with_whom(
     tiny_config: RunConfig, tiny: Prepared, name: str
 ) -> None:
@@ -123,7 +125,7 @@ def test_a_rollout_does_not_depend_on_who_samples_it_or_with_whom(
     for mine, other in zip(part.selections, alone.selections, strict=True):
         assert np.array_equal(mine, other)
     np.testing.assert_allclose(part.rewards, alone.rewards, atol=1e-5)
-    assert len(part.flipped) == (2 if name == "flip" else 0)
+    assert len(part.flipped) == (0 if name == "arm" else 2)
     for mine, other in zip(part.flipped, alone.flipped, strict=True):
         np.testing.assert_allclose(mine, other, atol=1e-5)
         assert np.abs(mine).max() > 0

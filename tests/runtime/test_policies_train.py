@@ -21,6 +21,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     "iterative": {"name": "iterative"},
     "iterative gru": {"name": "iterative", "cell": "gru"},
     "rss over gru": {"context": "gru"},
+    "rss that reads the example": {"reads": "example"},
+    "iterative that reads the example": {"name": "iterative", "reads": "example"},
 }
 
 

@@ -10,6 +10,7 @@ import torch
 from small import EMBEDDING, HIDDEN, SCORE, TRAINABLE, WORDS, policy, randomise
 
 from rss_rl.config import ModelConfig, RunConfig
+from rss_rl.config_policy import Reads
 from rss_rl.data.store import Prepared
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -44,7 +45,14 @@ class Inputs:
     vocabulary: Vocabulary
 
 
-def reader(task: str, *, selects: bool = True, seed: int = 0, **settings: Any) -> Model:
+def reader(
+    task: str,
+    *,
+    selects: bool = True,
+    reads: Reads = "sentence",
+    seed: int = 0,
+    **settings: Any,
+) -> Model:
     """A random model for one of TASKS; its words are w2, w3 and so on."""
     labels, texts, _ = TASKS[task]
     vectors = np.random.default_rng(seed).normal(size=(WORDS, EMBEDDING)).astype(np.float32)
@@ -63,5 +71,5 @@ def reader(task: str, *, selects: bool = True, seed: int = 0, **settings: Any) -
     }
     words = (*SPECIAL_WORDS, *(f"w{number}" for number in range(2, WORDS)))
     inputs = Inputs(labels, texts, Tokenizer(), Vocabulary(words, TRAINABLE))
-    models = Models(classifier.eval(), policy(double=False, seed=seed))
+    models = Models(classifier.eval(), policy(double=False, seed=seed, reads=reads), reads)
     return Model(RunConfig.model_validate(tree), models, cast(Prepared, inputs))
