@@ -105,9 +105,9 @@ def _cores(start: str | None, overrides: list[str]) -> Finding:
 
 def _compiler() -> Finding:
     """Not a problem: without one, attention is computed another way."""
-    from rss_rl.models.attention_choice import missing_compiler
+    from rss_rl.models.attention_choice import missing_for_kernels
 
-    missing = missing_compiler()
+    missing = missing_for_kernels()
     return Finding("compiler", missing or "found: attention is compiled in models that it pays for")
 
 

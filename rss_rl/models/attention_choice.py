@@ -9,21 +9,20 @@ __all__ = [
     "AttentionName",
     "attention_backend",
     "loadable_attention",
-    "missing_compiler",
+    "missing_for_kernels",
     "settled_attention",
 ]
 
 import functools
 import logging
-import os
-import shutil
-import sysconfig
-from pathlib import Path
 from typing import Literal
+
+import torch
 
 from rss_rl.config import ModelConfig
 from rss_rl.errors import ConfigError
 from rss_rl.ops.attention import Backend
+from rss_rl.ops.compilers import missing_compiler, missing_triton
 
 AttentionName = Literal["auto", "eager", "compiled"]
 
@@ -43,7 +42,7 @@ def settled_attention(config: ModelConfig) -> AttentionName:
     if config.attention != "auto" or config.encoder not in _ATTENDING:
         return config.attention
     backend = attention_backend("auto", config.hidden)
-    missing = missing_compiler()
+    missing = missing_for_kernels()
     if missing is not None and config.hidden >= _WORTH:
         _log.warning("feature-wise attention runs eager, several times slower: %s", missing)
     return backend
@@ -58,11 +57,12 @@ def attention_backend(name: AttentionName, features: int) -> Backend:
     would give the bits of an uninterrupted one.
 
     Raises:
-        ConfigError: compiled is asked for, and this machine cannot compile.
+        ConfigError: compiled is asked for, and this machine cannot compile for its CPU or for the
+            CUDA devices that it has.
     """
     if name == "eager":
         return "eager"
-    missing = missing_compiler()
+    missing = missing_for_kernels()
     if name == "compiled":
         if missing is not None:
             raise ConfigError(
@@ -77,13 +77,18 @@ def attention_backend(name: AttentionName, features: int) -> Backend:
     return backend
 
 
+def missing_for_kernels() -> str | None:
+    """What this machine lacks to compile for its CPU and its CUDA devices; None if nothing."""
+    return missing_compiler() or (missing_triton() if torch.cuda.is_available() else None)
+
+
 def loadable_attention(config: ModelConfig) -> ModelConfig:
     """For a trained model that is used: eager in place of `compiled` where nothing can compile.
 
     The two differ by rounding alone, so that a model goes where no compiler is. A run that is gone
     on with is another matter: see `attention_backend`.
     """
-    missing = missing_compiler()
+    missing = missing_for_kernels()
     if config.attention != "compiled" or config.encoder not in _ATTENDING or missing is None:
         return config
     _report("eager", missing)
@@ -95,14 +100,3 @@ def _report(backend: Backend, missing: str | None) -> None:
     """Once for each process."""
     because = "" if missing is None else f", several times slower: {missing}"
     _log.info("feature-wise attention runs %s%s", backend, because)
-
-
-def missing_compiler() -> str | None:
-    """What this machine lacks to compile kernels for its CPU; None if nothing."""
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
-        return f"there is no C++ compiler '{compiler}'"
-    headers = Path(sysconfig.get_path("include"))
-    if not (headers / "Python.h").is_file():
-        return f"Python's C headers are not in {headers}"
-    return None

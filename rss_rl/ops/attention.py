@@ -19,10 +19,13 @@ from torch.autograd.function import once_differentiable
 from rss_rl.ops.attention_fused import fused_attention, in_range
 from rss_rl.ops.attention_kernels import compiled_kernels
 from rss_rl.ops.attention_pairs import Pairs
+from rss_rl.ops.compilers import runs_triton
 from rss_rl.ops.tracing import recording
 
 Backend = Literal["eager", "compiled"]
-"""What computes: torch's own operations block by block, or kernels made by torch.compile.
+"""What computes: torch's own operations block by block, or kernels.
+
+compiled  made by torch.compile on the CPU, by Triton on CUDA where that is installed
 
 They agree within rounding, and not in their last bits.
 """
@@ -53,8 +56,8 @@ def feature_wise_attention(
         values: h, [M, I, D].
         pairs: which pairs are allowed; also as bool [M, J, I].
         scale: c > 0.
-        backend: compiled is for float32 on the CPU and `Pairs` whose scores are in the range where
-            its quotients are exact; what else it is given goes to eager, which is exact for all.
+        backend: kernels are for float32 and `Pairs`, those of the CPU for scores in the range where
+            their quotients are exact; what else they are given goes to eager, exact for all.
 
     Returns:
         [M, J, D], of the values' type.
@@ -72,14 +75,15 @@ def feature_wise_attention(
         allowed = _allowed(pairs, slice(None), slice(None))
         weights = attention_weights(head_scores, dependent_scores, allowed, scale)
         return (weights * values[:, None]).sum(2)
-    if (
-        backend == "compiled"
-        and isinstance(pairs, Pairs)
-        and values.device.type == "cpu"
-        and all(tensor.dtype == torch.float32 and tensor.numel() for tensor in given)
-        and in_range(head_scores, dependent_scores, scale)
-    ):
-        return fused_attention(*given, pairs, scale, compiled_kernels(scale))
+    fits = all(tensor.dtype == torch.float32 and tensor.numel() for tensor in given)
+    if backend == "compiled" and isinstance(pairs, Pairs) and fits:
+        device = values.device
+        if device.type == "cuda" and runs_triton(device):
+            from rss_rl.ops.attention_triton import triton_attention  # imports Triton
+
+            return triton_attention(*given, pairs, scale)
+        if device.type == "cpu" and in_range(head_scores, dependent_scores, scale):
+            return fused_attention(*given, pairs, scale, compiled_kernels(scale))
     return _Attention.apply(*given, pairs, scale)  # type: ignore[no-any-return, no-untyped-call]
 
 

@@ -9,6 +9,8 @@ process starts) its temporaries are not given back to the system and asked for a
 Sides are measured in turn in one process, each after one unmeasured call; a record is the median of
 each, and the spread the quartiles of the repeats' ratios. `attention` is the same for `bench.py`.
 
+Where there is a CUDA device, it is measured in the CPU's place: see `attention_cuda.py`.
+
 Times are of the process's CPU unless --wall is given: they say the same on one thread, also where
 other programs want the cores. Peak memory is what one call adds, Linux only.
 """
@@ -123,17 +125,20 @@ def attention_records(
                 yield compare_memory(f"{name}, memory", make("compiled"), make(backend))
 
 
-def step_of(encoder: str, backend: Backend, tokens: list[Tensor], valid: list[Tensor]) -> Work:
-    """Loss and gradients of 64 pairs of SICK's lengths, without the optimizer."""
+def step_of(
+    encoder: str, backend: Backend, tokens: list[Tensor], valid: list[Tensor], device: str = "cpu"
+) -> Work:
+    """Loss and gradients of pairs of sentences, without the optimizer."""
     torch.manual_seed(0)
     config = ModelConfig(encoder=encoder, attention=backend)  # type: ignore[arg-type]
     vectors = torch.randn(2000, 300).numpy()
-    model = build_classifier(config, LabelSpec("score", (), 1.0, 5.0), 2, vectors, 2000)
+    model = build_classifier(config, LabelSpec("score", (), 1.0, 5.0), 2, vectors, 2000).to(device)
     weights = [p for p in model.parameters() if p.requires_grad]
     generator = torch.Generator().manual_seed(1)
     share = 1.0 if encoder == "disan" else 0.5
     selections = [
-        (torch.rand(len(v), 2, v.shape[1], generator=generator) < share) & v[:, None] for v in valid
+        (torch.rand(len(v), 2, v.shape[1], generator=generator) < share).to(device) & v[:, None]
+        for v in valid
     ]
 
     def work() -> None:
@@ -159,10 +164,20 @@ def step_records(repeats: int, clock: Callable[[], float]) -> Iterator[Record]:
 
 def attention(settings: Settings) -> Iterator[Record]:
     """A benchmark of `bench.py`; of 64 tokens too, which want gigabytes, where it is full."""
+    if torch.cuda.is_available():
+        yield from on_device(settings.repeats, full=settings.full)
+        return
     torch.set_num_threads(settings.threads)
     clock, lengths = CLOCKS[settings.clock], [12, 32, 64] if settings.full else [12, 32]
     yield from step_records(settings.repeats, clock)
     yield from attention_records(128, lengths, 300, settings.repeats, clock)
+
+
+def on_device(repeats: int, *, full: bool) -> Iterator[Record]:
+    """On the CUDA device, see `attention_cuda.py`."""
+    from attention_cuda import Device, device_records  # it needs this module
+
+    yield from device_records(Device.current(), repeats, full=full)
 
 
 def main() -> None:
@@ -178,10 +193,13 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     clock = time.perf_counter if args.wall else time.process_time
     records = []
-    for record in itertools.chain(
+    measured = itertools.chain(
         step_records(args.repeats, clock),
         attention_records(args.batch, args.lengths, args.features, args.repeats, clock),
-    ):
+    )
+    if torch.cuda.is_available():
+        measured = itertools.chain(on_device(args.repeats, full=True))
+    for record in measured:
         records.append(record)
         print(
             f"{record.name:70} {record.ours:9.1f} {record.theirs:9.1f} {record.unit}"

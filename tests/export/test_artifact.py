@@ -21,7 +21,7 @@ from rss_rl.data.prepare import prepare
 from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.export.artifact import WEIGHTS_FILE, export_run
 from rss_rl.models import attention_choice
-from rss_rl.models.attention_choice import missing_compiler
+from rss_rl.ops.compilers import missing_compiler
 from rss_rl.runtime.reading import Explanation, explain
 from rss_rl.runtime.run import open_models, train
 

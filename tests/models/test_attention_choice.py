@@ -10,8 +10,9 @@ import pytest
 from rss_rl.config import ModelConfig
 from rss_rl.errors import ConfigError
 from rss_rl.models import attention_choice as module
-from rss_rl.models.attention_choice import attention_backend, missing_compiler, settled_attention
+from rss_rl.models.attention_choice import attention_backend, settled_attention
 from rss_rl.models.encoders import contexts, registry
+from rss_rl.ops.compilers import missing_compiler, missing_triton
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,14 @@ def _unreported() -> None:
 def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = getattr(request, "param", None)
     monkeypatch.setattr(module, "missing_compiler", lambda: missing)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+
+@pytest.fixture
+def gpu(compiler: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a CUDA device and all that its kernels need."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(module, "missing_triton", lambda: None)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -92,3 +101,26 @@ def test_what_cannot_be_had_is_refused() -> None:
 def test_a_compiler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert missing_compiler() == "there is no C++ compiler 'no-such-compiler'"
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("lacking", ["missing_compiler", "missing_triton"])
+def test_a_gpu_takes_compilers_for_both_devices(
+    lacking: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run's samplers are on the CPU where its learner is on the GPU."""
+    assert attention_backend("auto", 300) == "compiled"
+    monkeypatch.setattr(module, lacking, lambda: "something missing")
+    with caplog.at_level(logging.INFO, "rss_rl.attention"):
+        assert attention_backend("auto", 300) == "eager"
+    assert "runs eager, several times slower: something missing" in caplog.text
+    with pytest.raises(ConfigError, match="something missing"):
+        attention_backend("compiled", 300)
+
+
+def test_what_triton_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert missing_triton() == "there is no C compiler 'no-such-compiler'"
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert missing_triton() == "there is no package 'triton'"

@@ -8,11 +8,11 @@ from apart import Peak
 from attending import C, inputs_of, outcome, pairs_of, reference, single
 from torch import Tensor
 
-from rss_rl.models.attention_choice import missing_compiler
 from rss_rl.models.directional import DirectionalAttention
 from rss_rl.ops import attention as module
 from rss_rl.ops.attention import attention_weights, feature_wise_attention
 from rss_rl.ops.attention_pairs import Order, Pairs
+from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.gated import gated_attention
 
 pytestmark = [

@@ -1,0 +1,47 @@
+"""Whether kernels can be compiled on this machine, and for which devices."""
+
+from __future__ import annotations
+
+__all__ = ["missing_compiler", "missing_triton", "runs_triton"]
+
+import functools
+import importlib.util
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+
+import torch
+
+_OLDEST = (7, 0)
+"""Compute capability from which torch itself uses Triton."""
+
+
+def missing_compiler() -> str | None:
+    """What this machine lacks to compile kernels for its CPU; None if nothing."""
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        return f"there is no C++ compiler '{compiler}'"
+    return _missing_headers()
+
+
+def missing_triton() -> str | None:
+    """What this machine lacks to compile kernels for its CUDA devices; None if nothing."""
+    if importlib.util.find_spec("triton") is None:
+        return "there is no package 'triton'"
+    compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    if not any(map(shutil.which, compilers)):
+        return f"there is no C compiler {' or '.join(map(repr, compilers))}"
+    return _missing_headers()
+
+
+def _missing_headers() -> str | None:
+    headers = Path(sysconfig.get_path("include"))
+    found = (headers / "Python.h").is_file()
+    return None if found else f"Python's C headers are not in {headers}"
+
+
+@functools.cache
+def runs_triton(device: torch.device) -> bool:
+    """Triton's kernels can be compiled here, and run on this CUDA device."""
+    return missing_triton() is None and torch.cuda.get_device_capability(device) >= _OLDEST
