@@ -12,6 +12,7 @@ import selection_pays
 from apart import OK, TOO_SLOW
 from lengths import Place, Results
 from long_texts import EXACT, KERNELS, Kernel
+from suite.timing import Settings
 
 SETTINGS = {"features": 4, "spread": 0.5, "memory_gb": 2.0, "seconds": 30, "torch": "x"}
 
@@ -52,18 +53,44 @@ def test_the_grid_of_cells_goes_on_from_its_file_and_becomes_a_table(tmp_path: P
     assert (tmp_path / "long-texts.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_records_of_long_texts_are_of_kernels_that_kept_to_the_limits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(kernel: Kernel, place: Place, settings: dict[str, Any]) -> dict[str, Any]:
+        if kernel == EXACT and place.mode == "training":
+            return {"status": TOO_SLOW, "why": "> 30 s"}
+        seconds = 3.0 if kernel == EXACT else 0.5
+        return {"status": OK, "why": "", "seconds": seconds, "peak_mb": 0.0}
+
+    monkeypatch.setattr(long_texts, "measure_cell", measured)
+    records = {record.name: record for record in long_texts.records_of(8, 2, SETTINGS)}
+    found = records["long texts/inference, n=8, grid 1e-2 v. exact"]
+    assert (found.ours, found.theirs, found.ratio, found.n) == (0.5, 3.0, 6.0, 2)
+    assert records["long texts/inference, n=8, grid 1e-2 v. exact, memory"].ratio == 1
+    assert "long texts/training, n=8, grid 1e-3 v. dot product" in records
+    assert not any("training" in name and "exact" in name for name in records)
+    assert len(records) == 14
+    assert "8 training exact too slow > 30 s" in capsys.readouterr().err
+
+
 def test_expected_times_are_overhead_and_share_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {1.0: 1.1, 0.5: 0.35, 0.3: 0.2, 0.1: 0.11, 0.0: 0.1}
-    monkeypatch.setattr(selection_pays, "medians", lambda works, rounds: known)
-    rows = selection_pays.attention_rows(16, 2, 1)
-    assert [row["expected_s"] for row in rows] == pytest.approx([1.1, 0.35, 0.19, 0.11])
-    assert [row["ratio"] for row in rows] == pytest.approx([1, 1, 0.2 / 0.19, 1])
+    known = {"100%": [1.1], "50%": [0.35], "30%": [0.38], "10%": [0.11], "0%": [0.1]}
+    monkeypatch.setattr(selection_pays, "milliseconds", lambda works, repeats: known)
+    overhead, *shares = selection_pays.attention_records(16, 2, 1)
+    assert (overhead.ours, overhead.theirs) == (0.1, 1.1)
+    assert [record.theirs for record in shares] == pytest.approx([0.35, 0.19, 0.11])
+    assert [record.ratio for record in shares] == pytest.approx([1, 0.5, 1])
 
 
 def test_models_of_selections_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection_pays, "LEAST_S", 0.0)
     monkeypatch.setattr(selection_pays, "SIZE", 4)
-    row = selection_pays.model_row(10, 3, rounds=1)
-    assert {"n", "all tokens", "faithful", "plain", "faithful ratio", "plain ratio"} <= row.keys()
-    rows = selection_pays.attention_rows(10, 3, rounds=1)
-    assert [row["share"] for row in rows] == list(selection_pays.SHARES)
+    monkeypatch.setattr(selection_pays, "BATCHES", {10: 3})
+    monkeypatch.setattr(selection_pays, "SENTENCES", {10: 3})
+    records = list(selection_pays.selection(Settings(repeats=1)))
+    assert [record.name for record in records] == [
+        "selection/attention, n=10, overhead v. all pairs",
+        *(f"selection/attention, n=10, p=q={p}% v. overhead + pq" for p in (50, 30, 10)),
+        "selection/inference, n=10, faithful at 30% v. all tokens",
+        "selection/inference, n=10, plain at 30% v. all tokens",
+    ]

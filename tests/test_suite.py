@@ -77,6 +77,11 @@ def test_a_worker_answers_turn_by_turn_in_its_own_environment() -> None:
         assert [one(), other(), one(), other()] == [3, 8, 4, 8]
 
 
+def test_a_worker_can_have_several_turns_by_name() -> None:
+    with Worker(f"{STUBS}:counters", {"starts": [3, 10]}, environment=PATHS) as worker:
+        assert [worker("from 3"), worker("from 10"), worker("from 3")] == [3, 10, 4]
+
+
 PATHS = {
     "PYTHONPATH": os.pathsep.join(
         str(Path(__file__).parent / folder) for folder in ("benchmarks", "support", "..")
@@ -95,14 +100,29 @@ def test_a_worker_that_ends_or_hangs_is_told(how: str, why: str) -> None:
 
 @pytest.mark.parametrize("stub", ["two_records", "endless"])
 def test_what_a_benchmark_said_before_it_died_counts(
-    stub: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stub: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", PATHS["PYTHONPATH"])
+    part = tmp_path / "part.json"
+    part.write_text("of before")
     # Long enough for its process to start on a busy machine, where it hangs.
     benchmark = Benchmark(f"{STUBS}:{stub}", 1 if stub == "two_records" else 0.1)
-    found = list(bench.run_benchmark("test", benchmark, Settings(repeats=3)))
+    found = list(bench.run_benchmark("test", benchmark, Settings(repeats=3), part))
     assert [(record.name, record.n) for record in found] == [("test/first", 3)]
     assert "test ended with -9" in capsys.readouterr().err
+    assert not part.exists()
+
+
+def test_what_came_to_its_end_need_not_be_measured_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", PATHS["PYTHONPATH"])
+    part, settings = tmp_path / "parts" / "one.json", Settings(repeats=3)
+    assert bench.measured(part, settings) == []
+    found = list(bench.run_benchmark("test", Benchmark(f"{STUBS}:one_record", 1), settings, part))
+    assert [record.n for record in found] == [3]
+    assert bench.measured(part, settings) == found
+    assert bench.measured(part, Settings(repeats=4)) == []
 
 
 def test_commits_are_compared_by_their_ratios(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """All benchmarks of speed and memory as ratios; under a quarter of an hour on two cores.
 
     make bench                                    # or: python tests/benchmarks/bench.py
-    make bench-full                               # longer attention and peers too
+    make bench-full                               # longer attention, long texts and peers too
+    python tests/benchmarks/bench.py --full --go-on    # where the last one stopped
     python tests/benchmarks/bench.py --compare old/bench.json
     python tests/benchmarks/bench.py --only step sampling --threads 1 --clock cpu
 
 Each benchmark is a process of its own and measures what it compares in turns, so that a ratio is
 of things that met the same machine. A ratio above 1 is in favour of ours. OUT/bench.json is a list
 of {name, ours, theirs, ratio, unit, n, spread}; OUT/bench.md a table with the machine;
-OUT/bench.png a figure.
+OUT/bench.png a figure; OUT/parts the records of each benchmark that came to its end, which --go-on
+takes over where they were measured with the same settings.
 """
 
 from __future__ import annotations
@@ -35,11 +37,18 @@ from suite.timing import CLOCKS, Settings
 _HERE = Path(__file__).resolve().parent
 
 
-def run_benchmark(name: str, benchmark: Benchmark, settings: Settings) -> Iterator[Record]:
+def run_benchmark(
+    name: str, benchmark: Benchmark, settings: Settings, part: Path
+) -> Iterator[Record]:
     """Records of one benchmark as its process prints them.
 
     A failure is told on standard error and ends that benchmark alone.
+
+    Args:
+        part: file that the process writes when it has come to its end; one of before is removed.
     """
+    part.unlink(missing_ok=True)
+    part.parent.mkdir(parents=True, exist_ok=True)
     target, given = benchmark.target, json.dumps(asdict(settings))
     paths = [_HERE, _HERE.parents[1], os.environ.get("PYTHONPATH")]
     variables = {
@@ -47,7 +56,7 @@ def run_benchmark(name: str, benchmark: Benchmark, settings: Settings) -> Iterat
         "OMP_NUM_THREADS": str(settings.threads),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "suite.run", target, given],
+        [sys.executable, "-m", "suite.run", target, given, str(part)],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | variables,
@@ -69,6 +78,14 @@ def run_benchmark(name: str, benchmark: Benchmark, settings: Settings) -> Iterat
         print(f"{name} ended with {process.returncode}", file=sys.stderr)
 
 
+def measured(part: Path, settings: Settings) -> list[Record]:
+    """What a benchmark that came to its end has found with these settings; else nothing."""
+    kept = json.loads(part.read_text()) if part.exists() else {}
+    if kept.get("settings") != asdict(settings):
+        return []
+    return [Record.of(tree) for tree in kept["records"]]
+
+
 def _end(process: subprocess.Popen[str]) -> None:
     """Kill it and what it started, unless it has ended."""
     with contextlib.suppress(ProcessLookupError):
@@ -79,6 +96,7 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--full", action="store_true", help="longer attention and peers too")
+    parser.add_argument("--go-on", action="store_true", help="where the last one in OUT stopped")
     parser.add_argument("--only", nargs="+", choices=list(BENCHMARKS), help="these alone")
     parser.add_argument("--out", type=Path, default=Path("bench"), help="directory of results")
     parser.add_argument("--compare", type=Path, help="bench.json of another commit")
@@ -97,7 +115,9 @@ def main() -> None:
     for name, benchmark in BENCHMARKS.items():
         if name not in given.only if given.only else benchmark.full and not given.full:
             continue
-        for record in run_benchmark(name, benchmark, settings):
+        part = given.out / "parts" / f"{name}.json"
+        known = measured(part, settings) if given.go_on else []
+        for record in known or run_benchmark(name, benchmark, settings, part):
             records.append(record)
             minutes = (time.monotonic() - started) / 60
             print(f"{minutes:5.1f} min  {record.name:<50} {record.ratio:6.2f} x", flush=True)

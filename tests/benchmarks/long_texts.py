@@ -1,8 +1,10 @@
 """Feature-wise attention on long texts: exact, on a grid of scores, and torch's dot products.
 
     python tests/benchmarks/long_texts.py --out long-texts
+    python tests/benchmarks/bench.py --only long-texts long-texts-16k    # ratios alone, as records
 
-One text of n tokens, D features, forward mask, one thread: `exact` is the kernel of all pairs,
+One text of n tokens, D features, forward mask, one thread: `exact` is the compiled kernel of all
+pairs (whatever torch.compile lacks here, it is eager, which is several times slower),
 `grid E` the linear one to the error E of the largest value (planning included), `dot product` is
 torch's scaled_dot_product_attention with one causal head of D features, which weighs a pair once
 and not D times. Queries, scores and values are given; scores are normal of deviation --spread.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -30,14 +33,22 @@ import torch.nn.functional as F
 from apart import OK, Peak, available_mb, run_apart
 from lengths import MODES, SINGLE_ABOVE_S, TIMED_S, Place, Results, timed
 from plotting import COLOURS, figure_of
+from suite.records import Record, compared
+from suite.timing import Settings
 
+from rss_rl.models.attention_choice import attention_backend
 from rss_rl.ops.attention import feature_wise_attention
+from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.linear_attention import linear_attention, make_plan
 from rss_rl.ops.masking import Gathered
 
 LENGTHS = (256, 1024, 4096, 16384)
 SCALE = 5.0
 MEASURES = {"seconds": "CPU seconds", "peak_mb": "peak memory, MB"}
+CELL = {"features": 300, "spread": 1.0, "memory_gb": 8.0, "seconds": 600}
+"""Sizes and limits of a cell."""
+LEAST = {"seconds": 0.0, "peak_mb": 0.1}
+"""Below the grain of the measurement."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,8 @@ class Kernel:
 
 
 EXACT, DOT = Kernel("exact"), Kernel("dot product")
-KERNELS = (EXACT, Kernel("grid 1e-2", 1e-2), Kernel("grid 1e-3", 1e-3), DOT)
+GRIDS = (Kernel("grid 1e-2", 1e-2), Kernel("grid 1e-3", 1e-3))
+KERNELS = (EXACT, *GRIDS, DOT)
 
 
 class Attend:
@@ -65,7 +77,7 @@ class Attend:
             one.requires_grad_(training)
         self._flow = torch.randn(1, n, features, generator=generator) if training else None
         self._places = Gathered(torch.arange(n)[None], torch.ones(1, n, dtype=torch.bool))
-        self._kernel = kernel
+        self._kernel, self._backend = kernel, attention_backend("auto", features)
 
     def __call__(self) -> None:
         """Forward, and backward in training."""
@@ -81,9 +93,8 @@ class Attend:
             query, key, value = (t[:, None] for t in self._inputs)
             return F.scaled_dot_product_attention(query, key, value, is_causal=True)[:, 0]
         if self._kernel.error is None:
-            n = places.kept.shape[1]
-            allowed = torch.ones(1, n, n, dtype=torch.bool).tril_(-1)
-            return feature_wise_attention(*self._inputs, allowed, SCALE)
+            pairs = Pairs(places, places, "before")
+            return feature_wise_attention(*self._inputs, pairs, SCALE, self._backend)
         plan = make_plan(self._inputs[1], places, SCALE, self._kernel.error)
         if plan is None:
             raise ValueError(f"no plan keeps to {self._kernel.error}: lower --spread")
@@ -94,7 +105,7 @@ def measure(kernel: Kernel, place: Place, features: int, spread: float) -> dict[
     """Seconds of a step and peak memory, of this process."""
     torch.set_num_threads(1)
     training = place.mode == "training"
-    Attend(kernel, 40, 4, spread / 4, training)()  # loads the code
+    Attend(kernel, 40, features, spread / 4, training)()  # loads the code, compiled if need be
     step = Attend(kernel, place.n, features, spread, training)
     peak = Peak()
     cpu, wall = timed(step, 0.0)
@@ -132,6 +143,41 @@ def measure_all(
                     cell = measure_one(kernel, place, results.settings) | {"round": round_}
                     results.add(cell)
                     yield cell
+
+
+def long_texts(settings: Settings) -> Iterator[Record]:
+    """A benchmark of `bench.py`: up to 4,096 tokens, three rounds."""
+    for n in LENGTHS[:-1]:
+        yield from records_of(n, min(settings.repeats, 3), CELL)
+
+
+def long_texts_16k(settings: Settings) -> Iterator[Record]:
+    """A benchmark of `bench.py`: the longest, where the exact kernel takes minutes; one round."""
+    yield from records_of(LENGTHS[-1], 1, CELL)
+
+
+def records_of(n: int, rounds: int, settings: dict[str, Any]) -> Iterator[Record]:
+    """The grid beside the exact kernel and the dot product, and the latter beside each other.
+
+    A kernel that ran into a limit is told on standard error and is in no record.
+    """
+    for mode in MODES:
+        cells: dict[str, list[dict[str, Any]]] = {kernel.name: [] for kernel in KERNELS}
+        for _ in range(rounds):
+            for kernel in KERNELS:
+                cell = measure_cell(kernel, Place(n, 1, mode), settings)
+                cells[kernel.name].append(cell)
+                if cell["status"] != OK:
+                    print(n, mode, kernel.name, cell["status"], cell["why"], file=sys.stderr)
+        pairs = [(grid, rival) for grid in GRIDS for rival in (EXACT, DOT)]
+        for ours, theirs in [*pairs, (EXACT, DOT)]:
+            both = cells[ours.name], cells[theirs.name]
+            if any(cell["status"] != OK for cell in (*both[0], *both[1])):
+                continue
+            for key, unit in (("seconds", "s"), ("peak_mb", "MB")):
+                values = ([max(cell[key], LEAST[key]) for cell in some] for some in both)
+                name = f"long texts/{mode}, n={n}, {ours.name} v. {theirs.name}"
+                yield compared(f"{name}, memory" if unit == "MB" else name, *values, unit)
 
 
 def medians(cells: Sequence[dict[str, Any]], place: Place, name: str, key: str) -> float | None:
@@ -200,10 +246,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     names = [kernel.name for kernel in KERNELS]
     parser.add_argument("--kernels", nargs="+", choices=names, default=names)
-    parser.add_argument("--features", type=int, default=300)
-    parser.add_argument("--spread", type=float, default=1.0)
-    parser.add_argument("--memory-gb", type=float, default=8.0, help="limit of a cell")
-    parser.add_argument("--seconds", type=int, default=300, help="limit of a cell, of CPU time")
+    parser.add_argument("--features", type=int, default=CELL["features"])
+    parser.add_argument("--spread", type=float, default=CELL["spread"])
+    parser.add_argument("--memory-gb", type=float, default=CELL["memory_gb"], help="of a cell")
+    parser.add_argument("--seconds", type=int, default=CELL["seconds"], help="CPU time of a cell")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=30.0, help="stop there; go on later")
     return parser.parse_args()
@@ -213,8 +259,7 @@ def main() -> None:
     """Measure, print, write."""
     given = parse()
     given.out.mkdir(parents=True, exist_ok=True)
-    keys = ("features", "spread", "memory_gb", "seconds")
-    settings = {key: getattr(given, key) for key in keys} | {"torch": torch.__version__}
+    settings = {key: getattr(given, key) for key in CELL} | {"torch": torch.__version__}
     try:
         results = Results(given.out / "long-texts.json", settings)
     except ValueError as error:

@@ -5,17 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
-from peer_task import (
-    BATCH,
-    LEARNING_RATE,
-    WORDS,
-    Network,
-    Reward,
-    Sentences,
-    make_env,
-    reward_classifier,
-    word_vectors,
-)
+from peer_task import BATCH, Network, Task, Tuning, make_env, task_of
 from torch import Tensor, nn
 
 from learners.policy_gradient import PolicyGradientLearner, RewardBatch
@@ -40,27 +30,32 @@ def _learner(
     return PolicyGradientLearner(policy, embedding, config.learner, None)
 
 
-def _config(selections: int) -> RunConfig:
+def _config(selections: int, task: Task, tuning: Tuning) -> RunConfig:
     baseline = "leave-one-out" if selections > 1 else "moving-average"
     return RunConfig.model_validate(
         {
             "data": "none",
             "phases": [{"name": "policy", "policy": True, "steps": 1}],
-            "reward": {"sparsity_cost": 0.0},
+            "reward": {"sparsity_cost": task.sparsity_cost},
             "learner": {
                 "baseline": baseline,
                 "correction": "none",
-                "policy": {"learning_rate": LEARNING_RATE},
+                "policy": {"learning_rate": tuning.learning_rate},
+                "entropy_cost": tuning.entropy_cost,
             },
             "sampler": {"selections": selections},
         }
     )
 
 
-def _policy(seed: int) -> RSSPolicy:
+def _policy(task: Task, seed: int) -> RSSPolicy:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Network().policy
+        return Network(task).policy
+
+
+def _embedding(task: Task) -> WordEmbedding:
+    return WordEmbedding(task.vectors, len(task.vectors))
 
 
 class Pipeline:
@@ -70,13 +65,16 @@ class Pipeline:
         selections: K of each sentence; every one of them counts as a step of the environment.
     """
 
-    def __init__(self, reward: Reward, selections: int = 1, seed: int = 0) -> None:
-        self._config, self._selections, self._seed = _config(selections), selections, seed
-        self._examples, self._update = Sentences(), 0
-        classifier = reward_classifier(reward)
+    def __init__(
+        self, reward: str, selections: int = 1, seed: int = 0, tuning: Tuning | None = None
+    ) -> None:
+        task, tuning = task_of(reward), tuning or Tuning()
+        self._config, self._selections = _config(selections, task, tuning), selections
+        self._examples, self._update, self._batch = task.examples, 0, tuning.batch
+        classifier = task.classifier
         if not hasattr(classifier, "embedding"):
-            classifier.embedding = WordEmbedding(word_vectors(), WORDS)
-        self._models = Models(classifier, _policy(seed))  # type: ignore[arg-type]
+            classifier.embedding = _embedding(task)
+        self._models = Models(classifier, _policy(task, seed))  # type: ignore[arg-type]
         self._sampler = Sampler(self._config, self._models, self._examples)
         self._publish()
         self._learner = _learner(self._models.policy, classifier.embedding, self._config)  # type: ignore[arg-type]
@@ -87,10 +85,10 @@ class Pipeline:
         self._sampler.load(self._models.publish(self._update))
 
     def _rollout(self) -> Rollout:
-        rows = self._order.integers(len(self._examples), size=BATCH // self._selections)
+        rows = self._order.integers(len(self._examples), size=self._batch // self._selections)
         jobs = [
             SampleJob(self._update, n, part, self._selections, scored=True, thresholded=False)
-            for n, part in enumerate(np.array_split(rows, BATCH // SHARD))
+            for n, part in enumerate(np.array_split(rows, max(1, self._batch // SHARD)))
         ]
         rollout = join_rollouts([Rollout.from_arrow(self._sampler.sample(job)) for job in jobs])
         self.rewards.append(float(rollout.rewards.mean()))
@@ -100,7 +98,7 @@ class Pipeline:
     def sample(self) -> int:
         """Sentences of a rollout."""
         self._rollout()
-        return BATCH
+        return self._batch
 
     def train(self) -> int:
         """Sentences of a rollout and an update."""
@@ -110,17 +108,18 @@ class Pipeline:
         paid = RewardBatch(selections, torch.from_numpy(rollout.rewards), None)
         self._learner.update(batch, paid, number=self._update)
         self._publish()
-        return BATCH
+        return self._batch
 
 
 class VectorLoop:
     """The Gymnasium vector environment, the RSS policy and the policy-gradient learner."""
 
-    def __init__(self, envs: int, reward: Reward, seed: int = 0) -> None:
-        self._env = make_env(envs, reward, AutoresetMode.SAME_STEP)
-        self._policy, self._envs, self._updates = _policy(seed), envs, 0
-        self._embedding = WordEmbedding(word_vectors(), WORDS)
-        self._learner = _learner(self._policy, self._embedding, _config(1))
+    def __init__(self, envs: int, reward: str, seed: int = 0) -> None:
+        task = task_of(reward)
+        self._env = make_env(task, envs, AutoresetMode.SAME_STEP)
+        self._policy, self._envs, self._updates = _policy(task, seed), envs, 0
+        self._embedding = _embedding(task)
+        self._learner = _learner(self._policy, self._embedding, _config(1, task, Tuning()))
         torch.manual_seed(seed)
         self._observation, _ = self._env.reset(seed=seed)
         self.rewards: list[float] = []
@@ -157,11 +156,12 @@ class VectorLoop:
 class PlainLoop:
     """REINFORCE as one would write it in an afternoon, on the same environment and network."""
 
-    def __init__(self, envs: int, reward: Reward, seed: int = 0) -> None:
+    def __init__(self, envs: int, reward: str, seed: int = 0) -> None:
         torch.manual_seed(seed)
-        self._env, self._net = make_env(envs, reward, AutoresetMode.SAME_STEP), Network()
+        task = task_of(reward)
+        self._env, self._net = make_env(task, envs, AutoresetMode.SAME_STEP), Network(task)
         self._policy: nn.Module = self._net.policy
-        self._optimizer = torch.optim.Adam(self._policy.parameters(), lr=LEARNING_RATE)
+        self._optimizer = torch.optim.Adam(self._policy.parameters(), lr=Tuning.learning_rate)
         self._envs = envs
         self._observation = self._env.reset(seed=seed)[0]
         self._average: float | None = None  # of the rewards

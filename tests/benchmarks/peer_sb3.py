@@ -6,12 +6,13 @@ The native vector environment is given to it directly: it is several times as fa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
-from peer_task import BATCH, LEARNING_RATE, Network, Reward, make_env
+from peer_task import Network, Tuning, make_env, task_of
 from stable_baselines3 import PPO
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecEnv
@@ -60,10 +61,18 @@ class NativeVecEnv(VecEnv):
 
 
 class NetworkPolicy(ActorCriticPolicy):
-    """The network of the task in place of an extractor and two perceptrons."""
+    """The network of the task in place of an extractor and two perceptrons.
+
+    Args:
+        network: makes it.
+    """
+
+    def __init__(self, *args: Any, network: Callable[[], Network], **kwargs: Any) -> None:
+        self._network = network
+        super().__init__(*args, **kwargs)
 
     def _build(self, lr_schedule: Any) -> None:
-        self.net = Network()
+        self.net = self._network()
         trained = [p for p in self.net.parameters() if p.requires_grad]
         self.optimizer = self.optimizer_class(trained, lr=lr_schedule(1), **self.optimizer_kwargs)
 
@@ -97,28 +106,36 @@ class SB3:
         envs: sentences side by side.
     """
 
-    def __init__(self, envs: int, reward: Reward, seed: int = 0) -> None:
-        self.env = NativeVecEnv(make_env(envs, reward, AutoresetMode.SAME_STEP))
+    def __init__(self, envs: int, reward: str, seed: int = 0, tuning: Tuning | None = None) -> None:
+        task, tuning = task_of(reward), tuning or Tuning()
+        self._batch = tuning.batch
+        self.env = NativeVecEnv(make_env(task, envs, AutoresetMode.SAME_STEP))
         self.ppo = PPO(
             NetworkPolicy,
             self.env,
-            learning_rate=LEARNING_RATE,
-            n_steps=BATCH // envs,
-            batch_size=BATCH,
-            n_epochs=1,
+            policy_kwargs={"network": lambda: Network(task)},
+            learning_rate=tuning.learning_rate,
+            n_steps=tuning.batch // envs,
+            batch_size=tuning.minibatch,
+            n_epochs=tuning.epochs,
             gamma=0.0,
             gae_lambda=1.0,
-            ent_coef=0.0,
+            ent_coef=tuning.entropy_cost,
             seed=seed,
             device="cpu",
         )
         _, self._callback = self.ppo._setup_learn(10**9)
 
+    @property
+    def rewards(self) -> list[float]:
+        """Mean of each step of the environment."""
+        return self.env.rewards
+
     def sample(self) -> int:
         """Sentences of a rollout."""
         ppo = self.ppo
         ppo.collect_rollouts(self.env, self._callback, ppo.rollout_buffer, ppo.n_steps)
-        return BATCH
+        return self._batch
 
     def train(self) -> int:
         """Sentences of a rollout and an update."""

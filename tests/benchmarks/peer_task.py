@@ -1,4 +1,4 @@
-"""The task on which systems are compared: one environment, one network, two reward models.
+"""The tasks on which systems are compared: one environment, one network, three reward models.
 
 Nothing of Ray, RLlib or Stable-Baselines3 is imported here; every system imports this.
 
@@ -9,23 +9,23 @@ wants it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 from torch import Tensor, nn
 
-from envs.core import SelectionCore
-from envs.rewards import ClassifierReward, RewardSpec
+from envs.rewards import ClassifierReward
 from envs.vector import TokenSelectionVectorEnv
 from rss_rl.config import ModelConfig
+from rss_rl.data.store import open_prepared
 from rss_rl.models.build import build_classifier
 from rss_rl.policies.rss import RSSPolicy
-from rss_rl.types import Array, Batch, LabelSpec
-
-Reward = Literal["bits", "classifier"]
+from rss_rl.runtime.run import open_models
+from rss_rl.types import Array, Batch, ExampleSource, LabelSpec
 
 EXAMPLES, SHORTEST, LONGEST = 8192, 8, 32
 WORDS, EMBEDDING, HIDDEN, REWARD_HIDDEN = 512, 32, 16, 64
@@ -33,14 +33,31 @@ WORDS, EMBEDDING, HIDDEN, REWARD_HIDDEN = 512, 32, 16, 64
 with the same library: with a large one every ratio tends to 1."""
 LABELS = LabelSpec("classes", ("no", "yes"))
 BATCH = 2048
-"""Sentences of an update of every system, each seen once."""
-LEARNING_RATE = 3e-3
+"""Sentences of an update of every system where speed is measured, each seen once."""
 ENVS = 128
 """Sentences side by side, where a system has a vector environment."""
 TRICK = 16
 """Sentences of an episode that spare RLlib most of its cost of one."""
 PYTHON = Path(__file__).resolve().parents[2] / ".venv-peers" / "bin" / "python"
 """Interpreter of the environment that `make peers` builds."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a system learns; the default is that of all where speed is measured.
+
+    batch          sentences of a rollout
+    minibatch      sentences of an update, at most the batch; PPO's alone
+    epochs         how often each sentence is seen; PPO's alone
+    learning_rate  of Adam
+    entropy_cost   what a nat of the selection's entropy is worth; ours: of a bit's, on average
+    """
+
+    batch: int = BATCH
+    minibatch: int = BATCH
+    epochs: int = 1
+    learning_rate: float = 3e-3
+    entropy_cost: float = 0.0
 
 
 class Sentences:
@@ -99,31 +116,68 @@ class RightBits(nn.Module):
         return -logits[:, 0]
 
 
-def reward_classifier(reward: Reward) -> nn.Module:
-    """What pays: right bits, or ReSAN in its faithful form with random weights."""
+@dataclass(frozen=True)
+class Task:
+    """What is to be learnt.
+
+    examples       sentences
+    classifier     what pays
+    vectors        float32 [V, E] that the policy reads; row 0 is padding
+    hidden         size of the policy
+    start          probability of a bit at the start
+    sparsity_cost  lambda
+    """
+
+    examples: ExampleSource
+    classifier: nn.Module
+    vectors: Array
+    hidden: int = HIDDEN
+    start: float = 0.5
+    sparsity_cost: float = 0.0
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sentence."""
+        return int(self.examples.lengths().max())
+
+
+def task_of(reward: str) -> Task:
+    """The task of a name.
+
+    Args:
+        reward: `bits`, the share of right ones; `classifier`, ReSAN in its faithful form with
+            random weights; else the directory of a demo's run, whose classifier pays for the
+            demo's sentences at the demo's sparsity cost.
+    """
     if reward == "bits":
-        return RightBits()
-    config = ModelConfig(hidden=REWARD_HIDDEN, dropout=0.0, keep_unselected=False)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        return build_classifier(config, LABELS, 1, word_vectors(), WORDS)
+        return Task(Sentences(), RightBits(), word_vectors())
+    if reward == "classifier":
+        config = ModelConfig(hidden=REWARD_HIDDEN, dropout=0.0, keep_unselected=False)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            model = build_classifier(config, LABELS, 1, word_vectors(), WORDS)
+        return Task(Sentences(), model.eval(), word_vectors())
+    run, models, _ = open_models(reward)
+    embedding = models.classifier.embedding
+    return Task(
+        open_prepared(run.data).split("train"),
+        models.classifier,
+        torch.cat([embedding.trainable, embedding.fixed]).detach().numpy(),
+        run.policy.hidden,
+        run.policy.initial_probability,
+        run.reward.fixed_cost,
+    )
 
 
-def reward_core(reward: Reward) -> SelectionCore:
-    """The environment without Gymnasium."""
-    model = ClassifierReward(reward_classifier(reward))
-    return SelectionCore(Sentences(), model, RewardSpec(0.0))
-
-
-def make_env(envs: int, reward: Reward, mode: AutoresetMode) -> TokenSelectionVectorEnv:
+def make_env(task: Task, envs: int, mode: AutoresetMode) -> TokenSelectionVectorEnv:
     """The environment, natively batched."""
     return TokenSelectionVectorEnv(
         envs,
-        examples=Sentences(),
-        reward_model=ClassifierReward(reward_classifier(reward)),
-        sparsity_cost=0.0,
-        max_len=LONGEST,
-        vocabulary_size=WORDS,
+        examples=task.examples,
+        reward_model=ClassifierReward(task.classifier),
+        sparsity_cost=task.sparsity_cost,
+        max_len=task.longest,
+        vocabulary_size=len(task.vectors),
         autoreset_mode=mode,
     )
 
@@ -131,12 +185,13 @@ def make_env(envs: int, reward: Reward, mode: AutoresetMode) -> TokenSelectionVe
 class Network(nn.Module):
     """RSS over fixed word vectors, and a value of the sentence for those that want one."""
 
-    def __init__(self) -> None:
+    def __init__(self, task: Task) -> None:
         super().__init__()
-        table = torch.from_numpy(word_vectors())
+        table = torch.from_numpy(task.vectors)
         self.embedding = nn.Embedding.from_pretrained(table, freeze=True, padding_idx=0)
-        self.policy = RSSPolicy(EMBEDDING, HIDDEN, "relu", 0.5, shared=False)
-        self.value_head = nn.Linear(EMBEDDING, 1)
+        size = table.shape[1]
+        self.policy = RSSPolicy(size, task.hidden, "relu", task.start, shared=False)
+        self.value_head = nn.Linear(size, 1)
 
     def logits(self, observation: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """Logits [B, 2 N] of the action's bits, and True where they are of real tokens."""

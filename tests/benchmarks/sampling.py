@@ -1,18 +1,20 @@
 """Sentences a second of sampling, and of sampling with an update: ours and other systems'.
 
 Benchmarks of `bench.py`: `sampling` compares within one process (a plain torch loop,
-Stable-Baselines3's PPO), `peers` with RLlib in the environment that `make peers` builds. All run
-the task of `peer_task`: 128 sentences side by side, updates of 2048 that are seen once, one thread.
-Ours is what `rss-rl train` does, with one selection a sentence: `Sampler`, Arrow, the learner,
-publishing. RLlib has a second process for its sampler, ours has not.
+Stable-Baselines3's PPO), `peers` and `peers-classifier` all these with RLlib too, in the
+environment that `make peers` builds. All run the task of `peer_task`: 128 sentences side by side,
+updates of 2048 that are seen once, one thread. Ours is what `rss-rl train` does, with one selection
+a sentence: `Sampler`, Arrow, the learner, publishing. RLlib's APPO and IMPALA have a second process
+for their sampler; its PPO and the others have not.
 """
 
 from __future__ import annotations
 
-__all__ = ["peers", "sampling"]
+__all__ = ["peers", "peers_classifier", "sampling"]
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,8 +28,10 @@ from suite.workers import Worker
 UNIT = "sentences/s"
 REWARDS = ("bits", "classifier")
 MODES = {"sample": "sampling", "train": "sampling and update"}
-ALGORITHMS = ("PPO", "APPO", "IMPALA")
-STRETCH_S = {"ours": 1.0, "theirs": 4.0}
+ALGORITHMS = {"sample": ("PPO",), "train": ("PPO", "APPO", "IMPALA")}
+"""RLlib's; what samples is the same for all, and with the others it would go on by itself."""
+EPISODES = {1: "one step an episode", TRICK: f"{TRICK} an episode"}
+STRETCH_S = {"ours": 0.5, "theirs": 1.0}
 
 
 def _rate(work: Callable[[], int], clock: str, least_s: float) -> Turn:
@@ -63,40 +67,59 @@ def sampling(settings: Settings) -> Iterator[Record]:
 
 
 def peers(settings: Settings) -> Iterator[Record]:
-    """RLlib's algorithms, one after another, each in turns with ours; then its best.
+    """All systems in turns, with the trivial reward; see `_peers`."""
+    yield from _peers("bits", settings)
+
+
+def peers_classifier(settings: Settings) -> Iterator[Record]:
+    """All systems in turns, with a classifier's reward; see `_peers`."""
+    yield from _peers("classifier", settings)
+
+
+def _peers(reward: str, settings: Settings) -> Iterator[Record]:
+    """Ours beside RLlib's algorithms, the best of them, and the systems of this process.
 
     Raises:
-        FileNotFoundError: without their environment.
+        FileNotFoundError: without RLlib's environment.
     """
     if not PYTHON.exists():
         raise FileNotFoundError(f"{PYTHON}: run `make peers` first")
     torch.set_num_threads(1)
-    for reward in REWARDS:
-        pipeline = Pipeline(reward)  # type: ignore[arg-type]
-        for mode, called in MODES.items():
-            for sentences, kind in ((1, "one step an episode"), (TRICK, f"{TRICK} an episode")):
-                found = {
-                    # Sampling is the same for all: with the others it would go on by itself.
-                    name: _beside(pipeline, mode, name, sentences, reward, settings)
-                    for name in (ALGORITHMS if mode == "train" else ("PPO",))
-                }
-                room = f"peers/{reward}/{called}, {kind}, RLlib"
-                for name, (ours, theirs) in found.items():
-                    yield compared(f"{room} {name}", ours, theirs, UNIT)
-                ours, theirs = max(found.values(), key=lambda pair: statistics.median(pair[1]))
-                yield compared(f"{room}'s best", ours, theirs, UNIT)
-
-
-def _beside(
-    pipeline: Pipeline, mode: str, algorithm: str, sentences: int, reward: str, settings: Settings
-) -> tuple[list[float], list[float]]:
-    """Sentences a second, ours and theirs, in turns."""
-    given = {"algorithm": algorithm, "sentences": sentences, "reward": reward, "mode": mode}
+    systems: dict[str, Any] = {
+        "ours": Pipeline(reward),
+        "a plain torch loop": PlainLoop(ENVS, reward),
+        "SB3 PPO": SB3(ENVS, reward),
+    }
+    given = {"reward": reward, "seconds": STRETCH_S["theirs"]}
     with Worker(
-        "peer_rllib:turn", given | {"seconds": STRETCH_S["theirs"]}, python=str(PYTHON),
-        environment={"OMP_NUM_THREADS": "1"}, timeout_s=600,
+        "peer_rllib:turns", given, python=str(PYTHON), environment={"OMP_NUM_THREADS": "1"},
+        timeout_s=600,
     ) as worker:  # fmt: skip
-        # Always the wall clock: theirs is several processes.
-        ours = _rate(getattr(pipeline, mode), "wall", STRETCH_S["ours"])
-        found = in_turns({"ours": ours, "theirs": worker}, settings.repeats)
-    return found["ours"], found["theirs"]
+        for mode, called in MODES.items():
+            turns: dict[str, Turn] = {
+                # Always the wall clock: RLlib is several processes.
+                name: _rate(getattr(system, mode), "wall", STRETCH_S["ours"])
+                for name, system in systems.items()
+            }
+            for sentences in EPISODES:
+                for name in ALGORITHMS[mode]:
+                    turn = partial(worker, f"{mode} {name} {sentences}")
+                    turns[_called(name, sentences)] = turn
+            found = in_turns(turns, settings.repeats)
+            yield from _beside_ours(f"peers/{reward}/{called}", found, ALGORITHMS[mode])
+
+
+def _called(algorithm: str, sentences: int) -> str:
+    return f"RLlib {algorithm}, {EPISODES[sentences]}"
+
+
+def _beside_ours(
+    room: str, found: dict[str, list[float]], algorithms: Sequence[str]
+) -> Iterator[Record]:
+    """A record for each rival, and for RLlib's best of each kind of episode."""
+    for name, rates in found.items():
+        if name != "ours":
+            yield compared(f"{room}, {name}", found["ours"], rates, UNIT)
+    for sentences, kind in EPISODES.items():
+        rates = max((found[_called(name, sentences)] for name in algorithms), key=statistics.median)
+        yield compared(f"{room}, RLlib's best, {kind}", found["ours"], rates, UNIT)

@@ -1,60 +1,61 @@
 """What hard attention saves: time of the attention by shares kept, and of whole-model inference.
 
-    python tests/benchmarks/selection_pays.py [OUT.json]
+    python tests/benchmarks/bench.py --only selection
 
 Attention: heads and dependents are a share p each of n tokens, drawn at random; its time should be
 overhead + p^2 (time of all - overhead), where the overhead is the time for one head and one
-dependent of each text. Forward alone, exact kernel.
+dependent of each text, a record of its own. Ours is the time, theirs what it should be: 0.8 or more
+is within 25%. Forward alone, exact kernel, as the models choose it.
 
 Models: inference with sizes 300 of embedded sentences of n tokens, of which the policy selects 30%
 in each role: `faithful` (unselected tokens are removed) and `plain` (they stay, but do not
 attend) make the policy's probabilities, `all tokens` has no policy and attends to every token.
 The selection is drawn at random in place of the policy's, so that the share is what it says.
 
-One thread; CPU time in turns, medians over rounds.
+One thread; CPU time in turns.
 """
 
 from __future__ import annotations
 
-import json
-import statistics
-import sys
-import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+__all__ = ["selection"]
+
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from lengths import random_selection
+from suite.records import Record, compared
+from suite.timing import Settings, in_turns, seconds_of
 
 from rss_rl.config import ModelConfig, PolicyConfig
+from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.classifier import remove_unselected
 from rss_rl.models.encoders.registry import build_encoder
 from rss_rl.ops.attention import feature_wise_attention
+from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.masking import gather, kept_indices
 from rss_rl.policies.registry import build_policy
 
 SIZE, SCALE, SHARE = 300, 5.0, 0.3
-SHARES = (1.0, 0.5, 0.3, 0.1)
+SHARES = (0.5, 0.3, 0.1)
 BATCHES = {64: 32, 256: 8, 1024: 1}
 """Texts by their length in tokens."""
 SENTENCES = {16: 64, 24: 64, 32: 64, 64: 32, 128: 16, 256: 4}
-ROUNDS, LEAST_S = 7, 0.05
+LEAST_S = 0.05
 
-Works = Mapping[Any, Callable[[], object]]
+Works = Mapping[str, Callable[[], object]]
 
 
 def attention(texts: int, n: int, share: float) -> Callable[[], object]:
-    """The attention of some heads to some dependents, with the mask made; share 0 is one each."""
-    selection = random_selection(texts, n, share)
+    """Of some heads to some dependents, places of the pairs included; share 0 is one each."""
+    selection, backend = random_selection(texts, n, share), attention_backend("auto", SIZE)
     heads, dependents = (kept_indices(selection[:, role]) for role in (0, 1))
     scores = torch.randn(texts, heads.index.shape[1], SIZE)
     shown = torch.randn(texts, dependents.index.shape[1], SIZE)
 
     @torch.inference_mode()
     def work() -> object:
-        allowed = heads.index[:, :, None] > dependents.index[:, None]
-        return feature_wise_attention(scores, shown, shown, allowed, SCALE)
+        pairs = Pairs(heads, dependents, "before")
+        return feature_wise_attention(scores, shown, shown, pairs, SCALE, backend)
 
     return work
 
@@ -90,71 +91,41 @@ def models(sentences: int, n: int) -> Works:
     return {"all tokens": of_all, "faithful": of_faithful, "plain": of_plain}
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """CPU time of a run, over as many as the clock can tell."""
-    started, runs = time.process_time(), 0
-    while runs == 0 or time.process_time() - started < LEAST_S:
-        work()
-        runs += 1
-    return (time.process_time() - started) / runs
+def milliseconds(works: Works, repeats: int) -> dict[str, list[float]]:
+    """CPU time of a run of each, in turns, over as many runs as the clock can tell."""
+    turns = {
+        name: lambda work=work: 1000 * seconds_of(work, "cpu", least_s=LEAST_S)
+        for name, work in works.items()
+    }
+    return in_turns(turns, repeats)
 
 
-def medians(works: Works, rounds: int = ROUNDS) -> dict[Any, float]:
-    """Of each, taken in turns; the first round warms up."""
-    taken: dict[Any, list[float]] = {key: [] for key in works}
-    for round_ in range(rounds + 1):
-        for key, work in works.items():
-            took = seconds(work)
-            if round_:
-                taken[key].append(took)
-    return {key: statistics.median(times) for key, times in taken.items()}
-
-
-def attention_rows(n: int, texts: int, rounds: int = ROUNDS) -> list[dict[str, float]]:
-    """Measured over expected, for each share."""
-    found = medians({share: attention(texts, n, share) for share in (*SHARES, 0.0)}, rounds)
-    overhead, whole = found[0.0], found[1.0]
-    rows = []
+def attention_records(n: int, texts: int, repeats: int) -> Iterator[Record]:
+    """What was expected over what was measured, for each share; the overhead over the whole."""
+    works = {f"{share:.0%}": attention(texts, n, share) for share in (*SHARES, 1.0, 0.0)}
+    found = milliseconds(works, repeats)
+    overhead, whole = found["0%"], found["100%"]
+    room = f"selection/attention, n={n}"
+    yield compared(f"{room}, overhead v. all pairs", overhead, whole, "ms")
     for share in SHARES:
-        expected = overhead + share**2 * (whole - overhead)
-        rows.append({"n": n, "texts": texts, "share": share, "s": found[share]})
-        rows[-1] |= {"overhead_s": overhead, "expected_s": expected}
-        rows[-1]["ratio"] = found[share] / expected
-    return rows
+        expected = [o + share**2 * (w - o) for o, w in zip(overhead, whole, strict=True)]
+        name = f"{room}, p=q={share:.0%} v. overhead + pq"
+        yield compared(name, found[f"{share:.0%}"], expected, "ms")
 
 
-def model_row(n: int, sentences: int, rounds: int = ROUNDS) -> dict[str, float]:
-    """Times of the three models, and of the selective ones over that of all tokens."""
-    found = medians(models(sentences, n), rounds)
-    ratios = {f"{name} ratio": found[name] / found["all tokens"] for name in ("faithful", "plain")}
-    return {"n": n, "sentences": sentences} | found | ratios
+def model_records(n: int, sentences: int, repeats: int) -> Iterator[Record]:
+    """The selective models beside that of all tokens."""
+    found = milliseconds(models(sentences, n), repeats)
+    for name in ("faithful", "plain"):
+        called = f"selection/inference, n={n}, {name} at {SHARE:.0%} v. all tokens"
+        yield compared(called, found[name], found["all tokens"], "ms")
 
 
-def main() -> None:
-    """Measure, print and write."""
+def selection(settings: Settings) -> Iterator[Record]:
+    """A benchmark of `bench.py`."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    report: dict[str, Any] = {"torch": torch.__version__, "attention": [], "models": []}
     for n, texts in BATCHES.items():
-        for row in attention_rows(n, texts):
-            report["attention"].append(row)
-            print(
-                f"n = {n:4}  p = q = {row['share']:3.0%}  {1e3 * row['s']:8.2f} ms  expected"
-                f" {1e3 * row['expected_s']:8.2f}  ({row['ratio']:.2f} x),"
-                f" overhead {1e3 * row['overhead_s']:.2f}",
-                flush=True,
-            )
+        yield from attention_records(n, texts, settings.repeats)
     for n, sentences in SENTENCES.items():
-        row = model_row(n, sentences)
-        report["models"].append(row)
-        print(
-            f"n = {n:4}  all tokens {1e3 * row['all tokens']:8.2f} ms  faithful at {SHARE:.0%}"
-            f" {row['faithful ratio']:.2f} x  plain {row['plain ratio']:.2f} x",
-            flush=True,
-        )
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(json.dumps(report, indent=1))
-
-
-if __name__ == "__main__":
-    main()
+        yield from model_records(n, sentences, settings.repeats)

@@ -41,5 +41,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "attention": Benchmark("attention:attention", minutes=3),
     "sampling": Benchmark("sampling:sampling", minutes=2),
     "publish": Benchmark("publishing:publishing", minutes=1),
-    "peers": Benchmark("sampling:peers", minutes=60, full=True),
+    "peers": Benchmark("sampling:peers", minutes=15, full=True),
+    "peers-classifier": Benchmark("sampling:peers_classifier", minutes=15, full=True),
+    "selection": Benchmark("selection_pays:selection", minutes=10, full=True),
+    "long-texts": Benchmark("long_texts:long_texts", minutes=20, full=True),
+    "long-texts-16k": Benchmark("long_texts:long_texts_16k", minutes=30, full=True),
 }

@@ -31,7 +31,7 @@ class Worker:
 
     Args:
         target: `module:function`; the function is called with `arguments` in the process and
-            returns a callable without arguments, each call of which is a turn.
+            returns a callable without arguments, each call of which is a turn, or several by name.
         arguments: that JSON can carry.
         environment: variables beside this process's own.
         python: interpreter; another one where packages differ.
@@ -63,15 +63,15 @@ class Worker:
             self.close()
             raise
 
-    def __call__(self) -> float:
-        """One turn.
+    def __call__(self, name: str = "") -> float:
+        """One turn, of that name where the worker has several.
 
         Raises:
             WorkerError: it ended or was silent for too long.
         """
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(b"\n")
+            self._process.stdin.write(f"{name}\n".encode())
             self._process.stdin.flush()
         except OSError as error:
             raise WorkerError(f"{self._target} ended") from error
@@ -114,11 +114,12 @@ class Worker:
 
 
 def serve(target: str, arguments: Mapping[str, Any]) -> None:
-    """Make the turn and answer each line of standard input with what it measures."""
+    """Make the turns and answer each line of standard input with what the one it names measures."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints must not be taken for an answer
     module, _, name = target.partition(":")
-    turn = getattr(importlib.import_module(module), name)(**arguments)
+    made = getattr(importlib.import_module(module), name)(**arguments)
+    turns = made if isinstance(made, Mapping) else {"": made}
     print("ready", file=answers, flush=True)
-    for _ in sys.stdin:
-        print(float(turn()), file=answers, flush=True)
+    for line in sys.stdin:
+        print(float(turns[line.rstrip("\n")]()), file=answers, flush=True)
