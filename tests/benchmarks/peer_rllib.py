@@ -70,7 +70,9 @@ class Setup:
         config.environment("selection", env_config=given, disable_env_checking=True)
         config.env_runners(
             num_env_runners=self.runners,
+            num_cpus_per_env_runner=0,  # several algorithms are there, of which one works
             num_envs_per_env_runner=self.envs,
+            use_env_runner_state_server=False,  # for many samplers: a process and a wait more
             gym_env_vectorize_mode="vector_entry_point",
             rollout_fragment_length=tuning.batch // self.envs // max(1, self.runners),
         )
@@ -109,9 +111,11 @@ def ray_alone() -> Iterator[None]:
     paths = os.pathsep.join([str(here), str(here.parents[1])])
     # On a busy machine the agents of a node take longer than the half minute they are given.
     os.environ.setdefault("RAY_agent_register_timeout_ms", "300000")
+    # Ray's processes give way to others, so that a sampler would hardly run beside other work.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     with tempfile.TemporaryDirectory(prefix="peer-") as folder:  # short: sockets lie in it
         ray.init(
-            num_cpus=16,  # as many as want to be there; they run in turns
+            num_cpus=2,  # as many idle processes are started at once
             include_dashboard=False,
             log_to_driver=False,
             configure_logging=False,
