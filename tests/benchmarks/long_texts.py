@@ -270,7 +270,10 @@ def main() -> None:
     for cell in measure_all(results, places, given.rounds, kernels=kernels):
         minutes = (time.monotonic() - started) / 60
         said = f"{cell['seconds']:9.4f} s" if cell["status"] == OK else cell["status"]
-        print(f"{minutes:5.1f} min  {cell['n']:>6} {cell['mode']:<9} {cell['line']:<12} {said}")
+        print(
+            f"{minutes:5.1f} min  {cell['n']:>6} {cell['mode']:<9} {cell['line']:<12} {said}",
+            flush=True,
+        )
         if minutes > given.minutes:
             print("time is over; the same command goes on from here")
             break
