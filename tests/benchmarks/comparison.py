@@ -5,8 +5,8 @@
 All select words of the demo's sentences for a classifier that stays as it is: that of a finished
 demo, `--demo`, which is made first where there is none (two minutes more). Sentence, reward and
 network are the same for all, and so is what each may spend: --seconds of time, --sentences scored.
-Batches, passes, learning rate and entropy cost are each system's own, see TUNED; what else was
-tried stands there too. One after another, each on one thread and RLlib's IMPALA on a second one for
+Batches, passes, learning rate and entropy cost are each system's own, see TUNED.
+One after another, each on one thread and RLlib's IMPALA on a second one for
 its sampler. RLlib's start is not counted. The reward is that of what was sampled to learn from.
 
 OUT/comparison.json holds the curves, [sentences, seconds, reward], of the systems that are done:

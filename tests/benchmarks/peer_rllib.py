@@ -36,8 +36,8 @@ from ray.tune.registry import register_env
 
 CONFIGS = {"PPO": PPOConfig, "APPO": APPOConfig, "IMPALA": IMPALAConfig}
 BEST = {"PPO": {"runners": 0}, "APPO": {"runners": 1}, "IMPALA": {"runners": 1}}
-"""PPO is faster where its learner's process samples than with one or two processes for it, at every
-number of sentences side by side (32 to 512); the others sample elsewhere by nature."""
+"""PPO, which waits for its rollouts, was faster where the learner's process samples than with one
+process for it (on a busy machine); the others sample elsewhere by nature."""
 SETTLING_S = 0.3
 """After which the rollouts that APPO and IMPALA have asked for beyond a turn are there."""
 
