@@ -40,6 +40,7 @@ from rss_rl.data.sources import Source
 from rss_rl.data.staging import BLOCK_ROWS, Progress, Stage, StagedSplit, staged_blocks
 from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
 from rss_rl.data.vocabulary import Vocabulary
+from rss_rl.durable import put_back, swap_in
 from rss_rl.errors import DataError
 
 SHARD_MB = 64
@@ -124,6 +125,7 @@ def prepare(
 @contextmanager
 def _built_aside(out: Path, force: bool) -> Iterator[Path]:
     """A new directory beside `out` that takes its place when all went well."""
+    put_back(out)
     if out.exists() and not force:
         raise DataError("exists already", where=str(out), remedy="Replace it with --force")
     if out.exists() and not (out / records.MANIFEST_FILE).is_file():
@@ -134,16 +136,12 @@ def _built_aside(out: Path, force: bool) -> Iterator[Path]:
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    old = folder.with_name(f"{folder.name}-old")
     try:
         yield folder
         folder.chmod(0o777 & ~_umask())
-        if out.exists():
-            out.rename(old)
-        folder.rename(out)
+        swap_in(folder, out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _umask() -> int:

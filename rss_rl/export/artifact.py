@@ -28,11 +28,11 @@ import yaml
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE
 from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.durable import aside_of, put_back, swap_in, sync_directory, sync_file
 from rss_rl.errors import CheckpointError
 from rss_rl.export.card import card
-from rss_rl.export.replacing import aside_of, put_back, swap_in
 from rss_rl.models.attention_choice import loadable_attention
-from rss_rl.runtime.atomic import read_json, sync_directory, sync_file
+from rss_rl.runtime.atomic import read_json
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.run import open_models
 from rss_rl.runtime.snapshot import Models, build_models, with_block_length

@@ -22,11 +22,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from rss_rl.durable import sync_directory, sync_file
 from rss_rl.errors import DataError, StorageError
 from rss_rl.export.model import Encoded, Model, cuts
 from rss_rl.export.rows import TextRow, read_texts
 from rss_rl.export.writers import open_writer
-from rss_rl.runtime.atomic import sync_directory, sync_file
 from rss_rl.runtime.reading import Explanation
 from rss_rl.types import DEPENDENT, HEAD
 

@@ -7,8 +7,6 @@ __all__ = [
     "canonical_json",
     "read_json",
     "replace_file",
-    "sync_directory",
-    "sync_file",
     "without_non_finite",
 ]
 
@@ -19,24 +17,11 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rss_rl.durable import sync_directory, sync_file
 from rss_rl.errors import CheckpointError
 
 MAX_JSON_BYTES = 64 * 2**20
 """A larger JSON file is not one of ours: refuse it before it fills the memory."""
-
-
-def sync_file(path: Path) -> None:
-    """Wait until the bytes of `path` are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    """Wait until the names in the directory `path` are on the disk."""
-    sync_file(path)
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rss_rl.durable import sync_directory
 from rss_rl.errors import CheckpointError
-from rss_rl.runtime.atomic import sync_directory
 
 STATE_FILE = "state.json"
 TENSORS_FILE = "tensors.safetensors"

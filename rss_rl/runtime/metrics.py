@@ -32,8 +32,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rss_rl.durable import sync_directory, sync_file
 from rss_rl.errors import CheckpointError
-from rss_rl.runtime.atomic import sync_directory, sync_file
 from rss_rl.runtime.event_files import open_event_files
 from rss_rl.runtime.metric_registry import Metric, find_metric, metrics_markdown, register
 from rss_rl.types import Array

@@ -25,15 +25,9 @@ from typing import Any, Self
 
 import yaml
 
+from rss_rl.durable import sync_directory, sync_file
 from rss_rl.errors import CheckpointError
-from rss_rl.runtime.atomic import (
-    canonical_json,
-    read_json,
-    replace_file,
-    sync_directory,
-    sync_file,
-    without_non_finite,
-)
+from rss_rl.runtime.atomic import canonical_json, read_json, replace_file, without_non_finite
 from rss_rl.runtime.event_log import EVENTS_FILE
 from rss_rl.runtime.run_lock import LOCK_FILE, take_lock
 

@@ -13,8 +13,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from rss_rl.durable import sync_file
 from rss_rl.errors import CheckpointError
-from rss_rl.runtime.atomic import sync_file
 from rss_rl.types import Array
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Replacing a directory by another: whenever the process is killed, the old or the new is whole.
+"""What a kill or a power cut leaves whole: names and bytes on the disk, and replaced directories.
 
 Directories cannot be exchanged in one step everywhere, so the old one steps aside first, under a
 name that whoever comes next can find.
@@ -6,16 +6,28 @@ name that whoever comes next can find.
 
 from __future__ import annotations
 
-__all__ = ["aside_of", "put_back", "swap_in"]
+__all__ = ["aside_of", "put_back", "swap_in", "sync_directory", "sync_file"]
 
 import logging
 import os
 import shutil
 from pathlib import Path
 
-from rss_rl.runtime.atomic import sync_directory
+_log = logging.getLogger("rss_rl.durable")
 
-_log = logging.getLogger("rss_rl.export")
+
+def sync_file(path: Path) -> None:
+    """Wait until the bytes of `path` are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the names in the directory `path` are on the disk."""
+    sync_file(path)
 
 
 def aside_of(out: Path) -> Path:
@@ -59,4 +71,4 @@ def swap_in(staging: Path, out: Path) -> None:
             os.replace(aside, out)
         raise
     sync_directory(out.parent)
-    shutil.rmtree(aside, ignore_errors=True)  # `out` is whole: the next export tries again
+    shutil.rmtree(aside, ignore_errors=True)  # `out` is whole: the next `put_back` tries again

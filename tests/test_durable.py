@@ -1,0 +1,79 @@
+"""Whenever a replacement is killed, the old directory or the new one is whole, and is found."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rss_rl.durable import aside_of, put_back, swap_in
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from rss_rl.durable import swap_in
+
+left = int(sys.argv[1])
+
+def counted(call):
+    def act(*arguments, **options):
+        global left
+        if left == 0:
+            os._exit(9)
+        left -= 1
+        return call(*arguments, **options)
+    return act
+
+os.replace, os.unlink = counted(os.replace), counted(os.unlink)
+swap_in(Path("staging"), Path("out").absolute())
+"""
+PIECES = ("a", "b", "c")
+
+
+def fill(folder: Path, text: str) -> None:
+    folder.mkdir()
+    for name in PIECES:
+        (folder / name).write_text(text)
+
+
+def content(folder: Path) -> list[str]:
+    return [(folder / name).read_text() for name in PIECES if (folder / name).exists()]
+
+
+@pytest.mark.parametrize("calls", range(6))
+def test_a_kill_leaves_one_of_them_whole(
+    calls: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    fill(out, "old")
+    fill(tmp_path / "staging", "new")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(calls)], cwd=tmp_path)
+    assert done.returncode == (9 if calls < 5 else 0)  # two renames, three files of the old one
+    with caplog.at_level(logging.WARNING, "rss_rl.durable"):
+        put_back(out)
+    assert content(out) == ["old" if calls < 2 else "new"] * 3
+    assert not aside_of(out).exists()
+    assert len(caplog.records) == (0 if calls in (0, 5) else 1)
+
+
+def test_a_disk_that_refuses_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, staging, replace = tmp_path / "out", tmp_path / "staging", os.replace
+    fill(out, "old")
+    fill(staging, "new")
+
+    def refuse(source: Path, target: Path) -> None:
+        if source == staging:
+            raise OSError("no")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="no"):
+        swap_in(staging, out)
+    assert content(out) == ["old"] * 3
+    assert not aside_of(out).exists()
