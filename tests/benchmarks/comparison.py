@@ -5,7 +5,8 @@
 All select words of the demo's sentences for a classifier that stays as it is: that of a finished
 demo, `--demo`, which is made first where there is none (two minutes more). Sentence, reward and
 network are the same for all, and so is what each may spend: --seconds of time, --sentences scored.
-Batches, passes, learning rate and entropy cost are each system's own, see TUNED.
+Batches, passes, learning rate and entropy cost are each system's own, see SETTINGS: ours are the
+demo's, those of the others are not tuned yet.
 One after another, each on one thread and RLlib's IMPALA on a second one for
 its sampler. RLlib's start is not counted. The reward is that of what was sampled to learn from.
 
@@ -55,7 +56,7 @@ class System:
     tuning: Tuning
 
 
-TUNED = {
+SETTINGS = {
     "ours": System("ours", 1, Tuning(256, 256, 1, 4e-3, 0.05)),
     "ours, 4 selections a sentence": System("ours", 4, Tuning(256, 256, 1, 4e-3, 0.05)),
     "SB3 PPO": System("SB3", 1, Tuning(1024, 256, 4, 1e-3, 6e-4)),
@@ -202,7 +203,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sentences", type=int, default=400_000, help="most, of each system")
     parser.add_argument("--goal", type=float, default=-0.2, help="reward of the table")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="+", choices=list(TUNED), default=list(TUNED))
+    parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--out", type=Path, default=Path("comparison"), help="directory")
     return parser.parse_args()
 
@@ -214,7 +215,7 @@ def main() -> None:
     make_demo(given.demo)
     given.out.mkdir(parents=True, exist_ok=True)
     budget = Budget(given.seconds, given.sentences, str(given.demo.resolve()), given.seed)
-    systems = {name: TUNED[name] for name in given.only}
+    systems = {name: SETTINGS[name] for name in given.only}
     try:
         for found in curves(given.out / "comparison.json", systems, budget):
             draw(found, given.out / "comparison.png")
