@@ -11,24 +11,45 @@ from __future__ import annotations
 
 __all__ = ["ROW_STEPS", "Adadelta"]
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from rss_rl.ops.compilers import missing_compiler
+from rss_rl.ops.native import run_kernel, threads_for
+
 ROW_STEPS = "row_steps"
 """State of a table: the update at which each row's averages were last brought up to date, [V]."""
 _BLOCK = 1 << 15
-"""Numbers of a block: with state and temporaries 768 kB in float32, so that passes stay in L2."""
+"""Numbers of a block of torch's: with state and temporaries 768 kB in float32, so that passes stay in L2."""
+_STEPS = 4
+"""Of the innermost loop, a number is as long as so many: two roots, a quotient, seven accesses."""
+
+
+class _Given(ctypes.Structure):
+    """`Parameter` of the kernel's source."""
+
+    _fields_ = (
+        ("values", ctypes.c_void_p),
+        ("gradient", ctypes.c_void_p),
+        ("square", ctypes.c_void_p),
+        ("change", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("rate", ctypes.c_double),
+        ("decay", ctypes.c_double),
+    )
 
 
 class Adadelta(torch.optim.Adadelta):
-    """torch's Adadelta on CPU tensors, block by block; sparse gradients update their rows alone.
+    """torch's Adadelta on CPU tensors, in one pass; sparse gradients update their rows alone.
 
-    Dense updates equal torch's to the bit. A row without a gradient does not move, and its averages
-    only decay: that is made up for, in one multiplication by rho^k, when it next has one. So it
-    equals an update of all rows up to the rounding of that power.
+    The pass is a kernel's where this machine has a compiler, else one of blocks that stay in the
+    Dense updates equal torch's within rounding. A row without a gradient does not move, and its
+    averages only decay: that is made up for, in one multiplication by rho^k, when it next has one.
+    So it equals an update of all rows up to the rounding of that power.
     """
 
     @torch.no_grad()
@@ -52,27 +73,52 @@ class Adadelta(torch.optim.Adadelta):
         if any(parameter.device.type != "cpu" for parameter, _ in learning):
             super().step()  # whose kernels take all parameters at once
             return
+        alike: dict[tuple[object, ...], list[tuple[_Four, dict[str, Any]]]] = {}
         for parameter, group in learning:
-            self._update(parameter, group)
+            state, gradient = self._state_of(parameter), parameter.grad
+            if gradient.is_sparse:
+                _update_rows(parameter, gradient, state, group)
+                continue
+            four = (parameter, gradient, state["square_avg"], state["acc_delta"])
+            if not all(tensor.is_contiguous() for tensor in four):
+                _update_block(*four, group)
+                continue
+            kind = parameter.dtype, group["rho"], group["eps"]
+            alike.setdefault(kind, []).append((four, group))
+        for some in alike.values():
+            _update_all(some)
 
-    def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
-        state, gradient = self.state[parameter], parameter.grad
-        assert gradient is not None
+    def _state_of(self, parameter: Tensor) -> dict[str, Any]:
+        """With the number of this step."""
+        state: dict[str, Any] = self.state[parameter]
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32)
             state["square_avg"] = torch.zeros_like(parameter)
             state["acc_delta"] = torch.zeros_like(parameter)
         state["step"] += 1
-        if gradient.is_sparse:
-            _update_rows(parameter, gradient, state, group)
-            return
-        whole = (parameter, gradient, state["square_avg"], state["acc_delta"])
-        if not all(tensor.is_contiguous() for tensor in whole):
-            _update_block(*whole, group)
-            return
-        values, gradients, squares, changes = (t.view(-1).split(_BLOCK) for t in whole)
-        for parts in zip(values, gradients, squares, changes, strict=True):
-            _update_block(*parts, group)
+        return state
+
+
+_Four = tuple[Tensor, Tensor, Tensor, Tensor]
+"""A parameter, its gradient, a and b."""
+
+
+def _update_all(given: Sequence[tuple[_Four, dict[str, Any]]]) -> None:
+    """The update of contiguous parameters that have a type, rho and eps in common."""
+    group, dtype = given[0][1], given[0][0][0].dtype
+    if dtype in (torch.float32, torch.float64) and missing_compiler() is None:
+        table = (_Given * len(given))(
+            *(
+                _Given(*(t.data_ptr() for t in four), four[0].numel(), its["lr"], its["weight_decay"])
+                for four, its in given
+            )
+        )
+        threads = threads_for(_STEPS * sum(four[0].numel() for four, _ in given))
+        run_kernel("adadelta", dtype, table, len(given), group["rho"], group["eps"], threads)
+        return
+    for four, its in given:
+        for parts in zip(*(tensor.view(-1).split(_BLOCK) for tensor in four), strict=True):
+            _update_block(*parts, its)
 
 
 def _update_block(

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rss_rl.models.layers import Dense, glorot_linear
+from rss_rl.models.layers import Dense, glorot_linear, linear
 from rss_rl.ops.attention import Backend, feature_wise_attention
 from rss_rl.ops.attention_pairs import Order, Pairs
 from rss_rl.ops.bounded_attention import PAIR_SPEED, attention_within
 from rss_rl.ops.gated import gated_attention, gated_causal_means
+from rss_rl.ops.linear_maps import gate_mix, has_kernels, linear_maps
 from rss_rl.ops.masking import Gathered, causal_means, take
 from rss_rl.ops.tracing import recording
 
@@ -66,12 +67,12 @@ class DirectionalAttention(nn.Module):
         error: float | None = None,
     ) -> None:
         super().__init__()
-        self.project = Dense(inputs, hidden, activation, dropout)
-        self.dependent_score = glorot_linear(hidden, hidden, bias=False)
-        self.head_score = glorot_linear(hidden, hidden, bias=False)
+        self.project = Dense(inputs, hidden, activation, dropout, backend)
+        self.dependent_score = glorot_linear(hidden, hidden, bias=False, backend=backend)
+        self.head_score = glorot_linear(hidden, hidden, bias=False, backend=backend)
         self.score_bias = nn.Parameter(torch.zeros(hidden))
-        self.gate_input = glorot_linear(hidden, hidden)
-        self.gate_context = glorot_linear(hidden, hidden)
+        self.gate_input = glorot_linear(hidden, hidden, backend=backend)
+        self.gate_context = glorot_linear(hidden, hidden, backend=backend)
         self.gate_bias = nn.Parameter(torch.zeros(hidden))
         self._looks_back = forward
         self.scale = scale
@@ -88,6 +89,12 @@ class DirectionalAttention(nn.Module):
             heads,
             dependents,
         )
+
+    def whole(self, embedded: Tensor, heads: Gathered, dependents: Gathered) -> Tensor:
+        """Outputs of heads and dependents that stand where they stood, [M, N, E] to [M, N, D]."""
+        maps = self.maps(embedded)
+        context = self._attention(maps.head, maps.dependent, maps.hidden, heads, dependents)
+        return self.mix(maps.hidden, context, maps.gate)
 
     def gated_context(self, hidden: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """Context of every token, [M, N, D], each dependent weighted by its gate [M, N].
@@ -112,6 +119,10 @@ class DirectionalAttention(nn.Module):
     def maps(self, embedded: Tensor) -> Maps:
         """[B, N, E] to all that no selection changes."""
         hidden = self.project(embedded)
+        if has_kernels(hidden, self._backend):
+            layers = (self.head_score, self.dependent_score, self.gate_input)
+            biases = self.score_bias, None, self.gate_input.bias
+            return Maps(hidden, *linear_maps(hidden, [layer.weight for layer in layers], biases))
         return Maps(
             hidden,
             self.head_score(hidden) + self.score_bias,
@@ -153,5 +164,8 @@ class DirectionalAttention(nn.Module):
 
     def mix(self, hidden: Tensor, context: Tensor, gate: Tensor) -> Tensor:
         """The fusion gate with h's part of it at hand, [..., D]."""
-        gate = torch.sigmoid(gate + self.gate_context(context) + self.gate_bias)
-        return torch.lerp(context, hidden, gate)
+        layer, bias = self.gate_context, self.gate_bias
+        if has_kernels(hidden, self._backend):
+            more = linear(context, layer.weight, layer.bias + bias, self._backend)
+            return gate_mix(hidden, context, gate, more)
+        return torch.lerp(context, hidden, torch.sigmoid(gate + layer(context) + bias))

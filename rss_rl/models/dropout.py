@@ -25,11 +25,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.compilers import missing_compiler
-from rss_rl.ops.native import run_kernel, threads_for
+from rss_rl.ops.dropping import LEVELS, Drop
 
 _LANES = 4
 """Uniform numbers of 16 bits that one hash of 64 bits gives."""
-_LEVELS = 1 << 16
 _NATIVE = (torch.float32, torch.float64)
 
 
@@ -113,25 +112,31 @@ class Dropout(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """[M, ..., D] to the same shape."""
-        current = _current.get()
-        if current is None or not self.training or self.rate == 0:
+        drop = self.keyed(values)
+        if drop is None:
             return F.dropout(values, self.rate, self.training)
-        call, current.calls = current.calls, current.calls + 1
-        dropped = min(round(self.rate * _LEVELS), _LEVELS - 1)  # of the levels a lane can take
-        by_position = _positions(current.keys, call, values)
         if values.device.type == "cpu" and values.dtype in _NATIVE and missing_compiler() is None:
-            return _Drop.apply(values, by_position, dropped)  # type: ignore[no-any-return, no-untyped-call]
-        kept = _kept(by_position, values, dropped)
-        return values * kept.to(values.dtype).mul_(_scale(dropped))
+            return _Drop.apply(values, *drop)  # type: ignore[no-any-return, no-untyped-call]
+        kept = _kept(drop.keys, values, drop.dropped)
+        return values * kept.to(values.dtype).mul_(drop.scale)
+
+    def keyed(self, values: Tensor) -> Drop | None:
+        """What `keyed_dropout` makes of this call; None where nothing is dropped, or not by key."""
+        current = _current.get()
+        if current is None or not self.drops:
+            return None
+        call, current.calls = current.calls, current.calls + 1
+        dropped = min(round(self.rate * LEVELS), LEVELS - 1)  # of the levels a lane can take
+        return Drop(_positions(current.keys, call, values), dropped)
+
+    @property
+    def drops(self) -> bool:
+        """Not in evaluation, and not at a rate of 0."""
+        return self.training and self.rate > 0
 
     def extra_repr(self) -> str:
         """The rate, for printing a model."""
         return f"rate={self.rate}"
-
-
-def _scale(dropped: int) -> float:
-    """Of what is not dropped."""
-    return _LEVELS / (_LEVELS - dropped)
 
 
 def _positions(keys: Tensor, call: int, values: Tensor) -> Tensor:
@@ -154,7 +159,7 @@ def _kept(by_position: Tensor, values: Tensor, dropped: int) -> Tensor:
     hashes = by_position.new_empty(*by_position.shape, len(groups))  # [M, N, D / 4]
     _mix(torch.add(by_position[..., None], groups, out=hashes))
     # As signed numbers the lanes are uniform on [-2^15, 2^15).
-    lanes = hashes.view(torch.int16) >= dropped - _LEVELS // 2
+    lanes = hashes.view(torch.int16) >= dropped - LEVELS // 2
     return lanes[..., :features].reshape(values.shape)
 
 
@@ -165,26 +170,13 @@ class _Drop(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, by_position: Tensor, dropped: int) -> Tensor:
         ctx.save_for_backward(by_position)
         ctx.dropped = dropped
-        return _dropped_in_one_pass(values, by_position, dropped)
+        return Drop(by_position, dropped).applied(values)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (by_position,) = ctx.saved_tensors
-        return _dropped_in_one_pass(gradient, by_position, ctx.dropped), None, None
-
-
-def _dropped_in_one_pass(values: Tensor, by_position: Tensor, dropped: int) -> Tensor:
-    given = values.contiguous()
-    result = torch.empty_like(given)
-    rows, features = by_position.numel(), values.shape[-1]
-    run_kernel(
-        "dropout",
-        values.dtype,
-        *(by_position, given, result, rows, features, dropped - _LEVELS // 2),
-        *(_scale(dropped), threads_for(given.numel())),
-    )
-    return result
+        return Drop(by_position, ctx.dropped).applied(gradient), None, None
 
 
 def _steps(count: int, device: torch.device) -> Tensor:

@@ -12,6 +12,7 @@ __all__ = [
     "activation_function",
     "glorot_blocks",
     "glorot_linear",
+    "linear",
 ]
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from rss_rl.models.dropout import Dropout
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.gated import gated_softmax
+from rss_rl.ops.linear_maps import Activation, has_kernels, linear_maps
 from rss_rl.ops.pooling import feature_wise_pooling, shared_pooling
 
 
@@ -35,17 +37,30 @@ def activation_function(name: str) -> Callable[[Tensor], Tensor]:
 class _Linear(nn.Linear):
     """A linear layer whose product may run in lower precision but whose result does not."""
 
+    backend: Backend = "eager"
+
     def forward(self, values: Tensor) -> Tensor:
-        return super().forward(values).to(self.weight.dtype)
+        return linear(values, self.weight, self.bias, self.backend)
 
 
-def glorot_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+def linear(values: Tensor, weight: Tensor, bias: Tensor | None, backend: Backend) -> Tensor:
+    """W x + b in the type of W, [..., inputs] to [..., outputs]."""
+    # In full precision torch's own is one pass, too.
+    if torch.is_autocast_enabled("cpu") and has_kernels(values, backend):
+        return linear_maps(values, [weight], [bias])[0]
+    return F.linear(values, weight, bias).to(weight.dtype)
+
+
+def glorot_linear(
+    inputs: int, outputs: int, *, bias: bool = True, backend: Backend = "eager"
+) -> nn.Linear:
     """A linear layer with Glorot-uniform weights and zero bias.
 
     Under autocast the matrix product alone runs in the lower precision: sums, gates and softmaxes
     stay in that of the weights.
     """
     layer = _Linear(inputs, outputs, bias=bias)
+    layer.backend = backend
     nn.init.xavier_uniform_(layer.weight)
     if bias:
         nn.init.zeros_(layer.bias)
@@ -61,15 +76,28 @@ def glorot_blocks(weight: Tensor, blocks: int) -> None:
 class Dense(nn.Module):
     """activation(W dropout(a) + b) over the last dimension."""
 
-    def __init__(self, inputs: int, outputs: int, activation: str, dropout: float) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        activation: Activation,
+        dropout: float,
+        backend: Backend = "eager",
+    ) -> None:
         super().__init__()
         self.linear = glorot_linear(inputs, outputs)
         self.dropout = Dropout(dropout)
+        self._name: Activation = activation
         self._activation = activation_function(activation)
+        self._backend: Backend = backend
 
     def forward(self, values: Tensor) -> Tensor:
         """[..., inputs] to [..., outputs]."""
-        return self._activation(self.linear(self.dropout(values)))
+        if not has_kernels(values, self._backend):
+            return self._activation(self.linear(self.dropout(values)))
+        drop, weight, bias = self.dropout.keyed(values), self.linear.weight, self.linear.bias
+        given = values if drop is not None else self.dropout(values)
+        return linear_maps(given, [weight], [bias], activation=self._name, drop=drop)[0]
 
 
 class Highway(nn.Module):
@@ -108,8 +136,8 @@ class Source2Token(nn.Module):
     ) -> None:
         super().__init__()
         self._backend: Backend = backend
-        self.hidden = Dense(size, size, activation, dropout)
-        self.score = glorot_linear(size, size if by_feature else 1)
+        self.hidden = Dense(size, size, activation, dropout, backend)
+        self.score = glorot_linear(size, size if by_feature else 1, backend=backend)
 
     def forward(self, values: Tensor, kept: Tensor) -> Tensor:
         """[M, ..., N, D] with kept bool [M, ..., N] to [M, ..., D]; zeros where nothing is kept."""

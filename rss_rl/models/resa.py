@@ -172,11 +172,12 @@ class ReSA(nn.Module):
         dependents: Gathered,
     ) -> Tensor:
         assert isinstance(direction, DirectionalAttention)
+        # Where all are heads, nobody reads the context of the others.
+        if heads.whole and dependents.whole and torch.equal(heads.kept, valid):
+            return direction.whole(embedded, heads, dependents)
         hidden = direction.project(embedded)  # [M, N, D]
         context = direction.attend(hidden, heads, dependents)
-        # Where all are heads, nobody reads the context of the others.
-        if not (heads.whole and torch.equal(heads.kept, valid)):
-            context = scatter(direction.unselected_context(hidden, averaged), heads, context)
+        context = scatter(direction.unselected_context(hidden, averaged), heads, context)
         return direction.fuse(hidden, context)
 
     @staticmethod

@@ -68,7 +68,7 @@ def run_kernel(name: str, dtype: torch.dtype, *arguments: Any) -> None:
 
     Args:
         dtype: float32 or float64, of all tensors that are not integers.
-        arguments: a structure, contiguous tensors on the CPU or None for their pointers, whole and
+        arguments: structures, contiguous tensors on the CPU or None for their pointers, whole and
             other numbers.
 
     Raises:
@@ -76,12 +76,17 @@ def run_kernel(name: str, dtype: torch.dtype, *arguments: Any) -> None:
         MemoryError: it found none.
         KernelsError: see `load_kernels`.
     """
-    function = getattr(load_kernels(), f"rss_{name}_{_SUFFIXES[dtype]}")
-    outcome = function(*map(_argument, arguments))
+    outcome = _function(f"rss_{name}_{_SUFFIXES[dtype]}")(*map(_argument, arguments))
     if outcome == 1:
         raise OutOfRange
     if outcome:
         raise MemoryError(f"{name.replace('_', ' ')} found no memory")
+
+
+@functools.cache
+def _function(name: str) -> Any:
+    """Looked up once: to find the library takes as long as a small kernel."""
+    return getattr(load_kernels(), name)
 
 
 def threads_for(steps: int) -> int:
@@ -92,7 +97,7 @@ def threads_for(steps: int) -> int:
 def _argument(value: Any) -> Any:
     if value is None or isinstance(value, Tensor):
         return ctypes.c_void_p(None if value is None else value.data_ptr())
-    if isinstance(value, ctypes.Structure):
+    if isinstance(value, ctypes.Structure | ctypes.Array):
         return ctypes.byref(value)
     return ctypes.c_int64(value) if isinstance(value, int) else ctypes.c_double(value)
 

@@ -56,8 +56,7 @@ class DiSA(nn.Module):
         outputs = []
         for direction in self.directions:
             assert isinstance(direction, DirectionalAttention)
-            hidden = direction.project(embedded)  # [M, N, D]
-            outputs.append(direction.fuse(hidden, direction.attend(hidden, tokens, tokens)))
+            outputs.append(direction.whole(embedded, tokens, tokens))
         return torch.cat(outputs, -1)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:

@@ -41,8 +41,8 @@ inline typename Lanes<T>::Vector factors(Shorts kept, int first, T factor) {
   return (typename Lanes<T>::Vector)(__builtin_convertvector(some, Bits) & (Bits)all);
 }
 
-template <typename T>
-int drop(const std::uint64_t* keys, const T* values, T* out, std::int64_t rows,
+template <typename T, typename From, typename To>
+int drop(const std::uint64_t* keys, const From* values, To* out, std::int64_t rows,
          std::int64_t features, std::int64_t lowest, double scale, std::int64_t threads) {
   constexpr int kCount = Lanes<T>::kCount;
   const std::int16_t kept_from = static_cast<std::int16_t>(lowest);
@@ -57,7 +57,7 @@ int drop(const std::uint64_t* keys, const T* values, T* out, std::int64_t rows,
           const std::int64_t at = row * features + start + first;
           const std::int64_t left = features - start - first;
           const typename Lanes<T>::Vector factor = factors(kept, first, static_cast<T>(scale));
-          store_some<T>(out + at, left, load_some<T>(values + at, left) * factor);
+          store_kept(out + at, left, load_kept(values + at, left) * factor);
         }
         state += kHashes * kGolden;
       }
@@ -67,18 +67,31 @@ int drop(const std::uint64_t* keys, const T* values, T* out, std::int64_t rows,
 
 }  // namespace
 
-// Values and results [R, D], contiguous; keys [R]. A lane of at least `lowest` keeps its element.
+// Values and results [R, D], contiguous; keys [R]. A lane of at least `lowest` keeps its element. What a
+// product reads, or has made, may be bfloat16.
 extern "C" {
 
 int rss_dropout_float(const std::uint64_t* keys, const float* values, float* out, std::int64_t rows,
                       std::int64_t features, std::int64_t lowest, double scale,
                       std::int64_t threads) {
-  return drop(keys, values, out, rows, features, lowest, scale, threads);
+  return drop<float>(keys, values, out, rows, features, lowest, scale, threads);
 }
 
 int rss_dropout_double(const std::uint64_t* keys, const double* values, double* out,
                        std::int64_t rows, std::int64_t features, std::int64_t lowest, double scale,
                        std::int64_t threads) {
-  return drop(keys, values, out, rows, features, lowest, scale, threads);
+  return drop<double>(keys, values, out, rows, features, lowest, scale, threads);
+}
+
+int rss_dropout_to_bfloat16_float(const std::uint64_t* keys, const float* values, Brief* out,
+                                  std::int64_t rows, std::int64_t features, std::int64_t lowest,
+                                  double scale, std::int64_t threads) {
+  return drop<float>(keys, values, out, rows, features, lowest, scale, threads);
+}
+
+int rss_dropout_of_bfloat16_float(const std::uint64_t* keys, const Brief* values, float* out,
+                                  std::int64_t rows, std::int64_t features, std::int64_t lowest,
+                                  double scale, std::int64_t threads) {
+  return drop<float>(keys, values, out, rows, features, lowest, scale, threads);
 }
 }

@@ -86,25 +86,93 @@ inline Doubles exponential(Doubles x, double scale) {
   return power_of_two(x * (2.0 / (scale * kLog2)));
 }
 
-// A vector of at most `count` numbers; zeros where there are fewer.
+// The first `count` numbers of a vector, of which there are more; zeros in the others' place.
+template <typename Vector, typename T>
+inline Vector load_part(const T* from, std::int64_t count) {
+#ifdef __AVX512BW__  // a call to memcpy takes as long as ten vectors
+  const std::uint64_t bytes = (std::uint64_t(1) << (count * sizeof(T))) - 1;
+  const __m512i part = _mm512_maskz_loadu_epi8(bytes, from);
+  Vector vector;
+  std::memcpy(&vector, &part, sizeof vector);
+#else
+  Vector vector = {};
+  std::memcpy(&vector, from, count * sizeof(T));
+#endif
+  return vector;
+}
+
+template <typename Vector, typename T>
+inline void store_part(T* to, std::int64_t count, Vector vector) {
+#ifdef __AVX512BW__
+  const std::uint64_t bytes = (std::uint64_t(1) << (count * sizeof(T))) - 1;
+  __m512i part = {};
+  std::memcpy(&part, &vector, sizeof vector);
+  _mm512_mask_storeu_epi8(to, bytes, part);
+#else
+  std::memcpy(to, &vector, count * sizeof(T));
+#endif
+}
+
+// A vector of `count` numbers, or as many as it holds; zeros where there are fewer.
+template <typename Vector, typename T>
+inline Vector load_vector(const T* from, std::int64_t count) {
+  if (count < static_cast<std::int64_t>(sizeof(Vector) / sizeof(T))) {
+    return load_part<Vector>(from, count);
+  }
+  Vector whole;
+  std::memcpy(&whole, from, sizeof whole);  // of a constant size it is one instruction
+  return whole;
+}
+
+template <typename Vector, typename T>
+inline void store_vector(T* to, std::int64_t count, Vector vector) {
+  if (count < static_cast<std::int64_t>(sizeof(Vector) / sizeof(T))) {
+    store_part(to, count, vector);
+  } else {
+    std::memcpy(to, &vector, sizeof vector);
+  }
+}
+
 template <typename T>
 inline typename Lanes<T>::Vector load_some(const T* from, std::int64_t count) {
-  typename Lanes<T>::Vector vector = {};
-  if (count >= Lanes<T>::kCount) {
-    std::memcpy(&vector, from, kBytes);  // of a constant size it is one instruction
-  } else {
-    std::memcpy(&vector, from, count * sizeof(T));
-  }
-  return vector;
+  return load_vector<typename Lanes<T>::Vector>(from, count);
 }
 
 template <typename T>
 inline void store_some(T* to, std::int64_t count, typename Lanes<T>::Vector vector) {
-  if (count >= Lanes<T>::kCount) {
-    std::memcpy(to, &vector, kBytes);
-  } else {
-    std::memcpy(to, &vector, count * sizeof(T));
-  }
+  store_vector(to, count, vector);
+}
+
+// A number of 16 bits, bfloat16: the upper half of a float's.
+struct Brief {
+  std::uint16_t bits;
+};
+
+typedef std::uint16_t Briefs __attribute__((vector_size(kBytes / 2)));
+typedef std::uint32_t Words __attribute__((vector_size(kBytes)));
+
+// `load_some` and `store_some` of numbers that are kept as T or, where they are floats, as Brief.
+template <typename T>
+inline typename Lanes<T>::Vector load_kept(const T* from, std::int64_t count) {
+  return load_some<T>(from, count);
+}
+
+inline Floats load_kept(const Brief* from, std::int64_t count) {
+  return (Floats)(__builtin_convertvector(load_vector<Briefs>(from, count), Words) << 16);
+}
+
+template <typename T>
+inline void store_kept(T* to, std::int64_t count, typename Lanes<T>::Vector vector) {
+  store_some<T>(to, count, vector);
+}
+
+// To the nearest, of two the even one; NaN stays NaN.
+inline void store_kept(Brief* to, std::int64_t count, Floats vector) {
+  const Words bits = (Words)vector;
+  const Words rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+  const Briefs kept =
+      __builtin_convertvector(vector == vector ? rounded : Words{} + 0x7FC0, Briefs);
+  store_vector(to, count, kept);
 }
 
 // Some features of every token: `count` from `first` on, in rows of `features`.

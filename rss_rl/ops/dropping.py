@@ -1,0 +1,55 @@
+"""Dropout in one pass on a CPU, with masks that are hashes of a position's key.
+
+Legend: R positions, D features of each.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LEVELS", "Drop"]
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rss_rl.ops.native import run_kernel, threads_for
+
+LEVELS = 1 << 16
+"""Of the uniform number that decides on an element: one of 16 bits, of which a hash gives four."""
+
+
+class Drop(NamedTuple):
+    """Which elements of [R, D] are dropped.
+
+    keys     int64 [R] in any shape, contiguous
+    dropped  levels, of LEVELS, at which an element is set to 0
+    """
+
+    keys: Tensor
+    dropped: int
+
+    @property
+    def scale(self) -> float:
+        """Of what is not dropped."""
+        return LEVELS / (LEVELS - self.dropped)
+
+    def applied(self, values: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """The values [R, D] that are kept, scaled up, and zeros; a gradient's likewise.
+
+        Args:
+            values: on a CPU; float64, float32, or bfloat16 to be made float32.
+            dtype: of the result, if it is another one: bfloat16 of float32.
+        """
+        given, dtype = values.contiguous(), dtype or values.dtype
+        name, kind = "dropout", dtype
+        if dtype != values.dtype:
+            name = "dropout_to_bfloat16" if dtype == torch.bfloat16 else "dropout_of_bfloat16"
+            kind = torch.float32
+        result = torch.empty_like(given, dtype=dtype)
+        run_kernel(
+            name,
+            kind,
+            *(self.keys, given, result, self.keys.numel(), values.shape[-1]),
+            *(self.dropped - LEVELS // 2, self.scale, threads_for(given.numel())),
+        )
+        return result
