@@ -24,9 +24,13 @@ from rss_rl.ops.native import run_kernel, threads_for
 ROW_STEPS = "row_steps"
 """State of a table: the update at which each row's averages were last brought up to date, [V]."""
 _BLOCK = 1 << 15
-"""Numbers of a block of torch's: with state and temporaries 768 kB in float32, so that passes stay in L2."""
+"""Numbers of a block where torch computes: with state and temporaries 768 kB, which stay in L2."""
 _STEPS = 4
 """Of the innermost loop, a number is as long as so many: two roots, a quotient, seven accesses."""
+
+
+_Four = tuple[Tensor, Tensor, Tensor, Tensor]
+"""A parameter, its gradient, a and b."""
 
 
 class _Given(ctypes.Structure):
@@ -40,6 +44,30 @@ class _Given(ctypes.Structure):
         ("count", ctypes.c_int64),
         ("rate", ctypes.c_double),
         ("decay", ctypes.c_double),
+    )
+
+    @classmethod
+    def of(cls, four: _Four, group: dict[str, Any]) -> _Given:
+        """Of contiguous tensors, which must outlive it."""
+        pointers = (tensor.data_ptr() for tensor in four)
+        return cls(*pointers, four[0].numel(), group["lr"], group["weight_decay"])
+
+
+class _Rows(ctypes.Structure):
+    """`Rows` of the kernel's source."""
+
+    _fields_ = (
+        ("values", ctypes.c_void_p),
+        ("gradient", ctypes.c_void_p),
+        ("square", ctypes.c_void_p),
+        ("change", ctypes.c_void_p),
+        ("last", ctypes.c_void_p),
+        ("index", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("features", ctypes.c_int64),
+        ("threads", ctypes.c_int64),
+        ("step", ctypes.c_double),
+        ("rate", ctypes.c_double),
     )
 
 
@@ -99,26 +127,23 @@ class Adadelta(torch.optim.Adadelta):
         return state
 
 
-_Four = tuple[Tensor, Tensor, Tensor, Tensor]
-"""A parameter, its gradient, a and b."""
+def _has_kernel(parameter: Tensor) -> bool:
+    return parameter.dtype in (torch.float32, torch.float64) and missing_compiler() is None
 
 
 def _update_all(given: Sequence[tuple[_Four, dict[str, Any]]]) -> None:
     """The update of contiguous parameters that have a type, rho and eps in common."""
-    group, dtype = given[0][1], given[0][0][0].dtype
-    if dtype in (torch.float32, torch.float64) and missing_compiler() is None:
-        table = (_Given * len(given))(
-            *(
-                _Given(*(t.data_ptr() for t in four), four[0].numel(), its["lr"], its["weight_decay"])
-                for four, its in given
-            )
-        )
-        threads = threads_for(_STEPS * sum(four[0].numel() for four, _ in given))
-        run_kernel("adadelta", dtype, table, len(given), group["rho"], group["eps"], threads)
+    (first, *_), group = given[0]
+    if not _has_kernel(first):
+        for four, its in given:
+            parts = (tensor.view(-1).split(_BLOCK) for tensor in four)  # type: ignore[no-untyped-call]
+            for values, gradient, square, change in zip(*parts, strict=True):
+                _update_block(values, gradient, square, change, its)
         return
-    for four, its in given:
-        for parts in zip(*(tensor.view(-1).split(_BLOCK) for tensor in four), strict=True):
-            _update_block(*parts, its)
+    table = (_Given * len(given))(*(_Given.of(*item) for item in given))
+    threads = threads_for(_STEPS * sum(entry.count for entry in table))
+    numbers = len(given), group["rho"], group["eps"], threads
+    run_kernel("adadelta", first.dtype, table, *numbers)
 
 
 def _update_block(
@@ -142,6 +167,13 @@ def _update_rows(
         raise ValueError("rows without a gradient would decay: a sparse one goes without L2")
     rows, values = gradient.indices()[0], gradient.values()  # [R], [R, E]
     last = _row_steps(table, state)
+    whole = (table, values, state["square_avg"], state["acc_delta"], last, rows)
+    if _has_kernel(table) and all(tensor.is_contiguous() for tensor in whole):
+        threads = threads_for(_STEPS * values.numel())
+        numbers = (*values.shape, threads, float(state["step"]), group["lr"])
+        given = _Rows(*(tensor.data_ptr() for tensor in whole), *numbers)
+        run_kernel("adadelta_rows", table.dtype, given, group["rho"], group["eps"])
+        return
     decay = _decay(state["step"] - 1 - last[rows], group["rho"], values.dtype)
     square = state["square_avg"][rows] * decay
     change = state["acc_delta"][rows] * decay

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from rss_rl.models.dropout import Dropout
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.gated import gated_softmax
-from rss_rl.ops.linear_maps import Activation, has_kernels, linear_maps
+from rss_rl.ops.linear_maps import has_kernels, linear_maps
 from rss_rl.ops.pooling import feature_wise_pooling, shared_pooling
 
 
@@ -80,14 +80,14 @@ class Dense(nn.Module):
         self,
         inputs: int,
         outputs: int,
-        activation: Activation,
+        activation: str,
         dropout: float,
         backend: Backend = "eager",
     ) -> None:
         super().__init__()
         self.linear = glorot_linear(inputs, outputs)
         self.dropout = Dropout(dropout)
-        self._name: Activation = activation
+        self._name = activation
         self._activation = activation_function(activation)
         self._backend: Backend = backend
 

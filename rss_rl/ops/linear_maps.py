@@ -5,11 +5,11 @@ Legend: R rows (tokens of all sequences), I inputs, K maps of O outputs each.
 
 from __future__ import annotations
 
-__all__ = ["Activation", "gate_mix", "has_kernels", "linear_maps"]
+__all__ = ["gate_mix", "has_kernels", "linear_maps"]
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,9 +20,7 @@ from rss_rl.ops.dropping import Drop
 from rss_rl.ops.native import run_kernel, threads_for
 from rss_rl.ops.tracing import recording
 
-Activation = Literal["none", "relu", "elu"]
-
-_ACTIVATIONS: dict[Activation, int] = {"none": 0, "relu": 1, "elu": 2}
+_ACTIVATIONS = {"none": 0, "relu": 1, "elu": 2}
 _ROWS = 64
 """Whose gradients the kernel sums."""
 _STEPS = 2
@@ -40,7 +38,7 @@ def linear_maps(
     weights: Sequence[Tensor],
     biases: Sequence[Tensor | None],
     *,
-    activation: Activation = "none",
+    activation: str = "none",
     drop: Drop | None = None,
 ) -> tuple[Tensor, ...]:
     """activation(W_k drop(x) + b_k) for each k, [..., O].
@@ -50,13 +48,13 @@ def linear_maps(
     Args:
         values: x, [..., I], float32 or float64 on the CPU. weights: K x [O, I].
         biases: K x [O], or None for 0.
-        drop: of the rows of x.
+        activation: none, relu or elu. drop: of the rows of x.
 
     Raises:
         KernelsError: this machine cannot compile them.
     """
-    found = _Maps.apply(values, drop, activation, len(weights), *weights, *biases)  # type: ignore[no-untyped-call]
-    return found  # type: ignore[no-any-return]
+    given = values, drop, activation, len(weights), *weights, *biases
+    return _Maps.apply(*given)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def gate_mix(hidden: Tensor, context: Tensor, gate: Tensor, more: Tensor) -> Tensor:
@@ -79,6 +77,17 @@ def _suffix(lower: torch.dtype, way: str) -> str:
     return f"_{way}_bfloat16" if lower == torch.bfloat16 else ""
 
 
+def _stacked(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """K x [O, I] to [K O, I], copied and rounded at once."""
+    if len(weights) == 1:
+        return weights[0].to(dtype)
+    first = weights[0]
+    whole = first.new_empty(len(weights) * len(first), first.shape[1], dtype=dtype)
+    for part, weight in zip(whole.chunk(len(weights)), weights, strict=True):
+        part.copy_(weight)
+    return whole
+
+
 class _Maps(torch.autograd.Function):
     """One product for all maps, and two on the way back."""
 
@@ -87,14 +96,14 @@ class _Maps(torch.autograd.Function):
         ctx: Any,
         values: Tensor,
         drop: Drop | None,
-        activation: Activation,
+        activation: str,
         count: int,
         *given: Tensor,
     ) -> tuple[Tensor, ...]:
         weights, biases = given[:count], given[count:]
         flat, lower = values.reshape(-1, values.shape[-1]), _product_type(values)
         rows = flat.to(lower) if drop is None else drop.applied(flat, lower)
-        weight = (torch.cat(weights) if count > 1 else weights[0]).to(lower)  # [K O, I]
+        weight = _stacked(weights, lower)  # [K O, I]
         shape = (*values.shape[:-1], len(weight) // count)
         outs = tuple(values.new_empty(shape) for _ in range(count))
         for part, bias, out in zip((rows @ weight.T).chunk(count, 1), biases, outs, strict=True):

@@ -34,13 +34,15 @@ from rss_rl.cache import cache_root
 _SOURCES = Path(__file__).with_name("kernels")
 _OPTIONS = ("-std=gnu++17", "-O3", "-fno-math-errno", "-fPIC", "-shared", "-pthread", "-w")
 _TUNED = ("-march=native",)
+_LIBRARIES = ("-ldl",)
 _LONGEST_S = 300.0
 """For the compiler: it takes two or three seconds of a core."""
 
 
 _SUFFIXES = {torch.float32: "float", torch.float64: "double"}
-_WORTH_THREADS = 1 << 20
-"""Steps of the innermost loop, of a third of a nanosecond: starting a thread takes 0.1 ms."""
+_WORTH_THREADS = {True: 1 << 16, False: 1 << 20}
+"""Steps of the innermost loop, of a third of a nanosecond, where threads are at hand, which costs
+some microseconds, and where they are started, 0.1 ms."""
 
 
 class KernelsError(Exception):
@@ -91,7 +93,12 @@ def _function(name: str) -> Any:
 
 def threads_for(steps: int) -> int:
     """Threads for a kernel whose innermost loop is gone through `steps` times."""
-    return torch.get_num_threads() if steps >= _WORTH_THREADS else 1
+    return torch.get_num_threads() if steps >= _WORTH_THREADS[_has_team()] else 1
+
+
+@functools.cache
+def _has_team() -> bool:
+    return bool(load_kernels().rss_has_team())
 
 
 def _argument(value: Any) -> Any:
@@ -139,7 +146,7 @@ def _identity(compiler: str) -> str:
     """Of what the machine's code depends on."""
     parts = [path.read_bytes() for path in sorted(_SOURCES.glob("*.[ch]*"))]
     parts.extend((_output([compiler, "--version"]).encode(), _processor().encode()))
-    parts.extend(option.encode() for option in (compiler, *_OPTIONS, *_TUNED))
+    parts.extend(option.encode() for option in (compiler, *_OPTIONS, *_TUNED, *_LIBRARIES))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 
 
@@ -157,9 +164,9 @@ def _compiled(compiler: str, folder: Path) -> Path:
     out = folder / "kernels.so"
     files = [str(path) for path in sorted(_SOURCES.glob("*.cpp"))]
     try:
-        _output([compiler, *_OPTIONS, *_TUNED, *files, "-o", str(out)])
+        _output([compiler, *_OPTIONS, *_TUNED, *files, *_LIBRARIES, "-o", str(out)])
     except KernelsError:  # a compiler that does not know the processor
-        _output([compiler, *_OPTIONS, *files, "-o", str(out)])
+        _output([compiler, *_OPTIONS, *files, *_LIBRARIES, "-o", str(out)])
     return out
 
 

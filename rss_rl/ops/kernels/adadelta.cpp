@@ -72,9 +72,52 @@ int step(const Parameter<T>* parameters, std::int64_t number, double rho, double
   });
 }
 
+// Rows of a table with a gradient; before each is updated, its averages decay for the steps without.
+template <typename T>
+struct Rows {
+  T* values;                  // [V, D]
+  const T* gradient;          // [R, D]
+  T* square;                  // [V, D]
+  T* change;                  // [V, D]
+  T* last;                    // [V], the step that a row was last updated in
+  const std::int64_t* index;  // [R], rows of the table, all different
+  std::int64_t count, features, threads;
+  double step, rate;
+};
+
+template <typename T>
+int step_rows(const Rows<T>& given, double rho, double eps) {
+  const Rule<T> rule = {static_cast<T>(rho), static_cast<T>(1 - rho), static_cast<T>(eps),
+                        static_cast<T>(given.rate), T(0)};
+  const std::int64_t together = std::max<std::int64_t>(1, kPiece / std::max<std::int64_t>(1, given.features));
+  const std::int64_t pieces = (given.count + together - 1) / together;
+  return run(pieces, given.threads, Memory(), [&](std::int64_t piece, Memory&) {
+    const std::int64_t stop = std::min(given.count, (piece + 1) * together);
+    for (std::int64_t r = piece * together; r < stop; ++r) {
+      const std::int64_t row = given.index[r], at = row * given.features;
+      const T decay = static_cast<T>(std::pow(rho, given.step - 1 - given.last[row]));
+      for (std::int64_t i = at; i < at + given.features; ++i) {
+        given.square[i] *= decay;
+        given.change[i] *= decay;
+      }
+      update<T, false>(given.values + at, given.gradient + r * given.features, given.square + at,
+                       given.change + at, given.features, rule);
+      given.last[row] = static_cast<T>(given.step);
+    }
+  });
+}
+
 }  // namespace
 
 extern "C" {
+
+int rss_adadelta_rows_float(const Rows<float>* given, double rho, double eps) {
+  return step_rows(*given, rho, eps);
+}
+
+int rss_adadelta_rows_double(const Rows<double>* given, double rho, double eps) {
+  return step_rows(*given, rho, eps);
+}
 
 int rss_adadelta_float(const Parameter<float>* parameters, std::int64_t number, double rho,
                        double eps, std::int64_t threads) {

@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -225,6 +227,35 @@ class Range {
   decltype(Vector{} == Vector{}) inside_ = Vector{} == Vector{};
 };
 
+// Calls a function in some threads at once: those that torch has, where they are OpenMP's. Others would
+// have to be started, and torch's idle ones keep their processors for a while.
+using Team = void (*)(void (*call)(void*), void* given, unsigned threads, unsigned flags);
+
+inline Team team() {
+  static const Team found = reinterpret_cast<Team>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+  return found;
+}
+
+// Calls take() in `threads` threads at once, this one among them.
+template <typename Take>
+void together(std::int64_t threads, const Take& take) {
+  if (threads < 2) return take();
+  if (team() != nullptr) {
+    const auto call = [](void* given) { (*static_cast<const Take*>(given))(); };
+    return team()(call, const_cast<Take*>(&take), static_cast<unsigned>(threads), 0);
+  }
+  std::vector<std::thread> others;
+  for (std::int64_t i = 1; i < threads; ++i) {
+    try {
+      others.emplace_back(take);
+    } catch (const std::system_error&) {
+      break;  // no more threads to be had: those that run do the work
+    }
+  }
+  take();
+  for (std::thread& other : others) other.join();
+}
+
 // Runs work(number, memory) for the numbers below `count`; each thread has a copy of `fresh`, which says
 // by `in_range` whether what it was given can be computed.
 template <typename Memory, typename Work>
@@ -240,16 +271,7 @@ Outcome run(std::int64_t count, std::int64_t threads, const Memory& fresh, const
       outcome = kOutOfMemory;
     }
   };
-  std::vector<std::thread> others;
-  for (std::int64_t i = 1; i < std::min(threads, count); ++i) {
-    try {
-      others.emplace_back(take);
-    } catch (const std::system_error&) {
-      break;  // no more threads to be had: those that run do the work
-    }
-  }
-  take();
-  for (std::thread& other : others) other.join();
+  together(std::min(threads, count), take);
   return outcome;
 }
 
