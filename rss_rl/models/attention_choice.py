@@ -27,8 +27,6 @@ from rss_rl.ops.compilers import missing_compiler, missing_triton
 AttentionName = Literal["auto", "eager", "compiled"]
 
 _log = logging.getLogger("rss_rl.attention")
-_WORTH = 128
-"""Features from which `auto` compiles: what smaller models save does not repay the seconds."""
 _WITHOUT = ("mean", "attention", "cnn")
 """Encoders without feature-wise attention, that of source2token included."""
 _ATTENDING = ("resan", "disan", "biblosan")
@@ -43,15 +41,15 @@ def settled_attention(config: ModelConfig) -> AttentionName:
     """
     if config.attention != "auto" or config.encoder in _WITHOUT:
         return config.attention
-    backend = attention_backend("auto", config.hidden)
+    backend = attention_backend("auto")
     missing = missing_for_kernels()
-    if missing is not None and config.hidden >= _WORTH and config.encoder in _ATTENDING:
+    if missing is not None and config.encoder in _ATTENDING:
         _log.warning("feature-wise attention runs eager, several times slower: %s", missing)
     return backend
 
 
-def attention_backend(name: AttentionName, features: int) -> Backend:
-    """The backend of a configuration's `model.attention`, for attention over `features`.
+def attention_backend(name: AttentionName) -> Backend:
+    """The backend of a configuration's `model.attention`.
 
     A model has one backend for its whole life. Eager until the kernels are compiled, and compiled
     from then on, would start sooner, but the two differ in their last bits: then a run would depend
@@ -74,8 +72,8 @@ def attention_backend(name: AttentionName, features: int) -> Backend:
                 " compiled attention goes on only where it can be compiled",
             )
         return "compiled"
-    backend: Backend = "eager" if missing is not None or features < _WORTH else "compiled"
-    _report(backend, missing if features >= _WORTH else None)
+    backend: Backend = "compiled" if missing is None else "eager"
+    _report(backend, missing)
     return backend
 
 

@@ -22,6 +22,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from torch import Tensor
 from rss_rl.cache import cache_root
 
 _SOURCES = Path(__file__).with_name("kernels")
-_OPTIONS = ("-std=gnu++17", "-O3", "-fno-math-errno", "-fPIC", "-shared", "-pthread", "-w")
+_OPTIONS = ("-std=gnu++17", "-O3", "-fno-math-errno", "-fPIC", "-pthread", "-w")
 _TUNED = ("-march=native",)
 _LIBRARIES = ("-ldl",)
 _LONGEST_S = 300.0
@@ -160,13 +161,21 @@ def _processor() -> str:
 
 
 def _compiled(compiler: str, folder: Path) -> Path:
-    """The library, in `folder`."""
-    out = folder / "kernels.so"
+    """The library, in `folder`; its files are compiled side by side."""
     files = [str(path) for path in sorted(_SOURCES.glob("*.cpp"))]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(functools.partial(_object, compiler, folder), files))
+    out = folder / "kernels.so"
+    _output([compiler, "-shared", "-pthread", *objects, *_LIBRARIES, "-o", str(out)])
+    return out
+
+
+def _object(compiler: str, folder: Path, file: str) -> str:
+    out = str(folder / f"{Path(file).stem}.o")
     try:
-        _output([compiler, *_OPTIONS, *_TUNED, *files, *_LIBRARIES, "-o", str(out)])
+        _output([compiler, *_OPTIONS, *_TUNED, "-c", file, "-o", out])
     except KernelsError:  # a compiler that does not know the processor
-        _output([compiler, *_OPTIONS, *files, *_LIBRARIES, "-o", str(out)])
+        _output([compiler, *_OPTIONS, "-c", file, "-o", out])
     return out
 
 

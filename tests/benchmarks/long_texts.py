@@ -77,7 +77,7 @@ class Attend:
             one.requires_grad_(training)
         self._flow = torch.randn(1, n, features, generator=generator) if training else None
         self._places = Gathered(torch.arange(n)[None], torch.ones(1, n, dtype=torch.bool))
-        self._kernel, self._backend = kernel, attention_backend("auto", features)
+        self._kernel, self._backend = kernel, attention_backend("auto")
 
     def __call__(self) -> None:
         """Forward, and backward in training."""

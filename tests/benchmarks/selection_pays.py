@@ -47,7 +47,7 @@ Works = Mapping[str, Callable[[], object]]
 
 def attention(texts: int, n: int, share: float) -> Callable[[], object]:
     """Of some heads to some dependents, places of the pairs included; share 0 is one each."""
-    selection, backend = random_selection(texts, n, share), attention_backend("auto", SIZE)
+    selection, backend = random_selection(texts, n, share), attention_backend("auto")
     heads, dependents = (kept_indices(selection[:, role]) for role in (0, 1))
     scores = torch.randn(texts, heads.index.shape[1], SIZE)
     shown = torch.randn(texts, dependents.index.shape[1], SIZE)

@@ -36,23 +36,17 @@ def gpu(compiler: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize(
-    ("name", "features", "backend"),
-    [
-        ("auto", 300, "compiled"),
-        ("auto", 64, "eager"),
-        ("eager", 300, "eager"),
-        ("compiled", 4, "compiled"),
-    ],
+    ("name", "backend"), [("auto", "compiled"), ("eager", "eager"), ("compiled", "compiled")]
 )
-def test_a_choice(name: module.AttentionName, features: int, backend: str) -> None:
-    assert attention_backend(name, features) == backend
+def test_a_choice(name: module.AttentionName, backend: str) -> None:
+    assert attention_backend(name) == backend
 
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("compiler", ["no compiler"], indirect=True)
 def test_without_a_compiler_it_is_eager_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "rss_rl.attention"):
-        assert [attention_backend("auto", 300) for _ in range(3)] == ["eager"] * 3
+        assert [attention_backend("auto") for _ in range(3)] == ["eager"] * 3
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert "no compiler" in caplog.text
 
@@ -63,8 +57,7 @@ def test_a_run_that_begins_without_a_compiler_is_warned_where_it_matters(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for config in (
-        ModelConfig(),
-        ModelConfig(hidden=64),
+        ModelConfig(hidden=4),
         ModelConfig(encoder="bilstm"),
         ModelConfig(attention="compiled"),
     ):
@@ -83,7 +76,7 @@ def test_what_is_settled_is_what_the_models_are_built_with(
     asked: list[str] = []
     for place in (contexts, registry):
         monkeypatch.setattr(
-            place, "attention_backend", lambda name, _: asked.append(name) or "eager"
+            place, "attention_backend", lambda name: asked.append(name) or "eager"
         )
     config = ModelConfig(encoder=encoder, hidden=128, block_length=2)  # type: ignore[arg-type]
     settled = settled_attention(config)
@@ -95,7 +88,7 @@ def test_what_is_settled_is_what_the_models_are_built_with(
 @pytest.mark.parametrize("compiler", ["no compiler"], indirect=True)
 def test_what_cannot_be_had_is_refused() -> None:
     with pytest.raises(ConfigError, match="no compiler"):
-        attention_backend("compiled", 300)
+        attention_backend("compiled")
 
 
 def test_a_compiler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,13 +102,13 @@ def test_a_gpu_takes_compilers_for_both_devices(
     lacking: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run's samplers are on the CPU where its learner is on the GPU."""
-    assert attention_backend("auto", 300) == "compiled"
+    assert attention_backend("auto") == "compiled"
     monkeypatch.setattr(module, lacking, lambda: "something missing")
     with caplog.at_level(logging.INFO, "rss_rl.attention"):
-        assert attention_backend("auto", 300) == "eager"
+        assert attention_backend("auto") == "eager"
     assert "runs eager, several times slower: something missing" in caplog.text
     with pytest.raises(ConfigError, match="something missing"):
-        attention_backend("compiled", 300)
+        attention_backend("compiled")
 
 
 def test_what_triton_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

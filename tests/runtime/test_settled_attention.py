@@ -35,11 +35,6 @@ class ToldRoles(LocalRoles):
         return super().backend(config, prepared, log)
 
 
-@pytest.fixture(autouse=True)
-def _worth_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_choice, "_WORTH", 1)
-
-
 def compiler(monkeypatch: pytest.MonkeyPatch, missing: str | None) -> None:
     monkeypatch.setattr(attention_choice, "missing_compiler", lambda: missing)
 

@@ -56,7 +56,7 @@ def _disa(config: ModelConfig, inputs: int) -> TokenEncoder:
         activation=config.activation,
         dropout=config.dropout,
         scale=config.tanh_scale,
-        backend=attention_backend(config.attention, config.hidden),
+        backend=attention_backend(config.attention),
         error=config.attention_error,
     )
 
@@ -75,7 +75,7 @@ def _blocks(config: ModelConfig, inputs: int) -> TokenEncoder:
         activation=config.activation,
         dropout=config.dropout,
         scale=config.tanh_scale,
-        backend=attention_backend(config.attention, config.hidden),
+        backend=attention_backend(config.attention),
         local=config.block_local,
         across=config.block_global,
     )

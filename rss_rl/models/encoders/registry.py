@@ -29,7 +29,7 @@ def build_encoder(config: ModelConfig, inputs: int) -> Encoder:
 
 
 def _pool(config: ModelConfig, size: int) -> Source2Token:
-    backend = attention_backend(config.attention, config.hidden)
+    backend = attention_backend(config.attention)
     return Source2Token(size, config.activation, config.dropout, backend=backend)
 
 
@@ -76,7 +76,7 @@ def _resan(config: ModelConfig, inputs: int) -> Encoder:
         scale=config.tanh_scale,
         keep_unselected=config.keep_unselected,
         unselected_context=config.unselected_context,
-        backend=attention_backend(config.attention, config.hidden),
+        backend=attention_backend(config.attention),
         error=config.attention_error,
     )
     return ReSANEncoder(

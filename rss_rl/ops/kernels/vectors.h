@@ -4,8 +4,6 @@
 
 #pragma once
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -16,6 +14,8 @@
 #include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "team.h"
 
 #ifdef __AVX512F__
 #include <immintrin.h>
@@ -226,15 +226,6 @@ class Range {
   T largest_;
   decltype(Vector{} == Vector{}) inside_ = Vector{} == Vector{};
 };
-
-// Calls a function in some threads at once: those that torch has, where they are OpenMP's. Others would
-// have to be started, and torch's idle ones keep their processors for a while.
-using Team = void (*)(void (*call)(void*), void* given, unsigned threads, unsigned flags);
-
-inline Team team() {
-  static const Team found = reinterpret_cast<Team>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
-  return found;
-}
 
 // Calls take() in `threads` threads at once, this one among them.
 template <typename Take>
