@@ -28,6 +28,9 @@ Examples:
 every target share with three seeds, two runs at a time on Ray Tune (`rss-rl[tune]`), and writes
 `frontier.md`, `.csv` and `.png` into `runs/frontier/sick`.
 
+`rss-rl frontier movies --shares .1,.3 --costs .3,1 --policies rss,hardkuma` takes `rss` through the
+shares and `hardkuma`, which learns through its gates, through the costs: one picture.
+
 `rss-rl frontier demo data=data/reviews --costs 0.01,0.1,1 --seeds 1` goes through values of lambda.
 
 `rss-rl frontier sick --shares .1,.3 --only-read` shows what is finished.
@@ -39,7 +42,12 @@ Shares = Annotated[
     str | None, typer.Option("--shares", metavar="A,B", help="Target shares of tokens to keep.")
 ]
 Costs = Annotated[
-    str | None, typer.Option("--costs", metavar="A,B", help="Sparsity costs, in place of shares.")
+    str | None,
+    typer.Option(
+        "--costs",
+        metavar="A,B",
+        help="Sparsity costs, in place of shares or for the policies that no share steers.",
+    ),
 ]
 Policies = Annotated[
     str | None,

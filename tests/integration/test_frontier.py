@@ -169,7 +169,7 @@ def test_options_stay_with_their_policy(prepared: Path, tmp_path: Path) -> None:
 
 
 def test_sweeps_that_cannot_be(prepared: Path, tmp_path: Path) -> None:
-    for wrong in ({}, {"shares": (0.1,), "costs": (1.0,)}, {"shares": (1.5,)}, {"costs": (-1.0,)}):
+    for wrong in ({}, {"shares": (1.5,)}, {"shares": (0.1,), "costs": (-1.0,)}):
         with pytest.raises(ConfigError):
             Sweep(("rss",), **wrong)
     base = load_config(write_config(tmp_path, prepared))
@@ -177,6 +177,21 @@ def test_sweeps_that_cannot_be(prepared: Path, tmp_path: Path) -> None:
         frontier_table("own.yaml", [], base, Sweep(("bernoulli",), costs=(1.0,)))
     with pytest.raises(ConfigError, match="no target share steers policy 'hardkuma'"):
         frontier_table("own.yaml", [], base, Sweep(("rss", "hardkuma"), shares=(0.3,)))
+    with pytest.raises(ConfigError, match="no cost would be tried"):
+        frontier_table("own.yaml", [], base, Sweep(("rss", "top-k"), shares=(0.3,), costs=(1.0,)))
+
+
+def test_costs_beside_shares_are_for_those_that_no_share_steers(
+    prepared: Path, tmp_path: Path
+) -> None:
+    base = load_config(write_config(tmp_path, prepared))
+    sweep = Sweep(("rss", "hardkuma", "top-k", "gumbel"), shares=(0.2, 0.3), costs=(1.0,))
+    rows = frontier_table("own.yaml", [], base, sweep).rows
+    assert [setting_of(row) for row in rows[:-1]] == [
+        *(("rss", 0.2), ("rss", 0.3), ("hardkuma", 1.0)),
+        *(("top-k", 0.2), ("top-k", 0.3), ("gumbel", 1.0)),
+    ]
+    assert [row.settings.get("reward.target_share") for row in rows[:3]] == [0.2, 0.3, None]
 
 
 @pytest.mark.parametrize("policy", ["stop-words", "select-all"])

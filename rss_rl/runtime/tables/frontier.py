@@ -32,8 +32,8 @@ class Sweep:
     """What a frontier goes through.
 
     policies  names, as a configuration has them
-    shares    target shares, each in (0, 1); or
-    costs     values of lambda
+    shares    target shares, each in (0, 1)
+    costs     values of lambda; beside shares, for those policies alone that no share steers
     seeds     how many for each point
     """
 
@@ -43,10 +43,10 @@ class Sweep:
     seeds: int = 3
 
     def __post_init__(self) -> None:
-        if bool(self.shares) == bool(self.costs):
+        if not self.shares and not self.costs:
             raise ConfigError(
                 "a frontier goes through target shares or through values of lambda",
-                remedy="Give either --shares or --costs",
+                remedy="Give --shares, --costs or both",
             )
         if not all(0 < share < 1 for share in self.shares):
             raise ConfigError("a target share lies between 0 and 1", where="--shares")
@@ -64,7 +64,17 @@ def frontier_table(config: str, overrides: Sequence[str], base: RunConfig, sweep
         ConfigError: a sweep that the configuration does not fit.
     """
     settings = {key: parse_value(text, where=key) for key, text in map(_pair, overrides)}
-    rows = [_point(base, policy, *setting) for policy in sweep.policies for setting in _all(sweep)]
+    rows = [
+        _point(base, policy, *setting)
+        for policy in sweep.policies
+        for setting in _all(base, sweep, policy)
+    ]
+    if sweep.shares and sweep.costs and not any("-cost-" in row["name"] for row in rows):
+        raise ConfigError(
+            "shares steer all of these policies: no cost would be tried",
+            where="--costs",
+            remedy="Leave --costs away, or --shares",
+        )
     if whole := _all_tokens(base):
         rows.append(whole)
     tree = {
@@ -105,8 +115,10 @@ def _name(text: str) -> str:
     return re.sub(r"[^a-z0-9.-]", "-", text.lower()).strip("-.")[:60] or "data"
 
 
-def _all(sweep: Sweep) -> list[tuple[str, float]]:
-    return [("share", value) for value in sweep.shares] + [("cost", v) for v in sweep.costs]
+def _all(base: RunConfig, sweep: Sweep, policy: str) -> list[tuple[str, float]]:
+    if sweep.shares and (not sweep.costs or not _learns_through_gates(base, policy)):
+        return [("share", value) for value in sweep.shares]
+    return [("cost", value) for value in sweep.costs]
 
 
 def _point(base: RunConfig, policy: str, what: str, value: float) -> dict[str, Any]:
@@ -152,13 +164,19 @@ def _options(base: RunConfig, policy: str) -> dict[str, Any]:
     return dict(base.policy.options) if policy == base.policy.name else {}
 
 
-def _check_steered(base: RunConfig, policy: str) -> None:
+def _learns_through_gates(base: RunConfig, policy: str) -> bool:
+    if policy in (RANDOM, _BUDGETED, *_FIXED):
+        return False
     named = base.policy.model_copy(update={"name": policy})
-    if base.model_copy(update={"policy": named}).estimator == "pathwise":
+    return base.model_copy(update={"policy": named}).estimator == "pathwise"
+
+
+def _check_steered(base: RunConfig, policy: str) -> None:
+    if _learns_through_gates(base, policy):
         raise ConfigError(
             f"no target share steers policy '{policy}', which learns through its gates",
             where="--shares",
-            remedy="Give --costs in a frontier of its own, or leave that policy away",
+            remedy="Give --costs too, which are for such policies, or leave that policy away",
         )
 
 
