@@ -1,4 +1,4 @@
-"""Adadelta that stays in the cache, and updates of tables of which a batch touches few rows.
+"""Adadelta in one pass over memory, and updates of tables of which a batch touches few rows.
 
     a <- rho a + (1 - rho) g^2,  d = sqrt(b + eps) / sqrt(a + eps) g,  b <- rho b + (1 - rho) d^2,
     theta <- theta - rate d
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rss_rl.ops.compilers import missing_compiler
+from rss_rl.ops.attention import Backend
 from rss_rl.ops.native import run_kernel, threads_for
 
 ROW_STEPS = "row_steps"
@@ -53,32 +53,21 @@ class _Given(ctypes.Structure):
         return cls(*pointers, four[0].numel(), group["lr"], group["weight_decay"])
 
 
-class _Rows(ctypes.Structure):
-    """`Rows` of the kernel's source."""
-
-    _fields_ = (
-        ("values", ctypes.c_void_p),
-        ("gradient", ctypes.c_void_p),
-        ("square", ctypes.c_void_p),
-        ("change", ctypes.c_void_p),
-        ("last", ctypes.c_void_p),
-        ("index", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("features", ctypes.c_int64),
-        ("threads", ctypes.c_int64),
-        ("step", ctypes.c_double),
-        ("rate", ctypes.c_double),
-    )
-
-
 class Adadelta(torch.optim.Adadelta):
     """torch's Adadelta on CPU tensors, in one pass; sparse gradients update their rows alone.
 
-    The pass is a kernel's where this machine has a compiler, else one of blocks that stay in the
-    Dense updates equal torch's within rounding. A row without a gradient does not move, and its
-    averages only decay: that is made up for, in one multiplication by rho^k, when it next has one.
-    So it equals an update of all rows up to the rounding of that power.
+    A row without a gradient does not move, and its averages only decay: that is made up for, in one
+    multiplication by rho^k, when it next has one. So it equals an update of all rows up to the
+    rounding of that power.
+
+    Args:
+        backend: of all processes that share a run, as the two differ in their last bits. eager is
+            block by block, each of which stays in the cache, and equals torch's to the bit.
     """
+
+    def __init__(self, *given: Any, backend: Backend = "eager", **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._backend = backend
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -105,7 +94,7 @@ class Adadelta(torch.optim.Adadelta):
         for parameter, group in learning:
             state, gradient = self._state_of(parameter), parameter.grad
             if gradient.is_sparse:
-                _update_rows(parameter, gradient, state, group)
+                _update_rows(parameter, gradient, state, group, self._has_kernel(parameter))
                 continue
             four = (parameter, gradient, state["square_avg"], state["acc_delta"])
             if not all(tensor.is_contiguous() for tensor in four):
@@ -114,7 +103,11 @@ class Adadelta(torch.optim.Adadelta):
             kind = parameter.dtype, group["rho"], group["eps"]
             alike.setdefault(kind, []).append((four, group))
         for some in alike.values():
-            _update_all(some)
+            _update_all(some, kernel=self._has_kernel(some[0][0][0]))
+
+    def _has_kernel(self, parameter: Tensor) -> bool:
+        kind = parameter.dtype in (torch.float32, torch.float64)
+        return self._backend == "compiled" and kind
 
     def _state_of(self, parameter: Tensor) -> dict[str, Any]:
         """With the number of this step."""
@@ -127,14 +120,10 @@ class Adadelta(torch.optim.Adadelta):
         return state
 
 
-def _has_kernel(parameter: Tensor) -> bool:
-    return parameter.dtype in (torch.float32, torch.float64) and missing_compiler() is None
-
-
-def _update_all(given: Sequence[tuple[_Four, dict[str, Any]]]) -> None:
+def _update_all(given: Sequence[tuple[_Four, dict[str, Any]]], *, kernel: bool) -> None:
     """The update of contiguous parameters that have a type, rho and eps in common."""
     (first, *_), group = given[0]
-    if not _has_kernel(first):
+    if not kernel:
         for four, its in given:
             parts = (tensor.view(-1).split(_BLOCK) for tensor in four)  # type: ignore[no-untyped-call]
             for values, gradient, square, change in zip(*parts, strict=True):
@@ -142,7 +131,7 @@ def _update_all(given: Sequence[tuple[_Four, dict[str, Any]]]) -> None:
         return
     table = (_Given * len(given))(*(_Given.of(*item) for item in given))
     threads = threads_for(_STEPS * sum(entry.count for entry in table))
-    numbers = len(given), group["rho"], group["eps"], threads
+    numbers = len(given), float(group["rho"]), float(group["eps"]), threads
     run_kernel("adadelta", first.dtype, table, *numbers)
 
 
@@ -160,7 +149,7 @@ def _update_block(
 
 
 def _update_rows(
-    table: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]
+    table: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any], kernel: bool
 ) -> None:
     """The update of the rows [R] of a coalesced sparse gradient [V, E]."""
     if group["weight_decay"]:
@@ -168,11 +157,12 @@ def _update_rows(
     rows, values = gradient.indices()[0], gradient.values()  # [R], [R, E]
     last = _row_steps(table, state)
     whole = (table, values, state["square_avg"], state["acc_delta"], last, rows)
-    if _has_kernel(table) and all(tensor.is_contiguous() for tensor in whole):
+    if kernel and all(tensor.is_contiguous() for tensor in whole):
+        numbers = (state["step"], group["lr"], group["rho"], group["eps"])
         threads = threads_for(_STEPS * values.numel())
-        numbers = (*values.shape, threads, float(state["step"]), group["lr"])
-        given = _Rows(*(tensor.data_ptr() for tensor in whole), *numbers)
-        run_kernel("adadelta_rows", table.dtype, given, group["rho"], group["eps"])
+        run_kernel(
+            "adadelta_rows", table.dtype, *whole, *values.shape, *map(float, numbers), threads
+        )
         return
     decay = _decay(state["step"] - 1 - last[rows], group["rho"], values.dtype)
     square = state["square_avg"][rows] * decay

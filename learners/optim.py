@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from learners.adadelta import ROW_STEPS, Adadelta
 from rss_rl.config import OptimizerConfig
 from rss_rl.errors import CheckpointError, NonFiniteError
+from rss_rl.ops.attention import Backend
 
 
 class GradientStep:
@@ -26,10 +27,16 @@ class GradientStep:
         name: of the parameter group, for errors.
         module: whose parameters are updated.
         embedding: prefixes of the names of parameters that are embeddings.
+        backend: see `Adadelta`.
     """
 
     def __init__(
-        self, name: str, module: nn.Module, config: OptimizerConfig, embedding: tuple[str, ...] = ()
+        self,
+        name: str,
+        module: nn.Module,
+        config: OptimizerConfig,
+        embedding: tuple[str, ...] = (),
+        backend: Backend = "eager",
     ) -> None:
         self._name = name
         self._clip = config.clip_norm
@@ -46,7 +53,7 @@ class GradientStep:
             {"params": plain},
             {"params": embeddings, "lr": config.learning_rate * config.embedding_rate},
         ]
-        self.optimizer = _optimizer(groups, config)
+        self.optimizer = _optimizer(groups, config, backend)
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
         self._decay = config.decay_updates
         self._tables = _Tables(embeddings) if config.name == "adam" else None
@@ -131,11 +138,12 @@ class _Tables:
         self._lent.clear()
 
 
-def _optimizer(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.Optimizer:
+def _optimizer(
+    groups: list[dict[str, Any]], config: OptimizerConfig, backend: Backend
+) -> torch.optim.Optimizer:
     if config.name == "adadelta":
-        return Adadelta(
-            groups, lr=config.learning_rate, rho=config.rho, eps=config.eps, foreach=True
-        )
+        given = {"lr": config.learning_rate, "rho": config.rho, "eps": config.eps}
+        return Adadelta(groups, **given, foreach=True, backend=backend)
     if config.name == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate, foreach=True)
     return torch.optim.Adam(

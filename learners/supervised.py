@@ -20,6 +20,7 @@ from rss_rl.config import OptimizerConfig
 from rss_rl.models.build import AnyClassifier
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.inputs import TensorBatch
+from rss_rl.ops.attention import Backend
 
 
 class SupervisedStats(NamedTuple):
@@ -65,6 +66,7 @@ class SupervisedLearner:
         average: m in (0, 1), or None for a classifier that learns itself. In update t of the run at
             most (1 + t) / (10 + t), so that the first weights are soon forgotten.
         group: learners that share each batch; after an error in one of them it is of no use.
+        backend: of the optimiser, see `Adadelta`.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class SupervisedLearner:
         autocast: torch.dtype | None,
         average: float | None = None,
         group: Group = ALONE,
+        backend: Backend = "eager",
     ) -> None:
         self._classifier = classifier
         self._learning = classifier if average is None else copy.deepcopy(classifier)
@@ -85,7 +88,7 @@ class SupervisedLearner:
         self._losses = group.share(_Losses(self._learning, autocast))
         if average is not None:  # the copy may have got its weights from another learner
             classifier.load_state_dict(self._learning.state_dict())
-        self.step = GradientStep("supervised", self._learning, config, embedding=("embedding.",))
+        self.step = GradientStep("supervised", self._learning, config, ("embedding.",), backend)
 
     def tensors(self) -> dict[str, Tensor]:
         """The weights of the learning copy by name; empty where the classifier learns itself."""

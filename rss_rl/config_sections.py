@@ -99,9 +99,9 @@ class ModelConfig(Section):
     )
     attention: Literal["auto", "eager", "compiled"] = Field(
         default="auto",
-        description="What computes feature-wise attention. compiled: kernels for float32, in C++ on"
-        " the CPU and Triton's on CUDA; auto: compiled where the machine that begins the run can"
-        " and hidden is 128 or more.",
+        description="What computes feature-wise attention and what stands around it. compiled:"
+        " kernels, in C++ on the CPU (linear maps, gates, pooling and Adadelta too) and Triton's on"
+        " CUDA; auto: compiled where the machine that begins the run can.",
     )
     attention_error: float | None = Field(
         default=None,

@@ -10,6 +10,7 @@ __all__ = [
     "attention_backend",
     "loadable_attention",
     "missing_for_kernels",
+    "optimizer_backend",
     "settled_attention",
 ]
 
@@ -75,6 +76,11 @@ def attention_backend(name: AttentionName) -> Backend:
     backend: Backend = "compiled" if missing is None else "eager"
     _report(backend, missing)
     return backend
+
+
+def optimizer_backend(config: ModelConfig) -> Backend:
+    """The backend of an optimiser of a model: its own, and eager where it has none."""
+    return "eager" if config.encoder in _WITHOUT else attention_backend(config.attention)
 
 
 def missing_for_kernels() -> str | None:

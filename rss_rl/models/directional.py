@@ -50,7 +50,7 @@ class DirectionalAttention(nn.Module):
         inputs: E. hidden: D.
         forward: True = a head looks at the tokens before it, False = after it.
         activation, dropout: of Dense. scale: c of the attention logit.
-        backend: what computes the attention. error: of the attention, relative to the largest value
+        backend: what computes it. error: of the attention, relative to the largest value
             of a feature, see `attention_within`; None = exact.
     """
 

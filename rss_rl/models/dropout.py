@@ -116,7 +116,7 @@ class Dropout(nn.Module):
         if drop is None:
             return F.dropout(values, self.rate, self.training)
         if values.device.type == "cpu" and values.dtype in _NATIVE and missing_compiler() is None:
-            return _Drop.apply(values, *drop)  # type: ignore[no-any-return, no-untyped-call]
+            return _Drop.apply(values, drop)  # type: ignore[no-any-return, no-untyped-call]
         kept = _kept(drop.keys, values, drop.dropped)
         return values * kept.to(values.dtype).mul_(drop.scale)
 
@@ -167,16 +167,14 @@ class _Drop(torch.autograd.Function):
     """The same in one pass on a CPU, to the last bit; masks are made again on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, by_position: Tensor, dropped: int) -> Tensor:
-        ctx.save_for_backward(by_position)
-        ctx.dropped = dropped
-        return Drop(by_position, dropped).applied(values)
+    def forward(ctx: Any, values: Tensor, drop: Drop) -> Tensor:
+        ctx.drop = drop
+        return drop.applied(values)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (by_position,) = ctx.saved_tensors
-        return Drop(by_position, ctx.dropped).applied(gradient), None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.drop.applied(gradient), None
 
 
 def _steps(count: int, device: torch.device) -> Tensor:

@@ -37,14 +37,16 @@ def activation_function(name: str) -> Callable[[Tensor], Tensor]:
 class _Linear(nn.Linear):
     """A linear layer whose product may run in lower precision but whose result does not."""
 
-    backend: Backend = "eager"
+    def __init__(self, inputs: int, outputs: int, *, bias: bool, backend: Backend) -> None:
+        super().__init__(inputs, outputs, bias=bias)
+        self._backend: Backend = backend
 
     def forward(self, values: Tensor) -> Tensor:
-        return linear(values, self.weight, self.bias, self.backend)
+        return linear(values, self.weight, self.bias, self._backend)
 
 
 def linear(values: Tensor, weight: Tensor, bias: Tensor | None, backend: Backend) -> Tensor:
-    """W x + b in the type of W, [..., inputs] to [..., outputs]."""
+    """W x + b in the type of W, [..., inputs] to [..., outputs], by one of the backends."""
     # In full precision torch's own is one pass, too.
     if torch.is_autocast_enabled("cpu") and has_kernels(values, backend):
         return linear_maps(values, [weight], [bias])[0]
@@ -58,9 +60,11 @@ def glorot_linear(
 
     Under autocast the matrix product alone runs in the lower precision: sums, gates and softmaxes
     stay in that of the weights.
+
+    Args:
+        backend: what computes it.
     """
-    layer = _Linear(inputs, outputs, bias=bias)
-    layer.backend = backend
+    layer = _Linear(inputs, outputs, bias=bias, backend=backend)
     nn.init.xavier_uniform_(layer.weight)
     if bias:
         nn.init.zeros_(layer.bias)
@@ -74,7 +78,11 @@ def glorot_blocks(weight: Tensor, blocks: int) -> None:
 
 
 class Dense(nn.Module):
-    """activation(W dropout(a) + b) over the last dimension."""
+    """activation(W dropout(a) + b) over the last dimension.
+
+    Args:
+        backend: what computes it.
+    """
 
     def __init__(
         self,
@@ -122,7 +130,7 @@ class Source2Token(nn.Module):
     Args:
         by_feature: False = one weight for all features of a token, f(x_i) is a number: vanilla
             attention without a query.
-        backend: what computes the weighted mean.
+        backend: what computes it.
     """
 
     def __init__(

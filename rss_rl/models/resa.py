@@ -172,12 +172,13 @@ class ReSA(nn.Module):
         dependents: Gathered,
     ) -> Tensor:
         assert isinstance(direction, DirectionalAttention)
-        # Where all are heads, nobody reads the context of the others.
-        if heads.whole and dependents.whole and torch.equal(heads.kept, valid):
+        all_heads = heads.whole and torch.equal(heads.kept, valid)
+        if all_heads and dependents.whole:
             return direction.whole(embedded, heads, dependents)
         hidden = direction.project(embedded)  # [M, N, D]
         context = direction.attend(hidden, heads, dependents)
-        context = scatter(direction.unselected_context(hidden, averaged), heads, context)
+        if not all_heads:  # else nobody reads the context of the others
+            context = scatter(direction.unselected_context(hidden, averaged), heads, context)
         return direction.fuse(hidden, context)
 
     @staticmethod

@@ -26,7 +26,8 @@ from rss_rl.ops.tracing import recording
 Backend = Literal["eager", "compiled"]
 """What computes: torch's own operations block by block, or kernels.
 
-compiled  the package's own in C++ on the CPU, by Triton on CUDA where that is installed
+compiled  the package's own in C++ on the CPU, for attention, pooling, linear maps and gates; for
+          attention by Triton on CUDA where that is installed
 
 They agree within rounding, and not in their last bits.
 """

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 __all__ = ["gate_mix", "has_kernels", "linear_maps"]
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,12 +24,15 @@ _ROWS = 64
 """Whose gradients the kernel sums."""
 _STEPS = 2
 """Of a kernel's innermost loop, a number is as long as so many."""
+_KINDS = (torch.float32, torch.float64)
 
 
 def has_kernels(values: Tensor, backend: Backend) -> bool:
     """`linear_maps` and `gate_mix` can be used in place of torch's own operations."""
-    kind = values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
-    return backend == "compiled" and kind and not recording()
+    if backend != "compiled" or values.device.type != "cpu" or values.dtype not in _KINDS:
+        return False
+    lower = torch.is_autocast_enabled("cpu")
+    return not recording() and (not lower or torch.get_autocast_dtype("cpu") == torch.bfloat16)
 
 
 def linear_maps(
@@ -51,8 +53,20 @@ def linear_maps(
         activation: none, relu or elu. drop: of the rows of x.
 
     Raises:
+        ValueError: tensors of another shape or type.
         KernelsError: this machine cannot compile them.
     """
+    first = weights[0]
+    _check([values, *weights, *(bias for bias in biases if bias is not None)])
+    fit = all(weight.shape == first.shape for weight in weights)
+    fit &= all(bias is None or bias.shape == first.shape[:1] for bias in biases)
+    fit &= len(biases) == len(weights) and values.shape[-1:] == first.shape[1:]
+    rows = values.shape[:-1].numel()
+    if not fit or (drop is not None and drop.keys.numel() != rows):
+        raise ValueError(
+            f"values {tuple(values.shape)}, weights {[tuple(w.shape) for w in weights]} and biases"
+            f" {[None if b is None else tuple(b.shape) for b in biases]} do not fit"
+        )
     given = values, drop, activation, len(weights), *weights, *biases
     return _Maps.apply(*given)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -61,9 +75,21 @@ def gate_mix(hidden: Tensor, context: Tensor, gate: Tensor, more: Tensor) -> Ten
     """F h + (1 - F) s with F = sigmoid(gate + more), all of one shape.
 
     Raises:
+        ValueError: tensors of different shapes or types.
         KernelsError: this machine cannot compile it.
     """
-    return _Mix.apply(hidden, context, gate, more)  # type: ignore[no-any-return, no-untyped-call]
+    given = (hidden, context, gate, more)
+    _check(given)
+    if any(tensor.shape != hidden.shape for tensor in given):
+        raise ValueError(f"one shape for all, got {[tuple(tensor.shape) for tensor in given]}")
+    return _Mix.apply(*given)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _check(given: Sequence[Tensor]) -> None:
+    """A kernel reads whatever stands where it is told to."""
+    kinds = {(tensor.dtype, tensor.device.type) for tensor in given}
+    if len(kinds) > 1 or not kinds <= {(dtype, "cpu") for dtype in _KINDS}:
+        raise ValueError(f"tensors of one type, float32 or float64, on the CPU: got {kinds}")
 
 
 def _product_type(values: Tensor) -> torch.dtype:
@@ -88,17 +114,18 @@ def _stacked(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     return whole
 
 
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """In the type of its factors, whatever autocast would make of them."""
+    with torch.autocast("cpu", enabled=False):
+        return left @ right
+
+
 class _Maps(torch.autograd.Function):
     """One product for all maps, and two on the way back."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        values: Tensor,
-        drop: Drop | None,
-        activation: str,
-        count: int,
-        *given: Tensor,
+        ctx: Any, values: Tensor, drop: Drop | None, activation: str, count: int, *given: Tensor
     ) -> tuple[Tensor, ...]:
         weights, biases = given[:count], given[count:]
         flat, lower = values.reshape(-1, values.shape[-1]), _product_type(values)
@@ -106,7 +133,8 @@ class _Maps(torch.autograd.Function):
         weight = _stacked(weights, lower)  # [K O, I]
         shape = (*values.shape[:-1], len(weight) // count)
         outs = tuple(values.new_empty(shape) for _ in range(count))
-        for part, bias, out in zip((rows @ weight.T).chunk(count, 1), biases, outs, strict=True):
+        products = _product(rows, weight.T).chunk(count, 1)
+        for part, bias, out in zip(products, biases, outs, strict=True):
             run_kernel(
                 f"activate{_suffix(lower, 'of')}",
                 values.dtype,
@@ -115,17 +143,18 @@ class _Maps(torch.autograd.Function):
                 threads_for(_STEPS * out.numel()),
             )
         ctx.save_for_backward(rows, weight, *(outs if activation != "none" else ()))
-        ctx.rest = drop, activation, [bias is not None for bias in biases], shape
+        ctx.rest = drop, activation, shape
         return outs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         rows, weight, *outs = ctx.saved_tensors
-        drop, activation, biased, shape = ctx.rest
+        drop, activation, shape = ctx.rest
         dtype, count = gradients[0].dtype, len(gradients)
+        wanted = ctx.needs_input_grad[4 : 4 + count], ctx.needs_input_grad[4 + count :]
         flow = rows.new_empty(len(rows), len(weight))
-        by_bias = []
+        by_bias: list[Tensor | None] = []
         for k, part in enumerate(flow.chunk(count, 1)):
             sums = gradients[k].new_empty(-(-len(rows) // _ROWS), shape[-1])
             run_kernel(
@@ -135,33 +164,16 @@ class _Maps(torch.autograd.Function):
                 *(len(rows), shape[-1], len(weight), _ACTIVATIONS[activation]),
                 threads_for(_STEPS * part.numel()),
             )
-            by_bias.append(sums.sum(0) if biased[k] else None)
-        by_weight = (flow.T @ rows).to(dtype).chunk(count)
+            by_bias.append(sums.sum(0) if wanted[1][k] else None)
+        by_weight: Sequence[Tensor | None] = (None,) * count
+        if any(wanted[0]):
+            by_weight = _product(flow.T, rows).to(dtype).chunk(count)
         by_values = None
         if ctx.needs_input_grad[0]:
-            by_rows = flow @ weight
+            by_rows = _product(flow, weight)
             by_rows = by_rows.to(dtype) if drop is None else drop.applied(by_rows, dtype)
             by_values = by_rows.view(*shape[:-1], rows.shape[1])
         return by_values, None, None, None, *by_weight, *by_bias
-
-
-class _Mixed(ctypes.Structure):
-    """`Mixed` of the kernel's source."""
-
-    _fields_ = (
-        ("hidden", ctypes.c_void_p),
-        ("context", ctypes.c_void_p),
-        ("gate", ctypes.c_void_p),
-        ("more", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("threads", ctypes.c_int64),
-    )
-
-    @classmethod
-    def of(cls, given: Sequence[Tensor]) -> _Mixed:
-        """Of contiguous tensors, which must outlive it."""
-        count = given[0].numel()
-        return cls(*(tensor.data_ptr() for tensor in given), count, threads_for(_STEPS * count))
 
 
 class _Mix(torch.autograd.Function):
@@ -170,15 +182,17 @@ class _Mix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *given: Tensor) -> Tensor:
         whole = [tensor.contiguous() for tensor in given]
-        mixed = torch.empty_like(whole[0])
-        run_kernel("mix", mixed.dtype, _Mixed.of(whole), mixed)
+        mixed, count = torch.empty_like(whole[0]), whole[0].numel()
+        run_kernel("mix", mixed.dtype, *whole, mixed, count, threads_for(_STEPS * count))
         ctx.save_for_backward(*whole)
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        whole, flow = ctx.saved_tensors, gradient.contiguous()
-        by_hidden, by_context, by_gate = (torch.empty_like(flow) for _ in range(3))
-        run_kernel("mix_back", flow.dtype, _Mixed.of(whole), flow, by_hidden, by_context, by_gate)
+        whole, flow, count = ctx.saved_tensors, gradient.contiguous(), gradient.numel()
+        outs = [torch.empty_like(flow) for _ in range(3)]
+        threads = threads_for(_STEPS * count)
+        run_kernel("mix_back", flow.dtype, *whole, flow, *outs, count, threads)
+        by_hidden, by_context, by_gate = outs
         return by_hidden, by_context, by_gate, by_gate

@@ -35,13 +35,14 @@ from rss_rl.cache import cache_root
 _SOURCES = Path(__file__).with_name("kernels")
 _OPTIONS = ("-std=gnu++17", "-O3", "-fno-math-errno", "-fPIC", "-pthread", "-w")
 _TUNED = ("-march=native",)
+_LINKED = ("-shared",)
 _LIBRARIES = ("-ldl",)
 _LONGEST_S = 300.0
-"""For the compiler: it takes two or three seconds of a core."""
+"""For a compiler: the longest file takes some four seconds of a core."""
 
 
 _SUFFIXES = {torch.float32: "float", torch.float64: "double"}
-_WORTH_THREADS = {True: 1 << 16, False: 1 << 20}
+_WORTH_THREADS, _WORTH_NEW_THREADS = 1 << 16, 1 << 20
 """Steps of the innermost loop, of a third of a nanosecond, where threads are at hand, which costs
 some microseconds, and where they are started, 0.1 ms."""
 
@@ -94,7 +95,8 @@ def _function(name: str) -> Any:
 
 def threads_for(steps: int) -> int:
     """Threads for a kernel whose innermost loop is gone through `steps` times."""
-    return torch.get_num_threads() if steps >= _WORTH_THREADS[_has_team()] else 1
+    worth = _WORTH_THREADS if _has_team() else _WORTH_NEW_THREADS
+    return torch.get_num_threads() if steps >= worth else 1
 
 
 @functools.cache
@@ -147,7 +149,9 @@ def _identity(compiler: str) -> str:
     """Of what the machine's code depends on."""
     parts = [path.read_bytes() for path in sorted(_SOURCES.glob("*.[ch]*"))]
     parts.extend((_output([compiler, "--version"]).encode(), _processor().encode()))
-    parts.extend(option.encode() for option in (compiler, *_OPTIONS, *_TUNED, *_LIBRARIES))
+    parts.extend(
+        option.encode() for option in (compiler, *_OPTIONS, *_TUNED, *_LINKED, *_LIBRARIES)
+    )
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 
 
@@ -161,21 +165,26 @@ def _processor() -> str:
 
 
 def _compiled(compiler: str, folder: Path) -> Path:
-    """The library, in `folder`; its files are compiled side by side."""
-    files = [str(path) for path in sorted(_SOURCES.glob("*.cpp"))]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(functools.partial(_object, compiler, folder), files))
-    out = folder / "kernels.so"
-    _output([compiler, "-shared", "-pthread", *objects, *_LIBRARIES, "-o", str(out)])
-    return out
-
-
-def _object(compiler: str, folder: Path, file: str) -> str:
-    out = str(folder / f"{Path(file).stem}.o")
+    """The library, in `folder`."""
     try:
-        _output([compiler, *_OPTIONS, *_TUNED, "-c", file, "-o", out])
+        return _built([compiler, *_OPTIONS, *_TUNED], folder)
     except KernelsError:  # a compiler that does not know the processor
-        _output([compiler, *_OPTIONS, "-c", file, "-o", out])
+        return _built([compiler, *_OPTIONS], folder)
+
+
+def _built(command: list[str], folder: Path) -> Path:
+    """All files with the same options, which their vectors depend on, side by side."""
+    sources = sorted(_SOURCES.glob("*.cpp"))
+    objects = [str(folder / f"{source.stem}.o") for source in sources]
+    with ThreadPoolExecutor(min(len(sources), os.cpu_count() or 1)) as pool:
+        for _ in pool.map(
+            lambda source, made: _output([*command, "-c", str(source), "-o", made]),
+            sources,
+            objects,
+        ):
+            pass
+    out = folder / "kernels.so"
+    _output([*command, *_LINKED, *objects, *_LIBRARIES, "-o", str(out)])
     return out
 
 

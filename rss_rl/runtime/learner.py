@@ -25,6 +25,7 @@ from learners.supervised import SupervisedLearner
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError
+from rss_rl.models.attention_choice import optimizer_backend
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.evaluation import Mode, evaluate
@@ -121,6 +122,7 @@ class LocalLearner:
             dtype,
             config.learner.weight_average,
             group,
+            optimizer_backend(config.model),
         )
         self._policy: PolicyGradientLearner | None = None
         self._pathwise: PathwiseLearner | None = None

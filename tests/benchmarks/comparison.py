@@ -6,12 +6,13 @@ All select words of the demo's sentences for a classifier that stays as it is: t
 demo, `--demo`, which is made first where there is none (two minutes more). Sentence, reward and
 network are the same for all, and so is what each may spend: --seconds of time, --sentences scored.
 Batches, passes, learning rate and entropy cost are each system's own, see SETTINGS: ours are the
-demo's, those of the others the best of TRIED, `--tune`, which has a seed of its own. One after
-another, each on one thread and RLlib's IMPALA on a second one for its sampler. RLlib's start is not
-counted. The reward is that of what was sampled to learn from.
+demo's, those of the others the first to --goal of those of TRIED that end within .005 of the best;
+`--tune` goes through them with the next seed. One after another, each on one thread and RLlib's
+IMPALA on a second one for its sampler. RLlib's start is not counted. The reward is that of what was
+sampled to learn from.
 
-OUT/comparison.json holds the curves, [sentences, seconds, reward], of the systems that are done:
-the same command goes on from it. Also written: comparison.png; the table is printed.
+OUT/comparison.json (tuning.json) holds the curves, [sentences, seconds, reward], of the systems
+that are done: the same command goes on from it. Also written: comparison.png; the table is printed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,11 +60,11 @@ class System:
 SETTINGS = {
     "ours": System("ours", 1, Tuning(256, 256, 1, 4e-3, 0.05)),
     "ours, 4 selections a sentence": System("ours", 4, Tuning(256, 256, 1, 4e-3, 0.05)),
-    "SB3 PPO": System("SB3", 1, Tuning(1024, 256, 4, 1e-3, 6e-4)),
-    "RLlib PPO": System("PPO", 1, Tuning(1024, 256, 4, 1e-3, 6e-4)),
-    "RLlib IMPALA": System("IMPALA", 1, Tuning(512, 512, 1, 2e-3, 6e-4)),
+    "SB3 PPO": System("SB3", 1, Tuning(512, 256, 4, 3e-3, 0.0)),
+    "RLlib PPO": System("PPO", 1, Tuning(512, 256, 4, 1e-3, 6e-4)),
+    "RLlib IMPALA": System("IMPALA", 1, Tuning(256, 256, 1, 3e-3, 6e-4)),
     f"RLlib IMPALA, {TRICK} sentences an episode": System(
-        "IMPALA", TRICK, Tuning(2048, 2048, 1, 2e-3, 6e-4)
+        "IMPALA", TRICK, Tuning(256, 256, 1, 3e-3, 6e-4)
     ),
 }
 
@@ -145,7 +146,7 @@ def curves(
         if name not in done or done[name]["system"] != how:
             done[name] = {"system": how, "curve": measure(system, budget)}
             replace_file(path, json.dumps({"budget": asdict(budget), "done": done}) + "\n")
-        yield {known: entry["curve"] for known, entry in done.items()}
+        yield {known: done[known]["curve"] for known in systems if known in done}
 
 
 def smoothed(curve: Curve) -> Curve:
@@ -196,13 +197,13 @@ def draw(found: dict[str, Curve], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def tried() -> dict[str, System]:
-    """Every setting of TRIED under a name that tells it."""
+def tried(names: Sequence[str]) -> dict[str, System]:
+    """The settings of TRIED for those of `names` that it has, under names that tell them."""
     return {
         f"{name}, {tuning.batch} a batch, rate {tuning.learning_rate:g}, "
         f"entropy {tuning.entropy_cost:g}": replace(SETTINGS[name], tuning=tuning)
-        for name, tunings in TRIED.items()
-        for tuning in tunings
+        for name in names
+        for tuning in TRIED.get(name, [])
     }
 
 
@@ -234,10 +235,12 @@ def main() -> None:
     torch.set_num_threads(1)
     make_demo(given.demo)
     given.out.mkdir(parents=True, exist_ok=True)
-    budget = Budget(given.seconds, given.sentences, str(given.demo.resolve()), given.seed)
-    systems = tried() if given.tune else {name: SETTINGS[name] for name in given.only}
+    seed = given.seed + given.tune
+    budget = Budget(given.seconds, given.sentences, str(given.demo.resolve()), seed)
+    systems = tried(given.only) if given.tune else {name: SETTINGS[name] for name in given.only}
+    kept = given.out / ("tuning.json" if given.tune else "comparison.json")
     try:
-        for found in curves(given.out / "comparison.json", systems, budget):
+        for found in curves(kept, systems, budget):
             if not given.tune:
                 draw(found, given.out / "comparison.png")
             print(table(found, given.goal), flush=True)

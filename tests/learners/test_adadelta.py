@@ -1,4 +1,4 @@
-"""Adadelta in blocks and by rows beside torch's over all rows, and rows of other optimisers."""
+"""Adadelta by both backends and by rows beside torch's, and rows of other optimisers."""
 
 from __future__ import annotations
 
@@ -14,31 +14,38 @@ from learners.adadelta import ROW_STEPS, Adadelta, _update_block
 from learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
 from rss_rl.config import OptimizerConfig
 from rss_rl.models.embedding import WordEmbedding
+from rss_rl.ops.attention import Backend
 from rss_rl.ops.compilers import missing_compiler
 
 RULE = {"lr": 0.5, "rho": 0.9, "eps": 1e-6}
 ROWS = 80
 
 
+WAYS = [
+    "eager",
+    pytest.param(
+        "compiled",
+        marks=pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler())),
+    ),
+]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("way", ["kernel", "threads", "blocks"])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("backend", WAYS)
 def test_a_step_equals_torchs(
-    way: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    backend: Backend, threads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if way == "blocks":
-        monkeypatch.setattr(learners.adadelta, "missing_compiler", lambda: "none")
-        monkeypatch.setattr(learners.adadelta, "_BLOCK", 7)
-    else:
-        if (missing := missing_compiler()) is not None:
-            pytest.skip(missing)
-        monkeypatch.setattr(learners.adadelta, "_update_block", as_of_rows_alone)
-        monkeypatch.setattr(learners.adadelta, "threads_for", lambda _: 1 + 2 * (way == "threads"))
+    monkeypatch.setattr(learners.adadelta, "_BLOCK", 7)
+    monkeypatch.setattr(learners.adadelta, "threads_for", lambda _: threads)
+    if backend == "compiled":
+        monkeypatch.setattr(learners.adadelta, "_update_block", as_of_strides_alone)
     torch.manual_seed(0)
-    shapes = [(5, 9), (3,), (0, 2), (), (150, 400), (16384,), (4, 6)]
+    shapes = [(5, 9), (3,), (0, 2), (), (150, 40), (16384,), (4, 6)]
     mine = [nn.Parameter(torch.randn(shape, dtype=dtype)) for shape in shapes]
     mine.append(nn.Parameter(torch.randn(4, 6, dtype=dtype).T))
     theirs = copy.deepcopy(mine)
-    one = Adadelta(mine, weight_decay=0.1, **RULE)
+    one = Adadelta(mine, weight_decay=0.1, **RULE, backend=backend)
     other = torch.optim.Adadelta(theirs, weight_decay=0.1, **RULE)
     for step in range(4):
         for a, b in zip(mine, theirs, strict=True):
@@ -56,8 +63,36 @@ def test_a_step_equals_torchs(
         one.step(lambda: 0.0)
 
 
-def as_of_rows_alone(values: Tensor, *others: Any) -> None:
-    """The blocks' update, which the kernel must spare all but what is not contiguous."""
+@pytest.mark.parametrize("backend", WAYS)
+def test_whole_numbers_are_numbers(backend: Backend) -> None:
+    (mine,), (theirs,) = ([nn.Parameter(torch.ones(3))] for _ in range(2))
+    one = Adadelta([mine], lr=1, rho=0, eps=1, backend=backend)
+    other = torch.optim.Adadelta([theirs], lr=1, rho=0, eps=1)
+    mine.grad, theirs.grad = torch.full((3,), 2.0), torch.full((3,), 2.0)
+    one.step()
+    other.step()
+    torch.testing.assert_close(mine, theirs)
+    assert mine[0] < 1
+
+
+@pytest.mark.parametrize("backend", WAYS)
+def test_many_rows_in_several_threads(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learners.adadelta, "threads_for", lambda _: 3)
+    torch.manual_seed(0)
+    by_row, dense = (nn.Parameter(torch.ones(400, 300)) for _ in range(2))
+    one, other = (Adadelta([p], **RULE, backend=backend) for p in (by_row, dense))
+    for step in range(3):
+        rows = torch.randperm(400)[: 100 * (step + 1)].sort().values
+        gradient = torch.zeros(400, 300).index_copy_(0, rows, torch.randn(len(rows), 300))
+        dense.grad = gradient
+        by_row.grad = gradient.to_sparse(1).coalesce()
+        one.step()
+        other.step()
+    torch.testing.assert_close(by_row, dense, rtol=1e-5, atol=1e-6)
+
+
+def as_of_strides_alone(values: Tensor, *others: Any) -> None:
+    """The blocks' update, of which a kernel leaves only what is not contiguous."""
     assert not values.is_contiguous()
     _update_block(values, *others)
 
@@ -86,17 +121,22 @@ def tokens_of(update: int) -> Tensor:
     return torch.cat([common, rare], 1)
 
 
-def step_of(module: nn.Module, name: str, clip: float | None) -> GradientStep:
+def step_of(
+    module: nn.Module, name: str, clip: float | None, backend: Backend = "eager"
+) -> GradientStep:
     config = OptimizerConfig(name=name, learning_rate=0.1, clip_norm=clip, l2=0.01)  # type: ignore[arg-type]
-    return GradientStep("some", module, config, embedding=("embedding.",))
+    return GradientStep("some", module, config, ("embedding.",), backend)
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("name", ["adam", "adadelta", "sgd"])
-def test_updates_of_rows_equal_those_of_all_rows(name: str, clip: float | None) -> None:
+@pytest.mark.parametrize("backend", WAYS)
+def test_updates_of_rows_equal_those_of_all_rows(
+    backend: Backend, name: str, clip: float | None
+) -> None:
     by_row, dense = Bag(by_row=True), Bag(by_row=False)
     start = by_row.embedding.trainable.detach().clone()
-    one, other = step_of(by_row, name, clip), step_of(dense, name, clip)
+    one, other = step_of(by_row, name, clip, backend), step_of(dense, name, clip, backend)
     seen = torch.zeros(ROWS, dtype=torch.bool)
     for update in range(60):
         tokens = tokens_of(update)
@@ -110,9 +150,10 @@ def test_updates_of_rows_equal_those_of_all_rows(name: str, clip: float | None) 
     assert torch.equal(moved, seen)
 
 
-def test_rows_that_waited_have_the_averages_of_those_that_did_not() -> None:
+@pytest.mark.parametrize("backend", WAYS)
+def test_rows_that_waited_have_the_averages_of_those_that_did_not(backend: Backend) -> None:
     by_row, dense = Bag(by_row=True), Bag(by_row=False)
-    one, other = step_of(by_row, "adadelta", None), step_of(dense, "adadelta", None)
+    one, other = (step_of(bag, "adadelta", None, backend) for bag in (by_row, dense))
     for update in range(12):
         for step, net in ((one, by_row), (other, dense)):
             step(net.loss(tokens_of(update)), update)
@@ -127,13 +168,14 @@ def test_rows_that_waited_have_the_averages_of_those_that_did_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["adam", "adadelta", "sgd"])
-def test_a_resumed_run_goes_on_to_the_bit(name: str) -> None:
+@pytest.mark.parametrize("backend", WAYS)
+def test_a_resumed_run_goes_on_to_the_bit(backend: Backend, name: str) -> None:
     whole = Bag(by_row=True)
-    step = step_of(whole, name, 0.5)
+    step = step_of(whole, name, 0.5, backend)
     for update in range(10):
         step(whole.loss(tokens_of(update)), update)
     resumed = copy.deepcopy(whole)
-    again = step_of(resumed, name, 0.5)
+    again = step_of(resumed, name, 0.5, backend)
     saved = {key: value.clone() for key, value in optimizer_tensors(step.optimizer).items()}
     load_optimizer_tensors(again.optimizer, saved)
     for update in range(10, 20):

@@ -75,9 +75,7 @@ def test_what_is_settled_is_what_the_models_are_built_with(
     """An encoder that asks for a backend is one that `auto` is settled for, and no other."""
     asked: list[str] = []
     for place in (contexts, registry):
-        monkeypatch.setattr(
-            place, "attention_backend", lambda name: asked.append(name) or "eager"
-        )
+        monkeypatch.setattr(place, "attention_backend", lambda name: asked.append(name) or "eager")
     config = ModelConfig(encoder=encoder, hidden=128, block_length=2)  # type: ignore[arg-type]
     settled = settled_attention(config)
     registry.build_encoder(config, 4)

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from rss_rl.config import ModelConfig
 from rss_rl.models.dropout import keyed_dropout
+from rss_rl.models.encoders import contexts, registry
 from rss_rl.models.encoders.pooled import PooledEncoder
 from rss_rl.models.encoders.registry import build_encoder
+from rss_rl.ops.compilers import missing_compiler
 
 NAMES = get_args(ModelConfig.model_fields["encoder"].annotation)
 LENGTHS = (6, 1, 3, 0, 9, 2)
@@ -27,6 +29,15 @@ SIZES = {
 }
 
 every_encoder = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(params=["eager", "compiled"], autouse=True)
+def attention(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `auto` comes to."""
+    if request.param == "compiled" and missing_compiler() is not None:
+        pytest.skip(str(missing_compiler()))
+    for place in (contexts, registry):
+        monkeypatch.setattr(place, "attention_backend", lambda _: request.param)
 
 
 def build(name: str, *, seed: int = 0, double: bool = True, dropout: float = 0.0) -> Any:

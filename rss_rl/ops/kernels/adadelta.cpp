@@ -81,28 +81,27 @@ struct Rows {
   T* change;                  // [V, D]
   T* last;                    // [V], the step that a row was last updated in
   const std::int64_t* index;  // [R], rows of the table, all different
-  std::int64_t count, features, threads;
-  double step, rate;
+  std::int64_t count, features;
 };
 
 template <typename T>
-int step_rows(const Rows<T>& given, double rho, double eps) {
+int step_rows(const Rows<T>& given, double step, double rate, double rho, double eps,
+              std::int64_t threads) {
   const Rule<T> rule = {static_cast<T>(rho), static_cast<T>(1 - rho), static_cast<T>(eps),
-                        static_cast<T>(given.rate), T(0)};
-  const std::int64_t together = std::max<std::int64_t>(1, kPiece / std::max<std::int64_t>(1, given.features));
-  const std::int64_t pieces = (given.count + together - 1) / together;
-  return run(pieces, given.threads, Memory(), [&](std::int64_t piece, Memory&) {
-    const std::int64_t stop = std::min(given.count, (piece + 1) * together);
-    for (std::int64_t r = piece * together; r < stop; ++r) {
+                        static_cast<T>(rate), T(0)};
+  const std::int64_t rows = kPiece / std::max<std::int64_t>(1, given.features) + 1;  // of a piece
+  return run((given.count + rows - 1) / rows, threads, Memory(), [&](std::int64_t piece, Memory&) {
+    const std::int64_t stop = std::min(given.count, (piece + 1) * rows);
+    for (std::int64_t r = piece * rows; r < stop; ++r) {
       const std::int64_t row = given.index[r], at = row * given.features;
-      const T decay = static_cast<T>(std::pow(rho, given.step - 1 - given.last[row]));
+      const T decay = static_cast<T>(std::pow(rho, step - 1 - given.last[row]));
       for (std::int64_t i = at; i < at + given.features; ++i) {
         given.square[i] *= decay;
         given.change[i] *= decay;
       }
       update<T, false>(given.values + at, given.gradient + r * given.features, given.square + at,
                        given.change + at, given.features, rule);
-      given.last[row] = static_cast<T>(given.step);
+      given.last[row] = static_cast<T>(step);
     }
   });
 }
@@ -111,12 +110,21 @@ int step_rows(const Rows<T>& given, double rho, double eps) {
 
 extern "C" {
 
-int rss_adadelta_rows_float(const Rows<float>* given, double rho, double eps) {
-  return step_rows(*given, rho, eps);
+// values, square, change [V, D]; gradient [R, D]; last [V]; index [R].
+int rss_adadelta_rows_float(float* values, const float* gradient, float* square, float* change,
+                            float* last, const std::int64_t* index, std::int64_t count,
+                            std::int64_t features, double step, double rate, double rho, double eps,
+                            std::int64_t threads) {
+  const Rows<float> given = {values, gradient, square, change, last, index, count, features};
+  return step_rows(given, step, rate, rho, eps, threads);
 }
 
-int rss_adadelta_rows_double(const Rows<double>* given, double rho, double eps) {
-  return step_rows(*given, rho, eps);
+int rss_adadelta_rows_double(double* values, const double* gradient, double* square,
+                             double* change, double* last, const std::int64_t* index,
+                             std::int64_t count, std::int64_t features, double step, double rate,
+                             double rho, double eps, std::int64_t threads) {
+  const Rows<double> given = {values, gradient, square, change, last, index, count, features};
+  return step_rows(given, step, rate, rho, eps, threads);
 }
 
 int rss_adadelta_float(const Parameter<float>* parameters, std::int64_t number, double rho,

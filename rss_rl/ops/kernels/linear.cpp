@@ -129,48 +129,53 @@ int activate_back(const T* gradient, const T* out, P* flow, T* sums, std::int64_
   return as(gradient, out, flow, sums, rows, features, stride, threads);
 }
 
-// out = s + F (h - s), F = sigmoid(a + b).
+// out = F h + (1 - F) s, F = sigmoid(a + b). Calls each(first, left, F, h, s) for vectors of them.
 template <typename T>
 struct Mixed {
   const T* hidden;   // h
   const T* context;  // s
   const T* gate;     // a
   const T* more;     // b
-  std::int64_t count, threads;
 };
 
 template <typename T, typename Each>
-Outcome each_vector(const Mixed<T>& given, const Each& each) {
-  const std::int64_t pieces = (given.count + kPiece - 1) / kPiece;
-  return run(pieces, given.threads, Memory(), [&](std::int64_t piece, Memory&) {
-    const std::int64_t stop = std::min(given.count, (piece + 1) * kPiece);
+Outcome each_vector(const Mixed<T>& given, std::int64_t count, std::int64_t threads,
+                    const Each& each) {
+  const std::int64_t pieces = (count + kPiece - 1) / kPiece;
+  return run(pieces, threads, Memory(), [&](std::int64_t piece, Memory&) {
+    const std::int64_t stop = std::min(count, (piece + 1) * kPiece);
     for (std::int64_t i = piece * kPiece; i < stop; i += Lanes<T>::kCount) {
       const std::int64_t left = stop - i;
-      const auto share = sigmoid(load_some<T>(given.gate + i, left) + load_some<T>(given.more + i, left));
-      const auto context = load_some<T>(given.context + i, left);
-      each(i, left, share, context, load_some<T>(given.hidden + i, left) - context);
+      const auto gate = load_some<T>(given.gate + i, left);
+      const auto share = sigmoid(gate + load_some<T>(given.more + i, left));
+      each(i, left, share, load_some<T>(given.hidden + i, left),
+           load_some<T>(given.context + i, left));
     }
   });
 }
 
 template <typename T>
-int mix(const Mixed<T>& given, T* out) {
+int mix(const Mixed<T>& given, T* out, std::int64_t count, std::int64_t threads) {
   using Vector = typename Lanes<T>::Vector;
-  return each_vector(given, [&](std::int64_t i, std::int64_t left, Vector share, Vector context,
-                                Vector apart) {
-    store_some<T>(out + i, left, context + share * apart);
+  return each_vector(given, count, threads, [&](std::int64_t i, std::int64_t left, Vector share,
+                                                Vector hidden, Vector context) {
+    // From the nearer end, which a share of 0 or 1 then gives whatever stands at the other.
+    const Vector apart = hidden - context;
+    const Vector low = context + share * apart, high = hidden - (T(1) - share) * apart;
+    store_some<T>(out + i, left, share < T(0.5) ? low : high);
   });
 }
 
 template <typename T>
-int mix_back(const Mixed<T>& given, const T* gradient, T* by_hidden, T* by_context, T* by_gate) {
+int mix_back(const Mixed<T>& given, const T* gradient, T* by_hidden, T* by_context, T* by_gate,
+             std::int64_t count, std::int64_t threads) {
   using Vector = typename Lanes<T>::Vector;
-  return each_vector(given, [&](std::int64_t i, std::int64_t left, Vector share, Vector,
-                                Vector apart) {
+  return each_vector(given, count, threads, [&](std::int64_t i, std::int64_t left, Vector share,
+                                                Vector hidden, Vector context) {
     const Vector moved = load_some<T>(gradient + i, left), taken = moved * share;
     store_some<T>(by_hidden + i, left, taken);
-    store_some<T>(by_context + i, left, moved - taken);
-    store_some<T>(by_gate + i, left, taken * (T(1) - share) * apart);
+    store_some<T>(by_context + i, left, moved * (T(1) - share));
+    store_some<T>(by_gate + i, left, taken * (T(1) - share) * (hidden - context));
   });
 }
 
@@ -217,17 +222,27 @@ int rss_activate_back_to_bfloat16_float(const float* gradient, const float* out,
   return activate_back(gradient, out, flow, sums, rows, features, stride, activation, threads);
 }
 
-int rss_mix_float(const Mixed<float>* given, float* out) { return mix(*given, out); }
-
-int rss_mix_double(const Mixed<double>* given, double* out) { return mix(*given, out); }
-
-int rss_mix_back_float(const Mixed<float>* given, const float* gradient, float* by_hidden,
-                       float* by_context, float* by_gate) {
-  return mix_back(*given, gradient, by_hidden, by_context, by_gate);
+int rss_mix_float(const float* hidden, const float* context, const float* gate, const float* more, float* out,
+                  std::int64_t count, std::int64_t threads) {
+  return mix<float>({hidden, context, gate, more}, out, count, threads);
 }
 
-int rss_mix_back_double(const Mixed<double>* given, const double* gradient, double* by_hidden,
-                        double* by_context, double* by_gate) {
-  return mix_back(*given, gradient, by_hidden, by_context, by_gate);
+int rss_mix_double(const double* hidden, const double* context, const double* gate, const double* more, double* out,
+                  std::int64_t count, std::int64_t threads) {
+  return mix<double>({hidden, context, gate, more}, out, count, threads);
+}
+
+int rss_mix_back_float(const float* hidden, const float* context, const float* gate, const float* more,
+                       const float* gradient, float* by_hidden, float* by_context, float* by_gate,
+                       std::int64_t count, std::int64_t threads) {
+  return mix_back<float>({hidden, context, gate, more}, gradient, by_hidden, by_context, by_gate, count,
+                       threads);
+}
+
+int rss_mix_back_double(const double* hidden, const double* context, const double* gate, const double* more,
+                       const double* gradient, double* by_hidden, double* by_context, double* by_gate,
+                       std::int64_t count, std::int64_t threads) {
+  return mix_back<double>({hidden, context, gate, more}, gradient, by_hidden, by_context, by_gate, count,
+                       threads);
 }
 }

@@ -153,6 +153,12 @@ struct Brief {
 typedef std::uint16_t Briefs __attribute__((vector_size(kBytes / 2)));
 typedef std::uint32_t Words __attribute__((vector_size(kBytes)));
 
+template <>
+struct Lanes<Brief> {
+  typedef Briefs Vector;
+  static constexpr int kCount = Lanes<float>::kCount;
+};
+
 // `load_some` and `store_some` of numbers that are kept as T or, where they are floats, as Brief.
 template <typename T>
 inline typename Lanes<T>::Vector load_kept(const T* from, std::int64_t count) {
@@ -227,16 +233,18 @@ class Range {
   decltype(Vector{} == Vector{}) inside_ = Vector{} == Vector{};
 };
 
-// Calls take() in `threads` threads at once, this one among them.
+// Calls take(), which finds the next of `count` pieces of work, in `threads` threads at once, this one
+// among them.
 template <typename Take>
-void together(std::int64_t threads, const Take& take) {
-  if (threads < 2) return take();
+void together(std::int64_t count, std::int64_t threads, const Take& take) {
+  if (std::min(count, threads) < 2) return take();
   if (team() != nullptr) {
     const auto call = [](void* given) { (*static_cast<const Take*>(given))(); };
+    // Always as many as torch takes: for fewer, OpenMP would end the others.
     return team()(call, const_cast<Take*>(&take), static_cast<unsigned>(threads), 0);
   }
   std::vector<std::thread> others;
-  for (std::int64_t i = 1; i < threads; ++i) {
+  for (std::int64_t i = 1; i < std::min(count, threads); ++i) {
     try {
       others.emplace_back(take);
     } catch (const std::system_error&) {
@@ -262,7 +270,7 @@ Outcome run(std::int64_t count, std::int64_t threads, const Memory& fresh, const
       outcome = kOutOfMemory;
     }
   };
-  together(std::min(threads, count), take);
+  together(count, threads, take);
   return outcome;
 }
 

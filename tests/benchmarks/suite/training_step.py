@@ -20,6 +20,7 @@ from learners.supervised import SupervisedLearner
 from rss_rl.config import ModelConfig, OptimizerConfig
 from rss_rl.data.batching import padding_share
 from rss_rl.data.order import BatchOrder
+from rss_rl.models.attention_choice import optimizer_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.attention import feature_wise_attention
@@ -134,7 +135,8 @@ def ours(size: str, precision: str, threads: int, clock: str) -> Callable[[], fl
         name="adadelta", learning_rate=_RATE, rho=_RHO, eps=_EPS, clip_norm=_CLIP
     )
     autocast = torch.bfloat16 if precision == "bfloat16" else None
-    learner, keys = SupervisedLearner(model, rule, autocast), torch.arange(_BATCH)
+    learner = SupervisedLearner(model, rule, autocast, backend=optimizer_backend(config))
+    keys = torch.arange(_BATCH)
 
     def step(batch: TensorBatch) -> None:
         learner.update(batch, None, number=0, dropout_keys=keys[: len(batch.labels)])
