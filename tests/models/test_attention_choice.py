@@ -10,7 +10,11 @@ import pytest
 from rss_rl.config import ModelConfig
 from rss_rl.errors import ConfigError
 from rss_rl.models import attention_choice as module
-from rss_rl.models.attention_choice import attention_backend, settled_attention
+from rss_rl.models.attention_choice import (
+    attention_backend,
+    optimizer_backend,
+    settled_attention,
+)
 from rss_rl.models.encoders import contexts, registry
 from rss_rl.ops.compilers import missing_compiler, missing_triton
 
@@ -40,6 +44,15 @@ def gpu(compiler: None, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_choice(name: module.AttentionName, backend: str) -> None:
     assert attention_backend(name) == backend
+
+
+@pytest.mark.usefixtures("compiler")
+def test_an_optimiser_goes_with_its_model() -> None:
+    assert optimizer_backend(ModelConfig(attention="compiled")) == "compiled"
+    assert optimizer_backend(ModelConfig(attention="eager")) == "eager"
+    # Nothing has settled it for all processes of a run.
+    assert optimizer_backend(ModelConfig(encoder="cnn")) == "eager"
+    assert optimizer_backend(ModelConfig(encoder="cnn", attention="compiled")) == "eager"
 
 
 @pytest.mark.usefixtures("compiler")
