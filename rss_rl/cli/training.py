@@ -20,6 +20,7 @@ from rich.console import Console
 from rss_rl.cli.interrupt import Interruption
 from rss_rl.cli.progress import make_progress
 from rss_rl.config import RunConfig
+from rss_rl.ops.native import load_ahead
 from rss_rl.runtime.roles import LocalRoles, Roles
 from rss_rl.runtime.run import Finished, train
 from rss_rl.runtime.trainer import Stopped
@@ -109,6 +110,8 @@ def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]
 
     samplers = config.sampler.actors * config.sampler.threads
     learners = config.learner.actors * config.learner.threads
+    if config.model.attention != "eager":
+        load_ahead()  # Ray takes as long to start as a compiler takes
     cluster = connect(
         joining.address,
         cores=samplers + learners,

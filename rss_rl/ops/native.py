@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "KernelsError",
     "OutOfRange",
+    "load_ahead",
     "load_kernels",
     "run_kernel",
     "threads_for",
@@ -22,6 +23,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +35,7 @@ from torch import Tensor
 from rss_rl.cache import cache_root
 
 _SOURCES = Path(__file__).with_name("kernels")
-_OPTIONS = ("-std=gnu++17", "-O3", "-fno-math-errno", "-fPIC", "-pthread", "-w")
+_OPTIONS = ("-std=gnu++17", "-O2", "-fno-math-errno", "-fPIC", "-pthread", "-w")
 _TUNED = ("-march=native",)
 _LINKED = ("-shared",)
 _LIBRARIES = ("-ldl",)
@@ -45,6 +47,9 @@ _SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 _WORTH_THREADS, _WORTH_NEW_THREADS = 1 << 16, 1 << 20
 """Steps of the innermost loop, of a third of a nanosecond, where threads are at hand, which costs
 some microseconds, and where they are started, 0.1 ms."""
+
+
+_once = threading.Lock()
 
 
 class KernelsError(Exception):
@@ -61,10 +66,21 @@ def load_kernels() -> ctypes.CDLL:
     Raises:
         KernelsError: there is no C++ compiler (`CXX`, or g++), or it does not compile them.
     """
-    found = _tried(os.environ.get("CXX") or "g++", cache_root() / "kernels")
+    with _once:
+        found = _tried(os.environ.get("CXX") or "g++", cache_root() / "kernels")
     if isinstance(found, KernelsError):
         raise found
     return found
+
+
+def load_ahead() -> None:
+    """Begin with what `load_kernels` does while the caller goes on with something else."""
+
+    def load() -> None:
+        with suppress(KernelsError):  # told to those who need them
+            load_kernels()
+
+    threading.Thread(target=load, name="kernels", daemon=True).start()
 
 
 def run_kernel(name: str, dtype: torch.dtype, *arguments: Any) -> None:

@@ -45,6 +45,26 @@ def test_what_one_process_compiled_another_loads(
 
 
 @needs_compiler
+def test_what_was_begun_ahead_is_waited_for(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module._tried.cache_clear()
+    compiled, real = [], module._compiled
+    monkeypatch.setattr(module, "_compiled", lambda *given: compiled.append(1) or real(*given))
+    module.load_ahead()
+    assert load_kernels().rss_attention_forward_float
+    assert len(compiled) <= 1
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_what_cannot_be_compiled_ahead_is_told_later(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    module.load_ahead()
+    with pytest.raises(KernelsError, match="no C"):
+        load_kernels()
+
+
+@needs_compiler
 def test_processes_may_compile_at_once(cache: Path) -> None:
     started = [subprocess.Popen(LOAD, stderr=subprocess.PIPE) for _ in range(3)]
     for process in started:

@@ -10,6 +10,9 @@
 //
 // Legend: M sequences, J heads, I dependents, D features.
 
+// Here it is worth the compiler's time.
+#pragma GCC optimize("O3")
+
 #include "vectors.h"
 
 namespace {

@@ -274,14 +274,17 @@ Outcome run(std::int64_t count, std::int64_t threads, const Memory& fresh, const
   return outcome;
 }
 
+// Vectors of a block: what the sums leave of the registers. Doubles are for checks, and each width takes
+// the compiler its time.
+template <typename T>
 #ifdef __AVX512F__
-constexpr int kWidest = 4;  // vectors of a block: what the sums leave of the registers
+constexpr int kWidest = std::is_same_v<T, float> ? 4 : 1;
 #else
 constexpr int kWidest = 1;
 #endif
 
 template <typename T>
-constexpr std::int64_t kBlock = kWidest * Lanes<T>::kCount;
+constexpr std::int64_t kBlock = kWidest<T> * Lanes<T>::kCount;
 
 // Calls work(sequence, block, parts, memory) for every sequence and block of its features, and
 // memory.enter(sequence) before a thread's first block of one. `parts` is a constant, the block's
@@ -298,9 +301,11 @@ Outcome run_blocks(std::int64_t sequences, std::int64_t features, std::int64_t t
     const std::int64_t left = std::min(features - first, kBlock<T>);
     const std::int64_t parts = (left + Lanes<T>::kCount - 1) / Lanes<T>::kCount;
     if (parts == 1) work(sequence, block, std::integral_constant<int, 1>(), memory);
-    if (parts == 2) work(sequence, block, std::integral_constant<int, 2>(), memory);
-    if (parts == 3) work(sequence, block, std::integral_constant<int, 3>(), memory);
-    if (parts == 4) work(sequence, block, std::integral_constant<int, 4>(), memory);
+    if constexpr (kWidest<T> == 4) {
+      if (parts == 2) work(sequence, block, std::integral_constant<int, 2>(), memory);
+      if (parts == 3) work(sequence, block, std::integral_constant<int, 3>(), memory);
+      if (parts == 4) work(sequence, block, std::integral_constant<int, 4>(), memory);
+    }
   });
 }
 

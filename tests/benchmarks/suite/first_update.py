@@ -15,6 +15,7 @@ def main() -> None:
     from rss_rl.cluster.connection import connect, shutdown
     from rss_rl.cluster.roles import RayRoles
     from rss_rl.config import load_config
+    from rss_rl.ops.native import load_ahead
     from rss_rl.packaged import find_config
     from rss_rl.runtime.run import train
     from rss_rl.runtime.session import UpdateReport
@@ -23,6 +24,7 @@ def main() -> None:
     # Selections are sampled from the first update on, or the samplers could start after it.
     phase = "phases=[{name: co-train, supervised: true, policy: true, steps: 9}]"
     config = load_config(find_config("demo"), [f"data={data}", "sampler.backend=ray", phase])
+    load_ahead()
     cluster = connect(None, cores=config.sampler.actors + 1, dashboard=False, insecure=False)
     try:
         events = train(config, Path(run), roles=RayRoles())

@@ -1,4 +1,4 @@
-"""What K selections of each example cost: the reward model's call and the policy's."""
+"""What K selections of each example cost: the reward model's call, the policy's, and both."""
 
 from __future__ import annotations
 
@@ -34,9 +34,14 @@ def many_selections(settings: Settings) -> Iterator[Record]:
         tuple(v.numpy() for v in batch.valid),
         batch.labels.numpy(),
     )
-    works = {
-        f"reward model, {name}": _reward(examples, keeps) for name, keeps in _FORMS.items()
-    } | {"policy": _policy(examples)}
+    policy = _policy(examples)
+    rewards = {name: _reward(examples, keeps) for name, keeps in _FORMS.items()}
+    works = {"policy": policy}
+    works |= {f"reward model, {name}": reward for name, reward in rewards.items()}
+    works |= {
+        f"policy and reward model, {name}": _both(policy, reward)
+        for name, reward in rewards.items()
+    }
     for name, work in works.items():
         turns: dict[str, Turn] = {
             str(samples): _turn(work, samples, settings) for samples in (1, _SAMPLES)
@@ -48,6 +53,13 @@ def many_selections(settings: Settings) -> Iterator[Record]:
 
 def _turn(work: Callable[[int], object], samples: int, settings: Settings) -> Turn:
     return lambda: seconds_of(lambda: work(samples), settings.clock, least_s=0.1)
+
+
+def _both(
+    policy: Callable[[int], object], reward: Callable[[int], object]
+) -> Callable[[int], object]:
+    """What a sampler does."""
+    return lambda samples: (policy(samples), reward(samples))
 
 
 def _vectors() -> Array:
