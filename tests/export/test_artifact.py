@@ -89,6 +89,7 @@ def test_compiled_attention_is_loaded_where_there_is_no_compiler(
 ) -> None:
     lose_compiler(monkeypatch)
     expected = rss_rl.load(exported).predict(TEXTS)
+    attention_choice._report.cache_clear()  # that was said for this model, too
     with caplog.at_level(logging.INFO, "rss_rl.attention"):
         model = rss_rl.load(export_run(compiled_run, tmp_path / "model"))
         for found in (model, rss_rl.load(compiled_run)):
