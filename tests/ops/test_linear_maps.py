@@ -170,6 +170,9 @@ def test_what_is_not_a_number_is_not_hidden(name: str) -> None:
     one, gate = torch.ones(3, 20), torch.zeros(3, 20)
     gate[1, 19] = torch.nan
     assert gate_mix(one, 2 * one, gate, one).isnan().nonzero().tolist() == [[1, 19]]
+    # One whose lower bits are set, as some operations make them.
+    gate[1, 19] = torch.tensor([0x7FC00001], dtype=torch.int32).view(torch.float32)[0]
+    assert gate_mix(one, 2 * one, gate, one).isnan().nonzero().tolist() == [[1, 19]]
     gate[1, 19] = torch.inf
     assert gate_mix(one, 2 * one, gate, one)[1, 19] == 1.0
 
@@ -251,6 +254,12 @@ def test_a_gate_that_is_shut_gives_one_side_exactly() -> None:
     )
     assert torch.equal(gate_mix(hidden, context, gate, gate), hidden)
     assert torch.equal(gate_mix(context, hidden, -gate, -gate), hidden)
+
+
+def test_small_numbers_keep_their_digits() -> None:
+    values = -torch.logspace(-8, 1, 97)[:, None]
+    (out,) = linear_maps(values, [torch.ones(1, 1)], [None], activation="elu")
+    torch.testing.assert_close(out.double(), torch.expm1(values.double()), rtol=5e-7, atol=0)
 
 
 def test_gradients_that_are_not_contiguous_are_read_as_they_are() -> None:
