@@ -113,7 +113,7 @@ def test_a_reset_mask_leaves_the_others_alone(examples: Any, reward_model: Any) 
     mask = np.array([True, False, True, False, False])
     _, info = env.reset(options={"reset_mask": mask, "rows": np.array([1, 1, 2, 2, 2])})
     np.testing.assert_array_equal(info["row"], np.where(mask, [1, 1, 2, 2, 2], rows))
-    _, rewards, terminated, _, infos = env.step(env.action_space.sample())
+    _, rewards, terminated, _, infos = env.step(np.ones_like(env.action_space.sample()))
     np.testing.assert_array_equal(terminated, mask)
     np.testing.assert_array_equal(infos["_kept"], mask)
     assert reward_model.calls == [5, 2]
