@@ -108,7 +108,7 @@ def _compiler() -> Finding:
     from rss_rl.models.attention_choice import missing_for_kernels
 
     missing = missing_for_kernels()
-    return Finding("compiler", missing or "found: attention is compiled in models that it pays for")
+    return Finding("compiler", missing or "found: attention and all around it runs in kernels")
 
 
 def _token() -> Finding:
