@@ -9,6 +9,7 @@ from typing import Any
 import long_texts
 import pytest
 import selection_pays
+import torch
 from apart import OK, TOO_SLOW
 from lengths import Place, Results
 from long_texts import EXACT, KERNELS, Kernel
@@ -74,12 +75,20 @@ def test_records_of_long_texts_are_of_kernels_that_kept_to_the_limits(
 
 
 def test_expected_times_are_overhead_and_share_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"100%": [1.1], "50%": [0.35], "30%": [0.38], "10%": [0.11], "0%": [0.1]}
+    known = {"100%": [1.2], "50%": [0.35], "30%": [0.38], "10%": [0.05]}
+    known |= {"100% alone": [0.2], "50% alone": [0.1], "30% alone": [0.1], "10% alone": [0.04]}
     monkeypatch.setattr(selection_pays, "milliseconds", lambda works, repeats: known)
-    overhead, *shares = selection_pays.attention_records(16, 2, 1)
-    assert (overhead.ours, overhead.theirs) == (0.1, 1.1)
-    assert [record.theirs for record in shares] == pytest.approx([0.35, 0.19, 0.11])
+    records = list(selection_pays.attention_records(16, 2, 1))
+    overheads, shares = records[::2], records[1::2]
+    assert [(r.ours, r.theirs) for r in overheads] == [(0.1, 1.2), (0.1, 1.2), (0.04, 1.2)]
+    assert [record.theirs for record in shares] == pytest.approx([0.35, 0.19, 0.05])
     assert [record.ratio for record in shares] == pytest.approx([1, 0.5, 1])
+
+
+def test_tokens_that_may_not_look_find_nothing() -> None:
+    seen = [selection_pays.attention(2, 12, 0.5, looks=looks)() for looks in (True, False)]
+    assert all(isinstance(context, torch.Tensor) for context in seen)
+    assert [bool(context.any()) for context in seen] == [True, False]  # type: ignore[attr-defined]
 
 
 def test_models_of_selections_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,8 +98,11 @@ def test_models_of_selections_are_measured(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(selection_pays, "SENTENCES", {10: 3})
     records = list(selection_pays.selection(Settings(repeats=1)))
     assert [record.name for record in records] == [
-        "selection/attention, n=10, overhead v. all pairs",
-        *(f"selection/attention, n=10, p=q={p}% v. overhead + pq" for p in (50, 30, 10)),
+        *(
+            f"selection/attention, n=10, p=q={p}%{what}"
+            for p in (50, 30, 10)
+            for what in (", overhead v. all tokens and pairs", " v. overhead + pq")
+        ),
         "selection/inference, n=10, faithful at 30% v. all tokens",
         "selection/inference, n=10, plain at 30% v. all tokens",
     ]

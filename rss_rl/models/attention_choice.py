@@ -10,7 +10,7 @@ __all__ = [
     "attention_backend",
     "loadable_attention",
     "missing_for_kernels",
-    "optimizer_backend",
+    "outer_backend",
     "settled_attention",
 ]
 
@@ -78,8 +78,8 @@ def attention_backend(name: AttentionName) -> Backend:
     return backend
 
 
-def optimizer_backend(config: ModelConfig) -> Backend:
-    """The backend of an optimiser of a model: its own, and eager where it has none."""
+def outer_backend(config: ModelConfig) -> Backend:
+    """The backend of a model's head and optimiser: its own, and eager where it has none."""
     return "eager" if config.encoder in _WITHOUT else attention_backend(config.attention)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from torch import nn
 
 from rss_rl.config import ModelConfig
+from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.classifier import Classifier
 from rss_rl.models.cloze import BilinearAttention, ClozeReader, SequentialAttention
 from rss_rl.models.cloze_outputs import Answering, EntityOutput, PointerOutput, WordOutput
@@ -118,6 +119,7 @@ def _build_head(
         activation=config.activation,
         dropout=config.dropout,
         highway=config.highway and sentences == 2 and labels.kind == "classes",
+        backend=outer_backend(config),
     )
 
 

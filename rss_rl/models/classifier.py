@@ -1,7 +1,7 @@
 """The classifier: embedding, shared sentence encoder, task head. It is the policy's reward model.
 
 Legend: M examples (or B, of which there are M = K * B selections, sample-major), N_s tokens of
-sentence slot s, L tokens left of the fullest sentence.
+sentence slot s, L tokens left of the fullest sentence, R of all sentences.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from rss_rl.models.dropout import keyed_dropout, packed_rows, slot_keys
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.encoders.protocol import Encoder, GatedEncoder
+from rss_rl.models.encoders.protocol import Encoder, GatedEncoder, PackedEncoder
 from rss_rl.models.encoders.resan import ReSANEncoder
 from rss_rl.models.heads import Head, Task
 from rss_rl.ops.masking import gather, kept_indices
+from rss_rl.ops.packing import Packed
 
 
 def remove_unselected(
@@ -77,10 +79,42 @@ class Classifier(nn.Module):
         """
         if selections is None:
             selections = [mask[:, None].expand(-1, 2, -1) for mask in valid]
-        vectors = [
-            self._encode(*sentence) for sentence in zip(tokens, valid, selections, strict=True)
-        ]
+        if self._packs(selections):
+            return self.head(self._encode_packed(tokens, valid, selections))
+        keys, vectors = slot_keys(len(tokens)), []
+        for slot, sentence in enumerate(zip(tokens, valid, selections, strict=True)):
+            with keyed_dropout(None if keys is None else keys[slot]):
+                vectors.append(self._encode(*sentence))
         return self.head(vectors)
+
+    def _packs(self, selections: Sequence[Tensor]) -> bool:
+        """The encoder needs no padding."""
+        if not isinstance(self.encoder, PackedEncoder) or selections[0].is_floating_point():
+            return False
+        return self.encoder.packs(self.embedding.trainable)
+
+    def _encode_packed(
+        self, tokens: Sequence[Tensor], valid: Sequence[Tensor], selections: Sequence[Tensor]
+    ) -> Sequence[Tensor]:
+        """Vectors of the sentences of all slots at once, S x [M, output_size]."""
+        encoder, times = self.encoder, max(1, len(selections[0]) // max(1, len(tokens[0])))
+        assert isinstance(encoder, PackedEncoder)
+        shared = times > 1 and encoder.packs_many(valid, selections)
+        if times > 1 and not shared:
+            tokens, valid = ([t.repeat(times, 1) for t in each] for each in (tokens, valid))
+            times = 1
+        shown = list(valid)
+        if not shared and not encoder.reads_unselected:
+            shown = [m & s.any(1) for m, s in zip(valid, selections, strict=True)]
+        slots, examples = len(tokens), len(tokens[0])
+        ids = torch.cat([slot[mask] for mask, slot in zip(shown, tokens, strict=True)])  # [R]
+        cells = (s.view(times, examples, *s.shape[1:]).transpose(2, 3) for s in selections)
+        roles = torch.cat([c[:, mask] for mask, c in zip(shown, cells, strict=True)], 1)
+        keys, packed = slot_keys(slots), Packed.of(shown)
+        with keyed_dropout(None if keys is None else keys.view(-1)), packed_rows(packed):
+            vectors = encoder.packed(self.embedding(ids), packed, roles)
+        found = vectors.view(times, slots, examples, encoder.output_size).transpose(0, 1)
+        return found.flatten(1, 2).unbind()
 
     def _encode(self, tokens: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         if selection.is_floating_point():

@@ -6,20 +6,32 @@ Source: Shen et al., DiSAN (AAAI 2018), section 4.1; ReSAN (IJCAI 2018), section
 
 from __future__ import annotations
 
-__all__ = ["DirectionalAttention", "Maps", "all_tokens"]
+__all__ = [
+    "DirectionalAttention",
+    "Fusion",
+    "Maps",
+    "all_tokens",
+    "each_of",
+    "fused",
+    "whole_packed",
+]
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Dense, glorot_linear, linear
-from rss_rl.ops.attention import Backend, feature_wise_attention
-from rss_rl.ops.attention_pairs import Order, Pairs
+from rss_rl.ops.attention import Backend, feature_wise_attention, packed_attention
+from rss_rl.ops.attention_pairs import Order, PackedPairs, Pairs
 from rss_rl.ops.bounded_attention import PAIR_SPEED, attention_within
+from rss_rl.ops.direction_weights import Direction, Weights
+from rss_rl.ops.directions import directional_attention
 from rss_rl.ops.gated import gated_attention, gated_causal_means
 from rss_rl.ops.linear_maps import gate_mix, has_kernels, linear_maps
 from rss_rl.ops.masking import Gathered, causal_means, take
+from rss_rl.ops.packing import Packed, Shared
 from rss_rl.ops.tracing import recording
 
 
@@ -39,6 +51,49 @@ class Maps(NamedTuple):
     head: Tensor
     dependent: Tensor
     gate: Tensor
+
+
+class Fusion(NamedTuple):
+    """What a direction's fusion gate reads, of one shape [..., D]; u = F h + (1 - F) s.
+
+    hidden h; context s; the logit of F is gate + more.
+    """
+
+    hidden: Tensor
+    context: Tensor
+    gate: Tensor
+    more: Tensor
+
+
+def fused(directions: Sequence[Fusion], backend: Backend) -> Tensor:
+    """Outputs of the directions side by side, [..., 2D]."""
+    if has_kernels(directions[0].hidden, backend):
+        return gate_mix(directions)
+    outputs = [torch.lerp(s, h, torch.sigmoid(gate + more)) for h, s, gate, more in directions]
+    return torch.cat(outputs, -1)
+
+
+def each_of(directions: nn.ModuleList) -> Iterator[DirectionalAttention]:
+    """The directions that a module has, with their type."""
+    for direction in directions:
+        assert isinstance(direction, DirectionalAttention)
+        yield direction
+
+
+def whole_packed(
+    directions: Sequence[DirectionalAttention], embedded: Tensor, tokens: Packed
+) -> Tensor:
+    """Outputs of both directions where every row looks and is seen, [R, E] to [R, 2D]."""
+    told = [direction.for_rows(embedded) for direction in directions]
+    settings = directions[0].project.activation, directions[0].scale
+    dropouts = [direction.project.dropout for direction in directions]
+    if not dropouts[0].drops or told[0].drop is not None:
+        return directional_attention(embedded, told, tokens, *settings)
+    outputs = [
+        directional_attention(dropout(embedded), [each], tokens, *settings)
+        for dropout, each in zip(dropouts, told, strict=True)
+    ]
+    return torch.cat(outputs, -1)
 
 
 class DirectionalAttention(nn.Module):
@@ -75,26 +130,59 @@ class DirectionalAttention(nn.Module):
         self.gate_context = glorot_linear(hidden, hidden, backend=backend)
         self.gate_bias = nn.Parameter(torch.zeros(hidden))
         self._looks_back = forward
+        self._order: Order = "before" if forward else "after"
         self.scale = scale
         self._backend: Backend = backend
         self._error = error
 
+    def packs(self, values: Tensor) -> bool:
+        """`packed` can take what is computed of `values`."""
+        return self._error is None and has_kernels(values, self._backend)
+
     def attend(self, hidden: Tensor, heads: Gathered, dependents: Gathered) -> Tensor:
         """Context s of the selected heads alone, [M, J, D], at the cost of J x I pairs."""
         shown = take(hidden, dependents)  # [M, I, D]
-        return self._attention(
-            self.head_score(take(hidden, heads)) + self.score_bias,
-            self.dependent_score(shown),
-            shown,
-            heads,
-            dependents,
-        )
+        head, dependent = self._scores(take(hidden, heads), shown)
+        return self._attention(head, dependent, shown, heads, dependents)
 
-    def whole(self, embedded: Tensor, heads: Gathered, dependents: Gathered) -> Tensor:
-        """Outputs of heads and dependents that stand where they stood, [M, N, E] to [M, N, D]."""
+    def attend_packed(
+        self, looking: Tensor, shown: Tensor, heads: Packed, dependents: Packed
+    ) -> Tensor:
+        """`attend` of the heads' rows [X, D] and the dependents' [Y, D]; [X, D]."""
+        pairs = PackedPairs(heads, dependents, self._order)
+        return packed_attention(*self._scores(looking, shown), shown, pairs, self.scale)
+
+    def attend_shared(self, hidden: Tensor, heads: Shared, dependents: Shared) -> Tensor:
+        """`attend` under several selections of the rows [R, D], [X, D]; scores are made once."""
+        shown = hidden.index_select(0, dependents.used)
+        head, dependent = self._scores(hidden.index_select(0, heads.used), shown)
+        pairs = PackedPairs(heads.tokens, dependents.tokens, self._order)
+        dependent, shown = (t.index_select(0, dependents.at) for t in (dependent, shown))
+        given = head.index_select(0, heads.at), dependent, shown
+        return packed_attention(*given, pairs, self.scale)
+
+    def _scores(self, looking: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+        if has_kernels(looking, self._backend):
+            head = linear(looking, self.head_score.weight, self.score_bias, self._backend)
+        else:
+            head = self.head_score(looking) + self.score_bias
+        return head, self.dependent_score(shown)
+
+    def whole(self, embedded: Tensor, heads: Gathered, dependents: Gathered) -> Fusion:
+        """Of heads and dependents that stand where they stood, [M, N, E] to [M, N, D]."""
         maps = self.maps(embedded)
         context = self._attention(maps.head, maps.dependent, maps.hidden, heads, dependents)
         return self.mix(maps.hidden, context, maps.gate)
+
+    def for_rows(self, embedded: Tensor) -> Direction:
+        """What `directional_attention` is told of this direction."""
+        bias = self.gate_input.bias + self.gate_context.bias + self.gate_bias
+        weights = Weights(
+            *(self.project.linear.weight, self.project.linear.bias),
+            *(self.head_score.weight, self.dependent_score.weight, self.score_bias),
+            *(self.gate_input.weight, self.gate_context.weight, bias),
+        )
+        return Direction(weights, self._order, self.project.dropout.keyed(embedded))
 
     def gated_context(self, hidden: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """Context of every token, [M, N, D], each dependent weighted by its gate [M, N].
@@ -106,7 +194,7 @@ class DirectionalAttention(nn.Module):
             self.head_score(hidden) + self.score_bias,
             self.dependent_score(hidden),
             hidden,
-            Pairs(everything, everything, "before" if self._looks_back else "after"),
+            Pairs(everything, everything, self._order),
             self.scale,
             gates,
             self._backend,
@@ -143,29 +231,37 @@ class DirectionalAttention(nn.Module):
     def _attention(
         self, head: Tensor, dependent: Tensor, shown: Tensor, heads: Gathered, dependents: Gathered
     ) -> Tensor:
-        order: Order = "before" if self._looks_back else "after"
         if self._error is not None and not recording():
             speed = PAIR_SPEED[self._backend]
             context = attention_within(
-                self._error, head, dependent, shown, heads, dependents, order, self.scale, speed
+                self._error,
+                head,
+                dependent,
+                shown,
+                heads,
+                dependents,
+                self._order,
+                self.scale,
+                speed,
             )
             if context is not None:
                 return context
-        pairs = Pairs(heads, dependents, order)
+        pairs = Pairs(heads, dependents, self._order)
         return feature_wise_attention(head, dependent, shown, pairs, self.scale, self._backend)
 
     def unselected_context(self, hidden: Tensor, averaged: Tensor) -> Tensor:
         """Mean of the `averaged` tokens (bool [M, N]) that the position mask allows, [M, N, D]."""
         return causal_means(hidden, averaged, forward=self._looks_back)
 
-    def fuse(self, hidden: Tensor, context: Tensor) -> Tensor:
-        """The fusion gate over h and s, [..., D]."""
+    def fuse(self, hidden: Tensor, context: Tensor) -> Fusion:
+        """The fusion gate of h and s, [..., D]."""
         return self.mix(hidden, context, self.gate_input(hidden))
 
-    def mix(self, hidden: Tensor, context: Tensor, gate: Tensor) -> Tensor:
+    def mix(self, hidden: Tensor, context: Tensor, gate: Tensor) -> Fusion:
         """The fusion gate with h's part of it at hand, [..., D]."""
         layer, bias = self.gate_context, self.gate_bias
         if has_kernels(hidden, self._backend):
             more = linear(context, layer.weight, layer.bias + bias, self._backend)
-            return gate_mix(hidden, context, gate, more)
-        return torch.lerp(context, hidden, torch.sigmoid(gate + layer(context) + bias))
+        else:
+            more = layer(context) + bias
+        return Fusion(hidden, context, gate, more)

@@ -4,14 +4,15 @@ torch's dropout takes its numbers from a generator in the order of the batch, so
 into shards draws other masks than the whole. Under `keyed_dropout` the mask of an element is a hash
 of its example's key, the number of the dropout call, its position and its feature: alone or in a
 batch, padded or not, in one process or in several, an example meets the same masks. Where rows are
-parts of examples (the sentences of a passage), `part_keys` gives each part a key of its own.
+parts of examples (the sentences of a passage), `part_keys` gives each part a key of its own. Where
+rows are tokens of many sequences without padding, `packed_rows` says which.
 
-Legend: M examples, N positions, D features.
+Legend: M examples, N positions, R rows, D features.
 """
 
 from __future__ import annotations
 
-__all__ = ["Dropout", "keyed_dropout", "part_keys"]
+__all__ = ["Dropout", "keyed_dropout", "packed_rows", "part_keys", "slot_keys"]
 
 import math
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.dropping import LEVELS, Drop
+from rss_rl.ops.packing import Packed
 
 _LANES = 4
 """Uniform numbers of 16 bits that one hash of 64 bits gives."""
@@ -43,11 +45,12 @@ _SECOND = _signed(0x94D049BB133111EB)
 
 
 class _Keys:
-    """The keys of a forward pass, and how many dropout calls it has made."""
+    """The keys of a forward pass, how many dropout calls it has made, and rows that are packed."""
 
     def __init__(self, keys: Tensor) -> None:
         self.keys = keys
         self.calls = 0
+        self.packed: Packed | None = None
 
 
 _current: ContextVar[_Keys | None] = ContextVar("keyed_dropout", default=None)
@@ -57,8 +60,7 @@ _current: ContextVar[_Keys | None] = ContextVar("keyed_dropout", default=None)
 def keyed_dropout(keys: Tensor | None) -> Iterator[None]:
     """Within it, dropout in training mode draws by example; outside, as torch's dropout does.
 
-    A forward pass calls its dropout layers in one order, so the call's number tells layers and
-    sentence slots apart.
+    A forward pass calls its dropout layers in one order, so the call's number tells layers apart.
 
     Args:
         keys: int64 [M], of the examples along dimension 0 of all that is dropped; None changes
@@ -79,6 +81,26 @@ def keyed_dropout(keys: Tensor | None) -> Iterator[None]:
         _current.reset(token)
 
 
+@contextmanager
+def packed_rows(tokens: Packed) -> Iterator[None]:
+    """Within it, all that is dropped is [R, D], and a row drops what its token would in [M, N, D].
+
+    There each sequence's tokens come first, without a gap. A `keyed_dropout` within it hides it.
+
+    Args:
+        tokens: of M sequences, one for each key.
+    """
+    current = _current.get()
+    if current is None:
+        yield
+        return
+    before, current.packed = current.packed, tokens
+    try:
+        yield
+    finally:
+        current.packed = before
+
+
 def part_keys(example: Tensor, number: Tensor) -> Tensor | None:
     """Keys for rows that are parts of examples, int64 [R]; None outside of `keyed_dropout`.
 
@@ -95,6 +117,20 @@ def part_keys(example: Tensor, number: Tensor) -> Tensor | None:
     call, current.calls = current.calls, current.calls + 1
     by_example = _mix(current.keys + _steps(call + 1, current.keys.device)[call])  # [M]
     return _mix(by_example[example] + (number + 1) * _GOLDEN)
+
+
+def slot_keys(slots: int) -> Tensor | None:
+    """Keys for the sentences of each slot, int64 [S, M]; None where they need none of their own.
+
+    So it is outside of `keyed_dropout`, and with one slot.
+    """
+    current = _current.get()
+    if current is None or slots == 1:
+        return None
+    device = current.keys.device
+    numbers, examples = (torch.arange(n, device=device) for n in (slots, len(current.keys)))
+    found = part_keys(examples.repeat(slots), numbers.repeat_interleave(len(examples)))
+    return None if found is None else found.view(slots, len(examples))
 
 
 class Dropout(nn.Module):
@@ -127,6 +163,8 @@ class Dropout(nn.Module):
             return None
         call, current.calls = current.calls, current.calls + 1
         dropped = min(round(self.rate * LEVELS), LEVELS - 1)  # of the levels a lane can take
+        if current.packed is not None:
+            return Drop(_of_rows(current.keys, call, current.packed, values), dropped)
         return Drop(_positions(current.keys, call, values), dropped)
 
     @property
@@ -145,6 +183,17 @@ def _positions(keys: Tensor, call: int, values: Tensor) -> Tensor:
         raise ValueError(f"{len(keys)} keys for values {tuple(values.shape)}")
     by_example = _mix(keys + _steps(call + 1, keys.device)[call])  # [M]
     return _mix(by_example[:, None] + _steps(math.prod(values.shape[1:-1]), keys.device))
+
+
+def _of_rows(keys: Tensor, call: int, tokens: Packed, values: Tensor) -> Tensor:
+    """int64 [R], what `_positions` gives each row's token."""
+    if len(keys) != len(tokens.starts) - 1 or values.shape[:-1] != tokens.position.shape:
+        raise ValueError(
+            f"{len(keys)} keys for {len(tokens)} rows of {len(tokens.starts) - 1} sequences,"
+            f" which are {tuple(values.shape)}"
+        )
+    by_example = _mix(keys + _steps(call + 1, keys.device)[call])  # [M]
+    return _mix(by_example[tokens.sequence] + (tokens.rank + 1) * _GOLDEN)
 
 
 def _kept(by_position: Tensor, values: Tensor, dropped: int) -> Tensor:

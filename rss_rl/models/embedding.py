@@ -38,7 +38,7 @@ class WordEmbedding(nn.Module):
         return self.trainable.shape[1]
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """int64 [M, N] to [M, N, E]; padding (id 0) gives zeros."""
+        """int64 [...] to [..., E]; padding (id 0) gives zeros."""
         rows = self.trainable.shape[0]
         known = tokens < rows
         tuned = F.embedding(

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Dense, Highway, glorot_linear
+from rss_rl.ops.attention import Backend
 from rss_rl.ops.losses import expected_score, score_divergence, squared_error
 
 Features = Callable[[Sequence[Tensor]], Tensor]
@@ -57,6 +58,7 @@ class SentencesHead(nn.Module):
     Args:
         features: combination of the sentence vectors, or None for one sentence.
         inputs: size of what `features` returns.
+        backend: what computes the layers.
     """
 
     def __init__(
@@ -69,12 +71,13 @@ class SentencesHead(nn.Module):
         activation: str,
         dropout: float,
         highway: bool,
+        backend: Backend = "eager",
     ) -> None:
         super().__init__()
         self._features = features or _single
-        self.dense = Dense(inputs, hidden, activation, dropout)
-        self.highway = Highway(hidden, activation, dropout) if highway else nn.Identity()
-        self.output = glorot_linear(hidden, outputs)
+        self.dense = Dense(inputs, hidden, activation, dropout, backend)
+        self.highway = Highway(hidden, activation, dropout, backend) if highway else nn.Identity()
+        self.output = glorot_linear(hidden, outputs, backend=backend)
 
     def forward(self, sentences: Sequence[Tensor]) -> Tensor:
         """See `Head`."""

@@ -21,11 +21,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rss_rl.models.dropout import Dropout
+from rss_rl.models.dropout import Dropout, packed_rows
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.gated import gated_softmax
 from rss_rl.ops.linear_maps import has_kernels, linear_maps
-from rss_rl.ops.pooling import feature_wise_pooling, shared_pooling
+from rss_rl.ops.packing import Packed
+from rss_rl.ops.pooling import (
+    feature_wise_pooling,
+    packed_pooling,
+    packed_shared_pooling,
+    shared_pooling,
+)
 
 
 def activation_function(name: str) -> Callable[[Tensor], Tensor]:
@@ -95,7 +101,7 @@ class Dense(nn.Module):
         super().__init__()
         self.linear = glorot_linear(inputs, outputs)
         self.dropout = Dropout(dropout)
-        self._name = activation
+        self.activation = activation
         self._activation = activation_function(activation)
         self._backend: Backend = backend
 
@@ -105,16 +111,18 @@ class Dense(nn.Module):
             return self._activation(self.linear(self.dropout(values)))
         drop, weight, bias = self.dropout.keyed(values), self.linear.weight, self.linear.bias
         given = values if drop is not None else self.dropout(values)
-        return linear_maps(given, [weight], [bias], activation=self._name, drop=drop)[0]
+        return linear_maps(given, [weight], [bias], activation=self.activation, drop=drop)[0]
 
 
 class Highway(nn.Module):
     """g * Dense(v) + (1 - g) * v with g = sigmoid(W v + b) (Srivastava et al. 2015)."""
 
-    def __init__(self, size: int, activation: str, dropout: float) -> None:
+    def __init__(
+        self, size: int, activation: str, dropout: float, backend: Backend = "eager"
+    ) -> None:
         super().__init__()
-        self.transform = Dense(size, size, activation, dropout)
-        self.gate = glorot_linear(size, size)
+        self.transform = Dense(size, size, activation, dropout, backend)
+        self.gate = glorot_linear(size, size, backend=backend)
 
     def forward(self, values: Tensor) -> Tensor:
         """[..., size] to [..., size]."""
@@ -144,6 +152,7 @@ class Source2Token(nn.Module):
     ) -> None:
         super().__init__()
         self._backend: Backend = backend
+        self._by_feature = by_feature
         self.hidden = Dense(size, size, activation, dropout, backend)
         self.score = glorot_linear(size, size if by_feature else 1, backend=backend)
 
@@ -160,6 +169,26 @@ class Source2Token(nn.Module):
         flat = scores.flatten(0, -3), values.flatten(0, -3), kept.flatten(0, -2)
         pooled = feature_wise_pooling(*flat, self._backend)
         return pooled.view(*values.shape[:-2], values.shape[-1])
+
+    def packs(self, values: Tensor) -> bool:
+        """`packed` can take what is computed of `values`."""
+        return self._by_feature and has_kernels(values, self._backend)
+
+    def packed(self, values: Tensor, tokens: Packed) -> Tensor:
+        """`forward` of rows that are all kept, [R, D] to [M, D]."""
+        with packed_rows(tokens):
+            return packed_pooling(self.scores(values), values, tokens)
+
+    def packed_shared(
+        self, rows: Tensor, cells: Tensor, tokens: Packed, times: int, common: Tensor
+    ) -> Tensor:
+        """`packed` of sequences that share what is not their own; see `packed_shared_pooling`.
+
+        Args:
+            rows: [T, D]. common: [R, D].
+        """
+        own, others = (self.scores(rows), rows), (self.scores(common), common)
+        return packed_shared_pooling(own, cells, tokens, times, others)
 
     def reduce_shared(
         self,

@@ -19,13 +19,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rss_rl.models.dropout import keyed_dropout, part_keys
+from rss_rl.models.dropout import keyed_dropout, packed_rows, part_keys
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.encoders.protocol import Encoder, TokenEncoder
+from rss_rl.models.encoders.protocol import Encoder, PackedEncoder, TokenEncoder
 from rss_rl.models.heads import Task, entailment_features
 from rss_rl.models.layers import Dense, Source2Token, glorot_linear
 from rss_rl.ops.grouping import Grouped, group_counts, padded_groups, present_groups, regroup
 from rss_rl.ops.masking import gather, kept_indices
+from rss_rl.ops.packing import Packed
 
 _LIMITS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
 """Sentences are encoded in pieces, cut at these lengths: one long sentence would otherwise pad all
@@ -101,9 +102,17 @@ class PassageClassifier(nn.Module):
         return self.question(vector)  # type: ignore[no-any-return]
 
     def _sentences(self, tokens: Tensor, selection: Tensor, grouped: Grouped) -> Tensor:
-        """Vectors of the sentences, [R, D], encoded in pieces of like length for little padding."""
+        """Vectors of the sentences, [R, D]; where they are padded, in pieces of like length."""
         keys = part_keys(grouped.example, grouped.number)
         cells, bits = tokens.reshape(-1), selection.transpose(1, 2).reshape(-1, 2)
+        encoder = self.encoder
+        if isinstance(encoder, PackedEncoder) and encoder.packs(self.embedding.trainable):
+            packed, shown = Packed.of([grouped.kept]), grouped.index[grouped.kept]
+            with keyed_dropout(keys):
+                with packed_rows(packed):
+                    words = self.embedding(cells[shown])
+                    encoded = encoder.packed(words, packed, bits[shown][None])
+                return self.sentence(encoded)  # type: ignore[no-any-return]
         lengths = grouped.kept.sum(1)
         order = torch.argsort(lengths, stable=True)
         sizes = torch.bincount(torch.bucketize(lengths, lengths.new_tensor(_LIMITS)))

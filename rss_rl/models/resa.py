@@ -1,23 +1,24 @@
 """ReSA, reinforced self-attention: soft attention between selected heads and dependents only.
 
 Legend: B sentences, M selections of them (B, or K * B sample-major), N tokens, J selected heads,
-I selected dependents, E embedding size, D hidden.
+I selected dependents, E embedding size, D hidden; R tokens of all sentences, X heads of them.
 Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.2; the directional
 form is that of DiSAN (Shen et al., AAAI 2018).
 """
 
 from __future__ import annotations
 
-__all__ = ["Many", "ReSA"]
+__all__ = ["Many", "ManyPacked", "ReSA"]
 
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from rss_rl.models.directional import DirectionalAttention
+from rss_rl.models.directional import DirectionalAttention, Fusion, each_of, fused, whole_packed
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.masking import Gathered, kept_indices, scatter, take
+from rss_rl.ops.packing import Packed, Shared
 from rss_rl.types import DEPENDENT, HEAD
 
 Context = Literal["real", "dependents"]
@@ -38,6 +39,21 @@ class Many(NamedTuple):
     token: Tensor
     fused: Tensor
     kept: Tensor
+    baseline: Tensor | None
+
+
+class ManyPacked(NamedTuple):
+    """Outputs under K selections of the same rows.
+
+    cells     of the selected heads in the K R, int64 [X]
+    heads     which tokens they are, of K M sequences
+    fused     their outputs, [X, 2D]
+    baseline  outputs of all tokens as if unselected, [R, 2D]; None where those are left out
+    """
+
+    cells: Tensor
+    heads: Packed
+    fused: Tensor
     baseline: Tensor | None
 
 
@@ -81,6 +97,7 @@ class ReSA(nn.Module):
             )
             for forward in (True, False)
         )
+        self._backend: Backend = backend
         self._keep_unselected = keep_unselected
         self._unselected_context = unselected_context
 
@@ -102,14 +119,71 @@ class ReSA(nn.Module):
                 averaged = valid & selection[:, DEPENDENT]
             outputs = [
                 self._whole(direction, embedded, valid, averaged, heads, dependents)
-                for direction in self.directions
+                for direction in each_of(self.directions)
             ]
-            return torch.cat(outputs, -1), valid
+            return fused(outputs, self._backend), valid
         outputs = [
             self._heads_only(direction, embedded, heads, dependents)
-            for direction in self.directions
+            for direction in each_of(self.directions)
         ]
-        return torch.cat(outputs, -1), heads.kept
+        return fused(outputs, self._backend), heads.kept
+
+    def packs(self, values: Tensor) -> bool:
+        """`packed` can take what is computed of `values`."""
+        return all(direction.packs(values) for direction in each_of(self.directions))
+
+    def packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> tuple[Tensor, Packed]:
+        """`forward` of rows.
+
+        Args:
+            embedded: [R, E]. roles: the selection, bool [R, 2].
+
+        Returns:
+            [R, 2D] or, where the heads alone come out, [X, 2D]; and which tokens these are.
+        """
+        if bool(roles.all()):
+            return whole_packed(list(each_of(self.directions)), embedded, tokens), tokens
+        looking, shown = (roles[:, role].nonzero()[:, 0] for role in (HEAD, DEPENDENT))  # [X], [Y]
+        heads, dependents = tokens.chosen(looking), tokens.chosen(shown)
+        outputs = []
+        for direction in each_of(self.directions):
+            hidden = direction.project(embedded)  # [R, D]
+            own, given = hidden.index_select(0, looking), hidden.index_select(0, shown)
+            context = direction.attend_packed(own, given, heads, dependents)
+            if self._keep_unselected:
+                averaged = None if self._unselected_context == "real" else roles[:, DEPENDENT]
+                means = self._means(direction, hidden, tokens, averaged)
+                own, context = hidden, means.index_copy(0, looking, context)
+            outputs.append(direction.fuse(own, context))
+        return fused(outputs, self._backend), tokens if self._keep_unselected else heads
+
+    def many_packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> ManyPacked:
+        """`packed` under K selections, bool [K, R, 2], with the common part once."""
+        heads, dependents = (Shared.of(tokens, roles[..., role]) for role in (HEAD, DEPENDENT))
+        owns, baselines = [], []
+        for direction in each_of(self.directions):
+            hidden = direction.project(embedded)  # [R, D]
+            context = direction.attend_shared(hidden, heads, dependents)
+            looking = hidden.index_select(0, heads.used)
+            gate = direction.gate_input(hidden if self._keep_unselected else looking)
+            if self._keep_unselected:
+                mean = self._means(direction, hidden, tokens, None)
+                baselines.append(direction.mix(hidden, mean, gate))
+                gate = gate.index_select(0, heads.used)
+            own, logit = (part.index_select(0, heads.at) for part in (looking, gate))
+            owns.append(direction.mix(own, context, logit))
+        baseline = fused(baselines, self._backend) if baselines else None
+        return ManyPacked(heads.cells, heads.tokens, fused(owns, self._backend), baseline)
+
+    @staticmethod
+    def _means(
+        direction: DirectionalAttention, hidden: Tensor, tokens: Packed, averaged: Tensor | None
+    ) -> Tensor:
+        """Contexts of unselected rows [R, D], over rows `averaged`, bool [R], or all."""
+        if averaged is None:
+            averaged = torch.ones_like(tokens.position, dtype=torch.bool)
+        padded = tokens.padded(hidden), tokens.padded(averaged[:, None])[..., 0]
+        return tokens.unpadded(direction.unselected_context(*padded))
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """Representations of all tokens, [M, N, 2D], with gates [M, 2, N] for a selection.
@@ -118,8 +192,7 @@ class ReSA(nn.Module):
         one of the two.
         """
         outputs = []
-        for direction in self.directions:
-            assert isinstance(direction, DirectionalAttention)
+        for direction in each_of(self.directions):
             hidden = direction.project(embedded)  # [M, N, D]
             context = direction.gated_context(hidden, valid, gates[:, DEPENDENT])
             if self._keep_unselected:
@@ -129,7 +202,7 @@ class ReSA(nn.Module):
                 mean = direction.gated_means(hidden, averaged)
                 context = torch.lerp(mean, context, gates[:, HEAD, :, None])
             outputs.append(direction.fuse(hidden, context))
-        return torch.cat(outputs, -1)
+        return fused(outputs, self._backend)
 
     @property
     def shares(self) -> bool:
@@ -149,29 +222,27 @@ class ReSA(nn.Module):
         rows, columns = heads.kept.nonzero(as_tuple=True)  # [T]
         places = heads.index[rows, columns]
         common = rows % max(1, sentences) * tokens + places  # of the B * N tokens
-        fused, baselines = [], []
-        for direction in self.directions:
-            assert isinstance(direction, DirectionalAttention)
+        owns, baselines = [], []
+        for direction in each_of(self.directions):
             maps = direction.maps(embedded)
             context = direction.shared_context(maps, heads, dependents)[rows, columns]  # [T, D]
             hidden, gate = maps.hidden.flatten(0, 1)[common], maps.gate.flatten(0, 1)[common]
-            fused.append(direction.mix(hidden, context, gate))
+            owns.append(direction.mix(hidden, context, gate))
             if self._keep_unselected:
                 mean = direction.unselected_context(maps.hidden, valid)
                 baselines.append(direction.mix(maps.hidden, mean, maps.gate))
-        baseline = torch.cat(baselines, -1) if baselines else None
-        return Many(rows, columns, places, torch.cat(fused, -1), heads.kept, baseline)
+        baseline = fused(baselines, self._backend) if baselines else None
+        return Many(rows, columns, places, fused(owns, self._backend), heads.kept, baseline)
 
     @staticmethod
     def _whole(
-        direction: nn.Module,
+        direction: DirectionalAttention,
         embedded: Tensor,
         valid: Tensor,
         averaged: Tensor,
         heads: Gathered,
         dependents: Gathered,
-    ) -> Tensor:
-        assert isinstance(direction, DirectionalAttention)
+    ) -> Fusion:
         all_heads = heads.whole and torch.equal(heads.kept, valid)
         if all_heads and dependents.whole:
             return direction.whole(embedded, heads, dependents)
@@ -183,8 +254,7 @@ class ReSA(nn.Module):
 
     @staticmethod
     def _heads_only(
-        direction: nn.Module, embedded: Tensor, heads: Gathered, dependents: Gathered
-    ) -> Tensor:
-        assert isinstance(direction, DirectionalAttention)
+        direction: DirectionalAttention, embedded: Tensor, heads: Gathered, dependents: Gathered
+    ) -> Fusion:
         hidden = direction.project(embedded)
         return direction.fuse(take(hidden, heads), direction.attend(hidden, heads, dependents))

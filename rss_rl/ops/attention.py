@@ -1,12 +1,13 @@
 """Feature-wise (multi-dimensional) additive attention between gathered heads and dependents.
 
-Legend: M sequences, J heads, I dependents, D features.
+Legend: M sequences, J heads, I dependents, D features; X heads and Y dependents of all
+sequences.
 Source: Shen et al., DiSAN (AAAI 2018), equation 4 of Shen et al., ReSAN (IJCAI 2018).
 """
 
 from __future__ import annotations
 
-__all__ = ["Backend", "attention_weights", "feature_wise_attention"]
+__all__ = ["Backend", "attention_weights", "feature_wise_attention", "packed_attention"]
 
 import math
 from collections.abc import Iterator
@@ -18,9 +19,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.attention_native import native_attention
-from rss_rl.ops.attention_pairs import Pairs
+from rss_rl.ops.attention_pairs import PackedPairs, Pairs
 from rss_rl.ops.compilers import runs_triton
-from rss_rl.ops.native import OutOfRange
+from rss_rl.ops.native import OutOfRange, one_kind
 from rss_rl.ops.tracing import recording
 
 Backend = Literal["eager", "compiled"]
@@ -88,6 +89,43 @@ def feature_wise_attention(
             with suppress(OutOfRange):
                 return native_attention(*given, pairs, scale)
     return _Attention.apply(*given, pairs, scale)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def packed_attention(
+    head_scores: Tensor,
+    dependent_scores: Tensor,
+    values: Tensor,
+    pairs: PackedPairs,
+    scale: float,
+) -> Tensor:
+    """`feature_wise_attention` by the kernels of a CPU, without padding.
+
+    Args:
+        head_scores: [X, D]. dependent_scores, values: [Y, D]; of one type, float32 or float64.
+
+    Returns:
+        [X, D].
+
+    Raises:
+        ValueError: on shapes or types that do not fit.
+        KernelsError: this machine cannot compile them.
+    """
+    given = head_scores, dependent_scores, values
+    shapes = [
+        (len(pairs.heads), values.shape[-1]),
+        *[(len(pairs.dependents), values.shape[-1])] * 2,
+    ]
+    if [tensor.shape for tensor in given] != shapes or not one_kind(given):
+        raise ValueError(
+            f"rows {[(tuple(tensor.shape), tensor.dtype) for tensor in given]} do not fit"
+            f" {len(pairs.heads)} heads and {len(pairs.dependents)} dependents on the CPU"
+        )
+    with suppress(OutOfRange):
+        return native_attention(*given, pairs, scale)
+    padded = pairs.dependents.padded(dependent_scores), pairs.dependents.padded(values)
+    whole = pairs.padded()
+    context = feature_wise_attention(pairs.heads.padded(head_scores), *padded, whole, scale)
+    return pairs.heads.unpadded(context)
 
 
 def _check(

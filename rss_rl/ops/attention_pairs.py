@@ -5,7 +5,7 @@ Legend: M sequences, J heads, I dependents.
 
 from __future__ import annotations
 
-__all__ = ["Order", "Pairs", "allowed_pairs"]
+__all__ = ["Order", "PackedPairs", "Pairs", "allowed_pairs"]
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rss_rl.ops.masking import Gathered
+from rss_rl.ops.packing import Packed
 
 Order = Literal["before", "after", "others"]
 """A head looks at dependents strictly before it, strictly after it, or at all but itself."""
@@ -41,6 +42,19 @@ class Pairs:
         chosen = Gathered(self.heads.index[sequences, heads], self.heads.kept[sequences, heads])
         shown = Gathered(self.dependents.index[sequences], self.dependents.kept[sequences])
         return allowed_pairs(chosen, shown, self.order)
+
+
+@dataclass(frozen=True)
+class PackedPairs:
+    """`Pairs` of heads and dependents that stand in rows."""
+
+    heads: Packed
+    dependents: Packed
+    order: Order
+
+    def padded(self) -> Pairs:
+        """The same pairs, of padded sequences."""
+        return Pairs(self.heads.gathered(), self.dependents.gathered(), self.order)
 
 
 def allowed_pairs(heads: Gathered, dependents: Gathered, order: Order) -> Tensor:

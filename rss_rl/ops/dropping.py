@@ -33,19 +33,20 @@ class Drop(NamedTuple):
         """Of what is not dropped."""
         return LEVELS / (LEVELS - self.dropped)
 
-    def applied(self, values: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    def applied(self, values: Tensor, out: Tensor | None = None) -> Tensor:
         """The values [R, D] that are kept, scaled up, and zeros; a gradient's likewise.
 
         Args:
             values: on a CPU; float64, float32, or bfloat16 to be made float32.
-            dtype: of the result, if it is another one: bfloat16 of float32.
+            out: contiguous, for the result if it is of another type: bfloat16 of float32.
         """
-        given, dtype = values.contiguous(), dtype or values.dtype
+        given = values.contiguous()
+        result = torch.empty_like(given) if out is None else out
+        dtype = result.dtype
         name, kind = "dropout", dtype
         if dtype != values.dtype:
             name = "dropout_to_bfloat16" if dtype == torch.bfloat16 else "dropout_of_bfloat16"
             kind = torch.float32
-        result = torch.empty_like(given, dtype=dtype)
         run_kernel(
             name,
             kind,

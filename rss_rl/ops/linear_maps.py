@@ -5,8 +5,21 @@ Legend: R rows (tokens of all sequences), I inputs, K maps of O outputs each.
 
 from __future__ import annotations
 
-__all__ = ["gate_mix", "has_kernels", "linear_maps"]
+__all__ = [
+    "ACTIVATIONS",
+    "Gate",
+    "factor",
+    "gate_mix",
+    "has_kernels",
+    "linear_maps",
+    "lower_name",
+    "product_type",
+    "row_sums",
+    "stacked",
+    "threads_by_numbers",
+]
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,12 +29,12 @@ from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.dropping import Drop
-from rss_rl.ops.native import run_kernel, threads_for
+from rss_rl.ops.native import one_kind, run_kernel, threads_for
+from rss_rl.ops.products import product, room_for, weight_gradient
 from rss_rl.ops.tracing import recording
 
-_ACTIVATIONS = {"none": 0, "relu": 1, "elu": 2}
-_ROWS = 64
-"""Whose gradients the kernel sums."""
+ACTIVATIONS = {"none": 0, "relu": 1, "elu": 2}
+"""Their numbers in the kernels' source."""
 _STEPS = 2
 """Of a kernel's innermost loop, a number is as long as so many."""
 _KINDS = (torch.float32, torch.float64)
@@ -71,39 +84,52 @@ def linear_maps(
     return _Maps.apply(*given)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def gate_mix(hidden: Tensor, context: Tensor, gate: Tensor, more: Tensor) -> Tensor:
-    """F h + (1 - F) s with F = sigmoid(gate + more), all of one shape.
+def gate_mix(parts: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:
+    """F h + (1 - F) s with F = sigmoid(a + b) of each part (h, s, a, b), side by side.
+
+    Args:
+        parts: K x 4 x [R, D], or of more dimensions before D.
+
+    Returns:
+        [R, K D].
 
     Raises:
         ValueError: tensors of different shapes or types.
         KernelsError: this machine cannot compile it.
     """
-    given = (hidden, context, gate, more)
+    given = [tensor for part in parts for tensor in part]
     _check(given)
-    if any(tensor.shape != hidden.shape for tensor in given):
+    if any(tensor.shape != given[0].shape for tensor in given):
         raise ValueError(f"one shape for all, got {[tuple(tensor.shape) for tensor in given]}")
     return _Mix.apply(*given)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _check(given: Sequence[Tensor]) -> None:
     """A kernel reads whatever stands where it is told to."""
-    kinds = {(tensor.dtype, tensor.device.type) for tensor in given}
-    if len(kinds) > 1 or not kinds <= {(dtype, "cpu") for dtype in _KINDS}:
+    if not one_kind(given):
+        kinds = {(tensor.dtype, tensor.device.type) for tensor in given}
         raise ValueError(f"tensors of one type, float32 or float64, on the CPU: got {kinds}")
 
 
-def _product_type(values: Tensor) -> torch.dtype:
+def product_type(values: Tensor) -> torch.dtype:
+    """Of products with `values`, as autocast has it."""
     lower = torch.is_autocast_enabled("cpu") and values.dtype == torch.float32
     if lower and torch.get_autocast_dtype("cpu") == torch.bfloat16:
         return torch.bfloat16
     return values.dtype
 
 
-def _suffix(lower: torch.dtype, way: str) -> str:
-    return f"_{way}_bfloat16" if lower == torch.bfloat16 else ""
+def threads_by_numbers(values: Tensor) -> int:
+    """Threads for a kernel that goes over all numbers once."""
+    return threads_for(_STEPS * values.numel())
 
 
-def _stacked(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+def lower_name(name: str, lower: torch.dtype) -> str:
+    """Of a kernel, by the type of its products."""
+    return f"{name}_bfloat16" if lower == torch.bfloat16 else name
+
+
+def stacked(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     """K x [O, I] to [K O, I], copied and rounded at once."""
     if len(weights) == 1:
         return weights[0].to(dtype)
@@ -114,10 +140,17 @@ def _stacked(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     return whole
 
 
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    """In the type of its factors, whatever autocast would make of them."""
-    with torch.autocast("cpu", enabled=False):
-        return left @ right
+def factor(values: Tensor, drop: Drop | None, lower: torch.dtype) -> Tensor:
+    """What is multiplied of values [R, I] under `drop`, in the type of products."""
+    if lower == values.dtype:
+        return values if drop is None else drop.applied(values)
+    room = room_for(len(values), values.shape[1], lower)
+    return room.copy_(values) if drop is None else drop.applied(values, room)
+
+
+def row_sums(like: Tensor, rows: int, features: int) -> Tensor:
+    """For the sums over rows that a kernel takes, [(R + 63) / 64, features]."""
+    return like.new_empty(-(-rows // 64), features)
 
 
 class _Maps(torch.autograd.Function):
@@ -128,19 +161,19 @@ class _Maps(torch.autograd.Function):
         ctx: Any, values: Tensor, drop: Drop | None, activation: str, count: int, *given: Tensor
     ) -> tuple[Tensor, ...]:
         weights, biases = given[:count], given[count:]
-        flat, lower = values.reshape(-1, values.shape[-1]), _product_type(values)
-        rows = flat.to(lower) if drop is None else drop.applied(flat, lower)
-        weight = _stacked(weights, lower)  # [K O, I]
+        flat, lower = values.reshape(-1, values.shape[-1]), product_type(values)
+        rows = factor(flat, drop, lower)
+        weight = stacked(weights, lower)  # [K O, I]
         shape = (*values.shape[:-1], len(weight) // count)
         outs = tuple(values.new_empty(shape) for _ in range(count))
-        products = _product(rows, weight.T).chunk(count, 1)
+        products = product(rows, weight.T).chunk(count, 1)
         for part, bias, out in zip(products, biases, outs, strict=True):
             run_kernel(
-                f"activate{_suffix(lower, 'of')}",
+                lower_name("activate", lower),
                 values.dtype,
-                *(part, None if bias is None else bias.contiguous(), out),
-                *(len(rows), shape[-1], len(weight), _ACTIVATIONS[activation]),
-                threads_for(_STEPS * out.numel()),
+                *(part, None if bias is None else bias.contiguous(), out, None),
+                *(len(rows), shape[-1], len(weight), ACTIVATIONS[activation]),
+                threads_by_numbers(out),
             )
         ctx.save_for_backward(rows, weight, *(outs if activation != "none" else ()))
         ctx.rest = drop, activation, shape
@@ -153,46 +186,84 @@ class _Maps(torch.autograd.Function):
         drop, activation, shape = ctx.rest
         dtype, count = gradients[0].dtype, len(gradients)
         wanted = ctx.needs_input_grad[4 : 4 + count], ctx.needs_input_grad[4 + count :]
-        flow = rows.new_empty(len(rows), len(weight))
+        flow = room_for(len(rows), len(weight), rows.dtype)
         by_bias: list[Tensor | None] = []
         for k, part in enumerate(flow.chunk(count, 1)):
-            sums = gradients[k].new_empty(-(-len(rows) // _ROWS), shape[-1])
+            sums = row_sums(gradients[k], len(rows), shape[-1])
             run_kernel(
-                f"activate_back{_suffix(rows.dtype, 'to')}",
+                lower_name("activate_back", rows.dtype),
                 dtype,
-                *(gradients[k].contiguous(), outs[k] if outs else None, part, sums),
-                *(len(rows), shape[-1], len(weight), _ACTIVATIONS[activation]),
-                threads_for(_STEPS * part.numel()),
+                *(gradients[k].contiguous(), None, outs[k] if outs else None, part, sums),
+                *(len(rows), shape[-1], len(weight), ACTIVATIONS[activation]),
+                threads_by_numbers(part),
             )
             by_bias.append(sums.sum(0) if wanted[1][k] else None)
         by_weight: Sequence[Tensor | None] = (None,) * count
         if any(wanted[0]):
-            by_weight = _product(flow.T, rows).to(dtype).chunk(count)
+            by_weight = weight_gradient(flow, rows, dtype).chunk(count)
         by_values = None
         if ctx.needs_input_grad[0]:
-            by_rows = _product(flow, weight)
-            by_rows = by_rows.to(dtype) if drop is None else drop.applied(by_rows, dtype)
-            by_values = by_rows.view(*shape[:-1], rows.shape[1])
+            by_rows = product(flow, weight)
+            if drop is None:
+                by_values = by_rows.to(dtype)
+            else:
+                by_values = drop.applied(by_rows, by_rows.new_empty(by_rows.shape, dtype=dtype))
+            by_values = by_values.view(*shape[:-1], rows.shape[1])
         return by_values, None, None, None, *by_weight, *by_bias
 
 
+class Gate(ctypes.Structure):
+    """`Gate` of the kernels' source."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("hidden", "context", "gate", "more", "bias")),
+        *((name, ctypes.c_int64) for name in ("rows", "features", "gate_stride", "side_stride")),
+        ("threads", ctypes.c_int64),
+    )
+
+    @classmethod
+    def of(
+        cls, sides: Sequence[Tensor], bias: Tensor | None, mixed: Tensor, gate_stride: int
+    ) -> Gate:
+        """Of tensors [R, D] that must outlive it.
+
+        Args:
+            sides: h, s and both parts of the logit, of which the first has rows of `gate_stride`.
+            mixed: or its gradient, whose rows may be parts of longer ones.
+        """
+        rows, features = mixed.shape
+        return cls(
+            *(tensor.data_ptr() for tensor in sides),
+            None if bias is None else bias.data_ptr(),
+            *(rows, features, gate_stride, mixed.stride(0)),
+            threads_by_numbers(mixed),
+        )
+
+
 class _Mix(torch.autograd.Function):
-    """The gate is made again on the way back."""
+    """The gates are made again on the way back."""
 
     @staticmethod
     def forward(ctx: Any, *given: Tensor) -> Tensor:
-        whole = [tensor.contiguous() for tensor in given]
-        mixed, count = torch.empty_like(whole[0]), whole[0].numel()
-        run_kernel("mix", mixed.dtype, *whole, mixed, count, threads_for(_STEPS * count))
+        whole, parts = [tensor.contiguous() for tensor in given], len(given) // 4
+        features, shape = given[0].shape[-1], given[0].shape[:-1]
+        mixed = whole[0].new_empty(*shape, parts * features)
+        for k, out in enumerate(mixed.flatten(0, -2).chunk(parts, 1)):
+            gate = Gate.of(whole[4 * k : 4 * k + 4], None, out, features)
+            run_kernel("mix", mixed.dtype, gate, out)
         ctx.save_for_backward(*whole)
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        whole, flow, count = ctx.saved_tensors, gradient.contiguous(), gradient.numel()
-        outs = [torch.empty_like(flow) for _ in range(3)]
-        threads = threads_for(_STEPS * count)
-        run_kernel("mix_back", flow.dtype, *whole, flow, *outs, count, threads)
-        by_hidden, by_context, by_gate = outs
-        return by_hidden, by_context, by_gate, by_gate
+        whole, parts = ctx.saved_tensors, len(ctx.saved_tensors) // 4
+        found: list[Tensor] = []
+        flows = gradient.contiguous().flatten(0, -2).chunk(parts, 1)
+        for k, flow in enumerate(flows):
+            sides = whole[4 * k : 4 * k + 4]
+            by_hidden, by_context, by_gate = (torch.empty_like(sides[0]) for _ in range(3))
+            gate = Gate.of(sides, None, flow, flow.shape[1])
+            run_kernel("mix_back", flow.dtype, gate, flow, by_hidden, by_context, by_gate, None)
+            found.extend((by_hidden, by_context, by_gate, by_gate))
+        return tuple(found)

@@ -11,6 +11,7 @@ __all__ = [
     "OutOfRange",
     "load_ahead",
     "load_kernels",
+    "one_kind",
     "run_kernel",
     "threads_for",
 ]
@@ -24,6 +25,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -83,13 +85,19 @@ def load_ahead() -> None:
     threading.Thread(target=load, name="kernels", daemon=True).start()
 
 
+def one_kind(tensors: Iterable[Tensor]) -> bool:
+    """All of one type, float32 or float64, and on the CPU: what kernels take."""
+    kinds = {(tensor.dtype, tensor.device.type) for tensor in tensors}
+    return len(kinds) == 1 and kinds <= {(dtype, "cpu") for dtype in _SUFFIXES}
+
+
 def run_kernel(name: str, dtype: torch.dtype, *arguments: Any) -> None:
     """Run `rss_<name>_<type>`.
 
     Args:
         dtype: float32 or float64, of all tensors that are not integers.
-        arguments: structures, contiguous tensors on the CPU or None for their pointers, whole and
-            other numbers.
+        arguments: structures, tensors on the CPU or None for their pointers, contiguous where the
+            kernel asks for no stride, whole and other numbers.
 
     Raises:
         OutOfRange: the kernel says so.
@@ -189,19 +197,33 @@ def _compiled(compiler: str, folder: Path) -> Path:
 
 
 def _built(command: list[str], folder: Path) -> Path:
-    """All files with the same options, which their vectors depend on, side by side."""
-    sources = sorted(_SOURCES.glob("*.cpp"))
-    objects = [str(folder / f"{source.stem}.o") for source in sources]
-    with ThreadPoolExecutor(min(len(sources), os.cpu_count() or 1)) as pool:
+    """All files with the same options, which their vectors depend on."""
+    units = _units(folder)
+    objects = [str(unit.with_suffix(".o")) for unit in units]
+    with ThreadPoolExecutor(len(units)) as pool:
         for _ in pool.map(
-            lambda source, made: _output([*command, "-c", str(source), "-o", made]),
-            sources,
-            objects,
+            lambda unit, made: _output([*command, "-c", str(unit), "-o", made]), units, objects
         ):
             pass
     out = folder / "kernels.so"
     _output([*command, *_LINKED, *objects, *_LIBRARIES, "-o", str(out)])
     return out
+
+
+def _units(folder: Path) -> list[Path]:
+    """Two files of all sources, those apart that ask for more optimisation than the others.
+
+    The headers take the compiler as long as most of the kernels: here it reads them twice.
+    """
+    groups: dict[bool, list[str]] = {}
+    for source in sorted(_SOURCES.glob("*.cpp")):
+        asks = "#pragma GCC optimize" in source.read_text()
+        groups.setdefault(asks, []).append(f'#include "{source}"\n')
+    units = []
+    for asks, includes in groups.items():
+        units.append(folder / f"{'more' if asks else 'less'}.cpp")
+        units[-1].write_text("".join(includes))
+    return units
 
 
 def _output(command: list[str]) -> str:

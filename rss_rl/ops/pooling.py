@@ -5,7 +5,7 @@ Legend: M sequences, N tokens, D features; T tokens that are one sequence's own.
 
 from __future__ import annotations
 
-__all__ = ["feature_wise_pooling", "shared_pooling"]
+__all__ = ["feature_wise_pooling", "packed_pooling", "packed_shared_pooling", "shared_pooling"]
 
 import ctypes
 from contextlib import suppress
@@ -17,7 +17,8 @@ from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.masking import masked_softmax
-from rss_rl.ops.native import OutOfRange, run_kernel, threads_for
+from rss_rl.ops.native import OutOfRange, one_kind, run_kernel, threads_for
+from rss_rl.ops.packing import Packed, even_starts
 from rss_rl.ops.tracing import recording
 
 
@@ -38,6 +39,77 @@ def feature_wise_pooling(
         with suppress(OutOfRange):
             return _Pooling.apply(scores, values, kept)  # type: ignore[no-any-return, no-untyped-call]
     return (masked_softmax(scores, kept) * values).sum(1)
+
+
+def packed_pooling(scores: Tensor, values: Tensor, tokens: Packed) -> Tensor:
+    """`feature_wise_pooling` of all tokens [R, D] by the kernels of a CPU, without padding; [M, D].
+
+    Raises:
+        ValueError: on shapes or types that do not fit.
+        KernelsError: this machine cannot compile them.
+    """
+    fits = scores.shape == values.shape and len(scores) == len(tokens) and scores.ndim == 2
+    if not fits or not one_kind((scores, values)):
+        raise ValueError(
+            f"scores {tuple(scores.shape)} {scores.dtype} and values {tuple(values.shape)}"
+            f" {values.dtype} do not fit {len(tokens)} tokens on the CPU"
+        )
+    with suppress(OutOfRange):
+        return _Pooling.apply(scores, values, tokens)  # type: ignore[no-any-return, no-untyped-call]
+    kept = tokens.gathered().kept
+    return feature_wise_pooling(tokens.padded(scores), tokens.padded(values), kept)
+
+
+def packed_shared_pooling(
+    rows: tuple[Tensor, Tensor],
+    cells: Tensor,
+    tokens: Packed,
+    times: int,
+    common: tuple[Tensor, Tensor],
+) -> Tensor:
+    """`packed_pooling` of `tokens`, repeated, of which some have scores and values of their own.
+
+    Args:
+        rows: scores and values of those, [T, D] each. cells: int64 [T], which of the K R they are.
+        times: K. common: scores and values [R, D] of all others.
+
+    Returns:
+        [K M, D].
+
+    Raises:
+        ValueError: on shapes or types that do not fit.
+        KernelsError: this machine cannot compile what computes it.
+    """
+    _check_shared(rows, cells, len(tokens), times, common)
+    learns = torch.is_grad_enabled() and any(t.requires_grad for t in (*rows, *common))
+    if not learns:
+        own = torch.full((times * len(tokens),), -1, dtype=torch.int64)
+        own[cells] = torch.arange(len(cells))
+        with suppress(OutOfRange):
+            return _run_shared(rows, own, None, tokens.starts, times, common)
+    scores, values = (
+        base.repeat(times, 1).index_copy(0, cells, part)
+        for base, part in zip(common, rows, strict=True)
+    )
+    return packed_pooling(scores, values, tokens.repeated(times))
+
+
+def _check_shared(
+    rows: tuple[Tensor, Tensor],
+    cells: Tensor,
+    tokens: int,
+    times: int,
+    common: tuple[Tensor, Tensor],
+) -> None:
+    """The kernel reads whatever stands where it is told to."""
+    every = (*rows, *common)
+    shapes = [(len(cells), rows[0].shape[-1])] * 2 + [(tokens, rows[0].shape[-1])] * 2
+    inside = not len(cells) or (int(cells.min()) >= 0 and int(cells.max()) < times * tokens)
+    if [tensor.shape for tensor in every] != shapes or not one_kind(every) or not inside:
+        raise ValueError(
+            f"{[(tuple(tensor.shape), tensor.dtype) for tensor in every]} do not fit {len(cells)}"
+            f" cells of {times} times {tokens} tokens on the CPU"
+        )
 
 
 def shared_pooling(
@@ -81,17 +153,31 @@ def _pool_shared(
     kept: Tensor,
     common: tuple[Tensor, Tensor] | None,
 ) -> Tensor:
-    scores, values = (tensor.contiguous() for tensor in rows)
-    base = (scores, values) if common is None else tuple(t.contiguous() for t in common)
     own = torch.full(kept.shape, -1, dtype=torch.int64)
-    own[places] = torch.arange(len(scores))
-    given, pooled = kept.contiguous(), scores.new_empty(len(kept), scores.shape[1])
+    own[places] = torch.arange(len(rows[0]))
+    shared = len(kept) if common is None else len(common[0])
+    base = rows if common is None else (common[0].flatten(0, 1), common[1].flatten(0, 1))
+    times = len(kept) // max(1, shared)
+    starts = even_starts(shared, kept.shape[1])
+    return _run_shared(rows, own, kept.contiguous(), starts, times, base)
+
+
+def _run_shared(
+    rows: tuple[Tensor, Tensor],
+    own: Tensor,
+    kept: Tensor | None,
+    starts: Tensor,
+    times: int,
+    common: tuple[Tensor, Tensor],
+) -> Tensor:
+    given = [*(t.contiguous() for t in common), starts, kept, *(t.contiguous() for t in rows), own]
+    shared, features = len(starts) - 1, rows[0].shape[1]
+    pooled = rows[0].new_empty(times * shared, features)
     problem = _Problem(
-        *(tensor.data_ptr() for tensor in (*base, given, scores, values, own)),
-        *(len(kept), len(kept) if common is None else len(base[0]), kept.shape[1], scores.shape[1]),
-        threads_for(kept.numel() * scores.shape[1]),
+        *(None if tensor is None else tensor.data_ptr() for tensor in given),
+        *(len(pooled), shared, features, threads_for(own.numel() * features)),
     )
-    run_kernel("pooling_forward", scores.dtype, problem, pooled, None, None)
+    run_kernel("pooling_forward", pooled.dtype, problem, pooled, None, None)
     return pooled
 
 
@@ -101,36 +187,45 @@ class _Problem(ctypes.Structure):
     _fields_ = (
         ("scores", ctypes.c_void_p),
         ("values", ctypes.c_void_p),
+        ("starts", ctypes.c_void_p),
         ("kept", ctypes.c_void_p),
         ("own_scores", ctypes.c_void_p),
         ("own_values", ctypes.c_void_p),
         ("own", ctypes.c_void_p),
         ("sequences", ctypes.c_int64),
         ("shared", ctypes.c_int64),
-        ("tokens", ctypes.c_int64),
         ("features", ctypes.c_int64),
         ("threads", ctypes.c_int64),
     )
 
     @classmethod
-    def of(cls, scores: Tensor, values: Tensor, kept: Tensor) -> _Problem:
-        """Of contiguous tensors, which must outlive it."""
-        pointers = (tensor.data_ptr() for tensor in (scores, values, kept))
-        sizes = len(scores), *scores.shape
-        return cls(*pointers, None, None, None, *sizes, threads_for(scores.numel()))
+    def of(cls, scores: Tensor, values: Tensor, starts: Tensor, kept: Tensor | None) -> _Problem:
+        """Of contiguous tensors, which must outlive it; all are kept where `kept` is None."""
+        pointers = (tensor.data_ptr() for tensor in (scores, values, starts))
+        mask, sequences = None if kept is None else kept.data_ptr(), len(starts) - 1
+        sizes = sequences, sequences, scores.shape[-1]
+        return cls(*pointers, mask, None, None, None, *sizes, threads_for(scores.numel()))
 
 
 class _Pooling(torch.autograd.Function):
-    """One pass over the tokens for the largest score and one for the sums; one on the way back."""
+    """One pass over the tokens for the largest score and one for the sums; one on the way back.
+
+    Of [M, N, D] where `tokens` is bool [M, N], of [R, D] where they are packed.
+    """
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, values: Tensor, kept: Tensor) -> Tensor:
-        given = (scores.contiguous(), values.contiguous(), kept.contiguous())
+    def forward(ctx: Any, scores: Tensor, values: Tensor, tokens: Tensor | Packed) -> Tensor:
+        if isinstance(tokens, Packed):
+            starts, kept = tokens.starts, None
+        else:
+            starts, kept = even_starts(*tokens.shape), tokens.contiguous()
+        given = (scores.contiguous(), values.contiguous(), starts)
         pooled, largest, inverse = (
-            scores.new_empty(scores.shape[0], scores.shape[2]) for _ in range(3)
+            scores.new_empty(len(starts) - 1, scores.shape[-1]) for _ in range(3)
         )
-        run_kernel("pooling_forward", scores.dtype, _Problem.of(*given), pooled, largest, inverse)
-        ctx.save_for_backward(*given, pooled, largest, inverse)
+        problem = _Problem.of(*given, kept)
+        run_kernel("pooling_forward", scores.dtype, problem, pooled, largest, inverse)
+        ctx.save_for_backward(*given, kept, pooled, largest, inverse)
         return pooled
 
     @staticmethod

@@ -25,10 +25,11 @@ from learners.supervised import SupervisedLearner
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError
-from rss_rl.models.attention_choice import optimizer_backend
+from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.evaluation import Mode, evaluate
+from rss_rl.runtime.memory import keep_freed_memory
 from rss_rl.runtime.policy_learning import (
     build_policy_learner,
     check_learns,
@@ -109,6 +110,7 @@ class LocalLearner:
     """
 
     def __init__(self, config: RunConfig, prepared: Prepared, group: Group = ALONE) -> None:
+        keep_freed_memory()
         self.config, self._prepared, self._group = config, prepared, group
         self.device = find_device(config.learner.device)
         self.examples = prepared.split("train")
@@ -122,7 +124,7 @@ class LocalLearner:
             dtype,
             config.learner.weight_average,
             group,
-            optimizer_backend(config.model),
+            outer_backend(config.model),
         )
         self._policy: PolicyGradientLearner | None = None
         self._pathwise: PathwiseLearner | None = None

@@ -57,7 +57,7 @@ def test_only_code_is_packed(tmp_path: Path, repository: Path) -> None:
 def test_absurd_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_package, "LARGEST_PACKAGE", 100_000)
     with pytest.raises(
-        ClusterError, match=r"the code to send has \d MB; its largest file is \S+\.py"
+        ClusterError, match=r"the code to send has \d MB; its largest file is \S+\.(py|cpp)"
     ):
         pack_code(tmp_path / "code", "")
 

@@ -12,7 +12,7 @@ from rss_rl.errors import ConfigError
 from rss_rl.models import attention_choice as module
 from rss_rl.models.attention_choice import (
     attention_backend,
-    optimizer_backend,
+    outer_backend,
     settled_attention,
 )
 from rss_rl.models.encoders import contexts, registry
@@ -48,11 +48,11 @@ def test_a_choice(name: module.AttentionName, backend: str) -> None:
 
 @pytest.mark.usefixtures("compiler")
 def test_an_optimiser_goes_with_its_model() -> None:
-    assert optimizer_backend(ModelConfig(attention="compiled")) == "compiled"
-    assert optimizer_backend(ModelConfig(attention="eager")) == "eager"
+    assert outer_backend(ModelConfig(attention="compiled")) == "compiled"
+    assert outer_backend(ModelConfig(attention="eager")) == "eager"
     # Nothing has settled it for all processes of a run.
-    assert optimizer_backend(ModelConfig(encoder="cnn")) == "eager"
-    assert optimizer_backend(ModelConfig(encoder="cnn", attention="compiled")) == "eager"
+    assert outer_backend(ModelConfig(encoder="cnn")) == "eager"
+    assert outer_backend(ModelConfig(encoder="cnn", attention="compiled")) == "eager"
 
 
 @pytest.mark.usefixtures("compiler")

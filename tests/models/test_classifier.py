@@ -141,7 +141,8 @@ def test_attention_is_asked_for_gathered_pairs_only(monkeypatch: pytest.MonkeyPa
     selection[1, 0, [2]] = selection[1, 1, [3]] = True
     for variant in ("resan", "resan, paper's context", "faithful"):
         asked.clear()
-        small.classifier(sentences=1, **small.VARIANTS[variant])([tokens], [valid], [selection])
+        settings = small.VARIANTS[variant] | {"attention": "eager"}
+        small.classifier(sentences=1, **settings)([tokens], [valid], [selection])
         assert asked == [(2, 3), (2, 3)]  # n_h x n_d of the fullest sentence, in each direction
 
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rss_rl.models import dropout as module
-from rss_rl.models.dropout import Dropout, keyed_dropout, part_keys
+from rss_rl.models.dropout import Dropout, keyed_dropout, packed_rows, part_keys
 from rss_rl.ops.compilers import missing_compiler
+from rss_rl.ops.packing import Packed
 from rss_rl.seeding import example_keys
 
 RATE = 0.3
@@ -225,15 +226,36 @@ def test_a_classifiers_logits_do_not_depend_on_who_shares_the_batch(
         torch.testing.assert_close(logits(part), whole[part], rtol=1e-9, atol=1e-12)
 
 
-def test_the_slots_of_an_example_meet_different_masks() -> None:
-    model = small.classifier(dropout=0.4, encoder="source2token").train()
+def test_rows_drop_what_their_tokens_would() -> None:
+    layers = [Dropout(0.5).train() for _ in range(3)]
+    kept = torch.tensor([[True, True, True], [False, False, False], [True, True, False]])
+    packed, padded = Packed.of([kept]), torch.ones(3, 3, 6)
+    heads = packed.chosen(torch.tensor([1, 4]))  # of which a sequence has fewer
+    with keyed_dropout(keys_of(1, 2, 3)):
+        expected = [layer(padded) for layer in layers]
+    with keyed_dropout(keys_of(1, 2, 3)), packed_rows(packed):
+        first = layers[0](torch.ones(5, 6))
+        with packed_rows(heads):
+            second = layers[1](torch.ones(2, 6))
+        third = layers[2](torch.ones(5, 6))
+        with pytest.raises(ValueError, match="rows"):
+            layers[0](torch.ones(4, 6))
+    assert torch.equal(first, expected[0][kept])
+    assert torch.equal(second, expected[1][[0, 2], 0])
+    assert torch.equal(third, expected[2][kept])
+    with packed_rows(packed):  # without keys it changes nothing
+        assert layers[0](torch.ones(7, 6)).shape == (7, 6)
+
+
+@pytest.mark.parametrize("attention", ["eager", "compiled"])
+def test_the_slots_of_an_example_meet_different_masks(attention: str) -> None:
+    model = small.classifier(dropout=0.4, encoder="source2token", attention=attention).train()
     tokens, valid = small.sentences(6)
     seen: list[Tensor] = []
-    handle = model.encoder.pool.register_forward_hook(  # type: ignore[union-attr, operator]
-        lambda module, inputs, output: seen.append(output)
+    model.head.register_forward_pre_hook(  # type: ignore[operator]
+        lambda module, inputs: seen.extend(inputs[0])
     )
     with keyed_dropout(keys_of(7)):
         model([tokens, tokens], [valid, valid])
-    handle.remove()
     assert len(seen) == 2
     assert not torch.allclose(seen[0], seen[1])

@@ -46,15 +46,62 @@ def test_several_selections_equal_each_alone(settings: dict[str, Any], share: fl
 def test_the_common_part_is_computed_once_where_that_is_less(
     keep_unselected: bool, share: float, once: bool
 ) -> None:
-    model = small.classifier(keep_unselected=keep_unselected)
     tokens, valid, _ = small.pairs((6, 7), (5, 4), (6, 5))
-    encoder, seen = model.encoder, []
-    assert isinstance(encoder, ReSANEncoder)
-    projection = encoder.resa.directions[0].project
-    assert isinstance(projection, nn.Module)
-    projection.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
-    model(tokens, valid, several(valid, share))
-    assert seen == [3 if once else 3 * SAMPLES] * 2
+    selections = several(valid, share)
+    for attention in ("eager", "compiled"):
+        model = small.classifier(keep_unselected=keep_unselected, attention=attention)
+        encoder, seen = model.encoder, list[int]()
+        assert isinstance(encoder, ReSANEncoder)
+        projection = encoder.resa.directions[0].project
+        assert isinstance(projection, nn.Module)
+        projection.register_forward_hook(
+            lambda module, given, out, seen=seen: seen.append(given[0].shape[0])
+        )
+        with torch.no_grad():
+            model(tokens, valid, selections)
+        if attention == "eager":  # a sentence of either slot at a time
+            assert seen == [3 if once else 3 * SAMPLES] * 2
+        elif once:
+            assert seen == [sum(int(mask.sum()) for mask in valid)]
+        else:
+            assert seen == [sum(int(chosen.any(1).sum()) for chosen in selections)]
+
+
+def test_padding_does_not_count_as_work() -> None:
+    model = small.classifier(sentences=1, keep_unselected=False, attention="compiled")
+    tokens, valid = small.sentences(20, *[2] * 9)  # 200 cells, 38 tokens
+    seen: list[int] = []
+    model.embedding.register_forward_hook(lambda module, given, out: seen.append(len(given[0])))
+    with torch.no_grad():
+        model([tokens], [valid], [valid[:, None].expand(-1, 2, -1).repeat(3, 1, 1)])
+    assert seen == [38]
+
+
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize("keep_unselected", [True, False])
+def test_gradients_of_several_selections_are_those_of_each(
+    keep_unselected: bool, learns: bool
+) -> None:
+    model = small.classifier(keep_unselected=keep_unselected, attention="compiled")
+    model.requires_grad_(learns)
+    tokens, valid, _ = small.pairs((6, 2), (1, 7), (5, 5))
+    selections = several(valid, 0.8)
+    together = model(tokens, valid, selections)
+    alone = torch.cat(
+        [model(tokens, valid, [s[3 * k : 3 * k + 3] for s in selections]) for k in range(SAMPLES)]
+    )
+    torch.testing.assert_close(together, alone, rtol=1e-11, atol=1e-13)
+    if learns:
+        weights = torch.linspace(1, 2, alone.numel(), dtype=alone.dtype).view(alone.shape)
+        parameters = list(model.parameters())
+        for one, other in zip(
+            torch.autograd.grad((together * weights).sum(), parameters, allow_unused=True),
+            torch.autograd.grad((alone * weights).sum(), parameters, allow_unused=True),
+            strict=True,
+        ):
+            assert (one is None) == (other is None)
+            if one is not None:
+                torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
 
 
 def batch_of(tokens: list[Tensor], valid: list[Tensor], rows: list[int]) -> Batch:
@@ -67,7 +114,7 @@ def batch_of(tokens: list[Tensor], valid: list[Tensor], rows: list[int]) -> Batc
 
 
 def test_rewards_of_repeated_examples_are_those_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small.classifier(keep_unselected=True)
+    model = small.classifier(keep_unselected=True, attention="eager")
     tokens, valid, _ = small.pairs((6, 2), (1, 7), (5, 5))
     selections = [s.numpy() for s in several(valid, 0.4)]
     batch, reward = batch_of(tokens, valid, [4, 9, 2]), ClassifierReward(model)

@@ -88,6 +88,19 @@ def test_a_passage_alone_equals_itself_in_a_padded_batch(variant: str, dropout: 
         assert not torch.allclose(together[:, 0], model.eval()(*drawn.inputs)[:, 0])
 
 
+@pytest.mark.parametrize("variant", ["resan", "resan, paper's", "disan", "source2token"])
+def test_sentences_without_padding_are_those_in_pieces(variant: str) -> None:
+    drawn, found = choices.passages(MANY), []
+    for attention in ("compiled", "eager"):
+        given_ = VARIANTS[variant] | {"attention": attention}
+        model = choices.model(SENTENCE, dropout=0.4, **given_).train()
+        found.append(gradients(model, drawn, small.keys(3, len(MANY))))
+    (packed, by_packed), (padded, by_padded) = found
+    torch.testing.assert_close(packed, padded, rtol=1e-9, atol=1e-10)
+    for one, other in zip(by_packed, by_padded, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
+
+
 def test_sentences_of_a_passage_meet_different_masks() -> None:
     model = choices.model(SENTENCE, encoder="source2token", dropout=0.4).train()
     drawn = choices.passages([([4, 4], 3)], share=1.0)

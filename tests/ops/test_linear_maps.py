@@ -103,7 +103,8 @@ def test_gradcheck(name: str) -> None:
 
 
 def test_gradcheck_of_the_gate() -> None:
-    assert torch.autograd.gradcheck(gate_mix, drawn(*[(3, 7)] * 4, dtype=torch.float64))
+    leaves = drawn(*[(3, 7)] * 8, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda *all: gate_mix([all[:4], all[4:]]), leaves)
 
 
 def test_under_autocast_only_what_is_multiplied_is_rounded() -> None:
@@ -135,14 +136,16 @@ def test_under_autocast_only_what_is_multiplied_is_rounded() -> None:
 
 @given(seed=st.integers(0, 10**6), spread=st.sampled_from([1.0, 30.0, 1e4]))
 def test_the_gate_is_that_of_the_formula(seed: int, spread: float) -> None:
-    leaves = drawn(*[(5, 37)] * 4, seed=seed)
+    leaves = drawn(*[(5, 37)] * 8, seed=seed)
     with torch.no_grad():
         leaves[2] *= spread
-    out = gate_mix(*leaves)
+    out = gate_mix([leaves[:4], leaves[4:]])  # type: ignore[list-item]
     exact = [leaf.detach().double().requires_grad_() for leaf in leaves]
-    hidden, context, gate, more = exact
-    share = torch.sigmoid(gate + more)
-    expected = share * hidden + (1 - share) * context
+    sides = []
+    for hidden, context, gate, more in (exact[:4], exact[4:]):
+        share = torch.sigmoid(gate + more)
+        sides.append(share * hidden + (1 - share) * context)
+    expected = torch.cat(sides, -1)
     for one, other in zip(
         [out, *gradients([out], leaves)], [expected, *gradients([expected], exact)], strict=True
     ):
@@ -155,7 +158,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyP
     for threads in (1, 3):
         monkeypatch.setattr(module, "threads_for", lambda _, n=threads: n)
         (out,) = linear_maps(values, [weight], [bias], activation="elu")
-        mixed = gate_mix(out, out.flip(0), out.flip(1), -out)
+        mixed = gate_mix([(out, out.flip(0), out.flip(1), -out)])
         found.append([out, mixed, *gradients([mixed], [values, weight, bias])])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
@@ -169,12 +172,12 @@ def test_what_is_not_a_number_is_not_hidden(name: str) -> None:
     assert out.isnan().sum() == 3
     one, gate = torch.ones(3, 20), torch.zeros(3, 20)
     gate[1, 19] = torch.nan
-    assert gate_mix(one, 2 * one, gate, one).isnan().nonzero().tolist() == [[1, 19]]
+    assert gate_mix([(one, 2 * one, gate, one)]).isnan().nonzero().tolist() == [[1, 19]]
     # One whose lower bits are set, as some operations make them.
     gate[1, 19] = torch.tensor([0x7FC00001], dtype=torch.int32).view(torch.float32)[0]
-    assert gate_mix(one, 2 * one, gate, one).isnan().nonzero().tolist() == [[1, 19]]
+    assert gate_mix([(one, 2 * one, gate, one)]).isnan().nonzero().tolist() == [[1, 19]]
     gate[1, 19] = torch.inf
-    assert gate_mix(one, 2 * one, gate, one)[1, 19] == 1.0
+    assert gate_mix([(one, 2 * one, gate, one)])[1, 19] == 1.0
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -189,8 +192,8 @@ def test_what_does_not_fit_is_refused() -> None:
         lambda: linear_maps(values.T, [weight], [bias]),
         lambda: linear_maps(values, [weight], [bias], drop=drop),
         lambda: linear_maps(values.half(), [weight.half()], [None]),
-        lambda: gate_mix(values, values[:1], values, values),
-        lambda: gate_mix(values, values, values, values.double()),
+        lambda: gate_mix([(values, values[:1], values, values)]),
+        lambda: gate_mix([(values,) * 4, (values, values, values, values.double())]),
     ):
         with pytest.raises(ValueError):
             wrong()
@@ -252,8 +255,8 @@ def test_a_gate_that_is_shut_gives_one_side_exactly() -> None:
         torch.full((1, 3), 1e8),
         torch.full((1, 3), 200.0),
     )
-    assert torch.equal(gate_mix(hidden, context, gate, gate), hidden)
-    assert torch.equal(gate_mix(context, hidden, -gate, -gate), hidden)
+    assert torch.equal(gate_mix([(hidden, context, gate, gate)]), hidden)
+    assert torch.equal(gate_mix([(context, hidden, -gate, -gate)]), hidden)
 
 
 def test_small_numbers_keep_their_digits() -> None:
@@ -269,7 +272,7 @@ def test_gradients_that_are_not_contiguous_are_read_as_they_are() -> None:
     expected = torch.autograd.grad(F.relu(F.linear(values, weight, bias)), [values, bias], flow)
     for one, other in zip(torch.autograd.grad(out, [values, bias], flow), expected, strict=True):
         torch.testing.assert_close(one, other)
-    mixed = gate_mix(*(leaves := drawn(*[(6, 4)] * 4)))
+    mixed = gate_mix([leaves := drawn(*[(6, 4)] * 4)])  # type: ignore[list-item]
     share = torch.sigmoid(leaves[2] + leaves[3])
     exact = torch.autograd.grad(torch.lerp(leaves[1], leaves[0], share), leaves, flow)
     for one, other in zip(torch.autograd.grad(mixed, leaves, flow), exact, strict=True):

@@ -1,17 +1,20 @@
 """The encoders that add no context: a mean, source2token alone, vanilla attention alone.
 
-Legend: M sentences, N tokens, E embedding size.
+Legend: M sentences, N tokens, R tokens of all sentences, E embedding size.
 """
 
 from __future__ import annotations
 
 __all__ = ["MeanEncoder", "Source2TokenEncoder"]
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import gated_mean, union
 from rss_rl.ops.masking import masked_mean
+from rss_rl.ops.packing import Packed
 
 
 class Source2TokenEncoder(nn.Module):
@@ -31,6 +34,18 @@ class Source2TokenEncoder(nn.Module):
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `Encoder`."""
         return self.pool(embedded, valid & selection.any(1))  # type: ignore[no-any-return]
+
+    def packs(self, values: Tensor) -> bool:
+        """See `PackedEncoder`."""
+        return self.pool.packs(values)
+
+    def packs_many(self, valid: Sequence[Tensor], selections: Sequence[Tensor]) -> bool:
+        """See `PackedEncoder`."""
+        return False
+
+    def packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> Tensor:
+        """See `PackedEncoder`."""
+        return self.pool.packed(embedded, tokens)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """See `GatedEncoder`."""

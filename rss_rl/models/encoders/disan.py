@@ -1,6 +1,6 @@
 """DiSAN's context: directional self-attention among all tokens.
 
-Legend: M sentences, N tokens, E embedding size, D hidden.
+Legend: M sentences, N tokens, R tokens of all sentences, E embedding size, D hidden.
 Source: Shen et al., DiSAN (AAAI 2018), section 4.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 __all__ = ["DiSA"]
 
-import torch
+
 from torch import Tensor, nn
 
-from rss_rl.models.directional import DirectionalAttention, all_tokens
+from rss_rl.models.directional import DirectionalAttention, all_tokens, each_of, fused, whole_packed
 from rss_rl.ops.attention import Backend
+from rss_rl.ops.packing import Packed
 
 
 class DiSA(nn.Module):
@@ -48,22 +49,29 @@ class DiSA(nn.Module):
             )
             for forward in (True, False)
         )
+        self._backend: Backend = backend
         self.output_size = 2 * hidden
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `TokenEncoder`."""
         tokens = all_tokens(valid)
-        outputs = []
-        for direction in self.directions:
-            assert isinstance(direction, DirectionalAttention)
-            outputs.append(direction.whole(embedded, tokens, tokens))
-        return torch.cat(outputs, -1)
+        outputs = [
+            direction.whole(embedded, tokens, tokens) for direction in each_of(self.directions)
+        ]
+        return fused(outputs, self._backend)
+
+    def packs(self, values: Tensor) -> bool:
+        """`packed` can take what is computed of `values`."""
+        return all(direction.packs(values) for direction in each_of(self.directions))
+
+    def packed(self, embedded: Tensor, tokens: Packed) -> Tensor:
+        """`forward` of rows, [R, E] to [R, 2D]."""
+        return whole_packed(list(each_of(self.directions)), embedded, tokens)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """Contexts in which each token's weight is multiplied by its gate [M, N]; [M, N, 2D]."""
         outputs = []
-        for direction in self.directions:
-            assert isinstance(direction, DirectionalAttention)
+        for direction in each_of(self.directions):
             hidden = direction.project(embedded)  # [M, N, D]
             outputs.append(direction.fuse(hidden, direction.gated_context(hidden, valid, gates)))
-        return torch.cat(outputs, -1)
+        return fused(outputs, self._backend)

@@ -1,11 +1,13 @@
 """A context layer and a pooling of its tokens: what most sentence encoders are.
 
-Legend: M sentences, N tokens, E embedding size.
+Legend: M sentences, N tokens, R tokens of all sentences, E embedding size.
 """
 
 from __future__ import annotations
 
 __all__ = ["GatedPooledEncoder", "PooledEncoder"]
+
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
@@ -13,6 +15,7 @@ from rss_rl.models.encoders.disan import DiSA
 from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import union
+from rss_rl.ops.packing import Packed
 
 
 class PooledEncoder(nn.Module):
@@ -36,7 +39,7 @@ class PooledEncoder(nn.Module):
 
 
 class GatedPooledEncoder(nn.Module):
-    """DiSAN's encoder, a `PooledEncoder` that takes gates as well."""
+    """DiSAN's encoder, a `PooledEncoder` that takes gates and packed tokens as well."""
 
     reads_unselected = False
 
@@ -48,6 +51,18 @@ class GatedPooledEncoder(nn.Module):
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `Encoder`."""
         return self.pool(self.context(embedded, valid), valid)  # type: ignore[no-any-return]
+
+    def packs(self, values: Tensor) -> bool:
+        """See `PackedEncoder`."""
+        return self.context.packs(values) and self.pool.packs(values)
+
+    def packs_many(self, valid: Sequence[Tensor], selections: Sequence[Tensor]) -> bool:
+        """See `PackedEncoder`."""
+        return False
+
+    def packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> Tensor:
+        """See `PackedEncoder`."""
+        return self.pool.packed(self.context.packed(embedded, tokens), tokens)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """See `GatedEncoder`."""

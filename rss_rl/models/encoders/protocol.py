@@ -1,15 +1,18 @@
 """What a sentence encoder is.
 
-Legend: M sentences, N tokens, E embedding size.
+Legend: M sentences, N tokens, R tokens of all sentences, E embedding size.
 """
 
 from __future__ import annotations
 
-__all__ = ["Encoder", "GatedEncoder", "TokenEncoder"]
+__all__ = ["Encoder", "GatedEncoder", "PackedEncoder", "TokenEncoder"]
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor
+
+from rss_rl.ops.packing import Packed
 
 
 class Encoder(Protocol):
@@ -40,6 +43,31 @@ class GatedEncoder(Protocol):
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """[M, N, E], bool [M, N] (valid tokens first), [M, 2, N] (0 on padding) to [M, output]."""
+
+
+@runtime_checkable
+class PackedEncoder(Protocol):
+    """An encoder that also takes tokens in rows, without padding, and gives what it else gives."""
+
+    output_size: int
+    reads_unselected: bool
+
+    def packs(self, values: Tensor) -> bool:
+        """It can now take what is computed of `values`, by their type and device."""
+
+    def packs_many(self, valid: Sequence[Tensor], selections: Sequence[Tensor]) -> bool:
+        """`packed` takes K selections of each sentence, and computes less than for each alone.
+
+        Args:
+            valid: S x bool [B, N_s]. selections: S x bool [K B, 2, N_s].
+        """
+
+    def packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> Tensor:
+        """[R, E] and the K selections of each token, bool [K, R, 2], to [K M, output_size].
+
+        Where unselected tokens are irrelevant and K is 1, none is among the rows. The caller has
+        entered `packed_rows(tokens)`.
+        """
 
 
 class TokenEncoder(Protocol):

@@ -1,17 +1,20 @@
 """ReSAN's encoder.
 
-Legend: M sentences, or M = K * B selections of B sentences, N tokens, T selected heads
-of all, E embedding size, D hidden.
+Legend: M sentences, or M = K * B selections of B sentences, N tokens, R tokens of all sentences, T
+selected heads of all, E embedding size, D hidden.
 """
 
 from __future__ import annotations
 
 __all__ = ["ReSANEncoder"]
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Source2Token
 from rss_rl.models.resa import ReSA
+from rss_rl.ops.packing import Packed
 from rss_rl.types import HEAD
 
 
@@ -30,6 +33,27 @@ class ReSANEncoder(nn.Module):
         """See `Encoder`."""
         context, kept = self.resa(embedded, valid, selection)
         return self.pool(context, kept)  # type: ignore[no-any-return]
+
+    def packs(self, values: Tensor) -> bool:
+        """See `PackedEncoder`."""
+        return self.resa.packs(values) and self.pool.packs(values)
+
+    def packs_many(self, valid: Sequence[Tensor], selections: Sequence[Tensor]) -> bool:
+        """See `PackedEncoder`."""
+        if not self.resa.shares:
+            return False
+        tokens = sum(int(mask.sum()) for mask in valid)
+        return self.reads_unselected or sum(int(s.any(1).sum()) for s in selections) > tokens
+
+    def packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> Tensor:
+        """See `PackedEncoder`."""
+        if len(roles) == 1:
+            return self.pool.packed(*self.resa.packed(embedded, tokens, roles[0]))
+        found = self.resa.many_packed(embedded, tokens, roles)
+        if found.baseline is None:
+            return self.pool.packed(found.fused, found.heads)
+        at = found.cells, tokens, len(roles), found.baseline
+        return self.pool.packed_shared(found.fused, *at)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """See `GatedEncoder`; where unselected tokens stay, the gate of a head is its context's."""

@@ -27,10 +27,6 @@ struct Rule {
 
 constexpr std::int64_t kPiece = 1 << 14;
 
-struct Memory {
-  bool in_range = true;
-};
-
 // Rounded once where torch rounds once.
 template <typename T>
 inline T fused(T a, T b, T c) {
@@ -62,7 +58,7 @@ int step(const Parameter<T>* parameters, std::int64_t number, double rho, double
   for (std::int64_t p = 0; p < number; ++p) {
     starts.push_back(starts.back() + (parameters[p].count + kPiece - 1) / kPiece);
   }
-  return run(starts.back(), threads, Memory(), [&](std::int64_t piece, Memory&) {
+  return run(starts.back(), threads, NoMemory(), [&](std::int64_t piece, NoMemory&) {
     const std::int64_t p = std::upper_bound(starts.begin(), starts.end(), piece) - starts.begin() - 1;
     const Parameter<T>& given = parameters[p];
     const std::int64_t first = (piece - starts[p]) * kPiece;
@@ -93,7 +89,7 @@ int step_rows(const Rows<T>& given, double step, double rate, double rho, double
   const Rule<T> rule = {static_cast<T>(rho), static_cast<T>(1 - rho), static_cast<T>(eps),
                         static_cast<T>(rate), T(0)};
   const std::int64_t rows = kPiece / std::max<std::int64_t>(1, given.features) + 1;  // of a piece
-  return run((given.count + rows - 1) / rows, threads, Memory(), [&](std::int64_t piece, Memory&) {
+  return run((given.count + rows - 1) / rows, threads, NoMemory(), [&](std::int64_t piece, NoMemory&) {
     const std::int64_t stop = std::min(given.count, (piece + 1) * rows);
     for (std::int64_t r = piece * rows; r < stop; ++r) {
       const std::int64_t row = given.index[r], at = row * given.features;

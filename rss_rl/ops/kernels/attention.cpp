@@ -8,7 +8,8 @@
 // A sequence and a block of its features are one piece of work. What the block's tokens need is
 // copied together first, and stays in the first cache; sums stay in registers.
 //
-// Legend: M sequences, J heads, I dependents, D features.
+// Legend: M sequences, J heads and I dependents of all of them, one sequence's after the other's, D
+// features.
 
 // Here it is worth the compiler's time.
 #pragma GCC optimize("O3")
@@ -19,18 +20,60 @@ namespace {
 
 using namespace rss;
 
+// Heads are those of v + b. Scores, and what is made of them for a product, may be brief.
 template <typename T>
 struct Problem {
-  const T* head_scores;       // v, [M, J, D]
-  const T* dependent_scores;  // u, [M, I, D]
-  const T* values;            // h, [M, I, D]
-  const std::int64_t* heads;  // positions, [M, J]; negative where none is kept
+  const void* head_scores;       // v, [J, D]
+  const void* dependent_scores;  // u, [I, D]
+  const T* bias;                 // b, [D]; null for none
+  const T* values;               // h, [I, D]
+  const std::int64_t* heads;  // positions, [J]; negative where none is kept
   const std::int64_t* dependents;
-  std::int64_t sequences, head_count, dependent_count, features;
+  const std::int64_t* head_starts;  // row of each sequence's first, and of what is behind the last
+  const std::int64_t* dependent_starts;
+  std::int64_t sequences, features;
+  std::int64_t stride, brief;  // of both kinds of scores and their gradients
   std::int64_t order;  // a head looks 0 before, 1 after, 2 before and after itself
   std::int64_t threads;
   double scale;
   double largest;  // score, of either sign, of which E and F are as exact as they must be
+
+  Given head_side() const { return {head_scores, stride, brief != 0}; }
+  Given dependent_side() const { return {dependent_scores, stride, brief != 0}; }
+};
+
+template <typename T>
+typename Lanes<T>::Vector biased(const Problem<T>& given, const Block<T>& block, std::int64_t row,
+                                 int part) {
+  const auto score = block.load(given.head_side(), row, part);
+  return given.bias == nullptr ? score : score + block.load(given.bias, 0, part);
+}
+
+// What the forward pass makes, [J, D]: s and, for a backward pass, 1 / sum of weights and ds_j / dv_j;
+// s once more where it is to be multiplied in brief.
+template <typename T>
+struct Forward {
+  T* context;
+  T* inverse;
+  T* by_head;
+  Brief* brief_context;
+};
+
+// Of a backward pass: what the forward pass made, the gradient by s, in two parts of which one may be
+// null, and a gradient by h that is added, or null; then dv, du and dh, and dv summed over each
+// sequence, [M, D], or null.
+template <typename T>
+struct Backward {
+  const T* context;
+  const T* inverse;
+  const T* by_head;
+  const T* gradient;
+  const void* more_gradient;  // of the scores' type, in rows of D
+  const T* more_value;
+  void* head_scores;
+  void* dependent_scores;
+  T* values;
+  T* head_sums;
 };
 
 // What a token of one side is paired with: the first `before` kept ones of the other and those from
@@ -62,10 +105,12 @@ struct Memory {
 
   void enter(std::int64_t number) {
     const bool back = given.order != 1, ahead = given.order != 0;
-    const std::int64_t* own = given.heads + number * given.head_count;
-    const std::int64_t* other = given.dependents + number * given.dependent_count;
-    pair_up(own, given.head_count, other, given.dependent_count, back, ahead, heads);
-    pair_up(other, given.dependent_count, own, given.head_count, ahead, back, dependents);
+    const std::int64_t first = given.head_starts[number], shown = given.dependent_starts[number];
+    const std::int64_t head_count = given.head_starts[number + 1] - first;
+    const std::int64_t dependent_count = given.dependent_starts[number + 1] - shown;
+    const std::int64_t *own = given.heads + first, *other = given.dependents + shown;
+    pair_up(own, head_count, other, dependent_count, back, ahead, heads);
+    pair_up(other, dependent_count, own, head_count, ahead, back, dependents);
   }
 
   const Problem<T>& given;
@@ -77,10 +122,11 @@ struct Memory {
 
 template <typename T, int kParts, bool kTrain>
 void forward_block(const Problem<T>& given, std::int64_t sequence, const Block<T>& block,
-                   Memory<T>& memory, T* context, T* inverse, T* by_head) {
+                   Memory<T>& memory, const Forward<T>& made) {
   using Vector = typename Lanes<T>::Vector;
   const T rate = static_cast<T>(-2.0 * given.scale / kLog2);
-  const std::int64_t shown = sequence * given.dependent_count;
+  const std::int64_t shown = given.dependent_starts[sequence];
+  const Made brief = {made.brief_context, given.features, true};
   Range<T> range(given.largest);
   std::vector<Vector>& tokens = memory.tokens;
   tokens.resize(2 * kParts * memory.dependents.size());
@@ -88,19 +134,20 @@ void forward_block(const Problem<T>& given, std::int64_t sequence, const Block<T
     const std::int64_t row = shown + memory.dependents[i].row;
     for (int part = 0; part < kParts; ++part) {
       Vector* token = &tokens[2 * kParts * i];
-      const Vector score = range.check(block.load(given.dependent_scores, row, part));
+      const Vector score = range.check(block.load(given.dependent_side(), row, part));
       token[part] = exponential(score, given.scale);
       token[kParts + part] = block.load(given.values, row, part);
     }
   }
   const std::int64_t kept = memory.dependents.size();
-  const std::int64_t first = sequence * given.head_count;
+  const std::int64_t first = given.head_starts[sequence];
   std::int64_t written = 0;
   const auto clear_until = [&](std::int64_t row) {
     for (; written < row; ++written) {
-      block.clear(context, first + written);
-      if (kTrain) block.clear(inverse, first + written);
-      if (kTrain) block.clear(by_head, first + written);
+      block.clear(made.context, first + written);
+      if (made.brief_context != nullptr) block.clear(brief, first + written);
+      if (kTrain) block.clear(made.inverse, first + written);
+      if (kTrain) block.clear(made.by_head, first + written);
     }
     written = row + 1;
   };
@@ -109,8 +156,7 @@ void forward_block(const Problem<T>& given, std::int64_t sequence, const Block<T
     const std::int64_t row = first + head.row;
     Vector f[kParts], total[kParts] = {}, sum[kParts] = {}, slope[kParts] = {}, moment[kParts] = {};
     for (int part = 0; part < kParts; ++part) {
-      const Vector score = range.check(block.load(given.head_scores, row, part));
-      f[part] = exponential(score, given.scale);
+      f[part] = exponential(range.check(biased(given, block, row, part)), given.scale);
     }
     const auto look = [&](std::int64_t start, std::int64_t stop) {
       for (std::int64_t i = start; i < stop; ++i) {
@@ -134,42 +180,62 @@ void forward_block(const Problem<T>& given, std::int64_t sequence, const Block<T
     for (int part = 0; part < kParts; ++part) {
       const Vector share = total[part] > 0 ? T(1) / total[part] : Vector{};
       const Vector mean = sum[part] * share;
-      block.store(context, row, part, mean);
+      block.store(made.context, row, part, mean);
+      if (made.brief_context != nullptr) block.store(brief, row, part, mean);
       if (kTrain) {
-        block.store(inverse, row, part, share);
-        block.store(by_head, row, part, (moment[part] - mean * slope[part]) * share * T(4));
+        block.store(made.inverse, row, part, share);
+        block.store(made.by_head, row, part, (moment[part] - mean * slope[part]) * share * T(4));
       }
     }
   }
-  clear_until(given.head_count);
+  clear_until(given.head_starts[sequence + 1] - first);
   memory.in_range &= range.holds();
 }
 
 template <typename T, int kParts>
 void backward_block(const Problem<T>& given, std::int64_t sequence, const Block<T>& block,
-                    Memory<T>& memory, const T* context, const T* inverse, const T* gradient,
-                    T* by_dependent, T* by_value) {
+                    Memory<T>& memory, const Backward<T>& back) {
   using Vector = typename Lanes<T>::Vector;
   const T rate = static_cast<T>(-2.0 * given.scale / kLog2);
-  const std::int64_t looking = sequence * given.head_count;
+  const bool brief = given.brief != 0;
+  const Made by_head = {back.head_scores, given.stride, brief};
+  const Made by_dependent = {back.dependent_scores, given.stride, brief};
+  const Given more = {back.more_gradient, given.features, brief};
+  const std::int64_t looking = given.head_starts[sequence];
   std::vector<Vector>& tokens = memory.tokens;
   tokens.resize(3 * kParts * memory.heads.size());
+  std::int64_t written = 0;
+  const auto clear_heads_until = [&](std::int64_t row) {
+    for (; written < row; ++written) block.clear(by_head, looking + written);
+    written = row + 1;
+  };
+  Vector head_sum[kParts] = {};
   for (std::size_t j = 0; j < memory.heads.size(); ++j) {
+    clear_heads_until(memory.heads[j].row);
     const std::int64_t row = looking + memory.heads[j].row;
     for (int part = 0; part < kParts; ++part) {
       Vector* token = &tokens[3 * kParts * j];
-      token[part] = exponential(block.load(given.head_scores, row, part), given.scale);
-      token[kParts + part] = block.load(gradient, row, part) * block.load(inverse, row, part);
-      token[2 * kParts + part] = block.load(context, row, part);
+      Vector gradient = block.load(back.gradient, row, part);
+      if (more.first != nullptr) gradient += block.load(more, row, part);
+      token[part] = exponential(biased(given, block, row, part), given.scale);
+      token[kParts + part] = gradient * block.load(back.inverse, row, part);
+      token[2 * kParts + part] = block.load(back.context, row, part);
+      const Vector moved = gradient * block.load(back.by_head, row, part);
+      block.store(by_head, row, part, moved);
+      head_sum[part] += moved;
     }
   }
+  clear_heads_until(given.head_starts[sequence + 1] - looking);
+  for (int part = 0; back.head_sums != nullptr && part < kParts; ++part) {
+    block.store(back.head_sums, sequence, part, head_sum[part]);
+  }
   const std::int64_t kept = memory.heads.size();
-  const std::int64_t first = sequence * given.dependent_count;
-  std::int64_t written = 0;
+  const std::int64_t first = given.dependent_starts[sequence];
+  written = 0;
   const auto clear_until = [&](std::int64_t row) {
     for (; written < row; ++written) {
       block.clear(by_dependent, first + written);
-      block.clear(by_value, first + written);
+      block.clear(back.values, first + written);
     }
     written = row + 1;
   };
@@ -178,7 +244,7 @@ void backward_block(const Problem<T>& given, std::int64_t sequence, const Block<
     const std::int64_t row = first + dependent.row;
     Vector e[kParts], h[kParts], flow[kParts] = {}, slope[kParts] = {};
     for (int part = 0; part < kParts; ++part) {
-      e[part] = exponential(block.load(given.dependent_scores, row, part), given.scale);
+      e[part] = exponential(block.load(given.dependent_side(), row, part), given.scale);
       h[part] = block.load(given.values, row, part);
     }
     const auto look = [&](std::int64_t start, std::int64_t stop) {
@@ -195,57 +261,54 @@ void backward_block(const Problem<T>& given, std::int64_t sequence, const Block<
     look(0, dependent.before);
     look(dependent.after, kept);
     for (int part = 0; part < kParts; ++part) {
-      block.store(by_value, row, part, flow[part]);
+      if (back.more_value != nullptr) flow[part] += block.load(back.more_value, row, part);
+      block.store(back.values, row, part, flow[part]);
       block.store(by_dependent, row, part, slope[part] * T(4));
     }
   }
-  clear_until(given.dependent_count);
+  clear_until(given.dependent_starts[sequence + 1] - first);
 }
 
 template <typename T>
-int forward(const Problem<T>& given, T* context, T* inverse, T* by_head) {
+int forward(const Problem<T>& given, const Forward<T>& made) {
   const auto work = [&](std::int64_t m, const Block<T>& block, auto parts, Memory<T>& memory) {
-    if (inverse == nullptr) {
-      forward_block<T, parts, false>(given, m, block, memory, context, inverse, by_head);
+    if (made.inverse == nullptr) {
+      forward_block<T, parts, false>(given, m, block, memory, made);
     } else {
-      forward_block<T, parts, true>(given, m, block, memory, context, inverse, by_head);
+      forward_block<T, parts, true>(given, m, block, memory, made);
     }
   };
   return run_blocks<T>(given.sequences, given.features, given.threads, Memory<T>(given), work);
 }
 
 template <typename T>
-int backward(const Problem<T>& given, const T* context, const T* inverse, const T* gradient,
-             T* by_dependent, T* by_value) {
+int backward(const Problem<T>& given, const Backward<T>& back) {
   const auto work = [&](std::int64_t m, const Block<T>& block, auto parts, Memory<T>& memory) {
-    backward_block<T, parts>(given, m, block, memory, context, inverse, gradient, by_dependent,
-                             by_value);
+    backward_block<T, parts>(given, m, block, memory, back);
   };
   return run_blocks<T>(given.sequences, given.features, given.threads, Memory<T>(given), work);
 }
 
 }  // namespace
 
-// All return an Outcome. Tensors are contiguous. Without `inverse` and `by_head` the forward pass takes
-// no sums for a backward one. The backward pass is for what the forward pass found in range.
+// All return an Outcome. But for the scores' rows, tensors are contiguous. Without `inverse` and `by_head`
+// the forward pass takes no sums for a backward one. The backward pass is for what the forward pass found
+// in range; where more is added to dh, all tokens are kept.
 extern "C" {
 
-int rss_attention_forward_float(const Problem<float>* given, float* context, float* inverse, float* by_head) {
-  return forward(*given, context, inverse, by_head);
+int rss_attention_forward_float(const Problem<float>* given, const Forward<float>* made) {
+  return forward(*given, *made);
 }
 
-int rss_attention_forward_double(const Problem<double>* given, double* context, double* inverse,
-                       double* by_head) {
-  return forward(*given, context, inverse, by_head);
+int rss_attention_forward_double(const Problem<double>* given, const Forward<double>* made) {
+  return forward(*given, *made);
 }
 
-int rss_attention_backward_float(const Problem<float>* given, const float* context, const float* inverse,
-                       const float* gradient, float* by_dependent, float* by_value) {
-  return backward(*given, context, inverse, gradient, by_dependent, by_value);
+int rss_attention_backward_float(const Problem<float>* given, const Backward<float>* back) {
+  return backward(*given, *back);
 }
 
-int rss_attention_backward_double(const Problem<double>* given, const double* context, const double* inverse,
-                        const double* gradient, double* by_dependent, double* by_value) {
-  return backward(*given, context, inverse, gradient, by_dependent, by_value);
+int rss_attention_backward_double(const Problem<double>* given, const Backward<double>* back) {
+  return backward(*given, *back);
 }
 }

@@ -2,7 +2,7 @@
 //
 // Legend: R rows, D features of each.
 
-#include "vectors.h"
+#include "rows.h"
 
 namespace {
 
@@ -19,12 +19,6 @@ inline Hashes mix(Hashes state) {
   state = (state ^ (state >> 27)) * 0x94D049BB133111EBull;
   return state ^ (state >> 31);
 }
-
-struct Memory {
-  bool in_range = true;
-};
-
-constexpr std::int64_t kRows = 64;  // of a piece of work
 
 constexpr std::int64_t kFeatures = kHashes * kLanes;  // that hashes of a vector decide on
 typedef std::int16_t Shorts __attribute__((vector_size(kBytes)));
@@ -48,19 +42,17 @@ int drop(const std::uint64_t* keys, const From* values, To* out, std::int64_t ro
   const std::int16_t kept_from = static_cast<std::int16_t>(lowest);
   Hashes steps;
   for (std::int64_t i = 0; i < kHashes; ++i) steps[i] = (i + 1) * kGolden;
-  return run((rows + kRows - 1) / kRows, threads, Memory(), [&](std::int64_t piece, Memory&) {
-    for (std::int64_t row = piece * kRows; row < std::min(rows, (piece + 1) * kRows); ++row) {
-      Hashes state = steps + keys[row];
-      for (std::int64_t start = 0; start < features; start += kFeatures) {
-        const Shorts kept = (Shorts)mix(state) >= kept_from;
-        for (int first = 0; first < kFeatures && start + first < features; first += kCount) {
-          const std::int64_t at = row * features + start + first;
-          const std::int64_t left = features - start - first;
-          const typename Lanes<T>::Vector factor = factors(kept, first, static_cast<T>(scale));
-          store_kept(out + at, left, load_kept(values + at, left) * factor);
-        }
-        state += kHashes * kGolden;
+  return each_row(rows, threads, [&](std::int64_t row, std::int64_t) {
+    Hashes state = steps + keys[row];
+    for (std::int64_t start = 0; start < features; start += kFeatures) {
+      const Shorts kept = (Shorts)mix(state) >= kept_from;
+      for (int first = 0; first < kFeatures && start + first < features; first += kCount) {
+        const std::int64_t at = row * features + start + first;
+        const std::int64_t left = features - start - first;
+        const typename Lanes<T>::Vector factor = factors(kept, first, static_cast<T>(scale));
+        store_kept(out + at, left, load_kept(values + at, left) * factor);
       }
+      state += kHashes * kGolden;
     }
   });
 }

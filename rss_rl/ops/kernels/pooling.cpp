@@ -3,7 +3,7 @@
 // With P_i = e^(s_i - max) / sum, out = sum_i P_i x_i, and g the gradient by out, the gradients are P_i g
 // by x_i and P_i (x_i - out) g by s_i.
 //
-// Legend: M sequences, N tokens, D features.
+// Legend: M sequences, T tokens of all of them, one sequence's after the other's, D features.
 
 #include <limits>
 
@@ -13,18 +13,19 @@ namespace {
 
 using namespace rss;
 
-// Forward alone a sequence may be one of several that share tokens: M is then a multiple of B, and
-// token n of sequence m is row `own[m, n]` of own_scores and own_values, [T, D], or, where that is
-// negative, token n of sequence m mod B.
+// Forward alone the sequences in `starts`, B of them with T tokens, may stand for several that share tokens:
+// M = K B, cell k T + t is token t of the k-th of them, and it is row `own` of own_scores and own_values or,
+// where that is negative, the common one.
 template <typename T>
 struct Problem {
-  const T* scores;            // [B, N, D]
-  const T* values;            // [B, N, D]
-  const unsigned char* kept;  // [M, N]
+  const T* scores;             // [T, D]
+  const T* values;             // [T, D]
+  const std::int64_t* starts;  // [B + 1], row of each sequence's first token, and T
+  const unsigned char* kept;   // [K T]; null where all tokens are
   const T* own_scores;
   const T* own_values;
-  const std::int64_t* own;  // [M, N]; null where no sequence has rows of its own
-  std::int64_t sequences, shared, tokens, features, threads;
+  const std::int64_t* own;  // [K T]; null where no sequence has rows of its own
+  std::int64_t sequences, shared, features, threads;
 };
 
 // A kept token: its row, and whether that is one of `own_scores`.
@@ -38,13 +39,14 @@ struct Memory {
   explicit Memory(const Problem<T>& problem) : given(problem) {}
 
   void enter(std::int64_t number) {
+    const std::int64_t* start = given.starts + number % given.shared;
+    const std::int64_t before = number / given.shared * given.starts[given.shared];
     places.clear();
-    for (std::int64_t n = 0; n < given.tokens; ++n) {
-      const std::int64_t cell = number * given.tokens + n;
-      if (!given.kept[cell]) continue;
+    for (std::int64_t token = start[0]; token < start[1]; ++token) {
+      const std::int64_t cell = before + token;
+      if (given.kept != nullptr && !given.kept[cell]) continue;
       const bool own = given.own != nullptr && given.own[cell] >= 0;
-      const std::int64_t common = number % given.shared * given.tokens + n;
-      places.push_back({own ? given.own[cell] : common, own});
+      places.push_back({own ? given.own[cell] : token, own});
     }
   }
 
@@ -107,7 +109,7 @@ void backward_block(const Problem<T>& given, std::int64_t sequence, const Block<
     most[part] = block.load(largest, sequence, part);
     flow[part] = block.load(gradient, sequence, part) * block.load(inverse, sequence, part);
   }
-  std::int64_t written = sequence * given.tokens;
+  std::int64_t written = given.starts[sequence];
   const auto clear_until = [&](std::int64_t row) {
     for (; written < row; ++written) {
       block.clear(by_score, written);
@@ -124,7 +126,7 @@ void backward_block(const Problem<T>& given, std::int64_t sequence, const Block<
       block.store(by_score, row, part, moved * (block.load(given.values, row, part) - mean[part]));
     }
   }
-  clear_until((sequence + 1) * given.tokens);
+  clear_until(given.starts[sequence + 1]);
 }
 
 template <typename T>

@@ -183,11 +183,48 @@ inline void store_kept(Brief* to, std::int64_t count, Floats vector) {
   store_vector(to, count, kept);
 }
 
+// Numbers that are T or, where T is float and they are `brief`, Brief; in rows of `stride`.
+template <typename Pointer>
+struct Either {
+  Pointer first;
+  std::int64_t stride;
+  bool brief;
+};
+
+using Given = Either<const void*>;
+using Made = Either<void*>;
+
 // Some features of every token: `count` from `first` on, in rows of `features`.
 template <typename T>
 class Block {
  public:
   using Vector = typename Lanes<T>::Vector;
+
+  Vector load(const Given& tokens, std::int64_t row, int part) const {
+    const std::int64_t start = part * Lanes<T>::kCount, at = row * tokens.stride + first_ + start;
+    if constexpr (std::is_same_v<T, float>) {
+      if (tokens.brief) {
+        return load_kept(static_cast<const Brief*>(tokens.first) + at, count_ - start);
+      }
+    }
+    return load_some<T>(static_cast<const T*>(tokens.first) + at, count_ - start);
+  }
+
+  void store(const Made& tokens, std::int64_t row, int part, Vector vector) const {
+    const std::int64_t start = part * Lanes<T>::kCount, at = row * tokens.stride + first_ + start;
+    if constexpr (std::is_same_v<T, float>) {
+      if (tokens.brief) {
+        return store_kept(static_cast<Brief*>(tokens.first) + at, count_ - start, vector);
+      }
+    }
+    store_some<T>(static_cast<T*>(tokens.first) + at, count_ - start, vector);
+  }
+
+  void clear(const Made& tokens, std::int64_t row) const {
+    const std::int64_t size = tokens.brief ? sizeof(Brief) : sizeof(T);
+    std::memset(static_cast<char*>(tokens.first) + (row * tokens.stride + first_) * size, 0,
+                count_ * size);
+  }
 
   Block(std::int64_t first, std::int64_t features, std::int64_t widest)
       : first_(first), count_(std::min(features - first, widest)), features_(features) {}
@@ -274,6 +311,11 @@ Outcome run(std::int64_t count, std::int64_t threads, const Memory& fresh, const
   return outcome;
 }
 
+// Of work for which a thread needs none.
+struct NoMemory {
+  bool in_range = true;
+};
+
 // Vectors of a block: what the sums leave of the registers. Doubles are for checks, and each width takes
 // the compiler its time.
 template <typename T>
@@ -288,23 +330,27 @@ constexpr std::int64_t kBlock = kWidest<T> * Lanes<T>::kCount;
 
 // Calls work(sequence, block, parts, memory) for every sequence and block of its features, and
 // memory.enter(sequence) before a thread's first block of one. `parts` is a constant, the block's
-// number of vectors.
+// number of vectors. Where there are many sequences a thread takes all blocks of one: rows are read as
+// they lie, and no two threads write to one line of the cache.
 template <typename T, typename Memory, typename Work>
 Outcome run_blocks(std::int64_t sequences, std::int64_t features, std::int64_t threads,
                    const Memory& fresh, const Work& work) {
   const std::int64_t blocks = (features + kBlock<T> - 1) / kBlock<T>;
-  return run(sequences * blocks, threads, fresh, [&](std::int64_t number, Memory& memory) {
-    const std::int64_t sequence = number / blocks, first = number % blocks * kBlock<T>;
-    if (memory.sequence != sequence) memory.enter(sequence);
-    memory.sequence = sequence;
-    const Block<T> block(first, features, kBlock<T>);
-    const std::int64_t left = std::min(features - first, kBlock<T>);
-    const std::int64_t parts = (left + Lanes<T>::kCount - 1) / Lanes<T>::kCount;
-    if (parts == 1) work(sequence, block, std::integral_constant<int, 1>(), memory);
-    if constexpr (kWidest<T> == 4) {
-      if (parts == 2) work(sequence, block, std::integral_constant<int, 2>(), memory);
-      if (parts == 3) work(sequence, block, std::integral_constant<int, 3>(), memory);
-      if (parts == 4) work(sequence, block, std::integral_constant<int, 4>(), memory);
+  const std::int64_t grain = sequences >= 8 * threads ? std::max<std::int64_t>(blocks, 1) : 1;
+  return run(sequences * blocks / grain, threads, fresh, [&](std::int64_t piece, Memory& memory) {
+    for (std::int64_t number = piece * grain; number < (piece + 1) * grain; ++number) {
+      const std::int64_t sequence = number / blocks, first = number % blocks * kBlock<T>;
+      if (memory.sequence != sequence) memory.enter(sequence);
+      memory.sequence = sequence;
+      const Block<T> block(first, features, kBlock<T>);
+      const std::int64_t left = std::min(features - first, kBlock<T>);
+      const std::int64_t parts = (left + Lanes<T>::kCount - 1) / Lanes<T>::kCount;
+      if (parts == 1) work(sequence, block, std::integral_constant<int, 1>(), memory);
+      if constexpr (kWidest<T> == 4) {
+        if (parts == 2) work(sequence, block, std::integral_constant<int, 2>(), memory);
+        if (parts == 3) work(sequence, block, std::integral_constant<int, 3>(), memory);
+        if (parts == 4) work(sequence, block, std::integral_constant<int, 4>(), memory);
+      }
     }
   });
 }

@@ -1,0 +1,237 @@
+"""Both directions of self-attention by the kernels of a CPU, one step forward and one back.
+
+What a product leaves is read as it is, in bfloat16 under autocast, by the kernel that needs it, and
+what the next one multiplies is written in that type: half the passes over memory of the same
+layers one by one.
+
+Legend: R tokens of M sequences, E inputs, D features, K directions.
+"""
+
+from __future__ import annotations
+
+__all__ = ["native_directions"]
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rss_rl.ops.attention_native import Backward, Forward, Problem, side_of
+from rss_rl.ops.attention_pairs import Order
+from rss_rl.ops.direction_weights import Direction, Weights
+from rss_rl.ops.dropping import Drop
+from rss_rl.ops.linear_maps import (
+    ACTIVATIONS,
+    Gate,
+    factor,
+    lower_name,
+    product_type,
+    row_sums,
+    stacked,
+    threads_by_numbers,
+)
+from rss_rl.ops.native import run_kernel
+from rss_rl.ops.packing import Packed
+from rss_rl.ops.products import product, room_for, weight_gradient
+
+
+def native_directions(
+    values: Tensor, directions: Sequence[Direction], tokens: Packed, activation: str, scale: float
+) -> Tensor:
+    """As `directional_attention`, which checks what it is given.
+
+    Raises:
+        OutOfRange: a score or the scale is too large, or not a number.
+        KernelsError: they cannot be compiled here.
+    """
+    given = [tensor for direction in directions for tensor in direction.weights]
+    rest = [(direction.order, direction.drop) for direction in directions]
+    return _Directions.apply(values, tokens, rest, (activation, scale), *given)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Saved(NamedTuple):
+    """Of one direction, for the way back.
+
+    rows     drop(x) as it was multiplied, [R, E]; hidden_rows, context_rows: h and s likewise
+    maps     W_2 h, W_1 h and W_f1 h side by side, [R, 3 D]; more: W_f2 s
+    inverse, by_head  see the kernels of attention
+    weights  as they were multiplied
+    """
+
+    rows: Tensor
+    hidden: Tensor
+    hidden_rows: Tensor
+    maps: Tensor
+    context: Tensor
+    context_rows: Tensor
+    inverse: Tensor
+    by_head: Tensor
+    more: Tensor
+    hidden_weight: Tensor
+    map_weights: Tensor
+    context_weight: Tensor
+    score_bias: Tensor
+    gate_bias: Tensor
+
+    def problem(self, sides: Sequence[Tensor], order: Order, scale: float) -> Problem:
+        """That of the attention kernels."""
+        head, dependent, _ = self.maps.chunk(3, 1)
+        given = (head, dependent), self.score_bias, self.hidden
+        return Problem.of(*given, (*sides, *sides), order, scale)
+
+    def gate(self, mixed: Tensor) -> Gate:
+        """That of the gate's kernels."""
+        logit = self.maps.chunk(3, 1)[2]
+        sides = self.hidden, self.context, logit, self.more
+        return Gate.of(sides, self.gate_bias, mixed, self.maps.stride(0))
+
+
+def _forward(
+    values: Tensor, direction: Direction, sides: Sequence[Tensor], activation: str, scale: float
+) -> _Saved:
+    """All but the gate."""
+    given, order, drop = direction
+    lower, (count, size) = product_type(values), (len(values), len(given.hidden))
+    once = lower == values.dtype  # what the kernels write is what is multiplied
+    hidden, context, inverse, by_head = (values.new_empty(count, size) for _ in range(4))
+    hidden_rows = hidden if once else room_for(count, size, lower)
+    context_rows = context if once else room_for(count, size, lower)
+    weights = (
+        given.hidden.to(lower),
+        stacked((given.head, given.dependent, given.gate), lower),
+        given.gate_context.to(lower),
+    )
+    rows = factor(values, drop, lower)
+    run_kernel(
+        lower_name("activate", lower),
+        values.dtype,
+        *(product(rows, weights[0].T), given.hidden_bias.contiguous(), hidden),
+        None if once else hidden_rows,
+        *(count, size, size, ACTIVATIONS[activation], threads_by_numbers(hidden)),
+    )
+    maps = product(hidden_rows, weights[1].T)
+    biases = given.score_bias.contiguous(), given.gate_bias.contiguous()
+    made = context, context_rows, inverse, by_head
+    saved = _Saved(rows, hidden, hidden_rows, maps, *made, maps, *weights, *biases)
+    problem = saved.problem(sides, order, scale)
+    brief = None if once else context_rows
+    forward = Forward.of(context=context, inverse=inverse, by_head=by_head, brief_context=brief)
+    run_kernel("attention_forward", values.dtype, problem, forward)
+    return saved._replace(more=product(context_rows, weights[2].T))
+
+
+def _backward(
+    saved: _Saved,
+    gradient: Tensor,
+    sides: Sequence[Tensor],
+    order: Order,
+    activation: str,
+    scale: float,
+) -> tuple[Tensor, list[Tensor]]:
+    """The gradients by W_h drop(x) and by the parameters, of that by the output [R, D].
+
+    Rows of `gradient` may be parts of longer ones.
+    """
+    dtype, lower, (count, size) = gradient.dtype, saved.rows.dtype, saved.hidden.shape
+    flow = room_for(count, 3 * size, lower)  # by the maps
+    by_gate = flow.chunk(3, 1)[2]
+    by_hidden, by_context = (torch.empty_like(saved.hidden) for _ in range(2))
+    gate_sums, hidden_sums = (row_sums(saved.hidden, count, size) for _ in range(2))
+    made = by_hidden, by_context, by_gate, gate_sums
+    run_kernel(lower_name("mix_back", lower), dtype, saved.gate(gradient), gradient, *made)
+    by_maps = by_context, product(by_gate, saved.context_weight), by_hidden
+    head_sums = _attention_back(saved, saved.problem(sides, order, scale), *by_maps, flow)
+    by_product = room_for(count, size, lower)
+    run_kernel(
+        lower_name("activate_back", lower),
+        dtype,
+        *(by_hidden, product(flow, saved.map_weights), saved.hidden, by_product, hidden_sums),
+        *(count, size, size, ACTIVATIONS[activation], threads_by_numbers(by_hidden)),
+    )
+    by_head, by_dependent, by_gate_input = weight_gradient(flow, saved.hidden_rows, dtype).chunk(3)
+    return by_product, [
+        *(weight_gradient(by_product, saved.rows, dtype), hidden_sums.sum(0)),
+        *(by_head, by_dependent, head_sums.sum(0), by_gate_input),
+        *(weight_gradient(by_gate, saved.context_rows, dtype), gate_sums.sum(0)),
+    ]
+
+
+def _attention_back(
+    saved: _Saved,
+    problem: Problem,
+    by_context: Tensor,
+    more: Tensor,
+    by_hidden: Tensor,
+    flow: Tensor,
+) -> Tensor:
+    """Adds to the gradient by h, writes those by v and u into `flow`; that by v by sequence.
+
+    Args:
+        by_context, more: whose sum is the gradient by s.
+    """
+    by_head, by_dependent, _ = flow.chunk(3, 1)
+    head_sums = by_hidden.new_empty(problem.sequences, by_hidden.shape[1])
+    backward = Backward.of(
+        context=saved.context,
+        inverse=saved.inverse,
+        by_head=saved.by_head,
+        gradient=by_context,
+        more_gradient=more,
+        more_value=by_hidden,
+        head_scores=by_head,
+        dependent_scores=by_dependent,
+        values=by_hidden,
+        head_sums=head_sums,
+    )
+    run_kernel("attention_backward", by_hidden.dtype, problem, backward)
+    return head_sums
+
+
+class _Directions(torch.autograd.Function):
+    """The directions one after the other."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        values: Tensor,
+        tokens: Packed,
+        rest: Sequence[tuple[Order, Drop | None]],
+        settings: tuple[str, float],
+        *given: Tensor,
+    ) -> Tensor:
+        flat, sides = values.contiguous(), side_of(tokens)
+        count, size, width = len(rest), len(given[0]), len(Weights._fields)
+        mixed = flat.new_empty(len(flat), count * size)
+        every: list[Tensor] = []
+        for k, out in enumerate(mixed.chunk(count, 1)):
+            weights = Weights(*given[width * k : width * (k + 1)])
+            saved = _forward(flat, Direction(weights, *rest[k]), sides, *settings)
+            name = lower_name("mix", saved.rows.dtype)
+            run_kernel(name, flat.dtype, saved.gate(out), out)
+            every.extend(saved)
+        ctx.save_for_backward(*sides, *every)
+        ctx.rest = rest, settings
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        sides, every = ctx.saved_tensors[:2], ctx.saved_tensors[2:]
+        rest, settings = ctx.rest
+        width, found, by_values = len(_Saved._fields), [], None
+        for k, flow in enumerate(gradient.contiguous().chunk(len(rest), 1)):
+            saved = _Saved(*every[width * k : width * (k + 1)])
+            order, drop = rest[k]
+            by_product, by_parameters = _backward(saved, flow, sides, order, *settings)
+            found.extend(by_parameters)
+            if ctx.needs_input_grad[0]:
+                by_rows = product(by_product, saved.hidden_weight)
+                own = by_rows.to(gradient.dtype) if drop is None else _dropped(by_rows, drop, flow)
+                by_values = own if by_values is None else by_values.add_(own)
+        return by_values, None, None, None, *found
+
+
+def _dropped(by_rows: Tensor, drop: Drop, like: Tensor) -> Tensor:
+    return drop.applied(by_rows, like.new_empty(by_rows.shape))

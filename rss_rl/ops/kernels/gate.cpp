@@ -1,0 +1,112 @@
+// The fusion gate, forward and backward: out = F h + (1 - F) s, F = sigmoid(a + c + b).
+//
+// Legend: R rows, D features of each.
+
+#include "rows.h"
+
+namespace {
+
+using namespace rss;
+
+// The two parts of the gate's logit are P: float, double, or bfloat16 that a product left.
+template <typename T, typename P>
+struct Gate {
+  const T* hidden;   // h
+  const T* context;  // s
+  const P* gate;     // a
+  const P* more;     // c
+  const T* bias;     // b, [D]; null for none
+  std::int64_t rows, features;
+  std::int64_t gate_stride, side_stride;  // `side` is what is mixed, and its gradient
+  std::int64_t threads;
+};
+
+inline Floats sigmoid(Floats x) {
+  const Floats least = Floats{} - 80.0f, most = Floats{} + 80.0f;
+  const Floats held = x < least ? least : (x > most ? most : x);
+  // Bits of NaN would not survive the power.
+  return reciprocal(power_of_two(held * static_cast<float>(-1.0 / kLog2)) + 1.0f) + (held - held);
+}
+
+inline Doubles sigmoid(Doubles x) {
+  Doubles result = {};
+  for (int lane = 0; lane < Lanes<double>::kCount; ++lane) result[lane] = 1.0 / (1.0 + std::exp(-x[lane]));
+  return result;
+}
+
+// Calls each(row, feature, left, F, h, s) for vectors of them; `left` features are left of the row.
+template <typename T, typename P, typename Each>
+Outcome each_vector(const Gate<T, P>& given, const Each& each) {
+  return each_row(given.rows, given.threads, [&](std::int64_t row, std::int64_t piece) {
+    for (std::int64_t i = 0; i < given.features; i += Lanes<T>::kCount) {
+      const std::int64_t at = row * given.features + i, left = given.features - i;
+      auto logit = load_kept(given.gate + row * given.gate_stride + i, left) +
+                   load_kept(given.more + at, left);
+      if (given.bias != nullptr) logit += load_some<T>(given.bias + i, left);
+      each(row, piece, i, left, sigmoid(logit), load_some<T>(given.hidden + at, left),
+           load_some<T>(given.context + at, left));
+    }
+  });
+}
+
+template <typename T, typename P>
+int mix(const Gate<T, P>& given, T* out) {
+  using Vector = typename Lanes<T>::Vector;
+  return each_vector(given, [&](std::int64_t row, std::int64_t, std::int64_t i, std::int64_t left,
+                                Vector share, Vector hidden, Vector context) {
+    // From the nearer end, which a share of 0 or 1 then gives whatever stands at the other.
+    const Vector apart = hidden - context;
+    const Vector low = context + share * apart, high = hidden - (T(1) - share) * apart;
+    store_some<T>(out + row * given.side_stride + i, left, share < T(0.5) ? low : high);
+  });
+}
+
+template <typename T, typename P>
+int mix_back(const Gate<T, P>& given, const T* gradient, T* by_hidden, T* by_context, P* by_gate,
+             T* sums) {
+  using Vector = typename Lanes<T>::Vector;
+  return each_vector(given, [&](std::int64_t row, std::int64_t piece, std::int64_t i,
+                                std::int64_t left, Vector share, Vector hidden, Vector context) {
+    const Vector moved = load_some<T>(gradient + row * given.side_stride + i, left);
+    const Vector taken = moved * share, by_logit = taken * (T(1) - share) * (hidden - context);
+    const std::int64_t at = row * given.features + i;
+    store_some<T>(by_hidden + at, left, taken);
+    store_some<T>(by_context + at, left, moved * (T(1) - share));
+    store_kept(by_gate + row * given.gate_stride + i, left, by_logit);
+    if (sums != nullptr) add_up<T>(sums + piece * given.features, row, i, left, by_logit);
+  });
+}
+
+}  // namespace
+
+// Rows of what has no stride are D numbers apart; the gradient by the logit's parts has the first one's.
+// `sums` [(R + 63) / 64, D], or null: that gradient before it was rounded, summed over each 64 rows.
+extern "C" {
+
+int rss_mix_float(const Gate<float, float>* given, float* out) {
+  return mix(*given, out);
+}
+
+int rss_mix_back_float(const Gate<float, float>* given, const float* gradient, float* by_hidden,
+    float* by_context, float* by_gate, float* sums) {
+  return mix_back(*given, gradient, by_hidden, by_context, by_gate, sums);
+}
+
+int rss_mix_double(const Gate<double, double>* given, double* out) {
+  return mix(*given, out);
+}
+
+int rss_mix_back_double(const Gate<double, double>* given, const double* gradient, double* by_hidden,
+    double* by_context, double* by_gate, double* sums) {
+  return mix_back(*given, gradient, by_hidden, by_context, by_gate, sums);
+}
+
+int rss_mix_bfloat16_float(const Gate<float, Brief>* given, float* out) {
+  return mix(*given, out);
+}
+
+int rss_mix_back_bfloat16_float(const Gate<float, Brief>* given, const float* gradient, float* by_hidden,
+    float* by_context, Brief* by_gate, float* sums) {
+  return mix_back(*given, gradient, by_hidden, by_context, by_gate, sums);
+}
+}

@@ -1,0 +1,129 @@
+"""Tokens of many sequences in rows, one sequence's after the other's, without padding.
+
+Legend: M sequences, N tokens of a padded one, L of the longest, R rows, D features.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Packed", "Shared", "even_starts"]
+
+import functools
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rss_rl.ops.masking import Gathered
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Which token each row is.
+
+    sequence  int64 [R], rising
+    position  int64 [R], in the padded sequence; rising within a sequence
+    starts    int64 [M + 1], the first row of each sequence, and R
+    """
+
+    sequence: Tensor
+    position: Tensor
+    starts: Tensor
+
+    @classmethod
+    def of(cls, kept: Sequence[Tensor]) -> Packed:
+        """The tokens of padded sequences, in groups bool [m, n], where `kept` is True."""
+        places = [group.nonzero() for group in kept]  # [r, 2]
+        before = itertools.accumulate((len(group) for group in kept), initial=0)
+        sequence = torch.cat([found[:, 0] + m for found, m in zip(places, before, strict=False)])
+        position = torch.cat([found[:, 1] for found in places])
+        return cls(sequence, position, _starts(torch.cat([group.sum(1) for group in kept])))
+
+    def __len__(self) -> int:
+        """R."""
+        return len(self.position)
+
+    def chosen(self, rows: Tensor) -> Packed:
+        """Some of the rows alone, int64 [T], rising; of as many sequences."""
+        sequence = self.sequence[rows]
+        counts = torch.bincount(sequence, minlength=len(self.starts) - 1)
+        return Packed(sequence, self.position[rows], _starts(counts))
+
+    def repeated(self, times: int) -> Packed:
+        """Of as many sequences as often, the first of each, then the second, and so on."""
+        copies, sequences = torch.arange(times), len(self.starts) - 1
+        return Packed(
+            self.sequence.repeat(times) + (copies * sequences).repeat_interleave(len(self)),
+            self.position.repeat(times),
+            torch.cat(
+                [
+                    (self.starts[:-1] + (copies * len(self))[:, None]).view(-1),
+                    self.starts[-1:] * times,
+                ]
+            ),
+        )
+
+    def padded(self, values: Tensor) -> Tensor:
+        """[R, D] to [M, L, D], zeros behind each sequence's last row."""
+        shape = len(self.starts) - 1, self._longest, values.shape[-1]
+        cells = values.new_zeros(shape).flatten(0, 1)
+        return cells.index_copy(0, self._cells, values).view(shape)
+
+    def unpadded(self, values: Tensor) -> Tensor:
+        """[M, L, D] to [R, D]."""
+        return values.flatten(0, 1).index_select(0, self._cells)
+
+    def gathered(self) -> Gathered:
+        """The tokens, padded to [M, L]."""
+        index = self.position.new_full((len(self.starts) - 1, self._longest), -1)
+        index.view(-1)[self._cells] = self.position
+        return Gathered(index.clamp_min(0), index >= 0)
+
+    @functools.cached_property
+    def _longest(self) -> int:
+        return int(self.starts.diff().max()) if len(self.starts) > 1 else 0
+
+    @functools.cached_property
+    def rank(self) -> Tensor:
+        """Of each row in its sequence, from 0, int64 [R]."""
+        return torch.arange(len(self)) - self.starts[self.sequence]
+
+    @functools.cached_property
+    def _cells(self) -> Tensor:
+        """int64 [R], of the M * L."""
+        return self.sequence * self._longest + self.rank
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Rows that are chosen K times over, and what their copies have in common.
+
+    cells   of each, among the K R, int64 [X], rising
+    used    rows of the R that are chosen at all, int64 [U], rising
+    at      of each, where in `used` its row is, int64 [X]
+    tokens  which they are, of K M sequences
+    """
+
+    cells: Tensor
+    used: Tensor
+    at: Tensor
+    tokens: Packed
+
+    @classmethod
+    def of(cls, tokens: Packed, chosen: Tensor) -> Shared:
+        """Of rows of `tokens` that are chosen, bool [K, R]."""
+        cells, somewhere = chosen.flatten().nonzero()[:, 0], chosen.any(0)
+        at = (somewhere.cumsum(0) - 1)[cells % max(1, len(tokens))]
+        used = somewhere.nonzero()[:, 0]
+        return cls(cells, used, at, tokens.repeated(len(chosen)).chosen(cells))
+
+
+def _starts(counts: Tensor) -> Tensor:
+    return F.pad(counts.cumsum(0), (1, 0))
+
+
+def even_starts(sequences: int, tokens: int) -> Tensor:
+    """`starts` of sequences of `tokens` rows each."""
+    return torch.arange(sequences + 1) * tokens

@@ -1,0 +1,154 @@
+"""A classifier gives without padding what it gives with it: logits, gradients, dropout masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import small
+import torch
+from torch import Tensor
+
+from rss_rl.models.classifier import Classifier
+from rss_rl.models.dropout import keyed_dropout, slot_keys
+from rss_rl.models.encoders.protocol import PackedEncoder
+from rss_rl.models.encoders.resan import ReSANEncoder
+from rss_rl.ops import linear_maps as maps_module
+from rss_rl.ops.packing import Packed
+
+PACKED = [pytest.param(small.VARIANTS[name] | more, id=name + str(more)) for name, more in (
+    ("resan", {}), ("resan", {"highway": True}), ("resan, paper's context", {}), ("faithful", {}),
+    ("source2token", {}),
+)] + [pytest.param({"encoder": "disan"}, id="disan")]  # fmt: skip
+
+
+def outcome(
+    attention: str, given: tuple[Any, ...], settings: dict[str, Any]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Logits in training, with dropout, and the gradients of all parameters."""
+    model = small.classifier(dropout=0.4, attention=attention, **settings).train()
+    with keyed_dropout(torch.arange(len(given[0][0])) * 7 + 3):
+        logits = model(*given)
+    weights = torch.linspace(0.5, 1.5, logits.numel(), dtype=logits.dtype).view(logits.shape)
+    (logits * weights).sum().backward()
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return logits.detach(), found
+
+
+def padding_calls(model: Classifier) -> list[tuple[int, ...]]:
+    """Shapes of the tokens that will be looked up."""
+    seen: list[tuple[int, ...]] = []
+    model.embedding.register_forward_hook(lambda module, read, out: seen.append(read[0].shape))
+    return seen
+
+
+@pytest.mark.parametrize("settings", PACKED)
+@pytest.mark.parametrize("chosen", ["all", "some", "none of one"])
+def test_logits_and_gradients_are_those_of_padded_sentences(
+    settings: dict[str, Any], chosen: str
+) -> None:
+    tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5), (4, 3))
+    given: tuple[Any, ...] = (tokens, valid, None if chosen == "all" else selections)
+    if chosen == "none of one":
+        selections[0][1] = False
+        selections[1][3, 0] = False
+    packed, padded = outcome("compiled", given, settings), outcome("eager", given, settings)
+    torch.testing.assert_close(packed[0], padded[0], rtol=1e-9, atol=1e-12)
+    assert packed[1].keys() == padded[1].keys()
+    for name, gradient in packed[1].items():
+        torch.testing.assert_close(gradient, padded[1][name], rtol=1e-8, atol=1e-11, msg=name)
+
+
+@pytest.mark.parametrize("settings", PACKED)
+def test_an_empty_shard_has_all_gradients(settings: dict[str, Any]) -> None:
+    given = [torch.zeros(0, 0, dtype=torch.int64)] * 2, [torch.zeros(0, 0, dtype=torch.bool)] * 2
+    logits, gradients = outcome("compiled", (*given, None), settings)
+    assert logits.shape == (0, 3)
+    assert gradients.keys() == outcome("eager", (*given, None), settings)[1].keys()
+    assert all(not gradient.any() for gradient in gradients.values())
+
+
+def test_nothing_is_padded_where_the_kernels_compute() -> None:
+    tokens, valid, selections = small.pairs((6, 2), (1, 7))
+    for settings, words in (({"keep_unselected": True}, 16), ({"keep_unselected": False}, 0)):
+        model = small.classifier(attention="compiled", **settings)
+        assert isinstance(model.encoder, PackedEncoder)
+        words = words or sum(
+            int((s.any(1) & v).sum()) for s, v in zip(selections, valid, strict=True)
+        )
+        seen = padding_calls(model)
+        model(tokens, valid, selections)
+        assert seen == [(words,)]
+
+
+@pytest.mark.parametrize("why", ["eager", "approximate", "recorded"])
+def test_sentences_are_padded_elsewhere(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {"attention": "eager" if why == "eager" else "compiled"}
+    if why == "approximate":
+        settings["attention_error"] = 1e-3
+    if why == "recorded":
+        monkeypatch.setattr(maps_module, "recording", lambda: True)
+    tokens, valid, selections = small.pairs((6, 2), (1, 7))
+    model = small.classifier(keep_unselected=True, **settings)
+    seen = padding_calls(model)
+    model(tokens, valid, selections)
+    assert seen == [(2, 6), (2, 7)]
+
+
+def test_a_batch_in_bfloat16_is_near_one_in_float32() -> None:
+    tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5), (4, 3))
+    model = small.classifier(attention="compiled", double=False, keep_unselected=True)
+    exact = model(tokens, valid, selections)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model(tokens, valid, selections)
+    assert not torch.equal(exact, rounded)
+    torch.testing.assert_close(rounded.float(), exact, rtol=0.05, atol=0.05)
+
+
+@contextmanager
+def memory_of_nan() -> Iterator[None]:
+    """Within it torch fills what is not initialised."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("hidden", [17, 31, 100])
+@pytest.mark.parametrize("lower", [True, False])
+def test_nothing_comes_from_memory_that_nobody_wrote(hidden: int, lower: bool) -> None:
+    draw = torch.Generator().manual_seed(hidden)
+    for trial in range(4):
+        lengths = torch.randint(1, 14, (2, 30 + 7 * trial), generator=draw)
+        valid = [torch.arange(14) < each[:, None] for each in lengths]
+        tokens = [torch.randint(1, small.WORDS, v.shape, generator=draw) * v for v in valid]
+        model = small.classifier(double=False, hidden=hidden, dropout=0.2, attention="compiled")
+        keys = torch.arange(len(tokens[0]))
+        with memory_of_nan(), keyed_dropout(keys):
+            with torch.autocast("cpu", torch.bfloat16, enabled=lower):
+                logits = model.train()(tokens, valid)
+            logits.float().square().sum().backward()
+        assert logits.isfinite().all()
+        assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_dropout_without_keys_is_torchs() -> None:
+    model = small.classifier(dropout=0.5, attention="compiled")
+    assert isinstance(model.encoder, ReSANEncoder)
+    resa, tokens = model.encoder.resa, Packed.of([torch.ones(2, 3, dtype=torch.bool)])
+    embedded, roles = torch.ones(6, small.EMBEDDING, dtype=torch.float64), torch.ones(6, 2) > 0
+    one, other = (resa.packed(embedded, tokens, roles)[0] for _ in range(2))
+    assert torch.equal(one, other)
+    resa.train()
+    one, other = (resa.packed(embedded, tokens, roles)[0] for _ in range(2))
+    assert not torch.allclose(one, other)
+
+
+def test_keys_of_slots_stay_on_the_keys_device() -> None:
+    with keyed_dropout(torch.arange(3, device="meta")):
+        keys = slot_keys(2)
+    assert keys is not None
+    assert (keys.device.type, keys.shape) == ("meta", (2, 3))

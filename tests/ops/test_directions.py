@@ -1,0 +1,242 @@
+"""Both directions in one step against the same layers one by one, in double precision.
+
+Legend: R tokens, E inputs, D features.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rss_rl.ops import attention_native, directions, directions_native, linear_maps, native
+from rss_rl.ops.attention import feature_wise_attention
+from rss_rl.ops.attention_pairs import Pairs
+from rss_rl.ops.direction_weights import Direction, Weights
+from rss_rl.ops.directions import directional_attention
+from rss_rl.ops.directions_native import native_directions
+from rss_rl.ops.dropping import Drop
+from rss_rl.ops.native import OutOfRange
+from rss_rl.ops.packing import Packed
+
+C, E, D = 5.0, 5, 7
+
+
+def tokens_of(seed: int, share: float = 0.7, sequences: int = 4) -> Packed:
+    generator = torch.Generator().manual_seed(seed)
+    kept = torch.rand(sequences, 6, generator=generator) < share
+    kept[1:2] = False
+    return Packed.of([kept])
+
+
+def drawn(
+    seed: int, tokens: Packed, dtype: torch.dtype, spread: float = 0.6
+) -> tuple[Tensor, list[Weights]]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def leaf(*size: int) -> Tensor:
+        return (spread * torch.randn(size, generator=generator, dtype=dtype)).requires_grad_()
+
+    weights = [
+        Weights(
+            *(leaf(D, E), leaf(D), leaf(D, D), leaf(D, D), leaf(D), leaf(D, D), leaf(D, D), leaf(D))
+        )
+        for _ in range(2)
+    ]
+    return leaf(len(tokens), E), weights
+
+
+def drops_of(tokens: Packed) -> list[Drop]:
+    return [Drop(torch.arange(len(tokens)) * 7919 + start, 1 << 14) for start in (3, 99)]
+
+
+def together(weights: list[Weights], drops: list[Drop] | list[None]) -> list[Direction]:
+    return [
+        Direction(weights[0], "before", drops[0]),
+        Direction(weights[1], "after", drops[1]),
+    ]
+
+
+def by_layers(
+    values: Tensor, given_: list[Direction], tokens: Packed, activation: str = "elu"
+) -> Tensor:
+    """The formulas of the module, on padded sequences and by torch."""
+    outputs = []
+    sigma: Any = getattr(torch.nn.functional, activation, lambda x: x)
+    for weights, order, drop in given_:
+        shown = values if drop is None else values * drop.applied(torch.ones_like(values))
+        h = sigma(shown @ weights.hidden.T + weights.hidden_bias)
+        v = h @ weights.head.T + weights.score_bias
+        gathered = tokens.gathered()
+        padded = (tokens.padded(part) for part in (v, h @ weights.dependent.T, h))
+        s = tokens.unpadded(feature_wise_attention(*padded, Pairs(gathered, gathered, order), C))
+        logit = h @ weights.gate.T + s @ weights.gate_context.T + weights.gate_bias
+        share = torch.sigmoid(logit)
+        outputs.append(share * h + (1 - share) * s)
+    return torch.cat(outputs, -1)
+
+
+def all_of(values: Tensor, weights: list[Weights]) -> list[Tensor]:
+    return [values, *weights[0], *weights[1]]
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    share=st.sampled_from([0.0, 0.6, 1.0]),
+    activation=st.sampled_from(["elu", "relu", "none"]),
+    dropped=st.booleans(),
+)
+def test_outputs_and_gradients_are_those_of_the_formulas(
+    seed: int, share: float, activation: str, dropped: bool
+) -> None:
+    tokens = tokens_of(seed, share)
+    values, weights = drawn(seed, tokens, torch.float64)
+    given_ = together(weights, drops_of(tokens) if dropped else [None, None])
+    found = native_directions(values, given_, tokens, activation, C)
+    expected = by_layers(values, given_, tokens, activation)
+    assert found.shape == (len(tokens), 2 * D)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    flow = torch.linspace(-1, 1, found.numel(), dtype=torch.float64).view(found.shape)
+    leaves = all_of(values, weights)
+    for one, other in zip(
+        torch.autograd.grad(found, leaves, flow),
+        torch.autograd.grad(expected, leaves, flow),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+    with torch.no_grad():  # layer by layer
+        alone = directional_attention(values, given_, tokens, activation, C)
+    torch.testing.assert_close(alone, expected, rtol=0, atol=1e-10)
+
+
+def test_gradcheck() -> None:
+    tokens = tokens_of(1, 0.5, 3)
+    values, weights = drawn(1, tokens, torch.float64)
+    drops = drops_of(tokens)
+
+    def of(*leaves: Tensor) -> Tensor:
+        both = [Weights(*leaves[1:9]), Weights(*leaves[9:])]
+        return native_directions(leaves[0], together(both, drops), tokens, "elu", C)
+
+    assert torch.autograd.gradcheck(of, all_of(values, weights))
+
+
+def test_under_autocast_only_what_is_multiplied_is_rounded() -> None:
+    tokens = tokens_of(2, 0.9, 40)
+    values, weights = drawn(2, tokens, torch.float32)
+    given_ = together(weights, drops_of(tokens))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = native_directions(values, given_, tokens, "elu", C)
+        with torch.no_grad():
+            alone = directional_attention(values, given_, tokens, "elu", C)
+    assert found.dtype == torch.float32
+    # The same roundings in the same places: the layers one by one differ by summation alone.
+    torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-5)
+    expected = by_layers(values, given_, tokens)
+    assert not torch.allclose(found, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.05)
+    flow = torch.linspace(-1, 1, found.numel()).view(found.shape)
+    leaves = all_of(values, weights)
+    for one, other in zip(
+        torch.autograd.grad(found, leaves, flow),
+        torch.autograd.grad(expected, leaves, flow),
+        strict=True,
+    ):
+        assert one.dtype == torch.float32
+        assert (one - other).norm() < 0.02 * other.norm()
+
+
+def test_scores_of_any_size_are_computed() -> None:
+    tokens = tokens_of(3)
+    values, weights = drawn(3, tokens, torch.float64)
+    with torch.no_grad():
+        weights[1].head.mul_(1e4)
+    given_ = together(weights, drops_of(tokens))
+    with pytest.raises(OutOfRange):
+        native_directions(values, given_, tokens, "elu", C)
+    found = directional_attention(values, given_, tokens, "elu", C)
+    expected = by_layers(values, given_, tokens)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+    for one, other in zip(
+        torch.autograd.grad(found.sum(), all_of(values, weights)),
+        torch.autograd.grad(expected.sum(), all_of(values, weights)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_gradients_of_inputs_alone_or_weights_alone() -> None:
+    tokens = tokens_of(4)
+    values, weights = drawn(4, tokens, torch.float64)
+    given_ = together(weights, [None, None])
+    expected = torch.autograd.grad(by_layers(values, given_, tokens).sum(), all_of(values, weights))
+    fixed = values.detach()
+    found = directional_attention(fixed, given_, tokens, "elu", C).sum()
+    for one, other in zip(
+        torch.autograd.grad(found, all_of(values, weights)[1:]), expected[1:], strict=True
+    ):
+        torch.testing.assert_close(one, other)
+    frozen = together([Weights(*(t.detach() for t in each)) for each in weights], [None, None])
+    found = directional_attention(values, frozen, tokens, "elu", C).sum()
+    torch.testing.assert_close(torch.autograd.grad(found, [values])[0], expected[0])
+
+
+def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = tokens_of(5, 0.9, 60)
+    values, weights = drawn(5, tokens, torch.float32)
+    given_ = together(weights, drops_of(tokens))
+    found = []
+    for threads in (1, 3):
+        for module in (native, attention_native, linear_maps):
+            monkeypatch.setattr(module, "threads_for", lambda _, n=threads: n)
+        out = native_directions(values, given_, tokens, "elu", C)
+        found.append([out, *torch.autograd.grad(out.square().sum(), all_of(values, weights))])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_a_sequence_alone_is_what_it_is_in_a_batch() -> None:
+    tokens = tokens_of(6, 0.9)
+    values, weights = drawn(6, tokens, torch.float64)
+    whole = directional_attention(values, together(weights, [None, None]), tokens, "elu", C)
+    for number in range(len(tokens.starts) - 1):
+        rows = (tokens.sequence == number).nonzero()[:, 0]
+        own = tokens.chosen(rows)
+        alone = directional_attention(values[rows], together(weights, [None, None]), own, "elu", C)
+        torch.testing.assert_close(alone, whole[rows], rtol=0, atol=1e-12)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    tokens = tokens_of(7)
+    values, weights = drawn(7, tokens, torch.float32)
+    short = Drop(torch.arange(2), 5)
+    wrong = (
+        (values[1:], weights, [None, None]),
+        (values.double(), weights, [None, None]),
+        (values, [weights[0], weights[1]._replace(head=weights[1].head[1:])], [None, None]),
+        (values, [weights[0], weights[1]._replace(gate_bias=weights[1].hidden)], [None, None]),
+        (values, [weights[0], weights[1]._replace(gate=weights[1].gate.double())], [None, None]),
+        (values, weights, [None, short]),
+    )
+    for some, others, drops in wrong:
+        with pytest.raises(ValueError):
+            directional_attention(some, together(others, drops), tokens, "elu", C)  # type: ignore[arg-type]
+
+
+def test_what_learns_goes_through_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = tokens_of(9)
+    values, weights = drawn(9, tokens, torch.float32)
+    monkeypatch.setattr(directions, "_parts", None)
+    found = directional_attention(values, together(weights, [None, None]), tokens, "elu", C)
+    assert found.requires_grad
+
+
+def test_nothing_is_kept_where_nothing_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = tokens_of(8)
+    values, weights = drawn(8, tokens, torch.float32)
+    monkeypatch.setattr(directions_native, "_forward", None)
+    with torch.no_grad():
+        directional_attention(values, together(weights, [None, None]), tokens, "elu", C)

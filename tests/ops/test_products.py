@@ -1,0 +1,90 @@
+"""Products with room behind their rows, and gradients of weights, against plain ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rss_rl.ops import products
+from rss_rl.ops.products import product, room_for, weight_gradient
+
+BRIEF = torch.bfloat16
+
+
+@given(
+    rows=st.one_of(st.integers(0, 150), st.integers(500, 600)),
+    columns=st.one_of(st.integers(1, 40), st.sampled_from([50, 62, 100, 200, 300, 600])),
+    outputs=st.sampled_from([3, 17, 100, 300, 600]),
+    dtype=st.sampled_from([BRIEF, BRIEF, torch.float32, torch.float64]),
+)
+def test_what_stands_around_the_rows_changes_nothing(
+    rows: int, columns: int, outputs: int, dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(rows)
+    values = torch.randn(rows, columns, generator=generator)
+    right = torch.randn(columns, outputs, generator=generator).to(dtype)
+    for part in range(4):
+        wide = room_for(rows, (3 if part < 3 else 1) * columns, dtype)
+        assert wide.is_contiguous()
+        wide.fill_(torch.nan)
+        left = wide.chunk(3, 1)[part] if part < 3 else wide
+        assert left.shape == (rows, columns)
+        left.copy_(values)
+        expected = left.double() @ right.double()
+        found = product(left, right)
+        assert (found.dtype, found.shape) == (dtype, expected.shape)
+        tolerance = 0.02 * columns**0.5 if dtype == BRIEF else 1e-4
+        torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_rows_of_others_are_not_taken_for_room() -> None:
+    others = torch.full((24, 4), torch.nan, dtype=BRIEF)
+    others[:3] = 1.0
+    assert torch.equal(
+        product(others[:3], torch.ones(4, 2, dtype=BRIEF)), torch.full((3, 2), 4.0, dtype=BRIEF)
+    )
+
+
+def test_products_are_of_few_numbers_of_rows() -> None:
+    counts = {len(room_for(rows, 1, BRIEF).untyped_storage()) // 2 for rows in range(512, 1025)}
+    assert len(counts) == 17
+    assert max(counts) == 1024
+    for rows in range(1, 2000):
+        room = len(room_for(rows, 1, BRIEF).untyped_storage()) // 2
+        assert rows <= room <= max(rows + 8, 1.07 * rows)
+
+
+def test_autocast_does_not_change_the_type() -> None:
+    left, right = torch.randn(3, 4), torch.randn(4, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = product(left, right)
+    assert torch.equal(found, left @ right)
+
+
+@pytest.mark.parametrize("way", ["mkl", "torch"])
+@pytest.mark.parametrize("rows", [0, 1, 70, 77, 525])
+@pytest.mark.parametrize("features", [5, 100])
+def test_the_gradient_of_weights(
+    way: str, rows: int, features: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "torch":
+        monkeypatch.setattr(products, "_bfloat16_product", lambda: None)
+    elif products._bfloat16_product() is None:
+        pytest.skip("this torch has no MKL")
+    generator = torch.Generator().manual_seed(0)
+    wide = room_for(rows, features + 4, BRIEF).fill_(torch.nan)
+    flow = wide[:, 2:-2]  # a part of longer rows
+    flow.copy_(torch.randn(rows, features, generator=generator))
+    given_ = room_for(rows, 5, BRIEF).copy_(torch.randn(rows, 5, generator=generator))
+    exact = flow.double().T @ given_.double()
+    found = weight_gradient(flow, given_, torch.float32)
+    assert found.dtype == torch.float32
+    tolerance = 1e-5 if way == "mkl" else 2**-7
+    torch.testing.assert_close(found.double(), exact, rtol=tolerance, atol=10 * tolerance)
+    for dtype in (torch.float32, torch.float64):
+        some = flow.to(dtype), given_.to(dtype)
+        torch.testing.assert_close(
+            weight_gradient(*some, dtype).double(), exact, rtol=1e-5, atol=1e-4
+        )
