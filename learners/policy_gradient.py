@@ -255,11 +255,10 @@ class PolicyGradientLearner:
             total_loss, total_entropy, first, second, count = totals[:5].tolist()
             selections, bits = samples * count, sentences * count
             cost = self._config.entropy_cost / bits
-            norm = self.step(
-                loss / selections - cost * entropy,
-                number,
-                total_loss / selections - cost * total_entropy,
-            )
+            objective = loss / selections
+            if cost:  # else nobody asks for the gradient of the entropy
+                objective = objective - cost * entropy
+            norm = self.step(objective, number, total_loss / selections - cost * total_entropy)
         mean = first / (selections * sentences)
         variance = max(0.0, second / (selections * sentences) - mean * mean)
         ratio_stats = _ratio_stats(totals[5:].tolist(), float(largest))

@@ -24,7 +24,7 @@ from rss_rl.ops import bernoulli
 from rss_rl.ops.relaxed import kuma_gates, kuma_log_tail
 from rss_rl.policies.plugins import is_number
 from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
-from rss_rl.policies.rss import RSSModule
+from rss_rl.policies.rss import RSSModule, RSSModules
 from rss_rl.types import HEAD, ROLES
 
 _SMALLEST, _LARGEST = 1e-3, 100.0
@@ -56,19 +56,20 @@ class HardKumaPolicy(nn.Module):
         config = setup.config
         self._low, self._high = low, high
         self._zero, self._one = -low / (high - low), (1 - low) / (high - low)  # where gates end
-        self.modules_by_role = nn.ModuleList(
-            RSSModule(setup.inputs, config.hidden, setup.activation, 0.5, config.context)
-            for _ in range(2 * (1 if config.shared else ROLES))
+        self.modules_by_role = RSSModules(
+            2 * (1 if config.shared else ROLES),
+            setup.backend,
+            *(setup.inputs, config.hidden, setup.activation, 0.5, config.context),
         )
         closed = 1 - config.initial_probability ** (1 / _INITIAL_B)  # zero^a
         first = max(_SMALLEST, math.log(closed) / math.log(self._zero))
-        for module in self.modules_by_role[::2]:
+        for module in list(self.modules_by_role)[::2]:
             assert isinstance(module, RSSModule)
             nn.init.constant_(module.score.bias, math.log(math.expm1(first)))
 
     def shape_parameters(self, embedded: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
         """a and b, [B, R, N] each."""
-        scores = torch.stack([module(embedded, valid) for module in self.modules_by_role], 1)
+        scores = self.modules_by_role(embedded, valid)
         positive = F.softplus(scores).clamp(_SMALLEST, _LARGEST)
         return positive[:, ::2], positive[:, 1::2]
 

@@ -37,6 +37,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from torch import Tensor
 
 from rss_rl.config import PolicyConfig
+from rss_rl.ops.attention import Backend
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,14 @@ class PolicySetup:
     activation  `relu` or `elu`, that of the classifier
     config      the section `policy` of the run's configuration
     words       word of each token id, 0 = padding; empty where there is no vocabulary
+    backend     `compiled` where the run computes with kernels, see `model.attention`
     """
 
     inputs: int
     activation: str
     config: PolicyConfig
     words: Sequence[str] = ()
+    backend: Backend = "eager"
 
 
 class Sampled(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rss_rl.config import PolicyConfig
+from rss_rl.ops.attention import Backend
 from rss_rl.policies.adapters import PolicyModule, adapt
 from rss_rl.policies.fixed import BernoulliPolicy, SelectAllPolicy
 from rss_rl.policies.hardkuma import HardKumaPolicy
@@ -32,6 +33,7 @@ def _rss(setup: PolicySetup, temperature: float = 1.0) -> RSSPolicy:
         shared=config.shared,
         context=config.context,
         temperature=positive("temperature", temperature),
+        backend=setup.backend,
     )
 
 
@@ -68,16 +70,21 @@ _BUILT_IN: Mapping[str, Callable[..., Any]] = {
 
 
 def build_policy(
-    config: PolicyConfig, inputs: int, activation: str, words: Sequence[str] = ()
+    config: PolicyConfig,
+    inputs: int,
+    activation: str,
+    words: Sequence[str] = (),
+    backend: Backend = "eager",
 ) -> PolicyModule:
     """The policy named in the configuration, reading embeddings of size `inputs`.
 
     Args:
         words: word of each token id, for policies that read words; empty where unknown.
+        backend: see `PolicySetup`.
 
     Raises:
         ConfigError: on an unknown name, options that do not fit, or a class that is no policy.
     """
     make = find_class(config.name, known=_BUILT_IN, group=GROUP, where="policy.name")
-    setup = PolicySetup(inputs, activation, config, words)
+    setup = PolicySetup(inputs, activation, config, words, backend)
     return adapt(call_with_options(make, (setup,), config.options, where="policy.options"))

@@ -1,15 +1,17 @@
 """RSS, reinforced sequence sampling: independent bits for all tokens in parallel.
 
-Legend: K samples, B sentences, N tokens, E embedding size, D hidden; role 0 = head, 1 = dependent.
+Legend: K samples, B sentences, N tokens, E embedding size, D hidden, R modules; role 0 = head,
+1 = dependent.
 Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.1.
 """
 
 from __future__ import annotations
 
-__all__ = ["RSSModule", "RSSPolicy"]
+__all__ = ["RSSModule", "RSSModules", "RSSPolicy"]
 
 import math
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -18,12 +20,14 @@ from torch import Tensor, nn
 from rss_rl.models.encoders.contexts import NoContext
 from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
-from rss_rl.models.layers import activation_function, glorot_linear
+from rss_rl.models.layers import activation_function, glorot_linear, linear
 from rss_rl.ops import bernoulli
+from rss_rl.ops.attention import Backend
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
+from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
 from rss_rl.policies.protocol import Evaluated, Sampled
-from rss_rl.types import HEAD
+from rss_rl.types import HEAD, ROLES
 
 Context = Literal["none", "lstm", "gru"]
 
@@ -55,22 +59,54 @@ class RSSModule(nn.Module):
         nn.init.constant_(
             self.score.bias, math.log(initial_probability / (1 - initial_probability))
         )
-        self._activation = activation_function(activation)
+        self.activation = activation
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """[B, N, E] and bool [B, N] to logits [B, N]."""
-        tokens = self.context(embedded, valid)
-        pool = masked_mean(tokens, valid)[:, None, :]  # [B, 1, E]
-        # [x_i; pool; x_i * pool] is never made: it is three times as large as the tokens, and what
-        # W makes of the pool is the same for all of them.
-        size, weight = tokens.shape[-1], self.hidden.weight
-        of_token, of_pool, of_product = (weight[:, k * size : (k + 1) * size] for k in range(3))
-        features = (
-            F.linear(tokens, of_token)
-            + F.linear(tokens * pool, of_product)
-            + F.linear(pool, of_pool, self.hidden.bias)
-        )  # [B, N, D]
-        return self.score(self._activation(features)).squeeze(-1)  # type: ignore[no-any-return]
+        return _logits([self], self.context(embedded, valid), valid)[:, 0]
+
+    @property
+    def selector(self) -> Selector:
+        """What it reads tokens and their mean with."""
+        hidden, score = self.hidden, self.score
+        return Selector(hidden.weight, hidden.bias, score.weight, score.bias)
+
+
+class RSSModules(nn.ModuleList):
+    """Several RSS modules of the same tokens; what they have in common is computed once.
+
+    Args:
+        backend: compiled = by kernels, where tokens have them and ask for no gradient.
+        settings: of an `RSSModule`.
+    """
+
+    def __init__(self, count: int, backend: Backend, *settings: Any) -> None:
+        super().__init__(RSSModule(*settings) for _ in range(count))
+        self._backend = backend
+
+    def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """[B, N, E] and bool [B, N] to logits [B, R, N], R modules."""
+        modules = cast(list[RSSModule], list(self))
+        if not all(isinstance(module.context, NoContext) for module in modules):
+            return torch.stack([module(embedded, valid) for module in modules], 1)
+        if has_selectors(embedded, self._backend):
+            selectors = [module.selector for module in modules]
+            return selector_logits(embedded, valid, selectors, modules[0].activation)
+        return _logits(modules, embedded, valid)
+
+
+def _logits(modules: Sequence[RSSModule], tokens: Tensor, valid: Tensor) -> Tensor:
+    """Of R modules of one size and activation, [B, R, N]."""
+    pool = masked_mean(tokens, valid)  # [B, E]
+    # [x_i; pool; x_i * pool] is never made: it is three times as large as the tokens, and what
+    # W makes of the pool is the same for all of them.
+    hidden, biases, last, last_biases = zip(*(module.selector for module in modules), strict=True)
+    of_token, of_pool, of_product = torch.cat(hidden).chunk(3, 1)  # [R D, E] each
+    features = F.linear(tokens, of_token) + F.linear(tokens * pool[:, None], of_product)
+    features = features + F.linear(pool, of_pool, torch.cat(biases))[:, None]
+    features = activation_function(modules[0].activation)(features)  # [B, N, R D]
+    scores = torch.block_diag(*last)  # type: ignore[no-untyped-call]
+    return linear(features, scores, torch.cat(last_biases), "eager").transpose(1, 2)
 
 
 def _context_layer(context: Context, inputs: int, hidden: int) -> TokenEncoder:
@@ -89,6 +125,7 @@ class RSSPolicy(nn.Module):
             dependency restricted'); its log-prob counts that bit once.
         context: see `RSSModule`.
         temperature: of the gates' gradient, see `straight_through`.
+        backend: see `RSSModules`.
     """
 
     def __init__(
@@ -101,18 +138,16 @@ class RSSPolicy(nn.Module):
         shared: bool,
         context: Context = "none",
         temperature: float = 1.0,
+        backend: Backend = "eager",
     ) -> None:
         super().__init__()
         self._temperature = temperature
-        self.modules_by_role = nn.ModuleList(
-            RSSModule(inputs, hidden, activation, initial_probability, context)
-            for _ in range(1 if shared else 2)
-        )
+        settings = inputs, hidden, activation, initial_probability, context
+        self.modules_by_role = RSSModules(1 if shared else ROLES, backend, *settings)
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Logits of the bits that are drawn, [B, R, N]; R = 1 where the roles share one."""
-        by_role = [module(embedded, valid) for module in self.modules_by_role]
-        return torch.stack(by_role, 1)
+        return self.modules_by_role(embedded, valid)  # type: ignore[no-any-return]
 
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
         """See `StochasticPolicy`."""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from rss_rl.errors import ConfigError
 from rss_rl.policies.plugins import is_number, positive
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSModule
+from rss_rl.policies.rss import RSSModules
 from rss_rl.types import ROLES
 
 
@@ -54,9 +54,10 @@ class TopKPolicy(nn.Module):
         config = setup.config
         self._tokens, self._share = tokens, share
         self._temperature = positive("temperature", temperature)
-        self.modules_by_role = nn.ModuleList(
-            RSSModule(setup.inputs, config.hidden, setup.activation, 0.5, config.context)
-            for _ in range(1 if config.shared else ROLES)
+        self.modules_by_role = RSSModules(
+            1 if config.shared else ROLES,
+            setup.backend,
+            *(setup.inputs, config.hidden, setup.activation, 0.5, config.context),
         )
 
     def budget(self, valid: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ class TopKPolicy(nn.Module):
         return torch.minimum(wanted.clamp_min(1), lengths)
 
     def _scores(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        return torch.stack([module(embedded, valid) for module in self.modules_by_role], 1)
+        return self.modules_by_role(embedded, valid)  # type: ignore[no-any-return]
 
     def _gates(self, scores: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
         """Whether each of [..., B, R, N] is among the k highest, and its soft form."""

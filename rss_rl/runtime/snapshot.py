@@ -28,6 +28,7 @@ from rss_rl.config_policy import Reads
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, DataError
+from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.build import AnyClassifier, build_classifier
 from rss_rl.ops.blocks import block_length
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
@@ -170,7 +171,8 @@ def build_models(
         torch.manual_seed(stream_key(config.seed, "initial weights"))
         classifier = build_classifier(config.model, labels, sentences, vectors, trainable)
         size = input_size(config.policy.reads, classifier.embedding.size)
-        policy = build_policy(config.policy, size, config.model.activation, words)
+        backend = outer_backend(config.model)
+        policy = build_policy(config.policy, size, config.model.activation, words, backend)
     check_reads(config.policy, policy, sentences)
     return Models(classifier, policy, config.policy.reads)
 

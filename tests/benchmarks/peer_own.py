@@ -13,6 +13,7 @@ from rss_rl.config import RunConfig
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.policies.rss import RSSPolicy
+from rss_rl.runtime.memory import keep_freed_memory
 from rss_rl.runtime.rollouts import Rollout, SampleJob, join_rollouts
 from rss_rl.runtime.sampler import Sampler
 from rss_rl.runtime.snapshot import Models
@@ -68,6 +69,7 @@ class Pipeline:
     def __init__(
         self, reward: str, selections: int = 1, seed: int = 0, tuning: Tuning | None = None
     ) -> None:
+        keep_freed_memory()
         task, tuning = task_of(reward), tuning or Tuning()
         self._config, self._selections = _config(selections, task, tuning), selections
         self._examples, self._update, self._batch = task.examples, 0, tuning.batch

@@ -22,6 +22,7 @@ from envs.rewards import ClassifierReward
 from envs.vector import TokenSelectionVectorEnv
 from rss_rl.config import ModelConfig
 from rss_rl.data.store import open_prepared
+from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.policies.rss import RSSPolicy
 from rss_rl.runtime.run import open_models
@@ -190,7 +191,10 @@ class Network(nn.Module):
         table = torch.from_numpy(task.vectors)
         self.embedding = nn.Embedding.from_pretrained(table, freeze=True, padding_idx=0)
         size = table.shape[1]
-        self.policy = RSSPolicy(size, task.hidden, "relu", task.start, shared=False)
+        backend = attention_backend("auto")
+        self.policy = RSSPolicy(
+            size, task.hidden, "relu", task.start, shared=False, backend=backend
+        )
         self.value_head = nn.Linear(size, 1)
 
     def logits(self, observation: dict[str, Any]) -> tuple[Tensor, Tensor]:

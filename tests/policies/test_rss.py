@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rss_rl.models.build import parameter_count
+from rss_rl.ops.compilers import missing_compiler
 from rss_rl.policies.rss import RSSModule, RSSPolicy
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES
@@ -45,11 +46,17 @@ def uniforms(valid: Tensor, samples: int = 3, key: int = stream_key(0, "test")) 
     return torch.from_numpy(keyed_uniforms(key, rows, samples, ROLES, valid.shape[1]))
 
 
+@pytest.mark.parametrize("backend", ["eager", "compiled"])
 @pytest.mark.parametrize("activation", ["relu", "elu"])
 @settings(max_examples=20)
 @given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), seed=st.integers(0, 10**6))
-def test_probabilities_equal_the_formula(activation: str, lengths: list[int], seed: int) -> None:
-    policy = RSSPolicy(small.EMBEDDING, small.HIDDEN, activation, 0.5, shared=False).double()
+def test_probabilities_equal_the_formula(
+    backend: Any, activation: str, lengths: list[int], seed: int
+) -> None:
+    if backend == "compiled" and missing_compiler() is not None:
+        pytest.skip(str(missing_compiler()))
+    sizes = small.EMBEDDING, small.HIDDEN
+    policy = RSSPolicy(*sizes, activation, 0.5, shared=False, backend=backend).double()
     small.randomise(policy, seed)
     embedded, valid = sentences(*lengths, seed=seed)
     result = policy.probabilities(embedded, valid).detach().numpy()

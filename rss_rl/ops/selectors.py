@@ -1,0 +1,173 @@
+"""Logits of selecting tokens by the kernels of a CPU: what RSS modules compute, without padding.
+
+Legend: B sentences, N tokens of a padded one, T real tokens of all, E features, R selectors of D
+hidden features each.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Selector", "has_selectors", "selector_logits"]
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rss_rl.ops.attention import Backend
+from rss_rl.ops.linear_maps import ACTIVATIONS, has_kernels, lower_name, product_type
+from rss_rl.ops.native import one_kind, run_kernel, threads_for
+from rss_rl.ops.products import product, room_for, weight_gradient
+
+
+class Selector(NamedTuple):
+    """The parameters of one.
+
+    hidden  W [D, 3 E], of a token, of its sentence's mean and of their product, and b [D]
+    last    w [1, D] and c [1]
+    """
+
+    hidden: Tensor
+    hidden_bias: Tensor
+    last: Tensor
+    last_bias: Tensor
+
+
+def has_selectors(tokens: Tensor, backend: Backend) -> bool:
+    """`selector_logits` can be used: tokens have kernels and ask for no gradient."""
+    return has_kernels(tokens, backend) and not tokens.requires_grad
+
+
+def selector_logits(
+    tokens: Tensor, valid: Tensor, selectors: Sequence[Selector], activation: str
+) -> Tensor:
+    """w . activation(W [x; mean; x * mean] + b) + c, of the mean of each sentence's tokens.
+
+    Under autocast to bfloat16 products alone are in bfloat16, those of the gradients too.
+
+    Args:
+        tokens: x [B, N, E], float32 or float64 on the CPU, without gradient. valid: bool [B, N].
+        selectors: of one shape. activation: relu or elu.
+
+    Returns:
+        [B, R, N], 0 where no token is.
+
+    Raises:
+        ValueError: tensors of another shape or type, or tokens that ask for a gradient.
+        KernelsError: this machine cannot compile them.
+    """
+    given = [tensor for selector in selectors for tensor in selector]
+    hidden, features = selectors[0].hidden_bias.numel(), tokens.shape[-1]
+    shapes = [(hidden, 3 * features), (hidden,), (1, hidden), (1,)] * len(selectors)
+    fits = tokens.ndim == 3 and valid.shape == tokens.shape[:2] and valid.dtype == torch.bool
+    fits &= [tuple(tensor.shape) for tensor in given] == shapes and not tokens.requires_grad
+    if not fits or not one_kind([tokens, *given]) or valid.device.type != "cpu":
+        raise ValueError(
+            f"tokens {tuple(tokens.shape)} {tokens.dtype}, valid {tuple(valid.shape)} {valid.dtype}"
+            f" and selectors {[tuple(tensor.shape) for tensor in given]} do not fit"
+        )
+    return _Logits.apply(tokens, valid, activation, *given)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Given(ctypes.Structure):
+    """`Selectors` of the kernels' source."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("tokens", "valid", "starts")),
+        *((name, ctypes.c_int64) for name in ("sentences", "width", "features", "selectors")),
+        *((name, ctypes.c_int64) for name in ("hidden", "threads")),
+    )
+
+    @classmethod
+    def of(cls, tokens: Tensor, valid: Tensor, starts: Tensor, selectors: int, hidden: int) -> Any:
+        """Of tensors that must outlive it."""
+        sizes = *tokens.shape, selectors, hidden
+        steps = 2 * valid.numel() * max(tokens.shape[-1], selectors * hidden)
+        pointers = tokens.data_ptr(), valid.data_ptr(), starts.data_ptr()
+        return cls(*pointers, *sizes, threads_for(steps))
+
+
+class _Products(ctypes.Structure):
+    """`Products` of the kernels' source."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p) for name in ("by_row", "by_sentence", "bias", "weight", "last")
+    )
+
+    @classmethod
+    def of(cls, *given: Tensor) -> Any:
+        """Of tensors that must outlive it."""
+        return cls(*(tensor.data_ptr() for tensor in given))
+
+
+def _factors(hidden: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Of rows [x, x * mean], [R D, 2 E], and of means, [R D, E]."""
+    features = hidden[0].shape[1] // 3
+    shape = len(hidden), len(hidden[0]), 2, features
+    of_rows = hidden[0].new_empty(shape, dtype=dtype)
+    of_means = hidden[0].new_empty(len(hidden), len(hidden[0]), features, dtype=dtype)
+    for number, weight in enumerate(hidden):
+        parts = weight.view(-1, 3, features)
+        of_rows[number].copy_(parts[:, ::2])
+        of_means[number].copy_(parts[:, 1])
+    return of_rows.flatten(0, 1).flatten(1), of_means.flatten(0, 1)
+
+
+class _Logits(torch.autograd.Function):
+    """What the activation gives is made again on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, valid: Tensor, activation: str, *given: Tensor) -> Tensor:
+        hidden, biases, last, last_biases = (given[k::4] for k in range(4))
+        tokens, valid, lower = tokens.contiguous(), valid.contiguous(), product_type(tokens)
+        starts = F.pad(valid.sum(1).cumsum(0), (1, 0))
+        count, features = int(starts[-1]), tokens.shape[-1]
+        problem = _Given.of(tokens, valid, starts, len(hidden), len(biases[0]))
+        rows = room_for(count, 2 * features, lower)
+        means = tokens.new_empty(len(tokens), features)
+        run_kernel(lower_name("selector_rows", lower), tokens.dtype, problem, rows, means)
+        of_rows, of_means = _factors(hidden, lower)
+        mean_rows = room_for(len(means), features, lower).copy_(means)
+        made = (
+            *(product(rows, of_rows.T), product(mean_rows, of_means.T)),
+            *(torch.cat(biases), torch.cat(last, 1), torch.cat(last_biases)),
+        )
+        logits = tokens.new_empty(len(tokens), len(hidden), tokens.shape[1])
+        kernel = lower_name("selector_logits", lower)
+        run_kernel(
+            kernel, tokens.dtype, problem, _Products.of(*made), ACTIVATIONS[activation], logits
+        )
+        ctx.save_for_backward(tokens, valid, starts, rows, mean_rows, *made)
+        ctx.activation = activation
+        return logits
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        tokens, valid, starts, rows, mean_rows, *made = ctx.saved_tensors
+        selectors, columns = made[-1].numel(), made[0].shape[1]
+        problem = _Given.of(tokens, valid, starts, selectors, columns // selectors)
+        flow = room_for(len(rows), columns, rows.dtype)
+        sums = tokens.new_empty(2, len(tokens), columns)  # by what the mean adds, and by w
+        last_sums = tokens.new_empty(len(tokens), selectors)
+        run_kernel(
+            lower_name("selector_back", rows.dtype),
+            tokens.dtype,
+            *(problem, _Products.of(*made), ACTIVATIONS[ctx.activation], gradient.contiguous()),
+            *(flow, sums[0], sums[1], last_sums),
+        )
+        mean_flow = room_for(len(tokens), columns, rows.dtype).copy_(sums[0])
+        by_rows = weight_gradient(flow, rows, tokens.dtype).view(columns, 2, -1)
+        by_means = weight_gradient(mean_flow, mean_rows, tokens.dtype)
+        parts = by_rows[:, 0], by_means, by_rows[:, 1]
+        by_hidden = torch.stack(parts, 1).flatten(1).chunk(selectors)
+        by_bias, by_last = sums.sum(1)
+        found = zip(
+            *(by_hidden, by_bias.chunk(selectors), by_last[None].chunk(selectors, 1)),
+            last_sums.sum(0).chunk(selectors),
+            strict=True,
+        )
+        return None, None, None, *(tensor for parts in found for tensor in parts)

@@ -1,0 +1,189 @@
+"""Logits of selectors by kernels, against the formula with all three parts side by side."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rss_rl.ops.compilers import missing_compiler
+from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
+
+pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
+
+Sizes = tuple[int, int, int, int, int]
+"""B, N, E, R, D."""
+
+
+def drawn(
+    sizes: Sizes, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor, list[Selector]]:
+    """Tokens, not zero on padding, which is anywhere; and selectors."""
+    sentences, width, features, count, hidden = sizes
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+    valid = torch.rand(sentences, width, generator=generator) < 0.7
+    valid[:1] = False  # a sentence without tokens
+    tokens = normal(sentences, width, features)
+    shapes = (hidden, 3 * features), (hidden,), (1, hidden), (1,)
+    selectors = [
+        Selector(*((0.3 * normal(*shape)).requires_grad_() for shape in shapes))
+        for _ in range(count)
+    ]
+    return tokens, valid, selectors
+
+
+def by_formula(tokens: Tensor, valid: Tensor, selectors: list[Selector], name: str) -> Tensor:
+    """Sentence by sentence, of its real tokens alone; [B, R, N]."""
+    result = tokens.new_zeros(len(tokens), len(selectors), tokens.shape[1])
+    for b, real in enumerate(valid):
+        words = tokens[b, real]
+        if not len(words):
+            continue
+        mean = words.mean(0).expand_as(words)
+        whole = torch.cat([words, mean, words * mean], -1)
+        for r, given_ in enumerate(selectors):
+            features = getattr(F, name)(F.linear(whole, given_.hidden, given_.hidden_bias))
+            logits = F.linear(features, given_.last, given_.last_bias)[:, 0]
+            result = result.index_put(
+                (torch.tensor(b), torch.tensor(r), real.nonzero()[:, 0]), logits
+            )
+    return result
+
+
+def gradients(logits: Tensor, selectors: list[Selector]) -> list[Tensor]:
+    """Of a sum in which every logit, padding's too, has a factor of its own."""
+    factors = torch.linspace(-1.0, 2.0, logits.numel()).view(logits.shape).to(logits.dtype)
+    leaves = [tensor for selector in selectors for tensor in selector]
+    return list(torch.autograd.grad((factors * logits).sum(), leaves, materialize_grads=True))
+
+
+@given(
+    sizes=st.tuples(
+        st.integers(1, 9),
+        st.integers(0, 9),
+        st.sampled_from([1, 7, 16, 33]),
+        st.integers(1, 4),
+        st.sampled_from([1, 8, 15, 16, 17, 40]),
+    ),
+    name=st.sampled_from(["relu", "elu"]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    seed=st.integers(0, 10**6),
+)
+def test_logits_and_gradients_are_those_of_the_formula(
+    sizes: Sizes, name: str, dtype: torch.dtype, seed: int
+) -> None:
+    tokens, valid, exact = drawn(sizes, seed)
+    selectors = [
+        Selector(*(tensor.detach().to(dtype).requires_grad_() for tensor in selector))
+        for selector in exact
+    ]
+    found = selector_logits(tokens.to(dtype), valid, selectors, name)
+    expected = by_formula(tokens, valid, exact, name)
+    assert found.dtype == dtype
+    assert not found.detach()[~valid[:, None].expand_as(found)].any()
+    tolerance = 1e-10 if dtype == torch.float64 else 2e-5
+    pairs = [(found, expected)]
+    if valid.any():  # the formula needs none of the parameters otherwise
+        pairs.extend(zip(gradients(found, selectors), gradients(expected, exact), strict=True))
+    else:
+        assert not any(gradient.any() for gradient in gradients(found, selectors))
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=10 * tolerance)
+
+
+@pytest.mark.parametrize("name", ["relu", "elu"])
+def test_gradcheck(name: str) -> None:
+    tokens, valid, selectors = drawn((3, 4, 5, 2, 3))
+    leaves = [tensor for selector in selectors for tensor in selector]
+
+    def logits(*given_: Tensor) -> Tensor:
+        return selector_logits(tokens, valid, [Selector(*given_[:4]), Selector(*given_[4:])], name)
+
+    assert torch.autograd.gradcheck(logits, leaves)
+
+
+def test_under_autocast_products_alone_are_rounded() -> None:
+    tokens, valid, selectors = drawn((40, 9, 64, 2, 48), dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = selector_logits(tokens, valid, selectors, "elu")
+    assert found.dtype == torch.float32
+    expected = by_formula(tokens, valid, selectors, "elu")
+    assert 1e-4 < (found - expected).abs().max() / expected.std() < 0.05
+    for ours, theirs in zip(
+        gradients(found, selectors), gradients(expected, selectors), strict=True
+    ):
+        assert ours.dtype == torch.float32
+        assert (ours - theirs).norm() < 0.02 * theirs.norm()
+
+
+def test_a_sentence_has_the_same_logits_among_others_and_however_wide_it_is() -> None:
+    tokens, valid, selectors = drawn((50, 12, 32, 2, 16), dtype=torch.float32)
+    whole = selector_logits(tokens, valid, selectors, "relu")
+    valid[7, 9:] = False
+    alone = selector_logits(tokens[7:8, :9], valid[7:8, :9], selectors, "relu")
+    among = selector_logits(tokens, valid, selectors, "relu")
+    torch.testing.assert_close(among[7:8, :, :9], alone, rtol=1e-5, atol=1e-6)
+    assert torch.equal(among[:7], whole[:7])
+
+
+def test_threads_change_no_bit() -> None:
+    tokens, valid, selectors = drawn((300, 30, 64, 2, 48), dtype=torch.float32)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            logits = selector_logits(tokens, valid, selectors, "elu")
+            found.append([logits, *gradients(logits, selectors)[2:4]])  # no product's sums
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, *found))
+
+
+def test_nan_stays_nan() -> None:
+    tokens, valid, selectors = drawn((3, 4, 5, 1, 3))
+    valid[1] = True
+    tokens[1, 2, 0] = torch.nan
+    found = selector_logits(tokens, valid, selectors, "relu")
+    assert found[1].isnan().all()  # by the mean
+    assert found[[0, 2]].isfinite().all()
+
+
+def test_padding_is_not_read() -> None:
+    tokens, valid, selectors = drawn((5, 6, 4, 2, 3))
+    found = selector_logits(tokens, valid, selectors, "elu")
+    tokens[~valid] = torch.nan
+    assert torch.equal(found, selector_logits(tokens, valid, selectors, "elu"))
+
+
+@pytest.mark.parametrize(
+    "wrong", ["valid's shape", "valid's type", "one selector", "tokens' type", "a gradient"]
+)
+def test_what_does_not_fit(wrong: str) -> None:
+    tokens, valid, selectors = drawn((3, 4, 5, 2, 3))
+    if wrong == "valid's shape":
+        valid = valid[:, 1:]
+    elif wrong == "valid's type":
+        valid = valid.to(torch.uint8)
+    elif wrong == "one selector":
+        selectors[1] = selectors[1]._replace(last=torch.ones(1, 4, dtype=torch.float64))
+    elif wrong == "tokens' type":
+        tokens = tokens.float()
+    else:
+        tokens.requires_grad_()
+    with pytest.raises(ValueError, match="do not fit"):
+        selector_logits(tokens, valid, selectors, "elu")
+
+
+def test_where_there_are_kernels() -> None:
+    tokens = torch.randn(2, 3, 4)
+    assert has_selectors(tokens, "compiled")
+    assert not has_selectors(tokens, "eager")
+    assert not has_selectors(tokens.half(), "compiled")
+    assert not has_selectors(tokens.requires_grad_(), "compiled")
