@@ -14,6 +14,8 @@ STAMP := .venv/.installed
 NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11 python
 PYTHON ?= $(firstword $(foreach p,$(CANDIDATES),$(shell $(p) $(NEW_ENOUGH) 2>/dev/null && echo $(p))))
+# Files in their order: by default those of few tests, the longest among them, come last, on one core.
+IN_TURN := -n 2 --dist loadfile --no-loadscope-reorder
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,10 +51,10 @@ peers: .venv-peers/.installed ## make .venv-peers with RLlib, Stable-Baselines3 
 	@touch $@
 
 test: checks ## lint, types, import contracts and the tests (under 15 minutes on 2 cores)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(IN_TURN) -m "not slow" $(PYTEST_ARGS)
 
 test-full: checks ## the same with the slow tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(IN_TURN) $(PYTEST_ARGS)
 
 lint: checks ## lint, format check, types and import contracts
 
