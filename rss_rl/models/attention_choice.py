@@ -79,7 +79,7 @@ def attention_backend(name: AttentionName) -> Backend:
 
 
 def outer_backend(config: ModelConfig) -> Backend:
-    """The backend of a model's head and optimiser: its own, and eager where it has none."""
+    """Of a model's head, its policy and the optimiser: the model's own, eager where it has none."""
     return "eager" if config.encoder in _WITHOUT else attention_backend(config.attention)
 
 

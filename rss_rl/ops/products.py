@@ -71,13 +71,13 @@ def weight_gradient(flow: Tensor, rows: Tensor, dtype: torch.dtype) -> Tensor:
 
     Of bfloat16 on a CPU with AMX, where torch is built with MKL, sums are rounded to float32 alone,
     not to bfloat16 first, in half the time: torch's own product transposes the first factor for
-    itself. Without AMX it is MKL's that takes twice as long.
+    itself. Without AMX it is MKL's that takes longer.
     """
-    multiply = _quick_product()
+    brief = flow.dtype == torch.bfloat16 and flow.device.type == "cpu"
     by_rows = flow.stride(1) == rows.stride(1) == 1
-    cpu = flow.dtype == torch.bfloat16 and flow.device.type == "cpu"
-    if multiply is None or not cpu or dtype != torch.float32 or not by_rows or not len(rows):
-        return product(flow.T, rows).to(dtype)
+    multiply = _quick_product() if brief and by_rows and dtype == torch.float32 else None
+    if multiply is None or not len(rows):
+        return _transposed_product(flow, rows).to(dtype)
     count, outputs, inputs = len(rows), flow.shape[1], rows.shape[1]
     result = rows.new_empty(outputs, inputs, dtype=dtype)
     multiply(
@@ -88,9 +88,18 @@ def weight_gradient(flow: Tensor, rows: Tensor, dtype: torch.dtype) -> Tensor:
     return result
 
 
+def _transposed_product(flow: Tensor, rows: Tensor) -> Tensor:
+    """flow^T rows, and the zeros behind both, where there are as many: few numbers of rows."""
+    if flow.dtype == torch.bfloat16:
+        longer = _with_room(flow), _with_room(rows)
+        if len(longer[0]) == len(longer[1]):
+            flow, rows = longer
+    return product(flow.T, rows)
+
+
 def _quick_product() -> Any | None:
     """`_bfloat16_product` where it is the quicker one."""
-    return _bfloat16_product() if torch.cpu.get_capabilities().get("amx_bf16") else None
+    return _bfloat16_product() if getattr(torch.cpu, "_is_amx_tile_supported", bool)() else None
 
 
 @functools.cache

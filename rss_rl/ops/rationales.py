@@ -27,7 +27,6 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from rss_rl.types import Array
 
@@ -133,6 +132,8 @@ def roc_area(scores: Array, wanted: Array) -> float | None:
     total, others = int(wanted.sum()), int((~wanted).sum())
     if not total or not others:
         return None
+    from scipy import stats  # takes a second to load, which most runs do without
+
     above = float(stats.rankdata(scores)[wanted].sum()) - total * (total + 1) / 2
     return above / (total * others)
 

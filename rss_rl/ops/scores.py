@@ -8,7 +8,6 @@ from __future__ import annotations
 __all__ = ["precision_recall_f1", "ranking_metrics", "score_metrics"]
 
 import numpy as np
-from scipy import stats
 
 from rss_rl.types import Array
 
@@ -18,6 +17,8 @@ def score_metrics(predicted: Array, gold: Array) -> dict[str, float]:
     predicted, gold = predicted.astype(np.float64), gold.astype(np.float64)
     metrics = {"mse": float(np.mean((predicted - gold) ** 2))}
     if len(gold) > 1 and np.ptp(predicted) > 0 and np.ptp(gold) > 0:
+        from scipy import stats  # takes a second to load, which most runs do without
+
         metrics["pearson"] = float(stats.pearsonr(predicted, gold).statistic)
         metrics["spearman"] = float(stats.spearmanr(predicted, gold).statistic)
     return metrics

@@ -36,9 +36,10 @@ class Selector(NamedTuple):
     last_bias: Tensor
 
 
-def has_selectors(tokens: Tensor, backend: Backend) -> bool:
-    """`selector_logits` can be used: tokens have kernels and ask for no gradient."""
-    return has_kernels(tokens, backend) and not tokens.requires_grad
+def has_selectors(tokens: Tensor, selectors: Sequence[Selector], backend: Backend) -> bool:
+    """`selector_logits` can be used: kernels for tokens that ask for no gradient, one type."""
+    given = (tensor for selector in selectors for tensor in selector)
+    return has_kernels(tokens, backend) and not tokens.requires_grad and one_kind([tokens, *given])
 
 
 def selector_logits(
@@ -82,12 +83,13 @@ class _Given(ctypes.Structure):
     )
 
     @classmethod
-    def of(cls, tokens: Tensor, valid: Tensor, starts: Tensor, selectors: int, hidden: int) -> Any:
-        """Of tensors that must outlive it."""
-        sizes = *tokens.shape, selectors, hidden
-        steps = 2 * valid.numel() * max(tokens.shape[-1], selectors * hidden)
-        pointers = tokens.data_ptr(), valid.data_ptr(), starts.data_ptr()
-        return cls(*pointers, *sizes, threads_for(steps))
+    def of(cls, tokens: Tensor | None, valid: Tensor, starts: Tensor, *sizes: int) -> Any:
+        """Of tensors that must outlive it; sizes E, R and D. The way back needs no tokens."""
+        features, selectors, hidden = sizes
+        steps = 2 * valid.numel() * max(features, selectors * hidden)
+        words = None if tokens is None else tokens.data_ptr()
+        pointers = words, valid.data_ptr(), starts.data_ptr()
+        return cls(*pointers, *valid.shape, *sizes, threads_for(steps))
 
 
 class _Products(ctypes.Structure):
@@ -125,7 +127,7 @@ class _Logits(torch.autograd.Function):
         tokens, valid, lower = tokens.contiguous(), valid.contiguous(), product_type(tokens)
         starts = F.pad(valid.sum(1).cumsum(0), (1, 0))
         count, features = int(starts[-1]), tokens.shape[-1]
-        problem = _Given.of(tokens, valid, starts, len(hidden), len(biases[0]))
+        problem = _Given.of(tokens, valid, starts, features, len(hidden), len(biases[0]))
         rows = room_for(count, 2 * features, lower)
         means = tokens.new_empty(len(tokens), features)
         run_kernel(lower_name("selector_rows", lower), tokens.dtype, problem, rows, means)
@@ -140,30 +142,33 @@ class _Logits(torch.autograd.Function):
         run_kernel(
             kernel, tokens.dtype, problem, _Products.of(*made), ACTIVATIONS[activation], logits
         )
-        ctx.save_for_backward(tokens, valid, starts, rows, mean_rows, *made)
+        ctx.save_for_backward(valid, starts, rows, mean_rows, *made)
         ctx.activation = activation
         return logits
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        tokens, valid, starts, rows, mean_rows, *made = ctx.saved_tensors
+        valid, starts, rows, mean_rows, *made = ctx.saved_tensors
+        dtype, (sentences, features) = gradient.dtype, mean_rows.shape
         selectors, columns = made[-1].numel(), made[0].shape[1]
-        problem = _Given.of(tokens, valid, starts, selectors, columns // selectors)
+        problem = _Given.of(None, valid, starts, features, selectors, columns // selectors)
         flow = room_for(len(rows), columns, rows.dtype)
-        sums = tokens.new_empty(2, len(tokens), columns)  # by what the mean adds, and by w
-        last_sums = tokens.new_empty(len(tokens), selectors)
+        sums = gradient.new_empty(2, sentences, columns)  # by what the mean adds, and by w
+        last_sums = gradient.new_empty(sentences, selectors)
         run_kernel(
             lower_name("selector_back", rows.dtype),
-            tokens.dtype,
+            dtype,
             *(problem, _Products.of(*made), ACTIVATIONS[ctx.activation], gradient.contiguous()),
             *(flow, sums[0], sums[1], last_sums),
         )
-        mean_flow = room_for(len(tokens), columns, rows.dtype).copy_(sums[0])
-        by_rows = weight_gradient(flow, rows, tokens.dtype).view(columns, 2, -1)
-        by_means = weight_gradient(mean_flow, mean_rows, tokens.dtype)
-        parts = by_rows[:, 0], by_means, by_rows[:, 1]
-        by_hidden = torch.stack(parts, 1).flatten(1).chunk(selectors)
+        by_hidden: Sequence[Tensor | None] = (None,) * selectors
+        if any(ctx.needs_input_grad[3::4]):
+            mean_flow = room_for(sentences, columns, rows.dtype).copy_(sums[0])
+            by_rows = weight_gradient(flow, rows, dtype).view(columns, 2, features)
+            by_means = weight_gradient(mean_flow, mean_rows, dtype)
+            parts = by_rows[:, 0], by_means, by_rows[:, 1]
+            by_hidden = torch.stack(parts, 1).flatten(1).chunk(selectors)
         by_bias, by_last = sums.sum(1)
         found = zip(
             *(by_hidden, by_bias.chunk(selectors), by_last[None].chunk(selectors, 1)),

@@ -56,14 +56,14 @@ class HardKumaPolicy(nn.Module):
         config = setup.config
         self._low, self._high = low, high
         self._zero, self._one = -low / (high - low), (1 - low) / (high - low)  # where gates end
-        self.modules_by_role = RSSModules(
-            2 * (1 if config.shared else ROLES),
-            setup.backend,
-            *(setup.inputs, config.hidden, setup.activation, 0.5, config.context),
+        modules = (
+            RSSModule(setup.inputs, config.hidden, setup.activation, 0.5, config.context)
+            for _ in range(2 * (1 if config.shared else ROLES))
         )
+        self.modules_by_role = RSSModules(modules, setup.backend)
         closed = 1 - config.initial_probability ** (1 / _INITIAL_B)  # zero^a
         first = max(_SMALLEST, math.log(closed) / math.log(self._zero))
-        for module in list(self.modules_by_role)[::2]:
+        for module in self.modules_by_role[::2]:
             assert isinstance(module, RSSModule)
             nn.init.constant_(module.score.bias, math.log(math.expm1(first)))
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 __all__ = ["RSSModule", "RSSModules", "RSSPolicy"]
 
 import math
-from collections.abc import Sequence
-from typing import Any, Literal, cast
+from collections.abc import Iterable, Sequence
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from rss_rl.models.encoders.contexts import NoContext
 from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
-from rss_rl.models.layers import activation_function, glorot_linear, linear
+from rss_rl.models.layers import activation_function, glorot_linear
 from rss_rl.ops import bernoulli
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.masking import masked_mean
@@ -73,24 +73,24 @@ class RSSModule(nn.Module):
 
 
 class RSSModules(nn.ModuleList):
-    """Several RSS modules of the same tokens; what they have in common is computed once.
+    """RSS modules of one size, activation and context; what they have in common is computed once.
 
     Args:
-        backend: compiled = by kernels, where tokens have them and ask for no gradient.
-        settings: of an `RSSModule`.
+        backend: compiled = by kernels, without a context layer and where tokens have them and ask
+            for no gradient.
     """
 
-    def __init__(self, count: int, backend: Backend, *settings: Any) -> None:
-        super().__init__(RSSModule(*settings) for _ in range(count))
-        self._backend = backend
+    def __init__(self, modules: Iterable[RSSModule], backend: Backend = "eager") -> None:
+        super().__init__(modules)
+        self._backend: Backend = backend
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """[B, N, E] and bool [B, N] to logits [B, R, N], R modules."""
         modules = cast(list[RSSModule], list(self))
         if not all(isinstance(module.context, NoContext) for module in modules):
             return torch.stack([module(embedded, valid) for module in modules], 1)
-        if has_selectors(embedded, self._backend):
-            selectors = [module.selector for module in modules]
+        selectors = [module.selector for module in modules]
+        if has_selectors(embedded, selectors, self._backend):
             return selector_logits(embedded, valid, selectors, modules[0].activation)
         return _logits(modules, embedded, valid)
 
@@ -100,13 +100,14 @@ def _logits(modules: Sequence[RSSModule], tokens: Tensor, valid: Tensor) -> Tens
     pool = masked_mean(tokens, valid)  # [B, E]
     # [x_i; pool; x_i * pool] is never made: it is three times as large as the tokens, and what
     # W makes of the pool is the same for all of them.
-    hidden, biases, last, last_biases = zip(*(module.selector for module in modules), strict=True)
-    of_token, of_pool, of_product = torch.cat(hidden).chunk(3, 1)  # [R D, E] each
+    hidden = torch.cat([module.hidden.weight for module in modules])
+    bias = torch.cat([module.hidden.bias for module in modules])
+    of_token, of_pool, of_product = hidden.chunk(3, 1)  # [R D, E] each
     features = F.linear(tokens, of_token) + F.linear(tokens * pool[:, None], of_product)
-    features = features + F.linear(pool, of_pool, torch.cat(biases))[:, None]
+    features = features + F.linear(pool, of_pool, bias)[:, None]
     features = activation_function(modules[0].activation)(features)  # [B, N, R D]
-    scores = torch.block_diag(*last)  # type: ignore[no-untyped-call]
-    return linear(features, scores, torch.cat(last_biases), "eager").transpose(1, 2)
+    parts = zip(modules, features.chunk(len(modules), -1), strict=True)
+    return torch.cat([module.score(part) for module, part in parts], -1).transpose(1, 2)
 
 
 def _context_layer(context: Context, inputs: int, hidden: int) -> TokenEncoder:
@@ -142,8 +143,11 @@ class RSSPolicy(nn.Module):
     ) -> None:
         super().__init__()
         self._temperature = temperature
-        settings = inputs, hidden, activation, initial_probability, context
-        self.modules_by_role = RSSModules(1 if shared else ROLES, backend, *settings)
+        modules = (
+            RSSModule(inputs, hidden, activation, initial_probability, context)
+            for _ in range(1 if shared else ROLES)
+        )
+        self.modules_by_role = RSSModules(modules, backend)
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Logits of the bits that are drawn, [B, R, N]; R = 1 where the roles share one."""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from rss_rl.errors import ConfigError
 from rss_rl.policies.plugins import is_number, positive
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSModules
+from rss_rl.policies.rss import RSSModule, RSSModules
 from rss_rl.types import ROLES
 
 
@@ -54,11 +54,11 @@ class TopKPolicy(nn.Module):
         config = setup.config
         self._tokens, self._share = tokens, share
         self._temperature = positive("temperature", temperature)
-        self.modules_by_role = RSSModules(
-            1 if config.shared else ROLES,
-            setup.backend,
-            *(setup.inputs, config.hidden, setup.activation, 0.5, config.context),
+        modules = (
+            RSSModule(setup.inputs, config.hidden, setup.activation, 0.5, config.context)
+            for _ in range(1 if config.shared else ROLES)
         )
+        self.modules_by_role = RSSModules(modules, setup.backend)
 
     def budget(self, valid: Tensor) -> Tensor:
         """k of each sentence, int64 [B]."""

@@ -88,3 +88,26 @@ def test_the_gradient_of_weights(
         torch.testing.assert_close(
             weight_gradient(*some, dtype).double(), exact, rtol=1e-5, atol=1e-4
         )
+
+
+@pytest.mark.parametrize("amx", [True, False])
+def test_mkl_multiplies_where_it_is_the_quicker_one(
+    amx: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    expected = products._bfloat16_product() if amx else None
+    assert products._quick_product() is expected
+
+
+def test_gradients_of_weights_are_of_few_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_quick_product", lambda: None)
+    multiplied: list[int] = []
+    monkeypatch.setattr(
+        products, "product", lambda left, right: multiplied.append(len(right)) or left @ right
+    )
+    for rows in range(512, 1024, 3):
+        flow = room_for(rows, 6, BRIEF).fill_(1.0)[:, 2:4]  # a part of longer rows
+        given_ = room_for(rows, 5, BRIEF).fill_(1.0)
+        found = weight_gradient(flow, given_, torch.float32)
+        assert (found - rows).abs().max() <= 2**-7 * rows
+    assert len(set(multiplied)) <= 17

@@ -28,9 +28,10 @@ def drawn(
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
-    valid = torch.rand(sentences, width, generator=generator) < 0.7
+    # Neither is contiguous.
+    valid = (torch.rand(sentences, 2 * width, generator=generator) < 0.7)[:, ::2]
     valid[:1] = False  # a sentence without tokens
-    tokens = normal(sentences, width, features)
+    tokens = normal(width, sentences, features).transpose(0, 1)
     shapes = (hidden, 3 * features), (hidden,), (1, hidden), (1,)
     selectors = [
         Selector(*((0.3 * normal(*shape)).requires_grad_() for shape in shapes))
@@ -59,14 +60,14 @@ def by_formula(tokens: Tensor, valid: Tensor, selectors: list[Selector], name: s
 
 def gradients(logits: Tensor, selectors: list[Selector]) -> list[Tensor]:
     """Of a sum in which every logit, padding's too, has a factor of its own."""
-    factors = torch.linspace(-1.0, 2.0, logits.numel()).view(logits.shape).to(logits.dtype)
+    factors = torch.linspace(-1.0, 2.0, logits.numel()).view(logits.mT.shape).to(logits.dtype).mT
     leaves = [tensor for selector in selectors for tensor in selector]
     return list(torch.autograd.grad((factors * logits).sum(), leaves, materialize_grads=True))
 
 
 @given(
     sizes=st.tuples(
-        st.integers(1, 9),
+        st.integers(0, 9),
         st.integers(0, 9),
         st.sampled_from([1, 7, 16, 33]),
         st.integers(1, 4),
@@ -109,28 +110,45 @@ def test_gradcheck(name: str) -> None:
     assert torch.autograd.gradcheck(logits, leaves)
 
 
-def test_under_autocast_products_alone_are_rounded() -> None:
-    tokens, valid, selectors = drawn((40, 9, 64, 2, 48), dtype=torch.float32)
+@pytest.mark.parametrize("sizes", [(40, 9, 64, 2, 48), (40, 9, 33, 3, 17), (40, 9, 7, 1, 1)])
+def test_under_autocast_products_alone_are_rounded(sizes: Sizes) -> None:
+    tokens, valid, selectors = drawn(sizes, dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
         found = selector_logits(tokens, valid, selectors, "elu")
     assert found.dtype == torch.float32
     expected = by_formula(tokens, valid, selectors, "elu")
     assert 1e-4 < (found - expected).abs().max() / expected.std() < 0.05
-    for ours, theirs in zip(
-        gradients(found, selectors), gradients(expected, selectors), strict=True
-    ):
+    pairs = zip(gradients(found, selectors), gradients(expected, selectors), strict=True)
+    for ours, theirs in pairs:
         assert ours.dtype == torch.float32
         assert (ours - theirs).norm() < 0.02 * theirs.norm()
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_a_frozen_part_gets_no_gradient(frozen: int) -> None:
+    tokens, valid, selectors = drawn((5, 6, 4, 2, 3))
+    expected = gradients(by_formula(tokens, valid, selectors, "elu"), selectors)
+    for selector in selectors:
+        selector[frozen].requires_grad_(False)
+    logits = selector_logits(tokens, valid, selectors, "elu")
+    leaves = [tensor for selector in selectors for tensor in selector]
+    learnt = [leaf for leaf in leaves if leaf.requires_grad]
+    factors = torch.linspace(-1.0, 2.0, logits.numel()).view(logits.mT.shape).to(logits.dtype).mT
+    found = torch.autograd.grad((factors * logits).sum(), learnt)
+    assert len(found) == 6
+    wanted = [g for g, leaf in zip(expected, leaves, strict=True) if leaf.requires_grad]
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_a_sentence_has_the_same_logits_among_others_and_however_wide_it_is() -> None:
     tokens, valid, selectors = drawn((50, 12, 32, 2, 16), dtype=torch.float32)
     whole = selector_logits(tokens, valid, selectors, "relu")
-    valid[7, 9:] = False
-    alone = selector_logits(tokens[7:8, :9], valid[7:8, :9], selectors, "relu")
-    among = selector_logits(tokens, valid, selectors, "relu")
-    torch.testing.assert_close(among[7:8, :, :9], alone, rtol=1e-5, atol=1e-6)
-    assert torch.equal(among[:7], whole[:7])
+    for first in range(0, 50, 7):
+        places = slice(first, first + 2)
+        width = 1 + int(valid[places].nonzero()[:, 1].max())
+        some = selector_logits(tokens[places, :width], valid[places, :width], selectors, "relu")
+        torch.testing.assert_close(whole[places, :, :width], some, rtol=1e-5, atol=1e-5)
 
 
 def test_threads_change_no_bit() -> None:
@@ -182,8 +200,9 @@ def test_what_does_not_fit(wrong: str) -> None:
 
 
 def test_where_there_are_kernels() -> None:
-    tokens = torch.randn(2, 3, 4)
-    assert has_selectors(tokens, "compiled")
-    assert not has_selectors(tokens, "eager")
-    assert not has_selectors(tokens.half(), "compiled")
-    assert not has_selectors(tokens.requires_grad_(), "compiled")
+    tokens, _, selectors = drawn((2, 3, 4, 2, 3))
+    assert has_selectors(tokens, selectors, "compiled")
+    assert not has_selectors(tokens, selectors, "eager")
+    assert not has_selectors(tokens.float(), selectors, "compiled")
+    assert not has_selectors(tokens.half(), selectors, "compiled")
+    assert not has_selectors(tokens.requires_grad_(), selectors, "compiled")

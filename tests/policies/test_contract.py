@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.errors import ConfigError, PolicyError
+from rss_rl.ops.compilers import missing_compiler
 from rss_rl.policies.protocol import Evaluated, Sampled
 from rss_rl.policies.rss import RSSPolicy
 from rss_rl.testing import check_policy
@@ -31,9 +32,12 @@ BUILT_IN: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("backend", ["eager", "compiled"])
 @pytest.mark.parametrize("settings", BUILT_IN.values(), ids=BUILT_IN)
-def test_built_in_policies_keep_the_contract(settings: dict[str, Any]) -> None:
-    check_policy(small.policy(double=False, **settings), small.EMBEDDING)
+def test_built_in_policies_keep_the_contract(settings: dict[str, Any], backend: Any) -> None:
+    if backend == "compiled" and missing_compiler() is not None:
+        pytest.skip(str(missing_compiler()))
+    check_policy(small.policy(double=False, backend=backend, **settings), small.EMBEDDING)
 
 
 class Faulty(nn.Module):

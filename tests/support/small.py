@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from rss_rl.config import ModelConfig, PolicyConfig
 from rss_rl.models.build import build_classifier
 from rss_rl.models.classifier import Classifier
+from rss_rl.ops.attention import Backend
 from rss_rl.policies.inputs import input_size
 from rss_rl.policies.registry import PolicyModule, build_policy
 from rss_rl.seeding import example_keys
@@ -63,10 +64,13 @@ def classifier(
     return (model.double() if double else model).eval()
 
 
-def policy(*, seed: int = 0, double: bool = True, **settings: Any) -> PolicyModule:
+def policy(
+    *, seed: int = 0, double: bool = True, backend: Backend = "eager", **settings: Any
+) -> PolicyModule:
     """A random selection policy that reads embeddings of size EMBEDDING, or what is beside them."""
     config = PolicyConfig(**({"hidden": HIDDEN} | settings))
-    module = build_policy(config, input_size(config.reads, EMBEDDING), "elu", VOCABULARY)
+    size = input_size(config.reads, EMBEDDING)
+    module = build_policy(config, size, "elu", VOCABULARY, backend)
     randomise(module, seed)
     return module.double() if double else module
 
