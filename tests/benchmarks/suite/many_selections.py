@@ -11,6 +11,7 @@ import torch
 
 from envs.rewards import ClassifierReward
 from rss_rl.config import ModelConfig, PolicyConfig
+from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.policies.registry import build_policy
 from rss_rl.types import Array, Batch, LabelSpec
@@ -85,7 +86,8 @@ def _reward(examples: Batch, keeps: bool) -> Callable[[int], object]:
 
 
 def _policy(examples: Batch) -> Callable[[int], object]:
-    policy = build_policy(PolicyConfig(hidden=HIDDEN), HIDDEN, "elu")
+    backend = attention_backend("auto")
+    policy = build_policy(PolicyConfig(hidden=HIDDEN), HIDDEN, "elu", backend=backend)
     vectors = torch.from_numpy(_vectors())
     slots = [
         (
