@@ -22,6 +22,7 @@ from suite.records import Record, limited
 from suite.timing import Settings
 
 from rss_rl.config import RunConfig
+from rss_rl.runtime.memory import keep_freed_memory
 from rss_rl.runtime.snapshot import Models, build_models
 
 PARAMETERS, SAMPLERS, LIMIT_MS, BURST = 3_000_000, 2, 15.0, 10
@@ -57,6 +58,7 @@ class Held:
 
 def publishing(settings: Settings) -> Iterator[Record]:
     """Milliseconds of a publication beside their limit; a repeat is the median of ten."""
+    keep_freed_memory()  # as a learner does
     with tempfile.TemporaryDirectory(prefix="pub-") as folder:
         ray.init(
             num_cpus=SAMPLERS,
