@@ -109,7 +109,9 @@ def _check_log_prob(case: Case) -> None:
     )
     if list(case.policy.parameters()):
         # Of the entropy no gradient is asked where it has no weight.
-        case.gradient("evaluate's log_prob", evaluated.log_prob.square().sum())
+        total = evaluated.log_prob.square().sum()
+        case.gradient("evaluate's log_prob", total)
+        case.gradient("evaluate's log_prob and entropy", total + evaluated.entropy.sum())
 
 
 def _check_logits(case: Case) -> None:

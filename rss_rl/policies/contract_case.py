@@ -101,7 +101,9 @@ class Case:
         self.require(
             total.requires_grad, f"{name} give no gradient to any parameter", "Detach nothing"
         )
-        found = torch.autograd.grad(total, list(named.values()), allow_unused=True)
+        found = torch.autograd.grad(
+            total, list(named.values()), allow_unused=True, retain_graph=True
+        )
         for key, value in zip(named, found, strict=True):
             self.require(value is not None, f"{name} give no gradient to '{key}'", remedy)
             assert value is not None

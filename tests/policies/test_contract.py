@@ -232,3 +232,35 @@ class FirstWord(nn.Module):
 
 def test_a_policy_that_only_thresholds_is_enough() -> None:
     check_policy(FirstWord(), small.EMBEDDING)
+
+
+class Explorer(nn.Module):
+    """The fault: a parameter that the entropy alone knows, or that has no slope where it is."""
+
+    def __init__(self, power: float, known: float) -> None:
+        super().__init__()
+        self.inner = small.policy(double=False)
+        self.extra = nn.Parameter(torch.zeros(()))
+        self._power, self._known = power, known
+
+    def __getattr__(self, name: str) -> Any:
+        offered = name in ("sample", "threshold", "probabilities")
+        return getattr(self.inner, name) if offered else super().__getattr__(name)
+
+    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
+        """See `StochasticPolicy`."""
+        right = self.inner.evaluate(embedded, valid, selection)
+        log_prob = right.log_prob + self._known * self.extra if self._known else right.log_prob
+        return Evaluated(log_prob * valid[:, None], right.entropy + self.extra**self._power)
+
+
+@pytest.mark.parametrize(
+    ("power", "known", "message"),
+    [
+        (1.0, 0.0, "evaluate's log_prob give no gradient to 'extra'"),
+        (0.5, 1.0, "evaluate's log_prob and entropy give a non-finite gradient to 'extra'"),
+    ],
+)
+def test_what_the_entropy_alone_teaches_is_found(power: float, known: float, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        check_policy(Explorer(power, known), small.EMBEDDING)
