@@ -56,6 +56,19 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return lines
 
 
+def test_every_start_of_ray_says_where() -> None:
+    """Else Ray joins any cluster of this machine, such as that of a test beside."""
+    found = []
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "ray.init":
+                named = {keyword.arg for keyword in node.keywords}
+                joined = named & {"address", "ignore_reinit_error", None}
+                if not node.args and not joined:
+                    found.append(f"{path.relative_to(REPOSITORY)}:{node.lineno}")
+    assert not found
+
+
 def test_files_and_functions_are_short() -> None:
     found = []
     for path in sources():

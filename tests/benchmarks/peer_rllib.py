@@ -115,6 +115,7 @@ def ray_alone() -> Iterator[None]:
     os.environ.setdefault("RAY_worker_niceness", "0")
     with tempfile.TemporaryDirectory(prefix="peer-") as folder:  # short: sockets lie in it
         ray.init(
+            "local",
             num_cpus=2,  # as many idle processes are started at once
             include_dashboard=False,
             log_to_driver=False,

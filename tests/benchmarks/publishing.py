@@ -61,6 +61,7 @@ def publishing(settings: Settings) -> Iterator[Record]:
     keep_freed_memory()  # as a learner does
     with tempfile.TemporaryDirectory(prefix="pub-") as folder:
         ray.init(
+            "local",
             num_cpus=SAMPLERS,
             include_dashboard=False,
             log_to_driver=False,

@@ -127,7 +127,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     config = load_config(find_config(given.config), [f"data={given.data}"])
-    ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    ray.init(
+        "local", num_cpus=16, include_dashboard=False, log_to_driver=False, configure_logging=False
+    )
     found = compare(config, given.rounds, given.updates)
     ray.shutdown()
     for row in found["rows"]:

@@ -11,6 +11,7 @@ from typing import SupportsFloat
 
 import pytest
 import ray
+from ray_nodes import own_ray
 
 from rss_rl.cluster.prometheus import PrometheusSink, gauge_name
 from rss_rl.runtime.metric_registry import METRICS
@@ -20,16 +21,9 @@ from rss_rl.runtime.metrics import MetricsWriter
 @pytest.fixture
 def address() -> Iterator[str]:
     """Where the metrics of a local Ray are."""
-    ray.init(
-        num_cpus=1,
-        include_dashboard=False,
-        log_to_driver=False,
-        configure_logging=False,
-        _system_config={"metrics_report_interval_ms": 200},
-    )
-    (node,) = ray.nodes()
-    yield f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
-    ray.shutdown()
+    with own_ray(1, _system_config={"metrics_report_interval_ms": 200}):
+        (node,) = ray.nodes()
+        yield f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
 
 
 def scrape(address: str) -> list[str]:

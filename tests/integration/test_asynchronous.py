@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import ray
+from ray_nodes import own_ray
 from tiny_runs import Outcome, assert_each_example_once_an_epoch, reports_of
 
 from rss_rl.cluster.roles import RayRoles
@@ -40,13 +40,10 @@ def test_discarded_rollouts_lose_no_example(tiny: Callable[..., RunConfig], tmp_
 
 
 def test_with_samplers_of_their_own(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    try:
+    with own_ray(4):
         config = tiny(sampler={"backend": "ray", "actors": 2, "max_policy_lag": 4})
         events = train(config, tmp_path / "run", roles=RayRoles())
         reports = reports_of(events)
-    finally:
-        ray.shutdown()
     assert_each_example_once_an_epoch(reports)
     sampled = [r.scalars for r in reports if "policy/lag" in r.scalars]
     assert len(sampled) == 17

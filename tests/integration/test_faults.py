@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import ray
 from ray.cluster_utils import Cluster
+from ray_nodes import own_ray
 from tiny_runs import assert_each_example_once_an_epoch, reports_of
 from watched import WatchedRoles
 
@@ -65,15 +66,8 @@ class TestOnOneMachine:
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
     def cluster(cls) -> Iterator[None]:
-        ray.init(
-            num_cpus=4,
-            object_store_memory=100 * 2**20,
-            include_dashboard=False,
-            log_to_driver=False,
-            configure_logging=False,
-        )
-        yield
-        ray.shutdown()
+        with own_ray(4, object_store_memory=100 * 2**20):
+            yield
 
     @pytest.mark.parametrize("how_many", [1, 2], ids=["one sampler", "all samplers"])
     def test_killed_at_work(

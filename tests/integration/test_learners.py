@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import ray
+from ray_nodes import own_ray
 from tiny_runs import assert_each_example_once_an_epoch, reports_of
 from watched import WatchedRoles
 
@@ -25,9 +25,8 @@ SAMPLERS = {"backend": "ray", "actors": 1}
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    ray.init(num_cpus=6, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    yield
-    ray.shutdown()
+    with own_ray(6):
+        yield
 
 
 def test_two_learners_are_one(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
+from ray_nodes import own_ray
 
 from rss_rl.cluster.home import Home, find_home
 from rss_rl.cluster.pool import RayBackend
@@ -25,9 +26,8 @@ ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    yield
-    ray.shutdown()
+    with own_ray(4):
+        yield
 
 
 class Actor:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ray
+from ray_nodes import own_ray
 from tiny_runs import Outcome
 from watched import WatchedRoles
 
@@ -33,9 +34,8 @@ pytestmark = pytest.mark.timeout(100)
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     """One Ray for all tests of this file: starting it takes longer than any of them."""
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    yield
-    ray.shutdown()
+    with own_ray(4):
+        yield
 
 
 def pids(backend: RayBackend) -> list[int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
-import ray
+from ray_nodes import own_ray
 from tiny_runs import Outcome, TinySource
 from watched import WatchedRoles
 
@@ -60,13 +60,10 @@ def test_killed(tiny: Callable[..., RunConfig], steered: Path, tmp_path: Path) -
 def test_two_samplers_are_as_one(
     tiny: Callable[..., RunConfig], steered: Path, tmp_path: Path
 ) -> None:
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    try:
+    with own_ray(4):
         config = tiny(reward=STEERED, sampler={"backend": "ray", "actors": 2})
         for _ in train(config, tmp_path / "run", roles=WatchedRoles()):
             pass
-    finally:
-        ray.shutdown()
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(steered))
 
 

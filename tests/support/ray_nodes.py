@@ -1,7 +1,8 @@
-"""Real Ray nodes, started as a user would, that share no path with the tests or each other.
+"""Real Ray: of this process alone, or nodes started as a user would, in processes of their own.
 
-They run in a bare virtual environment: its .pth file adds the dependencies by path, and as lines of
-a .pth file are not searched for further ones, an editable install of rss_rl is not seen.
+Such nodes share no path with the tests or each other. They run in a bare virtual environment: its
+.pth file adds the dependencies by path, and as lines of a .pth file are not searched for further
+ones, an editable install of rss_rl is not seen.
 """
 
 from __future__ import annotations
@@ -16,12 +17,31 @@ import sysconfig
 import tempfile
 import time
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import ray
 
 from rss_rl.cluster.processes import end_processes, session_processes
 
 START_S = 40
+
+
+@contextmanager
+def own_ray(cpus: int, **options: Any) -> Iterator[None]:
+    """Ray with as many CPUs; `options` of `ray.init`. It ends with the context.
+
+    Without 'local' Ray would join what a test that runs beside this one has started.
+    """
+    quiet = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
+    ray.init("local", num_cpus=cpus, **quiet, **options)
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def free_port() -> int:
