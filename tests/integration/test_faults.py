@@ -96,7 +96,11 @@ class TestOnSeveralNodes:
     def cluster(self) -> Iterator[Cluster]:
         made = Cluster(
             initialize_head=True,
-            head_node_args={"num_cpus": 1, "_system_config": QUICK_TO_NOTICE},
+            head_node_args={
+                "num_cpus": 1,
+                "dashboard_port": None,  # any: the usual one may be taken
+                "_system_config": QUICK_TO_NOTICE,
+            },
         )
         ray.init(address=made.address, log_to_driver=False, configure_logging=False)
         yield made
