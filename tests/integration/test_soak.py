@@ -12,7 +12,7 @@ from soak import soak
 from rss_rl.config import RunConfig
 from rss_rl.runtime.run import Finished, train
 
-STEPS = {"warm-up": 150, "frozen": 150, "co-train": 1500}
+STEPS = {"warm-up": 150, "frozen": 150, "co-train": 600}
 
 
 @pytest.mark.timeout(400)
