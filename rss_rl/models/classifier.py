@@ -112,7 +112,7 @@ class Classifier(nn.Module):
         roles = torch.cat([c[:, mask] for mask, c in zip(shown, cells, strict=True)], 1)
         keys, packed = slot_keys(slots), Packed.of(shown)
         with keyed_dropout(None if keys is None else keys.view(-1)), packed_rows(packed):
-            vectors = encoder.packed(self.embedding(ids), packed, roles)
+            vectors = encoder.packed(self.embedding.words(ids), packed, roles)
         found = vectors.view(times, slots, examples, encoder.output_size).transpose(0, 1)
         return found.flatten(1, 2).unbind()
 

@@ -31,7 +31,7 @@ from rss_rl.ops.directions import directional_attention
 from rss_rl.ops.gated import gated_attention, gated_causal_means
 from rss_rl.ops.linear_maps import gate_mix, has_kernels, linear_maps
 from rss_rl.ops.masking import Gathered, causal_means, take
-from rss_rl.ops.packing import Packed, Shared
+from rss_rl.ops.packing import Packed, Shared, Words
 from rss_rl.ops.tracing import recording
 
 
@@ -81,16 +81,16 @@ def each_of(directions: nn.ModuleList) -> Iterator[DirectionalAttention]:
 
 
 def whole_packed(
-    directions: Sequence[DirectionalAttention], embedded: Tensor, tokens: Packed
+    directions: Sequence[DirectionalAttention], words: Words, tokens: Packed
 ) -> Tensor:
-    """Outputs of both directions where every row looks and is seen, [R, E] to [R, 2D]."""
-    told = [direction.for_rows(embedded) for direction in directions]
+    """Outputs of both directions where every row looks and is seen, [R, 2D]."""
+    told = [direction.for_rows(words.vectors) for direction in directions]
     settings = directions[0].project.activation, directions[0].scale
     dropouts = [direction.project.dropout for direction in directions]
     if not dropouts[0].drops or told[0].drop is not None:
-        return directional_attention(embedded, told, tokens, *settings)
+        return directional_attention(words, told, tokens, *settings)
     outputs = [
-        directional_attention(dropout(embedded), [each], tokens, *settings)
+        directional_attention(Words(dropout(words.vectors)), [each], tokens, *settings)
         for dropout, each in zip(dropouts, told, strict=True)
     ]
     return torch.cat(outputs, -1)
@@ -146,19 +146,12 @@ class DirectionalAttention(nn.Module):
         return self._attention(head, dependent, shown, heads, dependents)
 
     def attend_packed(
-        self, looking: Tensor, shown: Tensor, heads: Packed, dependents: Packed
+        self, looking: Tensor, shown: Tensor, heads: Shared, dependents: Shared
     ) -> Tensor:
-        """`attend` of the heads' rows [X, D] and the dependents' [Y, D]; [X, D]."""
-        pairs = PackedPairs(heads, dependents, self._order)
-        return packed_attention(*self._scores(looking, shown), shown, pairs, self.scale)
-
-    def attend_shared(self, hidden: Tensor, heads: Shared, dependents: Shared) -> Tensor:
-        """`attend` under several selections of the rows [R, D], [X, D]; scores are made once."""
-        shown = hidden.index_select(0, dependents.used)
-        head, dependent = self._scores(hidden.index_select(0, heads.used), shown)
+        """`attend` of the words that heads and dependents use, [U, D] each; [X, D]."""
+        head, dependent = self._scores(looking, shown)
+        given = heads.spread(head), dependents.spread(dependent), dependents.spread(shown)
         pairs = PackedPairs(heads.tokens, dependents.tokens, self._order)
-        dependent, shown = (t.index_select(0, dependents.at) for t in (dependent, shown))
-        given = head.index_select(0, heads.at), dependent, shown
         return packed_attention(*given, pairs, self.scale)
 
     def _scores(self, looking: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rss_rl.ops.packing import Words
 from rss_rl.types import Array
+
+_FEW = 0.75
+"""Of the tokens: where there are at most so many words, each is looked up once."""
 
 
 class WordEmbedding(nn.Module):
@@ -51,3 +55,14 @@ class WordEmbedding(nn.Module):
             return tuned
         fixed = F.embedding((tokens - rows).clamp_min(0), self.fixed)
         return torch.where(known[..., None], tuned, fixed)
+
+    def words(self, tokens: Tensor) -> Words:
+        """Those that stand in tokens, int64 [R]; each once where that saves work.
+
+        It does not where a layer drops features, other ones of each token, or keeps what it made.
+        """
+        if not self.training and not torch.is_grad_enabled():
+            words, at = torch.unique(tokens, return_inverse=True)
+            if len(words) <= _FEW * len(tokens):
+                return Words(self(words), at)
+        return Words(self(tokens))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rss_rl.models.directional import DirectionalAttention, Fusion, each_of, fused, whole_packed
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.masking import Gathered, kept_indices, scatter, take
-from rss_rl.ops.packing import Packed, Shared
+from rss_rl.ops.packing import Packed, Shared, Words
 from rss_rl.types import DEPENDENT, HEAD
 
 Context = Literal["real", "dependents"]
@@ -132,48 +132,58 @@ class ReSA(nn.Module):
         """`packed` can take what is computed of `values`."""
         return all(direction.packs(values) for direction in each_of(self.directions))
 
-    def packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> tuple[Tensor, Packed]:
+    def packed(self, words: Words, tokens: Packed, roles: Tensor) -> tuple[Tensor, Packed]:
         """`forward` of rows.
 
         Args:
-            embedded: [R, E]. roles: the selection, bool [R, 2].
+            words: with E features. roles: the selection, bool [R, 2].
 
         Returns:
             [R, 2D] or, where the heads alone come out, [X, 2D]; and which tokens these are.
         """
         if bool(roles.all()):
-            return whole_packed(list(each_of(self.directions)), embedded, tokens), tokens
-        looking, shown = (roles[:, role].nonzero()[:, 0] for role in (HEAD, DEPENDENT))  # [X], [Y]
-        heads, dependents = tokens.chosen(looking), tokens.chosen(shown)
+            return whole_packed(list(each_of(self.directions)), words, tokens), tokens
+        heads, dependents = self._chosen(words, tokens, roles[None])
         outputs = []
         for direction in each_of(self.directions):
-            hidden = direction.project(embedded)  # [R, D]
-            own, given = hidden.index_select(0, looking), hidden.index_select(0, shown)
-            context = direction.attend_packed(own, given, heads, dependents)
+            hidden = direction.project(words.vectors)  # [W, D]
+            looking, shown = (hidden.index_select(0, side.used) for side in (heads, dependents))
+            context = direction.attend_packed(looking, shown, heads, dependents)
             if self._keep_unselected:
+                gate, hidden = (words.spread(t) for t in (direction.gate_input(hidden), hidden))
                 averaged = None if self._unselected_context == "real" else roles[:, DEPENDENT]
                 means = self._means(direction, hidden, tokens, averaged)
-                own, context = hidden, means.index_copy(0, looking, context)
-            outputs.append(direction.fuse(own, context))
-        return fused(outputs, self._backend), tokens if self._keep_unselected else heads
+                context = means.index_copy(0, heads.cells, context)
+            else:
+                gate, hidden = (heads.spread(t) for t in (direction.gate_input(looking), looking))
+            outputs.append(direction.mix(hidden, context, gate))
+        return fused(outputs, self._backend), tokens if self._keep_unselected else heads.tokens
 
-    def many_packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> ManyPacked:
+    def many_packed(self, words: Words, tokens: Packed, roles: Tensor) -> ManyPacked:
         """`packed` under K selections, bool [K, R, 2], with the common part once."""
-        heads, dependents = (Shared.of(tokens, roles[..., role]) for role in (HEAD, DEPENDENT))
+        heads, dependents = self._chosen(words, tokens, roles)
         owns, baselines = [], []
         for direction in each_of(self.directions):
-            hidden = direction.project(embedded)  # [R, D]
-            context = direction.attend_shared(hidden, heads, dependents)
-            looking = hidden.index_select(0, heads.used)
+            hidden = direction.project(words.vectors)  # [W, D]
+            looking, shown = (hidden.index_select(0, side.used) for side in (heads, dependents))
+            context = direction.attend_packed(looking, shown, heads, dependents)
             gate = direction.gate_input(hidden if self._keep_unselected else looking)
             if self._keep_unselected:
-                mean = self._means(direction, hidden, tokens, None)
-                baselines.append(direction.mix(hidden, mean, gate))
+                every = words.spread(hidden)  # [R, D]
+                mean = self._means(direction, every, tokens, None)
+                baselines.append(direction.mix(every, mean, words.spread(gate)))
                 gate = gate.index_select(0, heads.used)
-            own, logit = (part.index_select(0, heads.at) for part in (looking, gate))
-            owns.append(direction.mix(own, context, logit))
+            owns.append(direction.mix(heads.spread(looking), context, heads.spread(gate)))
         baseline = fused(baselines, self._backend) if baselines else None
         return ManyPacked(heads.cells, heads.tokens, fused(owns, self._backend), baseline)
+
+    @staticmethod
+    def _chosen(words: Words, tokens: Packed, roles: Tensor) -> tuple[Shared, Shared]:
+        """Heads and dependents."""
+        heads, dependents = (
+            Shared.of(tokens, roles[..., role], words) for role in (HEAD, DEPENDENT)
+        )
+        return heads, dependents
 
     @staticmethod
     def _means(

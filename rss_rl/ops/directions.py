@@ -23,16 +23,16 @@ from rss_rl.ops.direction_weights import Direction
 from rss_rl.ops.directions_native import native_directions
 from rss_rl.ops.linear_maps import gate_mix, linear_maps
 from rss_rl.ops.native import OutOfRange, one_kind
-from rss_rl.ops.packing import Packed
+from rss_rl.ops.packing import Packed, Words
 
 
 def directional_attention(
-    values: Tensor, directions: Sequence[Direction], tokens: Packed, activation: str, scale: float
+    words: Words, directions: Sequence[Direction], tokens: Packed, activation: str, scale: float
 ) -> Tensor:
-    """Outputs of the directions side by side, [R, E] to [R, K D]; all tokens look and are seen.
+    """Outputs of the directions side by side, [R, K D]; all tokens look and are seen.
 
     Args:
-        values: x, float32 or float64 on the CPU.
+        words: x, with E features, float32 or float64 on the CPU.
         activation: sigma; none, relu or elu. scale: c of the attention logit.
 
     Raises:
@@ -40,24 +40,24 @@ def directional_attention(
         KernelsError: this machine cannot compile what computes it.
     """
     if torch.is_grad_enabled():
+        values = words.spread(words.vectors)
         _check(values, directions, tokens)
         with suppress(OutOfRange):
             return native_directions(values, directions, tokens, activation, scale)
-    return gate_mix([_parts(values, each, tokens, activation, scale) for each in directions])
+    return gate_mix([_parts(words, each, tokens, activation, scale) for each in directions])
 
 
 def _parts(
-    values: Tensor, given: Direction, tokens: Packed, activation: str, scale: float
+    words: Words, given: Direction, tokens: Packed, activation: str, scale: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same layer by layer, which keeps nothing for a way back and takes scores of any size."""
     layers = given.weights
     (hidden,) = linear_maps(
-        values, [layers.hidden], [layers.hidden_bias], activation=activation, drop=given.drop
+        words.vectors, [layers.hidden], [layers.hidden_bias], activation=activation, drop=given.drop
     )
     weights = layers.head, layers.dependent, layers.gate
-    head, dependent, gate = linear_maps(
-        hidden, weights, (layers.score_bias, None, layers.gate_bias)
-    )
+    maps = linear_maps(hidden, weights, (layers.score_bias, None, layers.gate_bias))
+    hidden, head, dependent, gate = (words.spread(each) for each in (hidden, *maps))
     pairs = PackedPairs(tokens, tokens, given.order)
     context = packed_attention(head, dependent, hidden, pairs, scale)
     (more,) = linear_maps(context, [layers.gate_context], [None])

@@ -1,16 +1,17 @@
 """Tokens of many sequences in rows, one sequence's after the other's, without padding.
 
-Legend: M sequences, N tokens of a padded one, L of the longest, R rows, D features.
+Legend: M sequences, N tokens of a padded one, L of the longest, R rows, W words, D features.
 """
 
 from __future__ import annotations
 
-__all__ = ["Packed", "Shared", "even_starts"]
+__all__ = ["Packed", "Shared", "Words", "even_starts"]
 
 import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -96,28 +97,52 @@ class Packed:
         return self.sequence * self._longest + self.rank
 
 
+class Words(NamedTuple):
+    """Vectors of words, and which of them each row is: what is made of a word is made once.
+
+    vectors  [W, D]
+    at       int64 [R]; None: each row is a word of its own, in their order
+    """
+
+    vectors: Tensor
+    at: Tensor | None = None
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Of each word, [W, ...], to each row, [R, ...]."""
+        return values if self.at is None else values.index_select(0, self.at)
+
+
 @dataclass(frozen=True)
 class Shared:
-    """Rows that are chosen K times over, and what their copies have in common.
+    """Rows that are chosen, K times over, and what they have in common.
 
     cells   of each, among the K R, int64 [X], rising
-    used    rows of the R that are chosen at all, int64 [U], rising
-    at      of each, where in `used` its row is, int64 [X]
+    used    words that are chosen at all, int64 [U], rising
+    at      of each, where in `used` its word is, int64 [X]; None: in their order
     tokens  which they are, of K M sequences
     """
 
     cells: Tensor
     used: Tensor
-    at: Tensor
+    at: Tensor | None
     tokens: Packed
 
     @classmethod
-    def of(cls, tokens: Packed, chosen: Tensor) -> Shared:
-        """Of rows of `tokens` that are chosen, bool [K, R]."""
-        cells, somewhere = chosen.flatten().nonzero()[:, 0], chosen.any(0)
-        at = (somewhere.cumsum(0) - 1)[cells % max(1, len(tokens))]
-        used = somewhere.nonzero()[:, 0]
-        return cls(cells, used, at, tokens.repeated(len(chosen)).chosen(cells))
+    def of(cls, tokens: Packed, chosen: Tensor, words: Words) -> Shared:
+        """Of rows of `tokens` that are chosen, bool [K, R], and the words they are."""
+        cells = chosen.flatten().nonzero()[:, 0]
+        once = len(chosen) == 1
+        picked = (tokens if once else tokens.repeated(len(chosen))).chosen(cells)
+        if once and words.at is None:
+            return cls(cells, cells, None, picked)
+        rows = cells % max(1, len(tokens))
+        each = rows if words.at is None else words.at[rows]
+        somewhere = torch.zeros(len(words.vectors), dtype=torch.bool).index_fill_(0, each, True)
+        return cls(cells, somewhere.nonzero()[:, 0], (somewhere.cumsum(0) - 1)[each], picked)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Of each used word, [U, D], to each chosen row, [X, D]."""
+        return values if self.at is None else values.index_select(0, self.at)
 
 
 def _starts(counts: Tensor) -> Tensor:

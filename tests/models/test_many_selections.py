@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from envs.rewards import ClassifierReward
+from rss_rl.models import embedding as embedding_module
 from rss_rl.models.encoders.resan import ReSANEncoder
 from rss_rl.types import Batch
 
@@ -44,8 +45,9 @@ def test_several_selections_equal_each_alone(settings: dict[str, Any], share: fl
     (True, 0.2, True), (False, 0.9, True), (False, 0.1, False)
 ])  # fmt: skip
 def test_the_common_part_is_computed_once_where_that_is_less(
-    keep_unselected: bool, share: float, once: bool
+    keep_unselected: bool, share: float, once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(embedding_module, "_FEW", 0.0)  # each token is counted
     tokens, valid, _ = small.pairs((6, 7), (5, 4), (6, 5))
     selections = several(valid, share)
     for attention in ("eager", "compiled"):
@@ -67,7 +69,8 @@ def test_the_common_part_is_computed_once_where_that_is_less(
             assert seen == [sum(int(chosen.any(1).sum()) for chosen in selections)]
 
 
-def test_padding_does_not_count_as_work() -> None:
+def test_padding_does_not_count_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding_module, "_FEW", 0.0)
     model = small.classifier(sentences=1, keep_unselected=False, attention="compiled")
     tokens, valid = small.sentences(20, *[2] * 9)  # 200 cells, 38 tokens
     seen: list[int] = []

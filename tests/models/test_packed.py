@@ -11,12 +11,13 @@ import small
 import torch
 from torch import Tensor
 
+from rss_rl.models import embedding as embedding_module
 from rss_rl.models.classifier import Classifier
 from rss_rl.models.dropout import keyed_dropout, slot_keys
 from rss_rl.models.encoders.protocol import PackedEncoder
 from rss_rl.models.encoders.resan import ReSANEncoder
 from rss_rl.ops import linear_maps as maps_module
-from rss_rl.ops.packing import Packed
+from rss_rl.ops.packing import Packed, Words
 
 PACKED = [pytest.param(small.VARIANTS[name] | more, id=name + str(more)) for name, more in (
     ("resan", {}), ("resan", {"highway": True}), ("resan, paper's context", {}), ("faithful", {}),
@@ -107,6 +108,44 @@ def test_a_batch_in_bfloat16_is_near_one_in_float32() -> None:
     torch.testing.assert_close(rounded.float(), exact, rtol=0.05, atol=0.05)
 
 
+@pytest.mark.parametrize("settings", PACKED)
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("chosen", ["all", "some", "none of one"])
+def test_a_word_that_comes_again_is_looked_up_once(
+    settings: dict[str, Any], samples: int, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens, valid, _ = small.pairs((6, 2), (1, 7), (5, 5), (4, 3))
+    tokens = [ids % 4 + mask for ids, mask in zip(tokens, valid, strict=True)]
+    selections = [
+        torch.cat([small.selection(mask, 0.7, seed=k) for k in range(samples)]) for mask in valid
+    ]
+    if chosen == "all":
+        selections = [mask[:, None].expand(-1, 2, -1).repeat(samples, 1, 1) for mask in valid]
+    if chosen == "none of one":
+        selections[0][1] = False
+    model = small.classifier(attention="compiled", **settings)
+    seen = padding_calls(model)
+    with torch.no_grad():
+        logits = model(tokens, valid, selections)
+    assert [read for (read,) in seen] == [4]
+    monkeypatch.setattr(embedding_module, "_FEW", 0.0)
+    with torch.no_grad():
+        each = model(tokens, valid, selections)
+    assert seen[1][0] > 20
+    torch.testing.assert_close(logits, each, rtol=1e-10, atol=1e-12)
+    padded = small.classifier(attention="eager", **settings)
+    torch.testing.assert_close(logits, padded(tokens, valid, selections), rtol=1e-9, atol=1e-12)
+
+
+def test_each_token_is_looked_up_where_it_drops_features_of_its_own_or_learns() -> None:
+    model, ids = small.classifier(attention="compiled"), torch.tensor([1, 1, 1, 2])
+    assert model.embedding.words(ids).at is None
+    with torch.no_grad():
+        assert model.embedding.words(ids).at is not None
+        assert model.embedding.words(ids[2:]).at is None  # no word comes again
+        assert model.train().embedding.words(ids).at is None
+
+
 @contextmanager
 def memory_of_nan() -> Iterator[None]:
     """Within it torch fills what is not initialised."""
@@ -139,11 +178,12 @@ def test_dropout_without_keys_is_torchs() -> None:
     model = small.classifier(dropout=0.5, attention="compiled")
     assert isinstance(model.encoder, ReSANEncoder)
     resa, tokens = model.encoder.resa, Packed.of([torch.ones(2, 3, dtype=torch.bool)])
-    embedded, roles = torch.ones(6, small.EMBEDDING, dtype=torch.float64), torch.ones(6, 2) > 0
-    one, other = (resa.packed(embedded, tokens, roles)[0] for _ in range(2))
+    words = Words(torch.ones(6, small.EMBEDDING, dtype=torch.float64))
+    roles = torch.ones(6, 2) > 0
+    one, other = (resa.packed(words, tokens, roles)[0] for _ in range(2))
     assert torch.equal(one, other)
     resa.train()
-    one, other = (resa.packed(embedded, tokens, roles)[0] for _ in range(2))
+    one, other = (resa.packed(words, tokens, roles)[0] for _ in range(2))
     assert not torch.allclose(one, other)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import gated_mean, union
 from rss_rl.ops.masking import masked_mean
-from rss_rl.ops.packing import Packed
+from rss_rl.ops.packing import Packed, Words
 
 
 class Source2TokenEncoder(nn.Module):
@@ -43,9 +43,9 @@ class Source2TokenEncoder(nn.Module):
         """See `PackedEncoder`."""
         return False
 
-    def packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> Tensor:
+    def packed(self, words: Words, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
-        return self.pool.packed(embedded, tokens)
+        return self.pool.packed(words, tokens)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """See `GatedEncoder`."""

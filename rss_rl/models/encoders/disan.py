@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rss_rl.models.directional import DirectionalAttention, all_tokens, each_of, fused, whole_packed
 from rss_rl.ops.attention import Backend
-from rss_rl.ops.packing import Packed
+from rss_rl.ops.packing import Packed, Words
 
 
 class DiSA(nn.Module):
@@ -64,9 +64,9 @@ class DiSA(nn.Module):
         """`packed` can take what is computed of `values`."""
         return all(direction.packs(values) for direction in each_of(self.directions))
 
-    def packed(self, embedded: Tensor, tokens: Packed) -> Tensor:
-        """`forward` of rows, [R, E] to [R, 2D]."""
-        return whole_packed(list(each_of(self.directions)), embedded, tokens)
+    def packed(self, words: Words, tokens: Packed) -> Tensor:
+        """`forward` of rows, [R, 2D]."""
+        return whole_packed(list(each_of(self.directions)), words, tokens)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """Contexts in which each token's weight is multiplied by its gate [M, N]; [M, N, 2D]."""

@@ -15,7 +15,7 @@ from rss_rl.models.encoders.disan import DiSA
 from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import union
-from rss_rl.ops.packing import Packed
+from rss_rl.ops.packing import Packed, Words
 
 
 class PooledEncoder(nn.Module):
@@ -60,9 +60,9 @@ class GatedPooledEncoder(nn.Module):
         """See `PackedEncoder`."""
         return False
 
-    def packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> Tensor:
+    def packed(self, words: Words, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
-        return self.pool.packed(self.context.packed(embedded, tokens), tokens)
+        return self.pool.packed(Words(self.context.packed(words, tokens)), tokens)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """See `GatedEncoder`."""

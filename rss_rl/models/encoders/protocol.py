@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from rss_rl.ops.packing import Packed
+from rss_rl.ops.packing import Packed, Words
 
 
 class Encoder(Protocol):
@@ -62,8 +62,8 @@ class PackedEncoder(Protocol):
             valid: S x bool [B, N_s]. selections: S x bool [K B, 2, N_s].
         """
 
-    def packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> Tensor:
-        """[R, E] and the K selections of each token, bool [K, R, 2], to [K M, output_size].
+    def packed(self, words: Words, tokens: Packed, roles: Tensor) -> Tensor:
+        """Words of R tokens and K selections of these, bool [K, R, 2], to [K M, output_size].
 
         Where unselected tokens are irrelevant and K is 1, none is among the rows. The caller has
         entered `packed_rows(tokens)`.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from rss_rl.models.layers import Source2Token
 from rss_rl.models.resa import ReSA
-from rss_rl.ops.packing import Packed
+from rss_rl.ops.packing import Packed, Words
 from rss_rl.types import HEAD
 
 
@@ -45,13 +45,14 @@ class ReSANEncoder(nn.Module):
         tokens = sum(int(mask.sum()) for mask in valid)
         return self.reads_unselected or sum(int(s.any(1).sum()) for s in selections) > tokens
 
-    def packed(self, embedded: Tensor, tokens: Packed, roles: Tensor) -> Tensor:
+    def packed(self, words: Words, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
         if len(roles) == 1:
-            return self.pool.packed(*self.resa.packed(embedded, tokens, roles[0]))
-        found = self.resa.many_packed(embedded, tokens, roles)
+            context, rows = self.resa.packed(words, tokens, roles[0])
+            return self.pool.packed(Words(context), rows)
+        found = self.resa.many_packed(words, tokens, roles)
         if found.baseline is None:
-            return self.pool.packed(found.fused, found.heads)
+            return self.pool.packed(Words(found.fused), found.heads)
         at = found.cells, tokens, len(roles), found.baseline
         return self.pool.packed_shared(found.fused, *at)
 

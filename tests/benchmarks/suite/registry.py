@@ -36,8 +36,9 @@ class Benchmark:
 
 BENCHMARKS: dict[str, Benchmark] = {
     "start": Benchmark("suite.startup:startup", minutes=2),
+    "words": Benchmark("suite.repeated_words:repeated_words", minutes=1.5),
     "samples": Benchmark("suite.many_selections:many_selections", minutes=2),
-    "step": Benchmark("suite.training_step:training_step", minutes=5),
+    "step": Benchmark("suite.training_step:training_step", minutes=3.5),
     "attention": Benchmark("attention:attention", minutes=3),
     "sampling": Benchmark("sampling:sampling", minutes=2),
     "publish": Benchmark("publishing:publishing", minutes=1),

@@ -5,7 +5,7 @@ Legend: B pairs of a batch, N tokens of its longest sentence, D hidden, E embedd
 
 from __future__ import annotations
 
-__all__ = ["SIZES", "Size", "batches_of", "bound_s", "ours", "plain", "training_step"]
+__all__ = ["SIZES", "Size", "batches_of", "bound_s", "ours", "plain", "training_step", "words_of"]
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -92,6 +92,11 @@ def bucketed(size: Size) -> tuple[Array, list[Array]]:
     return lengths, [order.rows(number) for number in range(order.batches_per_epoch)]
 
 
+def words_of(size: Size, shape: tuple[int, ...], draw: np.random.Generator) -> Array:
+    """As frequent as in a text: the rank of a word, int64, is about exp(uniform)."""
+    return np.exp(draw.random(shape) * math.log(size.words - 1)).astype(np.int64)
+
+
 def batches_of(size: Size, count: int = _BATCHES) -> list[TensorBatch]:
     """`count` batches, evenly over those of an epoch by how many cells they have."""
     lengths, epoch = bucketed(size)
@@ -103,9 +108,7 @@ def batches_of(size: Size, count: int = _BATCHES) -> list[TensorBatch]:
         for slot in range(2):
             longest = int(lengths[rows, slot].max())
             real = np.arange(longest) < lengths[rows, slot, None]
-            # Words as frequent as in a text: the rank of a word is about exp(uniform).
-            ranks = np.exp(draw.random(real.shape) * math.log(size.words - 1)).astype(np.int64)
-            tokens.append(torch.from_numpy(np.where(real, ranks, 0)))
+            tokens.append(torch.from_numpy(np.where(real, words_of(size, real.shape, draw), 0)))
             valid.append(torch.from_numpy(real))
         labels = torch.from_numpy(draw.integers(0, 3, len(rows)))
         batches.append(TensorBatch(tokens, valid, labels))
