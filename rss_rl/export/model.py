@@ -22,6 +22,7 @@ from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import DataError
 from rss_rl.export.artifact import open_result
+from rss_rl.policies.protocol import decide
 from rss_rl.runtime.choosing import mark_passage
 from rss_rl.runtime.reading import Explanation, MarkedSentence
 from rss_rl.runtime.snapshot import Models
@@ -30,7 +31,7 @@ from rss_rl.types import ROLES, Array, LabelSpec
 Example = Text | tuple[Text, Text]
 """A text, or two where the task is on pairs or on passages with questions."""
 
-_BATCH, _BATCH_TOKENS = 32, 1 << 14
+_BATCH, _BATCH_TOKENS = 128, 1 << 14
 """Examples of a batch, and tokens with padding, at most."""
 
 
@@ -146,12 +147,11 @@ class Model:
         everything = [mask[:, None].expand(-1, ROLES, -1) for mask in valid]
         if not self._selects:
             return Chosen(tokens, valid, marks, everything, None)
-        policy = self.models.policy
         with torch.inference_mode():
             shown = self.models.shown(tokens, valid)
-            pairs = list(zip(shown, valid, strict=True))
-            chances = [policy.probabilities(*pair).float() for pair in pairs]
-            return Chosen(tokens, valid, marks, [policy.threshold(*p) for p in pairs], chances)
+            both = [decide(self.models.policy, *pair) for pair in zip(shown, valid, strict=True)]
+        chances = [each.probabilities.float() for each in both]
+        return Chosen(tokens, valid, marks, [each.selection for each in both], chances)
 
     def logits(self, chosen: Chosen) -> Tensor:
         """[B, C]."""

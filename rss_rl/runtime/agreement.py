@@ -31,6 +31,7 @@ from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.classifier import Classifier
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.ops.rationales import moved_at_random, top_share
+from rss_rl.policies.protocol import decide
 from rss_rl.runtime.agreement_tally import Probabilities, Tally
 from rss_rl.runtime.reading import open_with_data
 from rss_rl.runtime.snapshot import Models, autocast, fixed_threads
@@ -163,15 +164,14 @@ class _Scorer:
         return float(np.concatenate(kept).mean())
 
     def _policy(self, tensors: TensorBatch) -> _Chosen:
-        policy = self._models.policy
         selections, scores = [], []
         inputs = self._models.shown(tensors.tokens, tensors.valid)
         for shown, valid in zip(inputs, tensors.valid, strict=True):
-            selections.append(policy.threshold(shown, valid).cpu().numpy())
+            selection, chances = decide(self._models.policy, shown, valid)
+            selections.append(selection.cpu().numpy())
             # A token is kept for its likelier role. To a policy without context a word that stands
             # twice is the same word: rounding must not say which of the two is likelier.
-            chances = policy.probabilities(shown, valid).amax(1)
-            scores.append(chances.double().cpu().numpy().round(_DECIMALS))
+            scores.append(chances.amax(1).double().cpu().numpy().round(_DECIMALS))
         return _Chosen(selections, scores)
 
     def _choices(

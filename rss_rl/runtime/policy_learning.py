@@ -26,6 +26,7 @@ from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch, to_tensors
 from rss_rl.policies.adapters import CertainPolicy
 from rss_rl.policies.estimators import build_bit_estimator, drawn_roles
+from rss_rl.policies.protocol import decide
 from rss_rl.runtime.snapshot import Models, autocast
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Batch
@@ -145,8 +146,7 @@ def _steerable_chances(models: Models, shown: Tensor, valid: Tensor) -> Tensor:
         ConfigError: it keeps by another rule, which the margins of a target share know nothing of:
             the share would settle elsewhere.
     """
-    chances = models.policy.probabilities(shown, valid)
-    kept = models.policy.threshold(shown, valid)
+    kept, chances = decide(models.policy, shown, valid)
     clear = (chances - 0.5).abs() > _NEAR_HALF
     wrong = int(((kept != (chances > 0.5)) & clear & valid[:, None]).sum())
     if wrong:

@@ -22,6 +22,7 @@ from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import UNKNOWN
 from rss_rl.errors import DataError
+from rss_rl.policies.protocol import decide
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.choosing import mark_passage
 from rss_rl.runtime.device import find_device
@@ -126,8 +127,8 @@ def _select(
         chances = None
         selection = mask[:, None].expand(-1, ROLES, -1)  # [1, 2, N]
         if selects:
-            chances = models.policy.probabilities(vectors, mask)[0].float().numpy()
-            selection = models.policy.threshold(vectors, mask)
+            selection, likely = decide(models.policy, vectors, mask)
+            chances = likely[0].float().numpy()
         if selects and sampled_seed is not None:
             uniforms = torch.from_numpy(_uniforms(sampled_seed, slot, len(ids)))
             selection = models.policy.sample(vectors, mask, uniforms).selection[0]

@@ -14,6 +14,7 @@ from torch import Tensor
 from rss_rl.data.store import Split
 from rss_rl.models.attention_map import attention_map
 from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.policies.protocol import decide
 from rss_rl.runtime.attention_figure import attention_image
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.snapshot import Models
@@ -73,8 +74,9 @@ def make_showcase(models: Models, examples: Split, device: torch.device) -> Show
     with torch.inference_mode():
         shown = models.shown(tensors.tokens, tensors.valid)
         for slot, (embedded, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
-            chances = models.policy.probabilities(embedded, valid).float().cpu().numpy()
-            selection = models.policy.threshold(embedded, valid).cpu().numpy()
+            decided = decide(models.policy, embedded, valid)
+            chances = decided.probabilities.float().cpu().numpy()
+            selection = decided.selection.cpu().numpy()
             for role, values in gathered.items():
                 values.append(chances[:, role][batch.valid[slot]])
             for row, texts in lines.items():
