@@ -22,7 +22,6 @@ from rss_rl.policies.adapters import adapt
 from rss_rl.policies.contract_case import Case
 from rss_rl.policies.contract_empty import check_empty
 from rss_rl.policies.protocol import (
-    DecidingPolicy,
     FactorisedPolicy,
     RelaxedPolicy,
     StochasticPolicy,
@@ -78,13 +77,6 @@ def _check_threshold(case: Case) -> None:
     chance = policy.probabilities(case.shown, case.valid).detach()
     case.shape("probabilities", chance, *chosen.shape)
     case.unit("probabilities", chance)
-    if isinstance(policy, DecidingPolicy):
-        both = policy.decide(case.shown, case.valid)
-        case.require(
-            torch.equal(both.selection, chosen) and torch.equal(both.probabilities, chance),
-            "decide says something else than threshold and probabilities",
-            "Make these two from it",
-        )
 
 
 def _check_sample(case: Case) -> None:

@@ -22,7 +22,7 @@ from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import DataError
 from rss_rl.export.artifact import open_result
-from rss_rl.policies.protocol import decide
+from rss_rl.policies.deciding import decide
 from rss_rl.runtime.choosing import mark_passage
 from rss_rl.runtime.reading import Explanation, MarkedSentence
 from rss_rl.runtime.snapshot import Models

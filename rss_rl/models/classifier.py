@@ -99,20 +99,22 @@ class Classifier(nn.Module):
         """Vectors of the sentences of all slots at once, S x [M, output_size]."""
         encoder, times = self.encoder, max(1, len(selections[0]) // max(1, len(tokens[0])))
         assert isinstance(encoder, PackedEncoder)
-        shared = times > 1 and encoder.packs_many(valid, selections)
+        shared = times > 1 and encoder.shares_rows
         if times > 1 and not shared:
             tokens, valid = ([t.repeat(times, 1) for t in each] for each in (tokens, valid))
             times = 1
-        shown = list(valid)
-        if not shared and not encoder.reads_unselected:
-            shown = [m & s.any(1) for m, s in zip(valid, selections, strict=True)]
         slots, examples = len(tokens), len(tokens[0])
+        shown = list(valid)
+        if not encoder.reads_unselected:
+            kept = (s.any(1).view(times, examples, s.shape[-1]).any(0) for s in selections)
+            shown = [mask & union for mask, union in zip(valid, kept, strict=True)]
         ids = torch.cat([slot[mask] for mask, slot in zip(shown, tokens, strict=True)])  # [R]
         cells = (s.view(times, examples, *s.shape[1:]).transpose(2, 3) for s in selections)
         roles = torch.cat([c[:, mask] for mask, c in zip(shown, cells, strict=True)], 1)
+        words = self.embedding.rows(ids, once=not encoder.training)  # none drops its features
         keys, packed = slot_keys(slots), Packed.of(shown)
         with keyed_dropout(None if keys is None else keys.view(-1)), packed_rows(packed):
-            vectors = encoder.packed(self.embedding.words(ids), packed, roles)
+            vectors = encoder.packed(words, packed, roles)
         found = vectors.view(times, slots, examples, encoder.output_size).transpose(0, 1)
         return found.flatten(1, 2).unbind()
 

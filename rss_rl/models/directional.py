@@ -1,6 +1,7 @@
 """One direction of feature-wise self-attention: who attends, to whom, and the fusion gate.
 
-Legend: M sentences, N tokens, J selected heads, I selected dependents, E embedding size, D hidden.
+Legend: M sentences, N tokens, J selected heads, I selected dependents, E embedding size, D hidden;
+R tokens of all sentences, X heads of them, U words of heads or dependents.
 Source: Shen et al., DiSAN (AAAI 2018), section 4.1; ReSAN (IJCAI 2018), section 3.2.
 """
 
@@ -31,7 +32,7 @@ from rss_rl.ops.directions import directional_attention
 from rss_rl.ops.gated import gated_attention, gated_causal_means
 from rss_rl.ops.linear_maps import gate_mix, has_kernels, linear_maps
 from rss_rl.ops.masking import Gathered, causal_means, take
-from rss_rl.ops.packing import Packed, Shared, Words
+from rss_rl.ops.packing import Packed, Rows, Shared
 from rss_rl.ops.tracing import recording
 
 
@@ -80,17 +81,16 @@ def each_of(directions: nn.ModuleList) -> Iterator[DirectionalAttention]:
         yield direction
 
 
-def whole_packed(
-    directions: Sequence[DirectionalAttention], words: Words, tokens: Packed
-) -> Tensor:
+def whole_packed(directions: Sequence[DirectionalAttention], words: Rows, tokens: Packed) -> Tensor:
     """Outputs of both directions where every row looks and is seen, [R, 2D]."""
     told = [direction.for_rows(words.vectors) for direction in directions]
     settings = directions[0].project.activation, directions[0].scale
     dropouts = [direction.project.dropout for direction in directions]
     if not dropouts[0].drops or told[0].drop is not None:
         return directional_attention(words, told, tokens, *settings)
+    whole = words.spread(words.vectors)  # each row drops its own
     outputs = [
-        directional_attention(Words(dropout(words.vectors)), [each], tokens, *settings)
+        directional_attention(Rows(dropout(whole)), [each], tokens, *settings)
         for dropout, each in zip(dropouts, told, strict=True)
     ]
     return torch.cat(outputs, -1)

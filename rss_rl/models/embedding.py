@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rss_rl.ops.packing import Words
+from rss_rl.ops.packing import Rows
 from rss_rl.types import Array
 
 _FEW = 0.75
-"""Of the tokens: where there are at most so many words, each is looked up once."""
+"""Of the tokens: where at most so many are other words, each of these is looked up once."""
 
 
 class WordEmbedding(nn.Module):
@@ -56,13 +56,13 @@ class WordEmbedding(nn.Module):
         fixed = F.embedding((tokens - rows).clamp_min(0), self.fixed)
         return torch.where(known[..., None], tuned, fixed)
 
-    def words(self, tokens: Tensor) -> Words:
-        """Those that stand in tokens, int64 [R]; each once where that saves work.
+    def rows(self, tokens: Tensor, *, once: bool) -> Rows:
+        """Of tokens int64 [R]; `once` looks up each word once where that saves work.
 
-        It does not where a layer drops features, other ones of each token, or keeps what it made.
+        It does not where gradients are wanted, for which kernels keep what they made of each row.
         """
-        if not self.training and not torch.is_grad_enabled():
+        if once and not torch.is_grad_enabled():
             words, at = torch.unique(tokens, return_inverse=True)
             if len(words) <= _FEW * len(tokens):
-                return Words(self(words), at)
-        return Words(self(tokens))
+                return Rows(self(words), at)
+        return Rows(self(tokens))

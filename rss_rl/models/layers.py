@@ -25,7 +25,7 @@ from rss_rl.models.dropout import Dropout, packed_rows
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.gated import gated_softmax
 from rss_rl.ops.linear_maps import has_kernels, linear_maps
-from rss_rl.ops.packing import Packed, Words
+from rss_rl.ops.packing import Packed, Rows
 from rss_rl.ops.pooling import (
     feature_wise_pooling,
     packed_pooling,
@@ -174,11 +174,11 @@ class Source2Token(nn.Module):
         """`packed` can take what is computed of `values`."""
         return self._by_feature and has_kernels(values, self._backend)
 
-    def packed(self, words: Words, tokens: Packed) -> Tensor:
+    def packed(self, rows: Rows, tokens: Packed) -> Tensor:
         """`forward` of rows that are all kept, with D features, to [M, D]."""
         with packed_rows(tokens):
-            scores = words.spread(self.scores(words.vectors))
-        return packed_pooling(scores, words.spread(words.vectors), tokens)
+            scores = rows.spread(self.scores(rows.vectors))
+        return packed_pooling(scores, rows.spread(rows.vectors), tokens)
 
     def packed_shared(
         self, rows: Tensor, cells: Tensor, tokens: Packed, times: int, common: Tensor

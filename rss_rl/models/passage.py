@@ -110,7 +110,7 @@ class PassageClassifier(nn.Module):
             packed, shown = Packed.of([grouped.kept]), grouped.index[grouped.kept]
             with keyed_dropout(keys):
                 with packed_rows(packed):
-                    words = self.embedding.words(cells[shown])
+                    words = self.embedding.rows(cells[shown], once=not encoder.training)
                     encoded = encoder.packed(words, packed, bits[shown][None])
                 return self.sentence(encoded)  # type: ignore[no-any-return]
         lengths = grouped.kept.sum(1)

@@ -1,7 +1,8 @@
 """ReSA, reinforced self-attention: soft attention between selected heads and dependents only.
 
 Legend: B sentences, M selections of them (B, or K * B sample-major), N tokens, J selected heads,
-I selected dependents, E embedding size, D hidden; R tokens of all sentences, X heads of them.
+I selected dependents, E embedding size, D hidden; R tokens of all sentences, W words of these, X
+heads of them.
 Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.2; the directional
 form is that of DiSAN (Shen et al., AAAI 2018).
 """
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from rss_rl.models.directional import DirectionalAttention, Fusion, each_of, fused, whole_packed
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.masking import Gathered, kept_indices, scatter, take
-from rss_rl.ops.packing import Packed, Shared, Words
+from rss_rl.ops.packing import Packed, Rows, Shared
 from rss_rl.types import DEPENDENT, HEAD
 
 Context = Literal["real", "dependents"]
@@ -132,7 +133,7 @@ class ReSA(nn.Module):
         """`packed` can take what is computed of `values`."""
         return all(direction.packs(values) for direction in each_of(self.directions))
 
-    def packed(self, words: Words, tokens: Packed, roles: Tensor) -> tuple[Tensor, Packed]:
+    def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> tuple[Tensor, Packed]:
         """`forward` of rows.
 
         Args:
@@ -159,7 +160,7 @@ class ReSA(nn.Module):
             outputs.append(direction.mix(hidden, context, gate))
         return fused(outputs, self._backend), tokens if self._keep_unselected else heads.tokens
 
-    def many_packed(self, words: Words, tokens: Packed, roles: Tensor) -> ManyPacked:
+    def many_packed(self, words: Rows, tokens: Packed, roles: Tensor) -> ManyPacked:
         """`packed` under K selections, bool [K, R, 2], with the common part once."""
         heads, dependents = self._chosen(words, tokens, roles)
         owns, baselines = [], []
@@ -178,7 +179,7 @@ class ReSA(nn.Module):
         return ManyPacked(heads.cells, heads.tokens, fused(owns, self._backend), baseline)
 
     @staticmethod
-    def _chosen(words: Words, tokens: Packed, roles: Tensor) -> tuple[Shared, Shared]:
+    def _chosen(words: Rows, tokens: Packed, roles: Tensor) -> tuple[Shared, Shared]:
         """Heads and dependents."""
         heads, dependents = (
             Shared.of(tokens, roles[..., role], words) for role in (HEAD, DEPENDENT)

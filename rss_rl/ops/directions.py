@@ -3,7 +3,7 @@
     h = sigma(W_h drop(x) + b_h);   s = attention of v = W_2 h + b and u = W_1 h over h
     out = F h + (1 - F) s,   F = sigmoid(W_f1 h + W_f2 s + b_f)
 
-Legend: R tokens of M sequences, E inputs, D features, K directions.
+Legend: R tokens of M sequences, W words of these, E inputs, D features, K directions.
 Source: Shen et al., DiSAN (AAAI 2018), section 4.1.
 """
 
@@ -23,11 +23,11 @@ from rss_rl.ops.direction_weights import Direction
 from rss_rl.ops.directions_native import native_directions
 from rss_rl.ops.linear_maps import gate_mix, linear_maps
 from rss_rl.ops.native import OutOfRange, one_kind
-from rss_rl.ops.packing import Packed, Words
+from rss_rl.ops.packing import Packed, Rows
 
 
 def directional_attention(
-    words: Words, directions: Sequence[Direction], tokens: Packed, activation: str, scale: float
+    words: Rows, directions: Sequence[Direction], tokens: Packed, activation: str, scale: float
 ) -> Tensor:
     """Outputs of the directions side by side, [R, K D]; all tokens look and are seen.
 
@@ -48,7 +48,7 @@ def directional_attention(
 
 
 def _parts(
-    words: Words, given: Direction, tokens: Packed, activation: str, scale: float
+    words: Rows, given: Direction, tokens: Packed, activation: str, scale: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same layer by layer, which keeps nothing for a way back and takes scores of any size."""
     layers = given.weights

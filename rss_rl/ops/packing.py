@@ -1,11 +1,12 @@
 """Tokens of many sequences in rows, one sequence's after the other's, without padding.
 
-Legend: M sequences, N tokens of a padded one, L of the longest, R rows, W words, D features.
+Legend: M sequences, N tokens of a padded one, L of the longest, R rows, W words of these (or R),
+K selections, X rows that are chosen, U words of these (or X), D features.
 """
 
 from __future__ import annotations
 
-__all__ = ["Packed", "Shared", "Words", "even_starts"]
+__all__ = ["Packed", "Shared", "Rows", "even_starts"]
 
 import functools
 import itertools
@@ -97,11 +98,11 @@ class Packed:
         return self.sequence * self._longest + self.rank
 
 
-class Words(NamedTuple):
-    """Vectors of words, and which of them each row is: what is made of a word is made once.
+class Rows(NamedTuple):
+    """Rows of which several may be one word: what depends on the word alone is made once.
 
-    vectors  [W, D]
-    at       int64 [R]; None: each row is a word of its own, in their order
+    vectors  of the words, [W, D]
+    at       of each row, which word it is, int64 [R]; None: row r is word r
     """
 
     vectors: Tensor
@@ -118,7 +119,7 @@ class Shared:
 
     cells   of each, among the K R, int64 [X], rising
     used    words that are chosen at all, int64 [U], rising
-    at      of each, where in `used` its word is, int64 [X]; None: in their order
+    at      of each, where in `used` its word is, int64 [X]; None: the X words are its own
     tokens  which they are, of K M sequences
     """
 
@@ -128,7 +129,7 @@ class Shared:
     tokens: Packed
 
     @classmethod
-    def of(cls, tokens: Packed, chosen: Tensor, words: Words) -> Shared:
+    def of(cls, tokens: Packed, chosen: Tensor, words: Rows) -> Shared:
         """Of rows of `tokens` that are chosen, bool [K, R], and the words they are."""
         cells = chosen.flatten().nonzero()[:, 0]
         once = len(chosen) == 1

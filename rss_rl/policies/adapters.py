@@ -14,13 +14,11 @@ from torch import Tensor, nn
 
 from rss_rl.errors import ConfigError
 from rss_rl.policies.protocol import (
-    Decided,
     DeterministicPolicy,
     Evaluated,
     RelaxedPolicy,
     Sampled,
     StochasticPolicy,
-    decide,
     reads_tokens,
 )
 
@@ -60,11 +58,6 @@ class CertainPolicy(nn.Module):
         """See `DeterministicPolicy`."""
         return self.inner.threshold(embedded, valid)
 
-    def decide(self, embedded: Tensor, valid: Tensor) -> Decided:
-        """See `DecidingPolicy`."""
-        selection = self.inner.threshold(embedded, valid)
-        return Decided(selection, selection.float())
-
 
 class GatedPolicy(nn.Module):
     """A relaxed policy without log-probs: its selections are the gates that are not 0."""
@@ -90,10 +83,6 @@ class GatedPolicy(nn.Module):
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `DeterministicPolicy`."""
         return self.inner.threshold(embedded, valid)
-
-    def decide(self, embedded: Tensor, valid: Tensor) -> Decided:
-        """See `DecidingPolicy`."""
-        return decide(self.inner, embedded, valid)
 
 
 def adapt(policy: object, *, where: str = "policy.name") -> PolicyModule:

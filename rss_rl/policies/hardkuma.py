@@ -23,7 +23,7 @@ from rss_rl.errors import ConfigError
 from rss_rl.ops import bernoulli
 from rss_rl.ops.relaxed import kuma_gates, kuma_log_tail
 from rss_rl.policies.plugins import is_number
-from rss_rl.policies.protocol import Decided, Evaluated, PolicySetup, Sampled
+from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
 from rss_rl.policies.rss import RSSModule, RSSModules
 from rss_rl.types import HEAD, ROLES
 
@@ -109,13 +109,8 @@ class HardKumaPolicy(nn.Module):
 
         The paper gives a token whose likeliest gate is between them the mean; here it is selected.
         """
-        return self.decide(embedded, valid).selection
-
-    def decide(self, embedded: Tensor, valid: Tensor) -> Decided:
-        """See `DecidingPolicy`."""
         a, b = self.shape_parameters(embedded, valid)
         opened, full = (kuma_log_tail(a, b, x).exp() for x in (self._zero, self._one))
         closed = 1 - opened
         kept = (closed < full) | (closed < opened - full)
-        shown = valid[:, None]
-        return Decided((kept & shown).expand(-1, ROLES, -1), (opened * shown).expand(-1, ROLES, -1))
+        return (kept & valid[:, None]).expand(-1, ROLES, -1)

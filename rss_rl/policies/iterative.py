@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from rss_rl.models.layers import activation_function, glorot_blocks, glorot_linear
 from rss_rl.ops import bernoulli
-from rss_rl.policies.protocol import Decided, Evaluated, Sampled
+from rss_rl.policies.protocol import Evaluated, Sampled
 from rss_rl.types import HEAD
 
 Cell = Literal["rnn", "gru"]
@@ -120,17 +120,16 @@ class IterativePolicy(nn.Module):
 
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Of each bit after the thresholded bits before it; see `StochasticPolicy`."""
-        return self.decide(embedded, valid).probabilities
+        logits, _ = self._greedy(embedded, valid)
+        return (torch.sigmoid(logits) * valid[:, None]).expand(-1, 2, -1)
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Each token, in order, if over one half likely; see `StochasticPolicy`."""
-        return self.decide(embedded, valid).selection
+        return self._greedy(embedded, valid)[1].expand(-1, 2, -1)
 
-    def decide(self, embedded: Tensor, valid: Tensor) -> Decided:
-        """See `DecidingPolicy`."""
+    def _greedy(self, embedded: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
         logits, bits = self._run(embedded, valid, 1, lambda i, logit: logit > 0)
-        chances = torch.sigmoid(logits[0]) * valid[:, None]
-        return Decided(bits[0].expand(-1, 2, -1), chances.expand(-1, 2, -1))
+        return logits[0], bits[0]
 
     def _weights(self, embedded: Tensor) -> _Weights:
         size, inputs = self._size, embedded.shape[-1]

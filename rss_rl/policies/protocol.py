@@ -20,8 +20,6 @@ token; role 0 = head, 1 = dependent.
 from __future__ import annotations
 
 __all__ = [
-    "Decided",
-    "DecidingPolicy",
     "DeterministicPolicy",
     "Evaluated",
     "FactorisedPolicy",
@@ -29,7 +27,6 @@ __all__ = [
     "RelaxedPolicy",
     "Sampled",
     "StochasticPolicy",
-    "decide",
     "reads_tokens",
 ]
 
@@ -84,13 +81,6 @@ class Evaluated(NamedTuple):
     entropy: Tensor
 
 
-class Decided(NamedTuple):
-    """selection bool [B, 2, N], as of `threshold`; probabilities [B, 2, N]."""
-
-    selection: Tensor
-    probabilities: Tensor
-
-
 @runtime_checkable
 class DeterministicPolicy(Protocol):
     """Says which tokens are kept: the least that a policy can do, and all that use needs."""
@@ -143,21 +133,6 @@ class RelaxedPolicy(DeterministicPolicy, Protocol):
 
         The sparsity cost and the coherence cost are charged on it.
         """
-
-
-@runtime_checkable
-class DecidingPolicy(DeterministicPolicy, Protocol):
-    """Says both that a reader wants to see at once, where that takes less than one by one."""
-
-    def decide(self, embedded: Tensor, valid: Tensor) -> Decided:
-        """What `threshold` and `probabilities` say."""
-
-
-def decide(policy: StochasticPolicy | RelaxedPolicy, embedded: Tensor, valid: Tensor) -> Decided:
-    """Selection and probabilities of any policy."""
-    if isinstance(policy, DecidingPolicy):
-        return policy.decide(embedded, valid)
-    return Decided(policy.threshold(embedded, valid), policy.probabilities(embedded, valid))
 
 
 def reads_tokens(policy: object) -> bool:

@@ -26,7 +26,8 @@ from rss_rl.ops.attention import Backend
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
-from rss_rl.policies.protocol import Decided, Evaluated, Sampled
+from rss_rl.policies.deciding import once
+from rss_rl.policies.protocol import Evaluated, Sampled
 from rss_rl.types import HEAD, ROLES
 
 Context = Literal["none", "lstm", "gru"]
@@ -86,6 +87,9 @@ class RSSModules(nn.ModuleList):
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """[B, N, E] and bool [B, N] to logits [B, R, N], R modules."""
+        return once(self, self._compute, embedded, valid)
+
+    def _compute(self, embedded: Tensor, valid: Tensor) -> Tensor:
         modules = cast(list[RSSModule], list(self))
         if not all(isinstance(module.context, NoContext) for module in modules):
             return torch.stack([module(embedded, valid) for module in modules], 1)
@@ -181,8 +185,3 @@ class RSSPolicy(nn.Module):
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Tokens selected with probability over one half; see `StochasticPolicy`."""
         return self.probabilities(embedded, valid) > 0.5
-
-    def decide(self, embedded: Tensor, valid: Tensor) -> Decided:
-        """See `DecidingPolicy`."""
-        chances = self.probabilities(embedded, valid)
-        return Decided(chances > 0.5, chances)

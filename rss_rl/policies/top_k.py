@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from rss_rl.errors import ConfigError
 from rss_rl.policies.plugins import is_number, positive
-from rss_rl.policies.protocol import Decided, PolicySetup
+from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSModule, RSSModules
 from rss_rl.types import ROLES
 
@@ -102,13 +102,8 @@ class TopKPolicy(nn.Module):
 
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """The soft form without noise: how far a token is above or below the line, in (0, 1)."""
-        return self.decide(embedded, valid).probabilities
+        return self._gates(self._scores(embedded, valid), valid)[1].expand(-1, ROLES, -1)
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """The k tokens with the highest scores; see `DeterministicPolicy`."""
-        return self.decide(embedded, valid).selection
-
-    def decide(self, embedded: Tensor, valid: Tensor) -> Decided:
-        """See `DecidingPolicy`."""
-        chosen, soft = self._gates(self._scores(embedded, valid), valid)
-        return Decided(chosen.expand(-1, ROLES, -1), soft.expand(-1, ROLES, -1))
+        return self._gates(self._scores(embedded, valid), valid)[0].expand(-1, ROLES, -1)

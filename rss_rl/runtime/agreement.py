@@ -31,7 +31,7 @@ from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.classifier import Classifier
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.ops.rationales import moved_at_random, top_share
-from rss_rl.policies.protocol import decide
+from rss_rl.policies.deciding import decide
 from rss_rl.runtime.agreement_tally import Probabilities, Tally
 from rss_rl.runtime.reading import open_with_data
 from rss_rl.runtime.snapshot import Models, autocast, fixed_threads

@@ -25,8 +25,8 @@ from rss_rl.config import RunConfig
 from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch, to_tensors
 from rss_rl.policies.adapters import CertainPolicy
+from rss_rl.policies.deciding import decide
 from rss_rl.policies.estimators import build_bit_estimator, drawn_roles
-from rss_rl.policies.protocol import decide
 from rss_rl.runtime.snapshot import Models, autocast
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Batch

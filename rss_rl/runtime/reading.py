@@ -22,7 +22,7 @@ from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import UNKNOWN
 from rss_rl.errors import DataError
-from rss_rl.policies.protocol import decide
+from rss_rl.policies.deciding import decide
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.choosing import mark_passage
 from rss_rl.runtime.device import find_device

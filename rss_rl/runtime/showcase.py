@@ -14,7 +14,7 @@ from torch import Tensor
 from rss_rl.data.store import Split
 from rss_rl.models.attention_map import attention_map
 from rss_rl.models.inputs import TensorBatch, tensor_batch
-from rss_rl.policies.protocol import decide
+from rss_rl.policies.deciding import decide
 from rss_rl.runtime.attention_figure import attention_image
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.snapshot import Models

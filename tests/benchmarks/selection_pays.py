@@ -34,7 +34,7 @@ from rss_rl.models.encoders.protocol import Encoder, PackedEncoder
 from rss_rl.models.encoders.registry import build_encoder
 from rss_rl.ops.attention import packed_attention
 from rss_rl.ops.attention_pairs import PackedPairs
-from rss_rl.ops.packing import Packed, Words
+from rss_rl.ops.packing import Packed, Rows
 from rss_rl.policies.registry import build_policy
 
 SIZE, SCALE, SHARE = 300, 5.0, 0.3
@@ -82,7 +82,7 @@ def models(sentences: int, n: int) -> Works:
         assert encoder.packs(embedded)
         shown = valid if encoder.reads_unselected else selection.any(1)
         roles = selection.transpose(1, 2)[shown][None]
-        return encoder.packed(Words(embedded[shown]), Packed.of([shown]), roles)
+        return encoder.packed(Rows(embedded[shown]), Packed.of([shown]), roles)
 
     @torch.inference_mode()
     def of_faithful() -> object:

@@ -23,23 +23,38 @@ def other_words_where(tokens: Tensor, changed: Tensor) -> Tensor:
 @pytest.mark.parametrize("variant", FAITHFUL)
 @pytest.mark.parametrize("shared", [False, True], ids=["two roles", "one role"])
 @settings(max_examples=20)
-@given(seed=st.integers(0, 10**6), share=st.sampled_from([0.0, 0.2, 0.5, 0.8]))
+@given(
+    seed=st.integers(0, 10**6),
+    share=st.sampled_from([0.0, 0.2, 0.5, 0.8]),
+    samples=st.sampled_from([1, 3]),
+    learns=st.booleans(),
+)
 def test_unselected_tokens_leave_the_logits_bit_equal(
-    variant: str, shared: bool, seed: int, share: float
+    variant: str, shared: bool, seed: int, share: float, samples: int, learns: bool
 ) -> None:
     model = small.classifier(double=False, **small.VARIANTS[variant])
-    tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5), seed=seed, share=share)
+    tokens, valid, _ = small.pairs((6, 2), (1, 7), (5, 5), seed=seed)
+    selections = [
+        torch.cat([small.selection(mask, share, seed=seed + k) for k in range(samples)])
+        for mask in valid
+    ]
     if shared:  # w/o dependency restricted: one bit decides both roles
         selections = [s[:, :1].expand(-1, 2, -1) for s in selections]
-    before = model(tokens, valid, selections)
-    unselected = [v & ~s.any(1) for v, s in zip(valid, selections, strict=True)]
+
+    def logits(*given_: list[Tensor]) -> Tensor:
+        with torch.set_grad_enabled(learns):
+            return model(*given_)
+
+    before = logits(tokens, valid, selections)
+    kept = [s.any(1).view(samples, 3, -1).any(0) for s in selections]
+    unselected = [v & ~k for v, k in zip(valid, kept, strict=True)]
     changed = [other_words_where(t, u) for t, u in zip(tokens, unselected, strict=True)]
-    assert torch.equal(model(changed, valid, selections), before)
+    assert torch.equal(logits(changed, valid, selections), before)
     # Neither does their number matter: the same selected tokens in a longer sentence.
     longer = [torch.nn.functional.pad(t, (0, 3), value=5) for t in tokens]
     more = [torch.cat([v, torch.ones(3, 3, dtype=torch.bool)], 1) for v in valid]
     same = [torch.nn.functional.pad(s, (0, 3)) for s in selections]
-    assert torch.equal(model(longer, more, same), before)
+    assert torch.equal(logits(longer, more, same), before)
 
 
 @pytest.mark.parametrize("variant", FAITHFUL)

@@ -17,7 +17,7 @@ from rss_rl.models.dropout import keyed_dropout, slot_keys
 from rss_rl.models.encoders.protocol import PackedEncoder
 from rss_rl.models.encoders.resan import ReSANEncoder
 from rss_rl.ops import linear_maps as maps_module
-from rss_rl.ops.packing import Packed, Words
+from rss_rl.ops.packing import Packed, Rows
 
 PACKED = [pytest.param(small.VARIANTS[name] | more, id=name + str(more)) for name, more in (
     ("resan", {}), ("resan", {"highway": True}), ("resan, paper's context", {}), ("faithful", {}),
@@ -137,13 +137,36 @@ def test_a_word_that_comes_again_is_looked_up_once(
     torch.testing.assert_close(logits, padded(tokens, valid, selections), rtol=1e-9, atol=1e-12)
 
 
-def test_each_token_is_looked_up_where_it_drops_features_of_its_own_or_learns() -> None:
-    model, ids = small.classifier(attention="compiled"), torch.tensor([1, 1, 1, 2])
-    assert model.embedding.words(ids).at is None
+def test_each_token_is_looked_up_where_gradients_are_wanted_or_no_word_comes_again() -> None:
+    embedding, ids = small.classifier().embedding, torch.tensor([1, 1, 1, 2])
+    assert embedding.rows(ids, once=True).at is None
     with torch.no_grad():
-        assert model.embedding.words(ids).at is not None
-        assert model.embedding.words(ids[2:]).at is None  # no word comes again
-        assert model.train().embedding.words(ids).at is None
+        assert embedding.rows(ids, once=True).at is not None
+        assert embedding.rows(ids[2:], once=True).at is None
+        assert embedding.rows(ids, once=False).at is None
+
+
+@pytest.mark.parametrize("settings", PACKED)
+def test_each_token_drops_its_own_features_without_gradients(settings: dict[str, Any]) -> None:
+    tokens, valid, _ = small.pairs((6, 2), (1, 7), (5, 5))
+    tokens = [torch.ones_like(ids) * mask for ids, mask in zip(tokens, valid, strict=True)]
+    found = []
+    for attention in ("compiled", "eager"):
+        model = small.classifier(dropout=0.4, attention=attention, **settings)
+        model.encoder.train()  # the rest evaluates
+        with torch.no_grad(), keyed_dropout(torch.arange(3)):
+            found.append(model(tokens, valid))
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
+
+
+def test_repeated_words_in_bfloat16() -> None:
+    tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5), (4, 3))
+    tokens = [ids % 4 for ids in tokens]
+    model = small.classifier(attention="compiled", double=False)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        rounded = model(tokens, valid, selections)
+    exact = model(tokens, valid, selections)
+    torch.testing.assert_close(rounded.float(), exact, rtol=0.05, atol=0.05)
 
 
 @contextmanager
@@ -178,7 +201,7 @@ def test_dropout_without_keys_is_torchs() -> None:
     model = small.classifier(dropout=0.5, attention="compiled")
     assert isinstance(model.encoder, ReSANEncoder)
     resa, tokens = model.encoder.resa, Packed.of([torch.ones(2, 3, dtype=torch.bool)])
-    words = Words(torch.ones(6, small.EMBEDDING, dtype=torch.float64))
+    words = Rows(torch.ones(6, small.EMBEDDING, dtype=torch.float64))
     roles = torch.ones(6, 2) > 0
     one, other = (resa.packed(words, tokens, roles)[0] for _ in range(2))
     assert torch.equal(one, other)

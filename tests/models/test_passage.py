@@ -101,6 +101,19 @@ def test_sentences_without_padding_are_those_in_pieces(variant: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("variant", ["resan", "resan, paper's", "disan", "source2token"])
+def test_a_word_that_comes_again_in_a_passage_is_looked_up_once(variant: str) -> None:
+    drawn, model = choices.passages(MANY), choices.model(SENTENCE, **VARIANTS[variant])
+    inputs = [ids % 3 for ids in drawn.tokens], *drawn.inputs[1:]
+    looked_up: list[int] = []
+    model.embedding.register_forward_hook(lambda module, read, out: looked_up.append(len(out)))
+    expected = model(*inputs)
+    with torch.no_grad():
+        found = model(*inputs)
+    assert looked_up[-1] == 3 < looked_up[1]
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
 def test_sentences_of_a_passage_meet_different_masks() -> None:
     model = choices.model(SENTENCE, encoder="source2token", dropout=0.4).train()
     drawn = choices.passages([([4, 4], 3)], share=1.0)
@@ -112,17 +125,23 @@ def test_sentences_of_a_passage_meet_different_masks() -> None:
 
 
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v != "resan, paper's"])
-def test_unselected_words_do_not_matter_to_the_bit(variant: str) -> None:
+@pytest.mark.parametrize("learns", [True, False])
+def test_unselected_words_do_not_matter_to_the_bit(variant: str, learns: bool) -> None:
     model = choices.model(SENTENCE, double=False, **VARIANTS[variant])
     drawn = choices.passages(MANY, share=0.4)
-    before = model(*drawn.inputs)
+
+    def logits(*given_: Any) -> Tensor:
+        with torch.set_grad_enabled(learns):
+            return model(*given_)  # type: ignore[no-any-return]
+
+    before = logits(*drawn.inputs)
     unselected = [v & ~s.any(1) for v, s in zip(drawn.valid, drawn.selections, strict=True)]
     other = [
         torch.where(u, t % (small.WORDS - 1) + 1, t)
         for u, t in zip(unselected, drawn.tokens, strict=True)
     ]
     assert all(bool(u.any()) for u in unselected)
-    assert torch.equal(model(other, *drawn.inputs[1:]), before)
+    assert torch.equal(logits(other, *drawn.inputs[1:]), before)
 
 
 def test_in_the_papers_form_unselected_words_of_the_passage_matter() -> None:

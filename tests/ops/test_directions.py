@@ -21,7 +21,7 @@ from rss_rl.ops.directions import directional_attention
 from rss_rl.ops.directions_native import native_directions
 from rss_rl.ops.dropping import Drop
 from rss_rl.ops.native import OutOfRange
-from rss_rl.ops.packing import Packed, Words
+from rss_rl.ops.packing import Packed, Rows
 
 C, E, D = 5.0, 5, 7
 
@@ -109,7 +109,7 @@ def test_outputs_and_gradients_are_those_of_the_formulas(
     ):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
     with torch.no_grad():  # layer by layer
-        alone = directional_attention(Words(values), given_, tokens, activation, C)
+        alone = directional_attention(Rows(values), given_, tokens, activation, C)
     torch.testing.assert_close(alone, expected, rtol=0, atol=1e-10)
 
 
@@ -132,7 +132,7 @@ def test_under_autocast_only_what_is_multiplied_is_rounded() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = native_directions(values, given_, tokens, "elu", C)
         with torch.no_grad():
-            alone = directional_attention(Words(values), given_, tokens, "elu", C)
+            alone = directional_attention(Rows(values), given_, tokens, "elu", C)
     assert found.dtype == torch.float32
     # The same roundings in the same places: the layers one by one differ by summation alone.
     torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-5)
@@ -158,7 +158,7 @@ def test_scores_of_any_size_are_computed() -> None:
     given_ = together(weights, drops_of(tokens))
     with pytest.raises(OutOfRange):
         native_directions(values, given_, tokens, "elu", C)
-    found = directional_attention(Words(values), given_, tokens, "elu", C)
+    found = directional_attention(Rows(values), given_, tokens, "elu", C)
     expected = by_layers(values, given_, tokens)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
     for one, other in zip(
@@ -175,13 +175,13 @@ def test_gradients_of_inputs_alone_or_weights_alone() -> None:
     given_ = together(weights, [None, None])
     expected = torch.autograd.grad(by_layers(values, given_, tokens).sum(), all_of(values, weights))
     fixed = values.detach()
-    found = directional_attention(Words(fixed), given_, tokens, "elu", C).sum()
+    found = directional_attention(Rows(fixed), given_, tokens, "elu", C).sum()
     for one, other in zip(
         torch.autograd.grad(found, all_of(values, weights)[1:]), expected[1:], strict=True
     ):
         torch.testing.assert_close(one, other)
     frozen = together([Weights(*(t.detach() for t in each)) for each in weights], [None, None])
-    found = directional_attention(Words(values), frozen, tokens, "elu", C).sum()
+    found = directional_attention(Rows(values), frozen, tokens, "elu", C).sum()
     torch.testing.assert_close(torch.autograd.grad(found, [values])[0], expected[0])
 
 
@@ -201,12 +201,12 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyP
 def test_a_sequence_alone_is_what_it_is_in_a_batch() -> None:
     tokens = tokens_of(6, 0.9)
     values, weights = drawn(6, tokens, torch.float64)
-    whole = directional_attention(Words(values), together(weights, [None, None]), tokens, "elu", C)
+    whole = directional_attention(Rows(values), together(weights, [None, None]), tokens, "elu", C)
     for number in range(len(tokens.starts) - 1):
         rows = (tokens.sequence == number).nonzero()[:, 0]
         own = tokens.chosen(rows)
         alone = directional_attention(
-            Words(values[rows]), together(weights, [None, None]), own, "elu", C
+            Rows(values[rows]), together(weights, [None, None]), own, "elu", C
         )
         torch.testing.assert_close(alone, whole[rows], rtol=0, atol=1e-12)
 
@@ -218,7 +218,7 @@ def test_a_word_that_comes_again_is_what_it_is_alone(learns: bool) -> None:
     given_, at = together(weights, [None, None]), torch.arange(len(tokens)) % 3
     expected = by_layers(values[at], given_, tokens)
     with torch.set_grad_enabled(learns):
-        found = directional_attention(Words(values[:3], at), given_, tokens, "elu", C)
+        found = directional_attention(Rows(values[:3], at), given_, tokens, "elu", C)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
 
@@ -236,14 +236,14 @@ def test_what_does_not_fit_is_refused() -> None:
     )
     for some, others, drops in wrong:
         with pytest.raises(ValueError):
-            directional_attention(Words(some), together(others, drops), tokens, "elu", C)  # type: ignore[arg-type]
+            directional_attention(Rows(some), together(others, drops), tokens, "elu", C)  # type: ignore[arg-type]
 
 
 def test_what_learns_goes_through_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = tokens_of(9)
     values, weights = drawn(9, tokens, torch.float32)
     monkeypatch.setattr(directions, "_parts", None)
-    found = directional_attention(Words(values), together(weights, [None, None]), tokens, "elu", C)
+    found = directional_attention(Rows(values), together(weights, [None, None]), tokens, "elu", C)
     assert found.requires_grad
 
 
@@ -252,4 +252,4 @@ def test_nothing_is_kept_where_nothing_learns(monkeypatch: pytest.MonkeyPatch) -
     values, weights = drawn(8, tokens, torch.float32)
     monkeypatch.setattr(directions_native, "_forward", None)
     with torch.no_grad():
-        directional_attention(Words(values), together(weights, [None, None]), tokens, "elu", C)
+        directional_attention(Rows(values), together(weights, [None, None]), tokens, "elu", C)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 __all__ = ["MeanEncoder", "Source2TokenEncoder"]
 
-from collections.abc import Sequence
 
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import gated_mean, union
 from rss_rl.ops.masking import masked_mean
-from rss_rl.ops.packing import Packed, Words
+from rss_rl.ops.packing import Packed, Rows
 
 
 class Source2TokenEncoder(nn.Module):
@@ -25,6 +24,7 @@ class Source2TokenEncoder(nn.Module):
     """
 
     reads_unselected = False
+    shares_rows = False
 
     def __init__(self, pool: Source2Token, size: int) -> None:
         super().__init__()
@@ -39,11 +39,7 @@ class Source2TokenEncoder(nn.Module):
         """See `PackedEncoder`."""
         return self.pool.packs(values)
 
-    def packs_many(self, valid: Sequence[Tensor], selections: Sequence[Tensor]) -> bool:
-        """See `PackedEncoder`."""
-        return False
-
-    def packed(self, words: Words, tokens: Packed, roles: Tensor) -> Tensor:
+    def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
         return self.pool.packed(words, tokens)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rss_rl.models.directional import DirectionalAttention, all_tokens, each_of, fused, whole_packed
 from rss_rl.ops.attention import Backend
-from rss_rl.ops.packing import Packed, Words
+from rss_rl.ops.packing import Packed, Rows
 
 
 class DiSA(nn.Module):
@@ -64,7 +64,7 @@ class DiSA(nn.Module):
         """`packed` can take what is computed of `values`."""
         return all(direction.packs(values) for direction in each_of(self.directions))
 
-    def packed(self, words: Words, tokens: Packed) -> Tensor:
+    def packed(self, words: Rows, tokens: Packed) -> Tensor:
         """`forward` of rows, [R, 2D]."""
         return whole_packed(list(each_of(self.directions)), words, tokens)
 

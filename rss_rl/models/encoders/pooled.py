@@ -7,7 +7,6 @@ from __future__ import annotations
 
 __all__ = ["GatedPooledEncoder", "PooledEncoder"]
 
-from collections.abc import Sequence
 
 from torch import Tensor, nn
 
@@ -15,7 +14,7 @@ from rss_rl.models.encoders.disan import DiSA
 from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import union
-from rss_rl.ops.packing import Packed, Words
+from rss_rl.ops.packing import Packed, Rows
 
 
 class PooledEncoder(nn.Module):
@@ -42,6 +41,7 @@ class GatedPooledEncoder(nn.Module):
     """DiSAN's encoder, a `PooledEncoder` that takes gates and packed tokens as well."""
 
     reads_unselected = False
+    shares_rows = False
 
     def __init__(self, context: DiSA, pool: Source2Token) -> None:
         super().__init__()
@@ -56,13 +56,9 @@ class GatedPooledEncoder(nn.Module):
         """See `PackedEncoder`."""
         return self.context.packs(values) and self.pool.packs(values)
 
-    def packs_many(self, valid: Sequence[Tensor], selections: Sequence[Tensor]) -> bool:
+    def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
-        return False
-
-    def packed(self, words: Words, tokens: Packed, roles: Tensor) -> Tensor:
-        """See `PackedEncoder`."""
-        return self.pool.packed(Words(self.context.packed(words, tokens)), tokens)
+        return self.pool.packed(Rows(self.context.packed(words, tokens)), tokens)
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """See `GatedEncoder`."""

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 __all__ = ["Encoder", "GatedEncoder", "PackedEncoder", "TokenEncoder"]
 
-from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from rss_rl.ops.packing import Packed, Words
+from rss_rl.ops.packing import Packed, Rows
 
 
 class Encoder(Protocol):
@@ -47,26 +46,27 @@ class GatedEncoder(Protocol):
 
 @runtime_checkable
 class PackedEncoder(Protocol):
-    """An encoder that also takes tokens in rows, without padding, and gives what it else gives."""
+    """An encoder that also takes tokens in rows, without padding, and gives what it else gives.
+
+    training  in which layers drop features
+    """
 
     output_size: int
     reads_unselected: bool
+    training: bool
 
     def packs(self, values: Tensor) -> bool:
         """It can now take what is computed of `values`, by their type and device."""
 
-    def packs_many(self, valid: Sequence[Tensor], selections: Sequence[Tensor]) -> bool:
-        """`packed` takes K selections of each sentence, and computes less than for each alone.
+    @property
+    def shares_rows(self) -> bool:
+        """`packed` takes K selections of each sentence, and computes less than for each alone."""
 
-        Args:
-            valid: S x bool [B, N_s]. selections: S x bool [K B, 2, N_s].
-        """
-
-    def packed(self, words: Words, tokens: Packed, roles: Tensor) -> Tensor:
+    def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """Words of R tokens and K selections of these, bool [K, R, 2], to [K M, output_size].
 
-        Where unselected tokens are irrelevant and K is 1, none is among the rows. The caller has
-        entered `packed_rows(tokens)`.
+        Where unselected tokens are irrelevant, none that no selection keeps is among the rows. The
+        caller has entered `packed_rows(tokens)`.
         """
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 __all__ = ["ReSANEncoder"]
 
-from collections.abc import Sequence
 
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Source2Token
 from rss_rl.models.resa import ReSA
-from rss_rl.ops.packing import Packed, Words
+from rss_rl.ops.packing import Packed, Rows
 from rss_rl.types import HEAD
 
 
@@ -38,21 +37,19 @@ class ReSANEncoder(nn.Module):
         """See `PackedEncoder`."""
         return self.resa.packs(values) and self.pool.packs(values)
 
-    def packs_many(self, valid: Sequence[Tensor], selections: Sequence[Tensor]) -> bool:
+    @property
+    def shares_rows(self) -> bool:
         """See `PackedEncoder`."""
-        if not self.resa.shares:
-            return False
-        tokens = sum(int(mask.sum()) for mask in valid)
-        return self.reads_unselected or sum(int(s.any(1).sum()) for s in selections) > tokens
+        return self.resa.shares
 
-    def packed(self, words: Words, tokens: Packed, roles: Tensor) -> Tensor:
+    def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
         if len(roles) == 1:
             context, rows = self.resa.packed(words, tokens, roles[0])
-            return self.pool.packed(Words(context), rows)
+            return self.pool.packed(Rows(context), rows)
         found = self.resa.many_packed(words, tokens, roles)
         if found.baseline is None:
-            return self.pool.packed(Words(found.fused), found.heads)
+            return self.pool.packed(Rows(found.fused), found.heads)
         at = found.cells, tokens, len(roles), found.baseline
         return self.pool.packed_shared(found.fused, *at)
 

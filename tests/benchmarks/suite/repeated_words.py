@@ -19,12 +19,12 @@ from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.encoders.protocol import PackedEncoder
 from rss_rl.models.encoders.registry import build_encoder
-from rss_rl.ops.packing import Packed, Words
+from rss_rl.ops.packing import Packed, Rows
 from suite.records import Record, compared
 from suite.timing import Settings, in_turns, seconds_of
 from suite.training_step import HIDDEN, SIZES, Size, words_of
 
-SENTENCES = (64, 1024)
+SENTENCES = (64, 512)
 """Of a batch."""
 FORMS = {"all tokens": (True, 1.0), "plain at 30%": (True, 0.3), "faithful at 30%": (False, 0.3)}
 """Whether unselected tokens stay, and the share that is selected."""
@@ -52,11 +52,11 @@ def works(
 
     @torch.inference_mode()
     def once() -> object:
-        return encoder.packed(embedding.words(read), tokens, chosen)
+        return encoder.packed(embedding.rows(read, once=True), tokens, chosen)
 
     @torch.inference_mode()
     def each() -> object:
-        return encoder.packed(Words(embedding(read)), tokens, chosen)
+        return encoder.packed(Rows(embedding(read)), tokens, chosen)
 
     return once, each
 

@@ -1,0 +1,51 @@
+"""Selection and probabilities of a policy together, with what both rest on computed once."""
+
+from __future__ import annotations
+
+__all__ = ["Decided", "decide", "once"]
+
+import operator
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from torch import Tensor
+
+from rss_rl.policies.protocol import RelaxedPolicy, StochasticPolicy
+
+_Memory = list[tuple[object, Sequence[Tensor], Tensor]]
+_memory: ContextVar[_Memory | None] = ContextVar("decide", default=None)
+
+
+class Decided(NamedTuple):
+    """selection bool [B, 2, N], as of `threshold`; probabilities [B, 2, N]."""
+
+    selection: Tensor
+    probabilities: Tensor
+
+
+def decide(policy: StochasticPolicy | RelaxedPolicy, embedded: Tensor, valid: Tensor) -> Decided:
+    """What `threshold` and `probabilities` say, of any policy; arguments as theirs."""
+    token = _memory.set([])
+    try:
+        return Decided(policy.threshold(embedded, valid), policy.probabilities(embedded, valid))
+    finally:
+        _memory.reset(token)
+
+
+def once(owner: object, compute: Callable[..., Tensor], *given: Tensor) -> Tensor:
+    """`compute(*given)`; within `decide` once for an owner and the same tensors.
+
+    A policy's methods may be replaced one by one in a class of its own, so they are called, and it
+    is what they share that remembers.
+    """
+    memory = _memory.get()
+    if memory is None:
+        return compute(*given)
+    for known, tensors, value in memory:
+        same = len(tensors) == len(given) and all(map(operator.is_, tensors, given))
+        if known is owner and same:
+            return value
+    value = compute(*given)
+    memory.append((owner, given, value))
+    return value
