@@ -7,7 +7,6 @@ from __future__ import annotations
 
 __all__ = ["MeanEncoder", "Source2TokenEncoder"]
 
-
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Source2Token

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 __all__ = ["DiSA"]
 
-
 from torch import Tensor, nn
 
 from rss_rl.models.directional import DirectionalAttention, all_tokens, each_of, fused, whole_packed

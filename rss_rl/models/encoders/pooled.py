@@ -7,7 +7,6 @@ from __future__ import annotations
 
 __all__ = ["GatedPooledEncoder", "PooledEncoder"]
 
-
 from torch import Tensor, nn
 
 from rss_rl.models.encoders.disan import DiSA

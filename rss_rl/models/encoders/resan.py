@@ -8,7 +8,6 @@ from __future__ import annotations
 
 __all__ = ["ReSANEncoder"]
 
-
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Source2Token
