@@ -111,7 +111,7 @@ class Classifier(nn.Module):
         ids = torch.cat([slot[mask] for mask, slot in zip(shown, tokens, strict=True)])  # [R]
         cells = (s.view(times, examples, *s.shape[1:]).transpose(2, 3) for s in selections)
         roles = torch.cat([c[:, mask] for mask, c in zip(shown, cells, strict=True)], 1)
-        words = self.embedding.rows(ids, once=not encoder.training)  # none drops its features
+        words = self.embedding.rows(ids, once=not encoder.training)
         keys, packed = slot_keys(slots), Packed.of(shown)
         with keyed_dropout(None if keys is None else keys.view(-1)), packed_rows(packed):
             vectors = encoder.packed(words, packed, roles)

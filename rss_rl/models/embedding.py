@@ -12,7 +12,7 @@ from rss_rl.ops.packing import Rows
 from rss_rl.types import Array
 
 _FEW = 0.75
-"""Of the tokens: where at most so many are other words, each of these is looked up once."""
+"""Distinct words are looked up once each where they are at most so large a share of the tokens."""
 
 
 class WordEmbedding(nn.Module):

@@ -6,7 +6,7 @@ K selections, X rows that are chosen, U words of these (or X), D features.
 
 from __future__ import annotations
 
-__all__ = ["Packed", "Shared", "Rows", "even_starts"]
+__all__ = ["Packed", "Rows", "Shared", "even_starts"]
 
 import functools
 import itertools
