@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from learners.group import ALONE, Group, sum_and_max
 from learners.optim import GradientStep
-from rss_rl.config import LearnerConfig
-from rss_rl.config_policy import Reads
+from rss_rl.config import LearnerConfig, Reads
 from rss_rl.errors import ConfigError
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch

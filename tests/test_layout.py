@@ -1,4 +1,4 @@
-"""The house rules that no linter knows: lengths, what an import pulls in, and packaging lists."""
+"""The house rules that no linter knows: what an import pulls in, and packaging lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,6 @@ import pytest
 PACKAGES = ("rss_rl", "envs", "learners")
 RAY_PACKAGE = "rss_rl.cluster"
 NEEDS_TRITON = "rss_rl.ops.attention_triton"
-LONGEST_FILE = 300
-LONGEST_FUNCTION = 40
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -40,22 +37,6 @@ def sources() -> list[Path]:
     )
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
-def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines from `def` to the end, without the docstring."""
-    assert function.end_lineno is not None
-    lines = function.end_lineno - function.lineno + 1
-    first = function.body[0]
-    if ast.get_docstring(function) is not None and first.end_lineno is not None:
-        lines -= first.end_lineno - first.lineno + 1
-    return lines
-
-
 def test_every_start_of_ray_says_where() -> None:
     """Else Ray joins any cluster of this machine, such as that of a test beside."""
     found = []
@@ -67,19 +48,6 @@ def test_every_start_of_ray_says_where() -> None:
                 if not node.args and not joined:
                     found.append(f"{path.relative_to(REPOSITORY)}:{node.lineno}")
     assert not found
-
-
-def test_files_and_functions_are_short() -> None:
-    found = []
-    for path in sources():
-        text = path.read_text(encoding="utf-8")
-        where = path.relative_to(REPOSITORY)
-        if (length := len(text.splitlines())) >= LONGEST_FILE:
-            found.append(f"{where}: {length} lines")
-        for function in functions(ast.parse(text)):
-            if (length := code_lines(function)) >= LONGEST_FUNCTION:
-                found.append(f"{where}:{function.lineno}: {function.name} has {length} lines")
-    assert not found, "\n".join(found)
 
 
 def imported_by(names: list[str]) -> set[str]:

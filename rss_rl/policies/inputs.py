@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from rss_rl.config import PolicyConfig
-from rss_rl.config_policy import Reads
+from rss_rl.config import PolicyConfig, Reads
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matching import MATCH_SIZE, Sequences, beside
 from rss_rl.policies.protocol import reads_tokens

@@ -23,8 +23,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rss_rl.config import ModelConfig, RunConfig
-from rss_rl.config_policy import Reads
+from rss_rl.config import ModelConfig, Reads, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, DataError

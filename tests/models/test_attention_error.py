@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rss_rl.config_sections import ModelConfig
+from rss_rl.config import ModelConfig
 from rss_rl.models.encoders.registry import build_encoder
 from tests.support.small import selection
 

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from small import EMBEDDING, HIDDEN, SCORE, TRAINABLE, WORDS, policy, randomise
 
-from rss_rl.config import ModelConfig, RunConfig
-from rss_rl.config_policy import Reads
+from rss_rl.config import ModelConfig, Reads, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary

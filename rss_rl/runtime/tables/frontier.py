@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rss_rl.config import RunConfig, parse_section
-from rss_rl.config_files import parse_value
+from rss_rl.config import RunConfig, parse_section, parse_value
 from rss_rl.errors import ConfigError
 from rss_rl.runtime.tables.spec import METRICS, Row, Table
 

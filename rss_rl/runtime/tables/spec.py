@@ -24,9 +24,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from rss_rl.config import parse_section
-from rss_rl.config_files import read_tree
-from rss_rl.config_workers import Section
+from rss_rl.config import Section, parse_section, read_tree
 from rss_rl.errors import ConfigError, nearest
 
 Metric = Literal["accuracy", "pearson", "spearman", "mse", "map", "mrr", "map_all", "mrr_all"]

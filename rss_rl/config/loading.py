@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CheckpointConfig",
-    "EvaluationConfig",
-    "LearnerConfig",
-    "ModelConfig",
-    "OptimizerConfig",
-    "PhaseConfig",
-    "PolicyConfig",
-    "RewardConfig",
-    "RunConfig",
-    "SamplerConfig",
-    "load_config",
-    "parse_config",
-    "parse_section",
-]
+__all__ = ["load_config", "parse_config", "parse_section"]
 
 import functools
 import logging
@@ -26,20 +12,11 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from rss_rl.config_files import parse_value, read_tree
-from rss_rl.config_sections import (
-    CheckpointConfig,
-    EvaluationConfig,
-    LearnerConfig,
-    ModelConfig,
-    OptimizerConfig,
-    PhaseConfig,
-    PolicyConfig,
-    RewardConfig,
-    RunConfig,
-    SamplerConfig,
-)
-from rss_rl.config_workers import Section
+from rss_rl.components import EVERYTHING, NOTHING, Trust, find_component
+from rss_rl.config.choice import Section
+from rss_rl.config.migration import SLOTS, Slot, migrate
+from rss_rl.config.sections import RunConfig
+from rss_rl.config.yaml_files import parse_value, read_tree
 from rss_rl.errors import ConfigError, nearest
 
 _log = logging.getLogger("rss_rl.config")
@@ -48,12 +25,16 @@ _BIGGEST = 2**63
 _S = TypeVar("_S", bound=Section)
 
 
-def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+def load_config(path: Path, overrides: Sequence[str] = (), trust: Trust = EVERYTHING) -> RunConfig:
     """Read a YAML configuration and apply `key.subkey=value` overrides (values are YAML).
 
     A file may begin with `extends: other.yaml`, relative to itself: its sections are merged into
     those of the other file, its lists and values replace them. Settings that the estimator does not
     use are named in a warning of the log.
+
+    Args:
+        trust: which components the file may name as package.module:OBJECT; all by default, as it
+            is the user who names the file. Those that an override names are always trusted.
 
     Raises:
         ConfigError: naming the file, the key and the nearest known one.
@@ -61,7 +42,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     loaded = read_tree(path)
     for override in overrides:
         _apply(loaded, override)
-    config = parse_config(loaded, where=str(path))
+    config = parse_config(loaded, where=str(path), trust=_named_in(overrides, trust))
     _warn_of_unused(config, path)
     return config
 
@@ -80,8 +61,20 @@ def _warn_once(path: Path, estimator: str, unused: tuple[str, ...]) -> None:
     _log.warning(f"%s: {what}", path, estimator, ", ".join(unused))
 
 
+def _named_in(overrides: Sequence[str], trust: Trust) -> Trust:
+    """Trust in what a user wrote beside the file, too."""
+    given: dict[str, Any] = {}
+    for override in overrides:
+        _apply(given, override)
+    names = {slot.chosen(given).get("name") for slot in SLOTS}
+    return Trust(trust.everything, trust.names | {name for name in names if isinstance(name, str)})
+
+
 def _apply(tree: dict[str, Any], override: str) -> None:
-    """Set one `key.subkey=value` in the tree; a number is a place in a list."""
+    """Set one `key.subkey=value` in the tree; a number is a place in a list.
+
+    Another name for a slot leaves those options in it that the newly named component has, too.
+    """
     key, separator, text = override.partition("=")
     if not separator or not key:
         raise ConfigError(
@@ -90,15 +83,36 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         )
     value = parse_value(text, where=override)
     *parents, last = key.split(".")
+    slot = _slots().get(tuple(parents) if last == "name" else (*parents, last))
+    if slot is not None and isinstance(value, str):
+        parents, last = list(slot.path), "name"
     node: Any = tree
-    for part in parents:
+    for depth, part in enumerate(parents, start=1):
         place = _place(node, part, override)
         if isinstance(node, dict) and node.get(place) is None:
             node[place] = {}
+        if isinstance(node[place], str) and tuple(parents[:depth]) in _slots():
+            node[place] = {"name": node[place]}
         node = node[place]
         if not isinstance(node, dict | list):
             raise ConfigError(f"'{part}' is a value, not a section", where=override)
+    if slot is not None and isinstance(value, str) and node.get("options"):
+        node["options"] = _shared_options(slot, value, node["options"])
     node[_place(node, last, override)] = value
+
+
+@functools.cache
+def _slots() -> Mapping[tuple[str, ...], Slot]:
+    return {slot.path: slot for slot in SLOTS}
+
+
+def _shared_options(slot: Slot, name: str, options: Any) -> Any:
+    """Of the options of one component those that another has as well."""
+    try:
+        known = find_component(slot.kind, name).options.model_fields
+    except ConfigError:  # said when the whole is validated
+        return {}
+    return {key: value for key, value in options.items() if key in known}
 
 
 def _place(node: dict[str, Any] | list[Any], part: str, override: str) -> Any:
@@ -110,23 +124,33 @@ def _place(node: dict[str, Any] | list[Any], part: str, override: str) -> Any:
     return int(part)
 
 
-def parse_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
-    """Validate a configuration tree.
+def parse_config(tree: Mapping[str, Any], *, where: str, trust: Trust = NOTHING) -> RunConfig:
+    """Validate a configuration tree, of this version or of b9a4141.
 
-    Raises:
-        ConfigError: with the first offending key.
-    """
-    return parse_section(RunConfig, tree, where=where)
-
-
-def parse_section(kind: type[_S], tree: Mapping[str, Any], *, where: str) -> _S:
-    """Validate a tree as a section of `kind`.
+    Args:
+        trust: which components it may name as package.module:OBJECT; none by default, as a file
+            found in a run, an export or a storage may be anybody's.
 
     Raises:
         ConfigError: with the first offending key.
     """
     try:
-        return kind.model_validate(_numbers(tree))
+        present = migrate(tree, where=where, trust=trust)
+    except (RecursionError, AttributeError, TypeError):  # validation says what is wrong with it
+        present = dict(tree)
+    return parse_section(RunConfig, present, where=where, trust=trust)
+
+
+def parse_section(
+    kind: type[_S], tree: Mapping[str, Any], *, where: str, trust: Trust = NOTHING
+) -> _S:
+    """Validate a tree as a section of `kind`; `trust` as of `parse_config`.
+
+    Raises:
+        ConfigError: with the first offending key.
+    """
+    try:
+        return kind.model_validate(_numbers(tree), context={"trust": trust})
     except (RecursionError, OverflowError) as error:  # a tree from a JSON file has any depth
         raise ConfigError(f"too large or too deep: {error}", where=where) from None
     except ValidationError as error:
@@ -140,6 +164,9 @@ def parse_section(kind: type[_S], tree: Mapping[str, Any], *, where: str) -> _S:
             hint = nearest(wrong, known) or f"; known keys: {', '.join(known)}"
             raise ConfigError(f"unknown key '{key[:_LONGEST_SHOWN]}'{hint}", where=where) from None
         message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "component":  # names what was given itself, and what to do
+            remedy = first["ctx"]["remedy"]
+            raise ConfigError(f"{key}: {message}", where=where, remedy=remedy) from None
         shown = "" if isinstance(first["input"], dict) else f" (got {_shown(first['input'])})"
         raise ConfigError(f"{key or 'configuration'}: {message}{shown}", where=where) from None
 

@@ -74,7 +74,12 @@ def _text(path: Path) -> str:
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """`base` with the values of `over`; sections that both have are merged."""
+    """`base` with the values of `over`; sections that both have are merged.
+
+    Options are those of the component that is named, so another name does not inherit them.
+    """
+    if "name" in over and over["name"] != base.get("name"):
+        base = {key: value for key, value in base.items() if key != "options"}
     both = {
         key: _merged(base[key], value)
         for key, value in over.items()

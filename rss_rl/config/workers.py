@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["LearnerConfig", "OptimizerConfig", "SamplerConfig", "Section"]
+__all__ = ["LearnerConfig", "OptimizerConfig", "SamplerConfig"]
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from rss_rl.config.choice import Section
 
 _Decay = Annotated[float, Field(ge=0, lt=1)]
-
-
-class Section(BaseModel):
-    """A part of the configuration: frozen, strict, no unknown keys, no NaN."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class OptimizerConfig(Section):

@@ -1,0 +1,367 @@
+"""Components: what can be plugged into a run, and the one way in which all of them are found.
+
+A policy, estimator, encoder, classifier, reward model, source or metric is one declared object:
+
+    SPARSEMAX = Component(
+        kind="policy",
+        name="sparsemax",
+        help="Keeps what sparsemax gives weight.",
+        build=lambda setup, options: SparsemaxPolicy(setup.inputs, options.hidden),
+        options=SparsemaxOptions,
+        capabilities=frozenset({"gates"}),
+        source="Martins and Astudillo, ICML 2016",
+    )
+
+A configuration names it by the entry point that an installed package declares in the group of its
+kind (`rss_rl.policies`, ...), as those of rss-rl itself are, or as `package.module:OBJECT`. The
+second imports a module that anybody may have written, so it is resolved only for names that the
+user gave; in what is read from a run, an export or a storage it is refused: see `Trust`.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DEFAULTS",
+    "EVERYTHING",
+    "KINDS",
+    "NOTHING",
+    "Component",
+    "Kind",
+    "NoOptions",
+    "Options",
+    "Trust",
+    "component_names",
+    "find_component",
+]
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rss_rl.errors import ConfigError, nearest
+
+Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "source", "metric"]
+
+
+@dataclass(frozen=True)
+class _KindSpec:
+    """What holds for all components of a kind.
+
+    plural        names the entry-point group, `rss_rl.<plural>`, and the kind on the command line
+    slot          where a configuration names one
+    capabilities  what one may declare that it can, with the meaning of each
+    """
+
+    plural: str
+    slot: str
+    capabilities: Mapping[str, str]
+
+    @property
+    def group(self) -> str:
+        return f"rss_rl.{self.plural}"
+
+
+KINDS: Mapping[Kind, _KindSpec] = {
+    "policy": _KindSpec(
+        "policies",
+        "policy",
+        {
+            "learns": "has parameters that a phase with policy: true trains",
+            "log_probs": "a distribution over selections: `sample` and `evaluate`",
+            "logits": "independent bits, drawn as uniform < sigmoid(logit)",
+            "gates": "differentiable gates for pathwise gradients",
+            "share": "keeps what is over one half likely, so that a target share steers it",
+            "token_ids": "reads token ids in place of embedded tokens",
+            "budget": "keeps the share that its option `share` gives",
+            "random": "keeps each token with one fixed probability: the floor of comparisons",
+        },
+    ),
+    "estimator": _KindSpec(
+        "estimators",
+        "learner.estimator",
+        {
+            "log_probs": "weighs log-probs by rewards; needs a policy with log_probs",
+            "logits": "a gradient for each bit; needs a policy with logits",
+            "gates": "through the gates, without samplers; needs policy and encoder with gates",
+            "flips": "is also told the reward of each bit turned over",
+            "pairs": "draws selections in pairs: sampler.selections must be even",
+            "lag": "holds for selections that an older policy drew",
+        },
+    ),
+    "encoder": _KindSpec(
+        "encoders",
+        "model.encoder",
+        {
+            "gates": "takes gates in place of a selection",
+            "kept_only": "the sentence vector rests on selected tokens alone (faithful)",
+            "linear_time": "time in proportion to the length of a sentence",
+            "feature_attention": "computes feature-wise attention, which has compiled kernels",
+            "context": "also fuses the context of a sequence of sentences, for passages",
+            "onnx": "can be exported as an ONNX graph",
+        },
+    ),
+    "classifier": _KindSpec(
+        "classifiers",
+        "model.classifier",
+        {
+            "classes": "labels that are classes",
+            "score": "labels that are real numbers",
+            "sentence": "labels that are a sentence of the passage",
+            "candidate": "labels that are a candidate answer of the passage",
+            "gates": "takes gates in place of selections where its encoder does",
+        },
+    ),
+    "reward_model": _KindSpec(
+        "reward_models",
+        "reward.model",
+        {
+            "classifier": "scores with the run's classifier",
+            "gates": "is differentiable in gates, so that pathwise gradients reach the policy",
+        },
+    ),
+    "source": _KindSpec(
+        "sources",
+        "source",
+        {
+            "made": "makes its examples: needs no files",
+            "rationales": "tells which words people marked",
+            "pairs": "two texts an example",
+            "passages": "a passage and a question an example",
+        },
+    ),
+    "metric": _KindSpec(
+        "metrics",
+        "evaluation.metrics",
+        {
+            "classes": "labels that are classes",
+            "score": "labels that are real numbers",
+            "sentence": "labels that are a sentence of the passage",
+            "candidate": "labels that are a candidate answer of the passage",
+            "rationales": "needs people's marks",
+            "questions": "needs questions with rival answers",
+        },
+    ),
+}
+
+DEFAULTS: Mapping[Kind, str] = {"policy": "rss", "encoder": "resan"}
+"""What stands where a configuration is silent; nothing else in the program names a component."""
+
+
+class Options(BaseModel):
+    """Options of a component: frozen, strict, no unknown keys, no NaN; derive from it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class NoOptions(Options):
+    """Of components that have none."""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Which names of the form `package.module:OBJECT` may be imported.
+
+    everything  all: a command line, a configuration or a Python argument is the user's own word
+    names       these alone: what the user named again for a run that was begun with them
+    """
+
+    everything: bool = False
+    names: frozenset[str] = frozenset()
+
+    def admits(self, name: str) -> bool:
+        """Whether the object of this name may be imported."""
+        return self.everything or name in self.names
+
+
+EVERYTHING, NOTHING = Trust(everything=True), Trust()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """A component as its own file declares it.
+
+    kind          of what it is
+    name          by which a configuration names it
+    help          one line
+    build         called `build(setup, options)`; the setup of each kind: see its protocol
+    options       its options, a class of pydantic fields
+    capabilities  identifiers of `KINDS[kind].capabilities`, or a function of the options to these
+    source        the paper, where there is one
+    was           where an option stood in a configuration of an earlier version, by its name here,
+                  such as {"windows": "model.cnn_windows"}; by default the key of its own name in
+                  the section that holds the slot
+
+    Raises:
+        ConfigError: at once, where the declaration is not one.
+    """
+
+    kind: Kind
+    name: str
+    help: str
+    build: Callable[[Any, Any], Any]
+    options: type[Options] = NoOptions
+    capabilities: frozenset[str] | Callable[[Any], frozenset[str]] = frozenset()
+    source: str = ""
+    was: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise self._wrong(
+                f"unknown kind '{self.kind}'{nearest(self.kind, list(get_args(Kind)))}"
+            )
+        texts = (self.name, self.help)
+        if not all(isinstance(text, str) and text.strip() for text in texts) or ":" in self.name:
+            raise self._wrong("a component has a name without colon and one line of help")
+        if not (isinstance(self.options, type) and issubclass(self.options, Options)):
+            raise self._wrong("options is no class derived from rss_rl.components.Options")
+        if not callable(self.build):
+            raise self._wrong("build is not callable")
+        try:
+            inspect.signature(self.build).bind(None, None)
+        except (TypeError, ValueError) as error:
+            raise self._wrong(f"build cannot be called with setup and options: {error}") from error
+        if not callable(self.capabilities):
+            self._known(self.capabilities)
+
+    def _wrong(self, what: str) -> ConfigError:
+        return ConfigError(what, where=f"component {self.name!r:.80}")
+
+    def _known(self, found: frozenset[str]) -> frozenset[str]:
+        known = list(KINDS[self.kind].capabilities)
+        for capability in found:
+            if capability not in known:
+                hint = nearest(capability, known)
+                raise self._wrong(f"unknown capability '{capability}'{hint}")
+        return frozenset(found)
+
+    def parse(self, options: Mapping[str, Any]) -> Any:
+        """The options as an object of their class, defaults filled in.
+
+        Raises:
+            ConfigError: an unknown option, with the nearest right one, or a value that does not do.
+        """
+        try:
+            return self.options.model_validate(_tuples(options))
+        except ValidationError as error:
+            # A misspelt key is its own cause: it is said before the key that is missing for it.
+            first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
+            key = ".".join(str(part) for part in first["loc"])
+            if first["type"] == "extra_forbidden":
+                known = list(self.options.model_fields)
+                shown = ", ".join(known) or "none"
+                raise ConfigError(
+                    f"unknown option '{key:.100}'{nearest(key[:100], known)}",
+                    remedy=f"Options of {self.name}: {shown}",
+                ) from None
+            message = first["msg"].removeprefix("Value error, ")
+            given = "" if isinstance(first["input"], dict) else f" (got {first['input']!r:.100})"
+            raise ConfigError(f"option {key or 'values'}: {message}{given}") from None
+
+    def can(self, capability: str, options: Any = None) -> bool:
+        """Whether it declares a capability, under options as `parse` returns them (default: none
+        given)."""
+        return capability in self.all_capabilities(options)
+
+    def all_capabilities(self, options: Any = None) -> frozenset[str]:
+        """What it can under these options."""
+        if not callable(self.capabilities):
+            return self.capabilities
+        return self._known(self.capabilities(self.parse({}) if options is None else options))
+
+
+def _tuples(node: Any) -> Any:
+    """Lists as tuples, which frozen models hold."""
+    if isinstance(node, Mapping):
+        return {key: _tuples(value) for key, value in node.items()}
+    return tuple(_tuples(value) for value in node) if isinstance(node, list | tuple) else node
+
+
+@functools.cache
+def _installed(kind: Kind) -> Mapping[str, EntryPoint]:
+    """Entry points by name; those of rss-rl itself come before others of the same name."""
+    points = sorted(
+        entry_points(group=KINDS[kind].group),
+        key=lambda point: point.dist is not None and point.dist.name == "rss-rl",
+    )
+    return {point.name: point for point in points}
+
+
+def component_names(kind: Kind) -> list[str]:
+    """Names of the installed components of a kind, sorted."""
+    return sorted(_installed(kind))
+
+
+def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Component:
+    """The component called `name`: an installed one, or `package.module:OBJECT`.
+
+    Args:
+        trust: which names of the second form may be imported.
+
+    Raises:
+        ConfigError: no such component, it may not or cannot be imported, or what the name stands
+            for is no component of this kind. Nothing of it is called before that is known.
+    """
+    points = _installed(kind)
+    if name in points:
+        return _checked(_imported(points[name].value, name), kind, name)
+    if ":" in name:
+        if not trust.admits(name):
+            raise ConfigError(
+                f"'{name:.200}' would import code that this file names and nobody else",
+                remedy="Trust the file with --trust-plugins (trust_plugins=True), name the same"
+                " component on the command line, or install its package as a plug-in",
+            )
+        return _checked(_imported(name, name), kind, name)
+    names = component_names(kind)
+    raise ConfigError(
+        f"unknown {kind.replace('_', ' ')} '{name:.200}'{nearest(name[:200], names)}",
+        remedy=f"Known: {', '.join(names)}; others as package.module:OBJECT",
+    )
+
+
+def _imported(value: str, name: str) -> Any:
+    """The object at `package.module:OBJECT`; a module may raise anything when it is imported."""
+    module, _, attributes = value.partition(":")
+    try:
+        _see_working_directory(module.partition(".")[0])
+        return functools.reduce(getattr, attributes.split("."), importlib.import_module(module))
+    except Exception as error:
+        raise ConfigError(
+            f"'{name:.200}' cannot be imported: {error}"[:600],
+            remedy="Install its package here and on every node, or correct package.module:OBJECT",
+        ) from error
+
+
+def _see_working_directory(package: str) -> None:
+    """Let a plug-in in the working directory be found, behind everything that is installed."""
+    here = Path.cwd()
+    there = (here / package).is_dir() or (here / f"{package}.py").is_file()
+    if package and there and str(here) not in sys.path and "" not in sys.path:
+        sys.path.append(str(here))
+
+
+def _checked(found: Any, kind: Kind, name: str) -> Component:
+    if not isinstance(found, Component):
+        raise ConfigError(
+            f"'{name:.200}' is {_article(type(found).__name__)}, not a component",
+            remedy="Declare one: OBJECT = rss_rl.components.Component(kind=..., name=..., ...)",
+        )
+    if found.kind != kind:
+        slot = KINDS[found.kind].slot
+        raise ConfigError(
+            f"'{name:.200}' is a component of kind {found.kind}, not {kind}",
+            remedy=f"It belongs to {slot}",
+        )
+    return found
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import plugged
+import pytest
+
+from rss_rl.components import (
+    EVERYTHING,
+    NOTHING,
+    Component,
+    NoOptions,
+    Trust,
+    find_component,
+)
+from rss_rl.errors import ConfigError
+
+SIDE_EFFECT = """
+from pathlib import Path
+Path(__file__).with_suffix(".imported").touch()
+"""
+
+
+def declared(**changed: Any) -> Component:
+    given = {"kind": "metric", "name": "one", "help": "One.", "build": lambda s, o: None}
+    return Component(**{**given, **changed})
+
+
+def test_found_by_module_and_object() -> None:
+    assert find_component("metric", "plugged:GREETING") is plugged.GREETING
+
+
+@pytest.mark.parametrize("name", ["os:system", "plugged:function", "plugged:calls"])
+def test_what_is_no_component_is_refused_and_never_called(name: str) -> None:
+    with pytest.raises(ConfigError, match="not a component"):
+        find_component("metric", name)
+    assert plugged.calls == []
+
+
+def test_another_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"kind metric, not policy.*evaluation\.metrics"):
+        find_component("policy", "plugged:GREETING")
+
+
+def test_untrusted_names_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "strange_module.py").write_text(SIDE_EFFECT)
+    monkeypatch.syspath_prepend(tmp_path)
+    for trust in (NOTHING, Trust(names=frozenset({"strange_module:OTHER"}))):
+        with pytest.raises(ConfigError, match="--trust-plugins"):
+            find_component("metric", "strange_module:THING", trust)
+    assert not (tmp_path / "strange_module.imported").exists()
+    for trust in (EVERYTHING, Trust(names=frozenset({"strange_module:THING"}))):
+        with pytest.raises(ConfigError, match="has no attribute 'THING'"):
+            find_component("metric", "strange_module:THING", trust)
+    assert (tmp_path / "strange_module.imported").exists()
+
+
+def test_a_module_that_raises_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raising_module.py").write_text("raise RuntimeError('out of luck')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"raising_module:X.*out of luck"):
+        find_component("metric", "raising_module:X")
+
+
+def test_a_plugin_in_the_working_directory_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Path(plugged.__file__).read_text().replace("hello", "good day")
+    (tmp_path / "here_only.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    assert find_component("metric", "here_only:GREETING").name == "greeting"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"kind": "polcy"}, "unknown kind 'polcy'.*policy"),
+        ({"name": "a:b"}, "name without colon"),
+        ({"help": " "}, "one line of help"),
+        ({"options": dict}, "derived from"),
+        ({"build": lambda setup: None}, "setup and options"),
+        ({"build": None}, "not callable"),
+        ({"capabilities": frozenset({"clases"})}, "unknown capability 'clases'.*classes"),
+    ],
+)
+def test_a_wrong_declaration_is_an_error_at_once(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        declared(**changed)
+
+
+def test_options_are_completed_and_checked() -> None:
+    component = plugged.GREETING
+    assert component.parse({}).times == 1
+    assert component.build(None, component.parse({"times": 2})) == "hello hello "
+    with pytest.raises(ConfigError, match=r"unknown option 'tims'.*times"):
+        component.parse({"tims": 2})
+    with pytest.raises(ConfigError, match=r"option times: .*greater than or equal to 1.*got 0"):
+        component.parse({"times": 0})
+    with pytest.raises(ConfigError, match=r"option times: .*integer.*got '2'"):
+        component.parse({"times": "2"})
+
+
+def test_capabilities_may_follow_from_options() -> None:
+    component = plugged.GREETING
+    assert component.can("classes")
+    assert not component.can("score")
+    assert component.can("score", component.parse({"loud": True}))
+    wrong = declared(capabilities=lambda options: frozenset({"clases"}))
+    with pytest.raises(ConfigError, match="unknown capability"):
+        wrong.can("classes")
+
+
+def test_a_component_without_options_takes_none() -> None:
+    assert isinstance(declared().parse({}), NoOptions)
+    with pytest.raises(ConfigError, match="Options of one: none"):
+        declared().parse({"times": 1})
