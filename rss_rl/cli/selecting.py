@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rss_rl.cli.options import Json, RunPath, console
+from rss_rl.cli.options import Json, RunPath, TrustPlugins, console, trust
 from rss_rl.types import DEPENDENT, HEAD
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def select(
     texts: Texts,
     sampled: Sampled = None,
     which: Which = "best",
+    trust_plugins: TrustPlugins = False,
     json_: Json = False,
 ) -> None:
     """Show which words of a text a run selects, and what it predicts from them.
@@ -62,7 +63,8 @@ def select(
     from rss_rl.runtime.reading import explain
     from rss_rl.runtime.run import open_models
 
-    config, models, inputs = open_models(run, int(which) if which.isdecimal() else which)
+    checkpoint = int(which) if which.isdecimal() else which
+    config, models, inputs = open_models(run, checkpoint, trust(trust_plugins))
     explanation = explain(config, models, inputs, texts, sampled_seed=sampled)
     if json_:
         typer.echo(json.dumps(_as_json(explanation), indent=2, ensure_ascii=False))

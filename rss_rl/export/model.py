@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
 from rss_rl.data.sources import Text
 from rss_rl.data.store import Prepared
@@ -180,9 +181,9 @@ class Model:
         return found
 
 
-def load_model(path: Path | str, which: str | int = "best") -> Model:
+def load_model(path: Path | str, which: str | int = "best", trust: Trust = NOTHING) -> Model:
     """See `rss_rl.load`."""
-    return Model(*open_result(path, which))
+    return Model(*open_result(path, which, trust))
 
 
 def _list(examples: Sequence[Example]) -> Sequence[Example]:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
 from rss_rl.data.sources import Text
 from rss_rl.data.store import Prepared, open_prepared
@@ -168,30 +169,32 @@ def score_run(
     *,
     which: str | int = "best",
     device: str | None = None,
+    trust: Trust = NOTHING,
 ) -> tuple[int, dict[str, dict[str, float]]]:
     """The step of a run's checkpoint and its metrics on a split under each mode.
 
     Args:
         which: `best`, `latest` or a step.
         device: to compute on; None for the one the run was trained on.
+        trust: see `open_models`.
 
     Raises:
         RssError: no such run, checkpoint or split, or the data were prepared anew since.
     """
-    config, models, prepared, place = open_with_data(path, which, device)
+    config, models, prepared, place = open_with_data(path, which, device, trust)
     metrics = evaluate(models, prepared.split(split), config, modes, device=place)
     return load_checkpoint(path, which).step, metrics
 
 
 def open_with_data(
-    path: Path, which: str | int, device: str | None
+    path: Path, which: str | int, device: str | None, trust: Trust = NOTHING
 ) -> tuple[RunConfig, Models, Prepared, torch.device]:
     """A run's configuration, its models on the device to compute on, and the data it learnt from.
 
     Raises:
         RssError: as `score_run` says.
     """
-    config, models, inputs = open_models(path, which)
+    config, models, inputs = open_models(path, which, trust)
     prepared = open_prepared(config.data)
     if prepared.manifest != inputs.manifest:
         raise DataError(
