@@ -32,6 +32,7 @@ class PhaseSchedule:
         self.steps = 0
         self._best = math.inf
         self._stale = 0
+        self._cut = False
 
     @property
     def finished(self) -> bool:
@@ -78,14 +79,21 @@ class PhaseSchedule:
 
     @property
     def phase_over(self) -> bool:
-        """The present phase has reached its steps or its plateau."""
+        """The present phase has reached its steps or its plateau, or was cut."""
         phase = self.phase
         out_of_steps = phase.steps is not None and self.steps >= phase.steps
-        return out_of_steps or (phase.patience is not None and self._stale >= phase.patience)
+        stale = phase.patience is not None and self._stale >= phase.patience
+        return out_of_steps or stale or self._cut
+
+    def cut(self) -> None:
+        """End the present phase here: its time is over. A run that resumes before the phase's end
+        is saved has new time."""
+        self._cut = True
 
     def advance(self) -> None:
         """Begin the next phase."""
         self.index, self.steps, self._best, self._stale = self.index + 1, 0, math.inf, 0
+        self._cut = False
 
     def state_dict(self) -> dict[str, Any]:
         """JSON-able state."""

@@ -1,25 +1,53 @@
 """Learning which words matter: distributed training of hard attention over text.
 
-A trained model in three lines, without Ray:
-
     import rss_rl
-    model = rss_rl.load("runs/demo")  # a run, or what `rss-rl export` wrote
-    print(model.select(["the fox did never chase the owl ."])[0])
+
+    run = rss_rl.fit("reviews.parquet", text="review", label="stars", keep=0.2, out="runs/reviews")
+    run.model.select(["A dull film with one good scene."])
+
+    model = rss_rl.load("runs/reviews")  # a run, or what `rss-rl export` wrote; without Ray
+    print(model.predict(["A dull film with one good scene."])[0])
+
+`prepare` and `train` are the two halves of `fit`; `Run` opens a run that is there. What can be
+plugged in is in `rss_rl.components`, contract tests for it in `rss_rl.testing`.
 """
 
 from __future__ import annotations
 
-__all__ = ["__version__", "load"]
+__all__ = ["Run", "__version__", "fit", "load", "prepare", "train"]
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rss_rl.version import VERSION
 
 if TYPE_CHECKING:
+    from rss_rl.api.fitting import fit
+    from rss_rl.api.preparing import prepare
+    from rss_rl.api.run import Run
+    from rss_rl.api.training import train
     from rss_rl.export.model import Model
 
 __version__ = VERSION
+_HOMES = {
+    "Run": "rss_rl.api.run",
+    "fit": "rss_rl.api.fitting",
+    "prepare": "rss_rl.api.preparing",
+    "train": "rss_rl.api.training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when they are asked for: importing the library alone costs no torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rss_rl' has no attribute '{name}'")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def load(path: Path | str, which: str | int = "best", *, trust_plugins: bool = False) -> Model:

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from rss_rl.api.scores import COLUMNS, MODE_NAMES, format_metric
 from rss_rl.cli.options import TrustPlugins, console, trust
-from rss_rl.cli.tables import COLUMNS, MODE_NAMES, format_metric
 from rss_rl.errors import CheckpointError
 
 if TYPE_CHECKING:

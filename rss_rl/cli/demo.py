@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from rss_rl.cli.ending import end
 from rss_rl.cli.options import Json, console
-from rss_rl.cli.tables import print_report
 from rss_rl.errors import CheckpointError
 
 EPILOG = """
@@ -50,19 +50,15 @@ def demo(
     data = run_dir.with_name(f"{run_dir.name}-data").resolve()
     _check_replaceable(run_dir, data)
     _prepare(data, seed, out)
-    from rss_rl.cli.training import run_training
-    from rss_rl.config import load_config
-    from rss_rl.packaged import find_config
+    from rss_rl.api.training import train
 
     fixed = [f"data={json.dumps(str(data))}", f"seed={seed}", "sampler.backend=ray"]
-    config = load_config(find_config(_CONFIG), [*fixed, *(overrides or [])])
-    report = run_training(config, run_dir, out, overwrite=True)
-    if json_:
-        typer.echo(json.dumps(report, indent=2))
-        return
-    print_report(out, run_dir, report)
-    _read_out(out, report)
-    _print_example(out, run_dir, data)
+    settings = [*fixed, *(overrides or [])]
+    run = train(_CONFIG, settings, out=run_dir, overwrite=True, console=out)
+    end(run, out, as_json=json_)
+    if not json_:
+        _read_out(out, run.report)
+        _print_example(out, run_dir, data)
 
 
 def _check_replaceable(run_dir: Path, data: Path) -> None:

@@ -141,7 +141,7 @@ def _make(
     Raises:
         typer.Exit: stopped by Ctrl-C or SIGTERM.
     """
-    from rss_rl.cli.interrupt import Interruption
+    from rss_rl.api.interruption import Interruption
     from rss_rl.cli.table_progress import TableProgress
     from rss_rl.runtime.tables.output import check_folder
     from rss_rl.runtime.tables.provide import Provider

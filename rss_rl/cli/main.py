@@ -15,6 +15,7 @@ from rss_rl.cli import (
     doctor,
     explaining,
     exporting,
+    fitting,
     frontier,
     job,
     predicting,
@@ -31,9 +32,7 @@ from rss_rl.cli.group import DEBUG_VARIABLE, Commands, deferred
 _EPILOG = """
 Begin with `rss-rl demo`. With data of your own:
 
-`rss-rl data prepare reviews.csv --text review --label stars --out data/reviews`
-
-`rss-rl train demo data=data/reviews --run-dir runs/reviews`
+`rss-rl fit reviews.csv --text review --label stars --keep 0.3`
 
 `rss-rl select runs/reviews "A dull film with one good scene."`
 """
@@ -78,6 +77,7 @@ for name, purpose in (
 ):
     group = typer.Typer(cls=deferred(f"rss_rl.cli.{name}"), rich_markup_mode="markdown")
     app.add_typer(group, name=name, help=purpose, no_args_is_help=True)
+app.command(epilog=fitting.EPILOG)(fitting.fit)
 app.command(epilog=train.EPILOG)(train.train)
 app.command(epilog=status.EPILOG)(status.status)
 app.command(epilog=results.EVALUATE_EPILOG)(results.evaluate)

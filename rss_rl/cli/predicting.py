@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.status import Status
 
-from rss_rl.cli.interrupt import Interruption
+from rss_rl.api.interruption import Interruption
 from rss_rl.cli.options import (
     ModelPath,
     TextB,

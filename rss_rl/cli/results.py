@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rss_rl.cli.options import Json, RunPath, TrustPlugins, console, trust
-from rss_rl.cli.tables import print_report, scores_table
-from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.api.scores import print_report, scores_table
+from rss_rl.cli.options import Json, RunPath, TrustPlugins, console
 
 if TYPE_CHECKING:
-    from rss_rl.components import Trust
-    from rss_rl.config import RunConfig
     from rss_rl.runtime.evaluation import Mode
 
 EVALUATE_EPILOG = """
@@ -80,90 +77,21 @@ def evaluate(
     json_: Json = False,
 ) -> None:
     """Score a split with a checkpoint of a run."""
-    trusted = trust(trust_plugins)
-    asked: list[Mode] = [item.value for item in mode or []] or _modes_of(run, trusted)
-    scores: dict[str, Any] = {}
-    steps: dict[str, int] = {}
-    for place in dict.fromkeys(_place(run, name, trusted) for name in asked):
-        here = [name for name in asked if _place(run, name, trusted) == place]
-        step, metrics = _score(place, split, here, which, device, trusted)
-        scores |= metrics
-        steps |= dict.fromkeys(here, step)
-    ordered: dict[str, Any] = {name: scores[name] for name in asked}
+    from rss_rl.api.run import Run
+
+    asked: list[Mode] | None = [item.value for item in mode] if mode else None
+    checkpoint = int(which) if which.isdecimal() else which
+    found = Run(run, trust_plugins=trust_plugins).scores(split, asked, checkpoint, device)
+    steps = {name: step for name, (step, _) in found.items()}
+    ordered: dict[str, Any] = {name: scores for name, (_, scores) in found.items()}
     if json_:
         record = {"run": str(run), "split": split, "which": which, "steps": steps, "modes": ordered}
         typer.echo(json.dumps(record, indent=2))
         return
     out = console()
     out.print(scores_table({split: ordered}))
-    out.print(
-        f"checkpoint: {which}, of update {', '.join(map(str, dict.fromkeys(steps.values())))}"
-    )
-
-
-def _modes_of(run: Path, trusted: Trust) -> list[Mode]:
-    if not _samples(_config(run, trusted)):
-        return ["all"]
-    compared: list[Mode] = ["all"] if _comparison(run).is_dir() else []
-    return [*compared, "thresholded", "sampled", "random"]
-
-
-def _config(run: Path, trusted: Trust) -> RunConfig:
-    from rss_rl.config import parse_config
-    from rss_rl.runtime.run_directory import RunDirectory
-
-    where = str(run / "config.json")
-    return parse_config(RunDirectory.open(run).config, where=where, trust=trusted)
-
-
-def _samples(config: RunConfig) -> bool:
-    return config.phases[-1].selection == "sampled"
-
-
-def _comparison(run: Path) -> Path:
-    from rss_rl.runtime.run import ALL_TOKENS
-
-    return run / ALL_TOKENS
-
-
-def _place(run: Path, mode: Mode, trusted: Trust) -> Path:
-    """Where the models of a mode are.
-
-    Every token selected means the comparison that was trained so; weights that were trained on
-    selections are never scored with all tokens.
-    """
-    if not _samples(_config(run, trusted)):
-        if mode != "all":
-            raise ConfigError(
-                f"the run has no policy to select with, so no '{mode}' selection",
-                where=str(run),
-                remedy="Use --mode all",
-            )
-        return run
-    if mode != "all":
-        return run
-    place = _comparison(run)
-    if not (place / "config.json").is_file():
-        raise CheckpointError(
-            "the run has no comparison trained with all tokens",
-            where=str(place),
-            remedy="Finish the run, with evaluation.all_tokens=true",
-        )
-    return place
-
-
-def _score(
-    place: Path,
-    split: str,
-    modes: list[Mode],
-    which: str,
-    device: str | None,
-    trusted: Trust,
-) -> tuple[int, dict[str, Any]]:
-    from rss_rl.runtime.reading import score_run
-
-    checkpoint = int(which) if which.isdecimal() else which
-    return score_run(place, split, modes, which=checkpoint, device=device, trust=trusted)
+    updates = ", ".join(map(str, dict.fromkeys(steps.values())))
+    out.print(f"checkpoint: {which}, of update {updates}")
 
 
 def report(runs: RunPaths, json_: Json = False, markdown: Markdown = False) -> None:

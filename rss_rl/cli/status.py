@@ -13,8 +13,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from rss_rl.api.scores import format_metric
 from rss_rl.cli.options import Json, console
-from rss_rl.cli.tables import format_metric
 
 if TYPE_CHECKING:
     from rss_rl.runtime.status import RunStatus

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from rss_rl.cli.tables import COLUMNS, MODE_NAMES, format_metric
+from rss_rl.api.scores import COLUMNS, MODE_NAMES, format_metric
 from rss_rl.errors import CheckpointError
 from rss_rl.runtime.markdown import grid
 from rss_rl.runtime.spread import Spread, spread

@@ -200,7 +200,7 @@ def _make(plan: Plan, states: dict[str, State], making: _Making, out: Console) -
     Raises:
         typer.Exit: stopped by Ctrl-C or SIGTERM.
     """
-    from rss_rl.cli.interrupt import Interruption
+    from rss_rl.api.interruption import Interruption
     from rss_rl.cli.table_progress import TableProgress
     from rss_rl.runtime.tables.output import check_folder, time_rows
     from rss_rl.runtime.tables.provide import Provider

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Choice", "Section", "plugins_named"]
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from pydantic import Field, ValidationInfo, model_validator
@@ -68,12 +68,14 @@ class Choice(Section):
         return component.build(setup, component.parse(self.options))
 
 
-def plugins_named(node: Any) -> Iterator[str]:
-    """Names of the form package.module:OBJECT of all slots within a section."""
+def plugins_named(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Of all slots within a section that name package.module:OBJECT: dotted key and name."""
     if isinstance(node, Choice) and ":" in node.name:
-        yield node.name
+        yield f"{key}.name", node.name
+    inner: Iterable[tuple[str, Any]] = ()
     if isinstance(node, Section):
-        node = [getattr(node, name) for name in type(node).model_fields]
-    if isinstance(node, list | tuple):
-        for value in node:
-            yield from plugins_named(value)
+        inner = ((name, getattr(node, name)) for name in type(node).model_fields)
+    elif isinstance(node, list | tuple):
+        inner = ((str(place), value) for place, value in enumerate(node))
+    for name, value in inner:
+        yield from plugins_named(value, f"{key}.{name}".lstrip("."))

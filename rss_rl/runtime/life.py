@@ -16,6 +16,7 @@ from rss_rl.runtime.evaluation import Mode
 from rss_rl.runtime.learner import Learner
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.observer import Observer
+from rss_rl.runtime.phase_budget import PhaseBudget
 from rss_rl.runtime.restoring import check_step, restoring
 from rss_rl.runtime.roles import Roles
 from rss_rl.runtime.trainer import Event, PhaseBegan, Stopped, Trainer
@@ -37,12 +38,16 @@ class LearnersLost:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all parts of a run share: data, who works, when to stop, and who is told."""
+    """What all parts of a run share: data, who works, when to stop, and who is told.
+
+    budget  of time for the phases of the run itself, not for those of its comparison, or None
+    """
 
     prepared: Prepared
     roles: Roles
     stop: Callable[[], bool]
     observer: Observer
+    budget: PhaseBudget | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,7 @@ def _trainer(
             backend=lambda: around.roles.backend(config, around.prepared, log),
             resume=start,
             stop=around.stop,
+            budget=around.budget,
             log=log,
         )
         check_step(start, trainer.session.update_count)

@@ -22,6 +22,8 @@ from rss_rl.runtime.device import find_device
 from rss_rl.runtime.life import FORK, LearnersLost, Scores, Surroundings, Trained, train_phases
 from rss_rl.runtime.mirror import open_mirror
 from rss_rl.runtime.observer import Observer
+from rss_rl.runtime.phase_budget import PhaseBudget
+from rss_rl.runtime.provenance import provenance
 from rss_rl.runtime.roles import LocalRoles, Roles
 from rss_rl.runtime.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
 from rss_rl.runtime.snapshot import Models, build_prepared_models
@@ -53,6 +55,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     storage: str | None = None,
     take_over: bool = False,
+    budget: PhaseBudget | None = None,
 ) -> Iterator[RunEvent]:
     """Train in the run directory `path`, as a stream of events that ends in `Finished`.
 
@@ -64,6 +67,8 @@ def train(
         stop: asked after each update; True ends the stream with `Stopped` after a checkpoint.
         storage: URI or path that gets a copy of the run; with `resume` also where an empty `path`
             gets the run from. take_over: write there though another process seems to.
+        budget: of time for the phases, or None; the comparison with every token makes as many
+            updates as the run itself made.
 
     Raises:
         RssError: any expected failure.
@@ -76,7 +81,8 @@ def train(
         Observer(run.path, config, mirror, storage) as observer,
     ):
         _copy_inputs(run, prepared)
-        around = Surroundings(prepared, roles or LocalRoles(), stop, observer)
+        run.note_provenance(provenance(prepared))
+        around = Surroundings(prepared, roles or LocalRoles(), stop, observer, budget)
         settled = _settled(config, run)
         trained = yield from train_phases(settled, run.path, around, fork=_compares(config))
         if trained is None:
@@ -189,7 +195,8 @@ def _train_all_tokens(
     )
     with _directory(whole, main.path / ALL_TOKENS, resume=True, overwrite=False) as run:
         begin = None if fork is None else _fork_start(fork)
-        other = yield from train_phases(_settled(whole, main), run.path, around, begin=begin)
+        alone = replace(around, budget=None)
+        other = yield from train_phases(_settled(whole, main), run.path, alone, begin=begin)
         if other is None:
             return None
         run.write_report(_report(whole, run.path, other, other.scores))

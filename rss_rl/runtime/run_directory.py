@@ -6,6 +6,7 @@ inputs/       files the run depends on, such as vocabulary.json, copied in
 checkpoints/ metrics/ tensorboard/
 report.json   the final report
 all-tokens/   the run of the comparison with every token selected, of the same form
+provenance.json  program, libraries and data that the run began with
 events.jsonl  what happened, a JSON object a line
 status.json   what the run is doing, at most a second old while it trains
 run.lock      held by the process that trains
@@ -34,7 +35,16 @@ from rss_rl.runtime.run_lock import LOCK_FILE, take_lock
 SCHEMA_VERSION = 1
 STATUS_FILE = "status.json"
 CONFIG_FILE, _REPORT = "config.json", "report.json"
-_OWN_FILES = (CONFIG_FILE, "config.yaml", _REPORT, STATUS_FILE, EVENTS_FILE, f"{EVENTS_FILE}.1")
+PROVENANCE_FILE = "provenance.json"
+_OWN_FILES = (
+    CONFIG_FILE,
+    "config.yaml",
+    _REPORT,
+    STATUS_FILE,
+    PROVENANCE_FILE,
+    EVENTS_FILE,
+    f"{EVENTS_FILE}.1",
+)
 ALL_TOKENS = "all-tokens"
 """Subdirectory with the run of the same model that has every token selected."""
 _OWN_DIRECTORIES = (ALL_TOKENS, "checkpoints", "inputs", "metrics", "tensorboard")
@@ -160,6 +170,20 @@ class RunDirectory:
             temporary.unlink(missing_ok=True)
             raise _refused(target, error) from error
         return target
+
+    def note_provenance(self, record: Mapping[str, Any]) -> None:
+        """Write `provenance.json` where the run begins: it tells what made the first update.
+
+        Raises:
+            CheckpointError: the disk refuses.
+        """
+        target = self.path / PROVENANCE_FILE
+        if target.exists():
+            return
+        try:
+            replace_file(target, json.dumps(dict(record), indent=2) + "\n")
+        except OSError as error:
+            raise _refused(target, error) from error
 
     def write_report(self, report: Mapping[str, Any]) -> Path:
         """Write `report.json`; a number that is not finite becomes null, as JSON has none.

@@ -28,6 +28,7 @@ from rss_rl.runtime.evaluation import Mode
 from rss_rl.runtime.event_log import NO_LOG, EventSink
 from rss_rl.runtime.learner import Learner
 from rss_rl.runtime.metrics import MetricsWriter
+from rss_rl.runtime.phase_budget import PhaseBudget
 from rss_rl.runtime.session import Session, UpdateReport
 from rss_rl.types import LabelSpec
 
@@ -103,6 +104,7 @@ class Trainer:
         backend: makes the source of rollouts when one is needed.
         resume: checkpoint to go on from, or None to begin.
         stop: asked after each update; True writes a checkpoint and ends the stream.
+        budget: of time for the phases, or None.
         log: told what happens to rollouts.
     """
 
@@ -117,10 +119,11 @@ class Trainer:
         backend: Callable[[], Backend],
         resume: Checkpoint | None = None,
         stop: Callable[[], bool] = lambda: False,
+        budget: PhaseBudget | None = None,
         log: EventSink = NO_LOG,
     ) -> None:
         self.config, self.path = config, path
-        self._writer, self._stop = writer, stop
+        self._writer, self._stop, self._budget = writer, stop, budget
         self.session = Session(config, prepared, learner, backend, log)
         self._opened = False  # the phase's opening evaluation was made
         self._evaluation_due = False  # a stop may come between an update and its evaluation
@@ -174,7 +177,10 @@ class Trainer:
         report.scalars["time/update_s"] = elapsed
         report.scalars["throughput/examples_per_second"] = report.examples / elapsed
         self._writer.scalars(report.update, report.scalars)
-        over = self.session.schedule.phase_over
+        schedule = self.session.schedule
+        if self._budget is not None and self._budget.over(schedule.index):
+            schedule.cut()
+        over = schedule.phase_over
         self._evaluation_due = over or self._due(self.config.evaluation.every)
         return report
 

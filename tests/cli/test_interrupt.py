@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from rss_rl.cli.interrupt import Interruption
+from rss_rl.api.interruption import Interruption
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rss_rl.cli.progress import make_progress
+from rss_rl.api.progress import make_progress
 from rss_rl.errors import LearnerError
 from rss_rl.runtime.life import LearnersLost
 from rss_rl.runtime.run import Finished, RunEvent

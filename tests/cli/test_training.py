@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from rss_rl.cli.training import Joining, _roles
+from rss_rl.api.training import Joining, _roles
 from rss_rl.config import parse_config
 
 PHASE = {"name": "all", "supervised": True, "selection": "all", "steps": 1}

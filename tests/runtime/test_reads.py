@@ -71,7 +71,7 @@ def test_all_ways_to_use_a_run_select_the_same(run: Path, tiny: Prepared) -> Non
     from rss_rl.export.artifact import export_run
     from rss_rl.export.model import load_model
 
-    config, models, inputs = open_models(run, "latest")
+    config, models, _ = open_models(run, "latest")
     assert models.reads == "example"
     examples = tiny.split("test")
     texts = [examples.words(row) for row in range(len(examples))]

@@ -7,6 +7,7 @@ __all__ = ["Interruption"]
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -32,6 +33,11 @@ class Interruption:
         return self._signal is not None
 
     @property
+    def signal(self) -> int | None:
+        """The signal that came, or None."""
+        return self._signal
+
+    @property
     def exit_code(self) -> int:
         """Of a process that stopped for the signal: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + (self._signal or 0)
@@ -47,8 +53,10 @@ class Interruption:
         os.kill(os.getpid(), number)
 
     def __enter__(self) -> Self:
-        for number in _SIGNALS:
-            self._before[number] = signal.signal(number, self._handle)
+        # Only the main thread may; elsewhere whoever started the thread looks after signals.
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(

@@ -21,7 +21,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rss_rl.cli.tables import format_metric
+from rss_rl.api.scores import format_metric
 from rss_rl.runtime.life import LearnersLost
 from rss_rl.runtime.run import Finished, RunEvent
 from rss_rl.runtime.session import UpdateReport

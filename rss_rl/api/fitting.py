@@ -1,0 +1,116 @@
+"""From a table to a trained model in one call."""
+
+from __future__ import annotations
+
+__all__ = ["fit"]
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from rss_rl.api.preparing import Rows, prepare
+from rss_rl.api.training import train
+from rss_rl.data.store import Prepared
+from rss_rl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rss_rl.api.run import Run
+    from rss_rl.runtime.run import RunEvent
+
+_BASE = "own"
+_DATA = "data"
+_LONG_TEXT = 100
+"""Words of a text, on average, from which on attention between all pairs of words is left out."""
+_LONG = {
+    "model.encoder": "source2token",
+    "batch_size": 16,
+    "evaluation.batch_size": 32,
+}
+
+
+def fit(
+    data: Rows,
+    *,
+    text: str,
+    label: str,
+    text_b: str | None = None,
+    keep: float | None = None,
+    time: str | float | None = None,
+    out: str | Path | None = None,
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+    prepared: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    callbacks: Sequence[Callable[[RunEvent], None]] = (),
+    console: Console | None = None,
+) -> Run:
+    """Prepare a table and train on it: `configs/own.yaml`, with what follows from the data.
+
+    Args:
+        data, text, label, text_b: see `rss_rl.prepare`.
+        keep: share of the words that the policy shall keep, as `reward.target_share`; None leaves
+            it to `reward.sparsity_cost`.
+        time: bound of the training, see `rss_rl.train`.
+        out: directory of the run; default `runs/NAME` after the file. The prepared data lie in
+            `data` beside its files, so that one directory holds all.
+        overrides: settings that differ from those chosen here; they come last.
+        prepared: further arguments of `rss_rl.prepare`, such as `{"task": "score"}`.
+        overwrite: replace a run, and its data, that are there.
+        callbacks, console: see `rss_rl.train`.
+
+    Raises:
+        RssError: any expected failure.
+    """
+    shown = console or Console(highlight=False)
+    path = Path(out) if out is not None else Path("runs") / _name(data)
+    folder = path.with_name(f"{path.name}-{_DATA}")
+    if (path / "config.json").is_file() and not overwrite:
+        raise ConfigError(
+            "there is a run already",
+            where=str(path),
+            remedy=f"Go on with it (rss-rl train --resume {path}), give another directory, or"
+            " overwrite=True (--overwrite)",
+        )
+    given = {"force": True} | dict(prepared or {})
+    with shown.status("preparing the data"):
+        found = prepare(data, text=text, label=label, text_b=text_b, out=folder, **given)
+    chosen = _choices(found, keep)
+    shown.print(f"Data: {folder}", soft_wrap=True, markup=False)
+    for key, value in chosen.items():
+        shown.print(f"  {key}={value}", soft_wrap=True, markup=False)
+    settings = [f"{key}={_yaml(value)}" for key, value in ({"data": str(folder)} | chosen).items()]
+    if isinstance(overrides, Mapping):
+        overrides = [f"{key}={_yaml(value)}" for key, value in overrides.items()]
+    return train(
+        _BASE,
+        [*settings, *overrides],
+        out=path,
+        time=time,
+        overwrite=overwrite,
+        callbacks=callbacks,
+        console=shown,
+    )
+
+
+def _choices(data: Prepared, keep: float | None) -> dict[str, Any]:
+    """Settings that follow from the data's shape, and from what was asked for."""
+    train = data.manifest.splits["train"]
+    words = max(tokens / train.rows for tokens in train.tokens)
+    chosen: dict[str, Any] = dict(_LONG) if words >= _LONG_TEXT else {}
+    chosen["evaluation.best_metric"] = "pearson" if data.labels.kind == "score" else "accuracy"
+    if keep is not None:
+        chosen["reward.target_share"] = keep
+    return chosen
+
+
+def _yaml(value: Any) -> str:
+    import json
+
+    return json.dumps(value)
+
+
+def _name(data: Rows) -> str:
+    """Of the run: that of the file, where there is one."""
+    first = data[0] if isinstance(data, list | tuple) and data else data
+    return Path(first).stem if isinstance(first, str | Path) else "own"

@@ -1,0 +1,180 @@
+"""A run as an object: its configuration, report, metrics, scores and trained model."""
+
+from __future__ import annotations
+
+__all__ = ["Run"]
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rss_rl
+from rss_rl.components import EVERYTHING, NOTHING, Trust
+from rss_rl.config import RunConfig, parse_config, plugins_named
+from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.runtime.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rss_rl.export.model import Model
+    from rss_rl.runtime.evaluation import Mode
+    from rss_rl.runtime.run import RunEvent
+
+
+class Run:
+    """A training run on disk, finished or not.
+
+    Args:
+        path: its directory.
+        trust_plugins: import components that its files name as package.module:OBJECT, which can
+            then run any code; or those of a `Trust` alone.
+
+    Attributes:
+        path: the directory, absolute.
+        stopped_by: the signal at which the training that returned this run stopped, or None.
+
+    Raises:
+        RssError: there is no run, or its configuration is damaged.
+    """
+
+    def __init__(self, path: Path | str, *, trust_plugins: bool | Trust = False) -> None:
+        if not isinstance(trust_plugins, Trust):
+            trust_plugins = EVERYTHING if trust_plugins else NOTHING
+        self._trust = trust_plugins
+        directory = RunDirectory.open(Path(path))
+        self.path = directory.path
+        self._tree = directory.config
+        self.stopped_by: int | None = None
+        self.config  # noqa: B018 - a run that cannot be used is refused at once
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """The resolved configuration."""
+        return parse_config(self._tree, where=str(self.path / CONFIG_FILE), trust=self._trust)
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a final report."""
+        return (self.path / "report.json").is_file()
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The final report: scores by split, selection and metric, and what it took.
+
+        Raises:
+            CheckpointError: the run is not finished, or the report is damaged.
+        """
+        return RunDirectory.open(self.path).read_report()
+
+    @cached_property
+    def model(self) -> Model:
+        """The model of the best checkpoint; see `rss_rl.load`."""
+        from rss_rl.export.model import load_model
+
+        return load_model(self.path, trust=self._trust)
+
+    def metrics(self) -> pa.Table:
+        """All scalars of the training, columns step, tag, value and wall_time."""
+        from rss_rl.runtime.metrics import read_metrics
+
+        return read_metrics(self.path)
+
+    def evaluate(
+        self,
+        split: str = "test",
+        modes: Sequence[Mode] | None = None,
+        *,
+        which: str | int = "best",
+        device: str | None = None,
+    ) -> dict[str, dict[str, float]]:
+        """Metrics of a split by mode of selection; default all modes that the run has.
+
+        `all` is the comparison that was trained with every token selected: weights that were
+        trained on selections are never scored with all tokens.
+
+        Raises:
+            RssError: no such split, checkpoint or mode, or other data than it was trained on.
+        """
+        return {
+            mode: scores for mode, (_, scores) in self.scores(split, modes, which, device).items()
+        }
+
+    def scores(
+        self,
+        split: str,
+        modes: Sequence[Mode] | None,
+        which: str | int,
+        device: str | None,
+    ) -> dict[Mode, tuple[int, dict[str, float]]]:
+        """As `evaluate`, each with the update of its checkpoint."""
+        from rss_rl.runtime.reading import score_run
+
+        asked = list(modes or self._modes())
+        found: dict[Mode, tuple[int, dict[str, float]]] = {}
+        for place in dict.fromkeys(map(self._place, asked)):
+            here = [mode for mode in asked if self._place(mode) == place]
+            step, metrics = score_run(
+                place, split, here, which=which, device=device, trust=self._trust
+            )
+            found |= {mode: (step, metrics[mode]) for mode in here}
+        return {mode: found[mode] for mode in asked}
+
+    @property
+    def _selects(self) -> bool:
+        return self.config.phases[-1].selection == "sampled"
+
+    def _modes(self) -> list[Mode]:
+        if not self._selects:
+            return ["all"]
+        compared: list[Mode] = ["all"] if (self.path / ALL_TOKENS).is_dir() else []
+        return [*compared, "thresholded", "sampled", "random"]
+
+    def _place(self, mode: Mode) -> Path:
+        """Where the weights of a mode are."""
+        if not self._selects:
+            if mode != "all":
+                raise ConfigError(
+                    f"the run has no policy to select with, so no '{mode}' selection",
+                    where=str(self.path),
+                    remedy="Use --mode all",
+                )
+            return self.path
+        if mode != "all":
+            return self.path
+        place = self.path / ALL_TOKENS
+        if not (place / CONFIG_FILE).is_file():
+            raise CheckpointError(
+                "the run has no comparison trained with all tokens",
+                where=str(place),
+                remedy="Finish the run, with evaluation.all_tokens=true",
+            )
+        return place
+
+    def resume(self, *, callbacks: Sequence[Callable[[RunEvent], None]] = ()) -> Run:
+        """Go on from the last checkpoint to the end; see `rss_rl.train`."""
+        names = [f"{key}={json.dumps(value)}" for key, value in plugins_named(self.config)]
+        return rss_rl.train(self.path, names, resume=True, callbacks=callbacks)
+
+    def __repr__(self) -> str:
+        state = "finished" if self.finished else "not finished"
+        return f"rss_rl.Run({str(self.path)!r}, {state}){self._summary()}"
+
+    def _summary(self) -> str:
+        if not self.finished:
+            return ""
+        lines = [
+            f"\n{split}, {mode}: "
+            + "  ".join(f"{name} {value:.4g}" for name, value in _shown(scores).items())
+            for split, modes in self.report["splits"].items()
+            for mode, scores in modes.items()
+        ]
+        return "".join(lines)
+
+
+def _shown(scores: Mapping[str, float | None]) -> dict[str, float]:
+    """What tells runs apart: the task's metric and what is kept."""
+    names = ("accuracy", "pearson", "map", "kept", "rationale_f1")
+    return {name: value for name in names if (value := scores.get(name)) is not None}

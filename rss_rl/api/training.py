@@ -1,0 +1,359 @@
+"""Training from Python and from the command line: one call, with progress, that Ctrl-C stops well.
+
+Needs torch; Ray only where the configuration asks for it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Joining", "train"]
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from rss_rl.api.interruption import Interruption
+from rss_rl.api.progress import make_progress
+from rss_rl.api.run import Run
+from rss_rl.components import EVERYTHING, NOTHING, Trust
+from rss_rl.config import (
+    RunConfig,
+    load_config,
+    parse_config,
+    trust_in_overrides,
+    with_overrides,
+)
+from rss_rl.errors import ConfigError
+from rss_rl.ops.native import load_ahead
+from rss_rl.packaged import find_config
+from rss_rl.runtime.phase_budget import PhaseBudget, seconds
+from rss_rl.runtime.restore import stored_config
+from rss_rl.runtime.roles import LocalRoles, Roles
+from rss_rl.runtime.run import RunEvent
+from rss_rl.runtime.run import train as train_events
+from rss_rl.runtime.run_directory import CONFIG_FILE, RunDirectory
+from rss_rl.runtime.trainer import Stopped
+from rss_rl.storage import is_uri, open_storage
+
+Config = str | Path | Mapping[str, Any] | RunConfig
+"""A YAML file, the name of a shipped configuration, a tree, or a configuration; or a run."""
+Overrides = Sequence[str] | Mapping[str, Any]
+"""`["learner.policy.l2=1e-4"]` or `{"learner.policy.l2": 1e-4}`."""
+
+
+@dataclass(frozen=True)
+class Joining:
+    """How a cluster is joined or started, where the configuration asks for Ray.
+
+    address    host:port of a head, 'auto', or None: RAY_ADDRESS, or a cluster of this machine
+    insecure   also use a cluster that checks no token
+    dashboard  of a cluster started here
+    """
+
+    address: str | None = None
+    insecure: bool = False
+    dashboard: bool = False
+
+    def options(self) -> str:
+        """The command line's options that were given, as `--address, --insecure`."""
+        given = {
+            "--address": self.address is not None,
+            "--insecure": self.insecure,
+            "--dashboard": self.dashboard,
+        }
+        return ", ".join(option for option, here in given.items() if here)
+
+
+_HERE = Joining()
+_FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
+
+
+def train(
+    config: Config,
+    overrides: Overrides = (),
+    *,
+    out: str | Path | None = None,
+    callbacks: Sequence[Callable[[RunEvent], None]] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    storage: str | None = None,
+    take_over: bool = False,
+    time: str | float | None = None,
+    joining: Joining = _HERE,
+    trust_plugins: bool = False,
+    console: Console | None = None,
+) -> Run:
+    """Train a classifier and its selection policy to the end, showing progress.
+
+    Ctrl-C (or SIGTERM) stops after the present update with a checkpoint; the run that is returned
+    is then not `finished`, and `run.resume()` goes on with it.
+
+    Args:
+        config: a YAML file, a name that `rss-rl config list` shows, a tree of settings, a
+            `RunConfig`; or, with `resume`, the directory of a run.
+        overrides: settings that differ, as `key=value` strings or a mapping of dotted keys.
+        out: directory of the run; default `runs/CONFIG-seedSEED`.
+        callbacks: called with each typed event (`rss_rl.runtime.run.RunEvent`).
+        resume: go on from the last checkpoint, where there is one; a finished run is returned as it
+            is. overwrite: replace a run that is there.
+        storage: directory or URI that gets a copy of the run at each checkpoint; with `resume` an
+            empty `out` gets the run from there. take_over: write there though another process
+            seems to.
+        time: seconds, or "90s", "5m", "2h", that the phases share in proportion to their steps;
+            each ends, scored and saved, when its part is over.
+        joining: how a Ray cluster is joined, where the configuration asks for one.
+        trust_plugins: import components that a run's own files name as package.module:OBJECT.
+        console: that progress is shown on; default: standard output.
+
+    Raises:
+        RssError: any expected failure.
+    """
+    _check_options(resume, overwrite, storage, take_over)
+    trusted = EVERYTHING if trust_plugins else NOTHING
+    plan = _plan(config, _settings(overrides), out, storage if resume else None, resume, trusted)
+    _check_lasting(plan.path, storage)
+    named = Trust.of(plan.config.model_dump(mode="json"))
+    shown = console or Console(highlight=False)
+    # With a storage a finished run is gone through once more: its last upload may have failed.
+    if resume and storage is None and _is_finished(plan):
+        shown.print("The run is finished; its report:")
+        return Run(plan.path, trust_plugins=named)
+    shown.print(f"Run: {plan.path}", soft_wrap=True, markup=False)
+    with (
+        make_progress(shown) as progress,
+        Interruption(progress.stopping) as interruption,
+        _roles(plan.config, joining, shown) as roles,
+    ):
+        stopped = None
+        for event in train_events(
+            plan.config,
+            plan.path,
+            roles=roles,
+            resume=resume,
+            overwrite=overwrite,
+            stop=interruption.asked,
+            storage=storage,
+            take_over=take_over,
+            budget=None if time is None else PhaseBudget(plan.config.phases, seconds(time)),
+        ):
+            progress.show(event)
+            for callback in callbacks:
+                callback(event)
+            stopped = event if isinstance(event, Stopped) else None
+    run = Run(plan.path, trust_plugins=named)
+    if stopped is not None:
+        run.stopped_by = interruption.signal
+        _say_stopped(shown, plan.path, stopped, storage)
+    elif run.finished and (warning := kept_warning(plan.config, run.report)):
+        shown.print(f"Warning: {warning}", style="yellow", soft_wrap=True, markup=False)
+    return run
+
+
+def kept_warning(config: RunConfig, report: Mapping[str, Any]) -> str | None:
+    """What to say of a run that keeps another share of the words than it should; None if nothing.
+
+    Without a share asked for: next to all words or next to none is kept, so nothing is chosen.
+    """
+    kept = report["splits"].get("dev", {}).get("thresholded", {}).get("kept")
+    if kept is None:
+        return None
+    asked = config.reward.target_share
+    if asked is not None and abs(kept - asked) > _FAR_FROM_SHARE:
+        return (
+            f"{kept:.1%} of dev's words are kept, {asked:.0%} were asked for. Train longer (more"
+            " steps of the phases in which the policy learns), or from another"
+            " initial_probability of the policy"
+        )
+    if asked is None and not _COLLAPSED < kept < 1 - _COLLAPSED:
+        return (
+            f"the policy keeps {kept:.1%} of dev's words, so it chooses nothing. Ask for a share:"
+            " reward.target_share=0.3 (--keep 0.3)"
+        )
+    return None
+
+
+def _settings(overrides: Overrides) -> list[str]:
+    if isinstance(overrides, Mapping):
+        return [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
+    return list(overrides)
+
+
+def _check_options(resume: bool, overwrite: bool, storage: str | None, take_over: bool) -> None:
+    """Refuse options that contradict each other or would do nothing.
+
+    Raises:
+        ConfigError: naming them.
+    """
+    if resume and overwrite:
+        raise ConfigError("--resume goes on with a run, --overwrite replaces it: give one of them")
+    if take_over and storage is None:
+        raise ConfigError(
+            "--take-over is about the writer of a --storage, and none is given",
+            remedy="Give --storage URI too; a run directory is free when its process has ended",
+        )
+
+
+def _check_lasting(path: Path, storage: str | None) -> None:
+    """Refuse a run directory that vanishes with the job whose process this is.
+
+    Raises:
+        ConfigError: naming the directory.
+    """
+    from rss_rl.cluster.processes import inside_job
+
+    if inside_job() and storage is None and not path.is_absolute():
+        raise ConfigError(
+            "a job of a cluster works in a directory that vanishes with it",
+            where=str(path),
+            remedy="Give --storage URI, or an absolute --run-dir on a disk that outlives the job",
+        )
+
+
+class _Plan(NamedTuple):
+    """What is trained, and where."""
+
+    config: RunConfig
+    path: Path
+
+
+def _plan(
+    start: Config,
+    overrides: list[str],
+    out: str | Path | None,
+    storage: str | None,
+    resume: bool,
+    trusted: Trust,
+) -> _Plan:
+    run_dir = None if out is None else Path(out)
+    if isinstance(start, Mapping | RunConfig):
+        tree = start.model_dump(mode="json") if isinstance(start, RunConfig) else start
+        changed = with_overrides(tree, overrides)
+        config, name = parse_config(changed, where="configuration", trust=EVERYTHING), "run"
+        return _placed(config, name, run_dir)
+    if (Path(start) / CONFIG_FILE).is_file():
+        return _plan_of_run(Path(start), overrides, run_dir, resume, trusted)
+    try:
+        file = find_config(start)
+    except ConfigError:
+        stored = _stored_config(storage, trusted)
+        if stored is None or overrides or run_dir:
+            raise
+        return _Plan(stored, Path(start))  # a run that this machine does not have yet
+    config = load_config(file, overrides, trusted | _trust_in(file))
+    name = Path(start).with_suffix("").as_posix().removeprefix("configs/").replace("/", "-")
+    return _placed(config, file.stem if Path(start).is_file() else name, run_dir)
+
+
+def _placed(config: RunConfig, name: str, run_dir: Path | None) -> _Plan:
+    """With absolute data, so that a run can be resumed and evaluated from any directory."""
+    if not is_uri(config.data):
+        config = config.model_copy(update={"data": str(Path(config.data).resolve())})
+    return _Plan(config, run_dir or Path("runs") / f"{name}-seed{config.seed}")
+
+
+def _stored_config(storage: str | None, trusted: Trust) -> RunConfig | None:
+    """Of the run that a storage holds, if any."""
+    tree = None if storage is None else stored_config(open_storage(storage))
+    where = f"{storage}/{CONFIG_FILE}"
+    return None if tree is None else parse_config(tree, where=where, trust=trusted)
+
+
+def _trust_in(file: Path) -> Trust:
+    """A configuration that the user names is the user's word; one found in a run, an export or a
+    job's files may be anybody's."""
+    from rss_rl.cluster.processes import inside_job
+
+    found = any((file.parent / name).is_file() for name in (CONFIG_FILE, "export.json"))
+    return NOTHING if found or inside_job() else EVERYTHING
+
+
+def _plan_of_run(
+    run: Path, overrides: list[str], run_dir: Path | None, resume: bool, trusted: Trust
+) -> _Plan:
+    if not resume:
+        raise ConfigError(
+            "that is a run, not a configuration",
+            where=str(run),
+            remedy=f"Go on with it: rss-rl train --resume {run}, or repeat it: "
+            f"rss-rl train {run / 'config.yaml'} --run-dir DIR",
+        )
+    tree, where = RunDirectory.open(run).config, str(run / CONFIG_FILE)
+    trusted = trusted | trust_in_overrides(overrides)  # the same plug-in, named again
+    config = parse_config(tree, where=where, trust=trusted)
+    again = parse_config(with_overrides(tree, overrides), where=where, trust=trusted)
+    if again != config or run_dir:
+        raise ConfigError(
+            "a run is gone on with as it was begun: no other settings and no --run-dir",
+            where=str(run),
+            remedy=f"For other settings begin another run: rss-rl train {run / 'config.yaml'} "
+            "KEY=VALUE --run-dir DIR",
+        )
+    return _Plan(config, run)
+
+
+def _is_finished(plan: _Plan) -> bool:
+    """Whether the run has nothing left to do."""
+    if not (plan.path / "report.json").is_file():
+        return False
+    tree, where = RunDirectory.open(plan.path).config, str(plan.path / CONFIG_FILE)
+    named = Trust.of(plan.config.model_dump(mode="json"))
+    return parse_config(tree, where=where, trust=named) == plan.config
+
+
+@contextmanager
+def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]:
+    """Who works for the run; a cluster that was started for it ends with it."""
+    if config.sampler.backend == "local":
+        if given := joining.options():
+            note = f"{given}: no effect with sampler.backend=local, which uses no cluster"
+            out.print(note, soft_wrap=True, markup=False)
+        yield LocalRoles()
+        return
+    from rss_rl.cluster.connection import connect, shutdown
+    from rss_rl.cluster.roles import RayRoles
+
+    samplers = config.sampler.actors * config.sampler.threads
+    learners = config.learner.actors * config.learner.threads
+    if config.model.attention != "eager":
+        load_ahead()  # Ray takes as long to start as a compiler takes
+    cluster = connect(
+        joining.address,
+        cores=samplers + learners,
+        dashboard=joining.dashboard,
+        insecure=joining.insecure,
+    )
+    try:
+        for note in (*cluster.notes, *_thread_notes(config, cluster.started_here)):
+            out.print(note, soft_wrap=True, markup=False)
+        yield RayRoles()
+    finally:
+        shutdown(cluster)
+
+
+def _thread_notes(config: RunConfig, one_machine: bool) -> list[str]:
+    """Who computes with how many threads; too many of them wait for each other at every step."""
+    learner, sampler = config.learner, config.sampler
+    learners = max(1, learner.actors)
+    wanted = learners * learner.threads + sampler.actors * sampler.threads
+    cores = os.cpu_count() or 1
+    note = (
+        f"Threads: {learners} x {learner.threads} learning, {sampler.actors} x {sampler.threads}"
+        f" sampling; this machine has {cores} cores"
+    )
+    takes_turns = sampler.max_policy_lag == 0
+    if one_machine and wanted > cores and not takes_turns:
+        note += ". More threads than cores: fewer sampler.actors would be faster"
+    return [note]
+
+
+def _say_stopped(out: Console, path: Path, stopped: Stopped, storage: str | None) -> None:
+    out.print(
+        f"Stopped after update {stopped.update}; everything up to there is saved. Go on with:"
+    )
+    kept = "" if storage is None else f" --storage {storage}"
+    out.print(f"  rss-rl train --resume {path}{kept}", soft_wrap=True, markup=False)

@@ -1,0 +1,58 @@
+"""What a run was made with: the program, its libraries and its data."""
+
+from __future__ import annotations
+
+__all__ = ["provenance"]
+
+import functools
+import hashlib
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rss_rl.data.store import Prepared
+from rss_rl.version import VERSION
+
+_LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow", "pydantic", "tensorboard")
+_SOURCE = Path(__file__).resolve().parents[2]
+_GIT_SECONDS = 5
+
+
+def provenance(prepared: Prepared) -> dict[str, Any]:
+    """Version and commit of rss-rl, versions of what it computes with, and SHA-256 of the data's
+    manifest, which holds the sizes and counts of all their files; plain JSON data."""
+    manifest = prepared.manifest.model_dump_json()
+    return {
+        "rss_rl": VERSION,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "libraries": {name: _version(name) for name in _LIBRARIES},
+        "data": {
+            "name": prepared.manifest.name,
+            "manifest_sha256": hashlib.sha256(manifest.encode()).hexdigest(),
+        },
+    }
+
+
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
+
+
+@functools.cache
+def _commit() -> str | None:
+    """Of the checkout that the code is run from, `-dirty` where files differ; None elsewhere."""
+    if not (_SOURCE / ".git").exists():
+        return None
+    command = ["git", "-C", str(_SOURCE), "describe", "--always", "--dirty", "--abbrev=40"]
+    command += ["--exclude=*"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None

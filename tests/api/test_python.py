@@ -1,0 +1,211 @@
+"""What `import rss_rl` offers: prepare, fit, train, Run, load."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import rss_rl
+from rss_rl.api.training import kept_warning
+from rss_rl.config import RunConfig, parse_config
+from rss_rl.errors import ConfigError, DataError
+from rss_rl.export.explanation import word_offsets
+from rss_rl.runtime.phase_budget import PhaseBudget, seconds
+from rss_rl.runtime.session import UpdateReport
+from rss_rl.runtime.trainer import Evaluated
+
+SMALL = {
+    "model.hidden": 8,
+    "model.attention": "eager",
+    "batch_size": 16,
+    "evaluation.every": 6,
+    "phases.0.steps": 6,
+    "phases.1.steps": 4,
+    "phases.2.steps": 4,
+}
+
+
+def rows(count: int = 120) -> list[dict[str, str]]:
+    """Reviews whose class one word tells."""
+    draw = random.Random(0)
+    filler = ["the", "film", "that", "we", "saw", "in", "this", "town"]
+    made = []
+    for number in range(count):
+        words = draw.choices(filler, k=8)
+        words.insert(draw.randrange(8), ("fine", "dull")[number % 2])
+        made.append({"review": " ".join(words), "stars": ("up", "down")[number % 2]})
+    return made
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> rss_rl.Run:
+    out = tmp_path_factory.mktemp("fit") / "reviews"
+    events: list[Any] = []
+    found = rss_rl.fit(
+        rows(), text="review", label="stars", keep=0.4, out=out, overrides=SMALL,
+        callbacks=[events.append],
+    )  # fmt: skip
+    assert sum(isinstance(event, UpdateReport) for event in events) == 14
+    assert any(isinstance(event, Evaluated) for event in events)
+    return found
+
+
+def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> None:
+    assert run.finished
+    assert run.config.reward.target_share == 0.4
+    assert run.config.evaluation.best_metric == "accuracy"
+    assert run.report["steps"] == 14
+    assert set(run.metrics()["tag"].to_pylist()) >= {"reward/total", "train/loss"}
+    again = rss_rl.Run(run.path)
+    dev = again.evaluate("dev", ["thresholded"])["thresholded"]
+    assert dev["kept"] == pytest.approx(run.report["splits"]["dev"]["thresholded"]["kept"])
+    assert "dev, thresholded: accuracy" in repr(again)
+    assert again.resume().report == run.report  # finished: as it is
+    record = json.loads((run.path / "provenance.json").read_text())
+    assert record["rss_rl"] == rss_rl.__version__
+    assert record["libraries"]["torch"]
+    assert re.fullmatch("[0-9a-f]{64}", record["data"]["manifest_sha256"])
+
+
+def test_fit_does_not_replace_a_run_unasked(run: rss_rl.Run) -> None:
+    with pytest.raises(ConfigError, match="there is a run already"):
+        rss_rl.fit(rows(), text="review", label="stars", out=run.path)
+
+
+def test_answers_print_render_and_know_where_words_stand(run: rss_rl.Run) -> None:
+    text = 'A "dull" film.'
+    found = run.model.explain(text)
+    (sentence,) = found.sentences
+    assert sentence.offsets is not None
+    assert [text[slice(*span)] for span in sentence.offsets] == ["A", '"', "dull", '"', "film", "."]
+    assert repr(sentence).replace("[", "").replace("]", "") == "A `` dull '' film ."
+    assert repr(found).startswith(str(found.prediction))
+    assert found._repr_html_().count("<mark>") == int(sentence.kept.sum())
+    words = found.to_dict()["sentences"][0]
+    assert (words[2]["word"], words[2]["start"], words[2]["end"]) == ("dull", 3, 7)
+    json.dumps(found.to_dict())
+    assert "predicts classes (down, up)" in repr(run.model)
+    assert "trained on rows" in repr(run.model)
+    given = run.model.explain(("two", "words"))
+    assert given.sentences[0].offsets is None
+
+
+@pytest.mark.parametrize(
+    "example", [5, None, 2.5, ("a", 5), {"text": "a"}], ids=["int", "None", "float", "word", "dict"]
+)
+def test_what_is_no_text_is_a_clear_error(run: rss_rl.Run, example: Any) -> None:
+    with pytest.raises(DataError, match="example 2: .*where a text is expected"):
+        run.model.predict(["fine", example])
+
+
+def test_draws_follow_the_seed_and_the_example(run: rss_rl.Run) -> None:
+    texts = ["the film that we saw"] * 4
+    one = run.model.select(texts, sampled_seed=1)
+    same = run.model.select(texts, sampled_seed=1)
+    other = run.model.select(texts, sampled_seed=2)
+    bits = [[s.selection.tolist() for (s,) in found] for found in (one, same, other)]
+    assert bits[0] == bits[1] != bits[2]
+    assert any(drawn != bits[0][0] for drawn in bits[0])  # each example has draws of its own
+
+
+def test_no_word_is_placed_where_the_text_has_another() -> None:
+    assert word_offsets("one two", ("one", "three")) is None
+    assert word_offsets("one two three", ("one", "three")) is None
+    assert word_offsets("a  b", ("a", "b")) == ((0, 1), (3, 4))
+
+
+@pytest.mark.parametrize("kind", ["rows", "arrow", "generator", "file", "files"])
+def test_data_of_any_kind_prepares_the_same(kind: str, tmp_path: Path) -> None:
+    plain = rows(40)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in plain))
+    data: Any = {
+        "rows": plain, "arrow": pa.Table.from_pylist(plain), "generator": iter(plain),
+        "file": path, "files": [str(path)],
+    }[kind]  # fmt: skip
+    prepared = rss_rl.prepare(data, text="review", label="stars", out=tmp_path / "out", dim=4)
+    assert prepared.labels.names == ("down", "up")
+    assert sum(info.rows for info in prepared.manifest.splits.values()) == 40
+
+
+@pytest.mark.parametrize("data", [[], 5, [1, 2], [{"a": object()}]])
+def test_what_is_no_table_is_a_clear_error(data: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no rows|cannot be read as a table"):
+        rss_rl.prepare(data, text="review", label="stars", out=tmp_path / "out")
+
+
+def test_settings_may_be_a_mapping_or_a_tree(run: rss_rl.Run, tmp_path: Path) -> None:
+    phases = [{"name": "only", "supervised": True, "selection": "all", "steps": 2}]
+    tree = {"data": run.config.data, "phases": phases, "model": {"attention": "eager"}}
+    found = rss_rl.train(tree, {"model.hidden": 4, "seed": 3}, out=tmp_path / "run")
+    assert (found.config.model.hidden, found.config.seed) == (4, 3)
+    assert found.evaluate("dev").keys() == {"all"}
+
+
+def test_time_bounds_a_training(run: rss_rl.Run, tmp_path: Path) -> None:
+    tree = run.config.model_dump(mode="json")
+    phases = [dict(phase, steps=100_000) for phase in tree["phases"]]
+    found = rss_rl.train({**tree, "phases": phases}, out=tmp_path / "run", time="3s")
+    assert found.finished
+    assert 3 <= found.report["steps"] < 100_000  # each of three phases made an update
+    assert found.report["wall_seconds"] < 60
+
+
+def test_a_duration_is_read_and_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [seconds(d) for d in (90, "90s", "5m", "1.5h")] == [90, 90, 300, 5400]
+    for wrong in ("5 days", "", "-1", 0, "m"):
+        with pytest.raises(ConfigError, match="no duration"):
+            seconds(wrong)
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    phases = parse_config(
+        {
+            "data": "some",
+            "phases": [
+                {"name": "a", "supervised": True, "selection": "all", "steps": 10},
+                {"name": "b", "policy": True, "steps": 30},
+            ],
+        },
+        where="test",
+    ).phases
+    budget = PhaseBudget(phases, 40)
+    assert not budget.over(0)
+    clock[0] = 10.0
+    assert budget.over(0)
+    clock[0] = 4.0  # the first phase ended early: the second has what is left
+    assert not budget.over(1)
+    clock[0] = 39.9
+    assert not budget.over(1)
+    clock[0] = 40.0
+    assert budget.over(1)
+
+
+def test_another_share_than_was_asked_for_is_said(run: rss_rl.Run) -> None:
+    def said(kept: float | None, asked: float | None) -> str | None:
+        reward = run.config.reward.model_copy(update={"target_share": asked})
+        config: RunConfig = run.config.model_copy(update={"reward": reward})
+        scores = {} if kept is None else {"thresholded": {"kept": kept}}
+        return kept_warning(config, {"splits": {"dev": scores}})
+
+    assert said(0.22, 0.2) is None
+    assert "20% were asked for" in (said(0.9, 0.2) or "")
+    assert said(0.5, None) is None
+    assert "chooses nothing" in (said(0.999, None) or "")
+    assert "chooses nothing" in (said(0.0, None) or "")
+    assert said(None, None) is None
+
+
+def test_importing_costs_neither_torch_nor_ray() -> None:
+    code = "import sys, rss_rl; assert not {'torch', 'ray'} & set(sys.modules); print(dir(rss_rl))"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "'fit'" in found.stdout
+    with pytest.raises(AttributeError, match="no attribute 'fitt'"):
+        rss_rl.fitt  # noqa: B018
