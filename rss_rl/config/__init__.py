@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "CheckpointConfig",
     "Choice",
+    "EstimatorConfig",
     "EvaluationConfig",
     "LearnerConfig",
     "ModelConfig",
@@ -27,6 +28,7 @@ from rss_rl.config.choice import Choice, Section
 from rss_rl.config.loading import load_config, parse_config, parse_section
 from rss_rl.config.sections import (
     CheckpointConfig,
+    EstimatorConfig,
     EvaluationConfig,
     LearnerConfig,
     ModelConfig,

@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["load_config", "parse_config", "parse_section"]
 
 import functools
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +18,6 @@ from rss_rl.config.sections import RunConfig
 from rss_rl.config.yaml_files import parse_value, read_tree
 from rss_rl.errors import ConfigError, nearest
 
-_log = logging.getLogger("rss_rl.config")
 _LONGEST_SHOWN = 200
 _BIGGEST = 2**63
 _S = TypeVar("_S", bound=Section)
@@ -29,8 +27,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), trust: Trust = EVERYT
     """Read a YAML configuration and apply `key.subkey=value` overrides (values are YAML).
 
     A file may begin with `extends: other.yaml`, relative to itself: its sections are merged into
-    those of the other file, its lists and values replace them. Settings that the estimator does not
-    use are named in a warning of the log.
+    those of the other file, its lists and values replace them.
 
     Args:
         trust: which components the file may name as package.module:OBJECT; all by default, as it
@@ -42,23 +39,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), trust: Trust = EVERYT
     loaded = read_tree(path)
     for override in overrides:
         _apply(loaded, override)
-    config = parse_config(loaded, where=str(path), trust=_named_in(overrides, trust))
-    _warn_of_unused(config, path)
-    return config
-
-
-def _warn_of_unused(config: RunConfig, path: Path) -> None:
-    """Not refused: one file serves several estimators, and runs that exist must stay readable."""
-    unused = config.learner.of_log_probs
-    if unused and not config.scores and any(phase.policy for phase in config.phases):
-        _warn_once(path, config.estimator, unused)
-
-
-@functools.cache
-def _warn_once(path: Path, estimator: str, unused: tuple[str, ...]) -> None:
-    """A table reads one file for each of its runs."""
-    what = "no effect with estimator %s, which weighs no log-probs by rewards: %s"
-    _log.warning(f"%s: {what}", path, estimator, ", ".join(unused))
+    return parse_config(loaded, where=str(path), trust=_named_in(overrides, trust))
 
 
 def _named_in(overrides: Sequence[str], trust: Trust) -> Trust:

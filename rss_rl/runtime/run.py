@@ -242,4 +242,5 @@ def open_models(path: Path | str, which: str | int = "best") -> tuple[RunConfig,
     checkpoint = load_checkpoint(path, which)
     load_weights(models, checkpoint.tensors, torch.device("cpu"))
     models.classifier.eval()
+    models.policy.eval()
     return config, models, inputs
