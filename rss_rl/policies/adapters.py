@@ -168,7 +168,7 @@ _NEAR = 0.8
 def adapt(
     policy: object, declared: frozenset[str] | None = None, *, where: str = "policy.name"
 ) -> PolicyModule:
-    """The policy as the runtime uses it; itself where it is stochastic.
+    """The policy as the runtime uses it; itself where it is stochastic, or was adapted before.
 
     Args:
         declared: capabilities of its component; None = nothing was declared, and its methods are
@@ -185,6 +185,8 @@ def adapt(
             where=where,
             remedy="Derive it from torch.nn.Module, also if it has no parameters",
         )
+    if isinstance(policy, CertainPolicy | GatedPolicy | LogitsPolicy):
+        return cast(PolicyModule, policy)
     has = {name for name in _METHODS if callable(getattr(policy, name, None))}
     _check_methods(policy, has, declared, where)
     if declared is not None:
