@@ -23,9 +23,9 @@ from rss_rl.models.classifier import Classifier
 from rss_rl.models.encoders.protocol import GatedEncoder
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.relaxed import expected_cost
+from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.protocol import RelaxedPolicy
-from rss_rl.policies.registry import PolicyModule
 from rss_rl.types import DEPENDENT, HEAD
 
 _CERTAIN = 1e-6
@@ -60,16 +60,16 @@ def check_gated(policy: PolicyModule, classifier: AnyClassifier) -> None:
     """
     if not isinstance(policy, RelaxedPolicy):
         raise ConfigError(
-            f"estimator pathwise needs a policy with gates, {type(policy).__name__} has none",
+            f"{type(policy).__name__} has no gates to learn through",
             where="learner.estimator",
-            remedy="Use gumbel, hardkuma, top-k or rss, or learner.estimator=reinforce",
+            remedy="Use a policy with gates, or an estimator that learns from rewards",
         )
     if not (isinstance(classifier, Classifier) and isinstance(classifier.encoder, GatedEncoder)):
         raise ConfigError(
-            "this model cannot weigh its tokens by gates, as estimator pathwise asks",
+            "this model cannot weigh its tokens by gates, which the policy learns through",
             where="model.encoder",
-            remedy="Use resan, disan, source2token, attention or mean on one or two sentences, or"
-            " learner.estimator=reinforce",
+            remedy="Use an encoder that takes gates, on one or two sentences, or an estimator that"
+            " learns from rewards",
         )
 
 

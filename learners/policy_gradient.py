@@ -22,24 +22,12 @@ from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops import advantages, bernoulli
 from rss_rl.ops.estimators import Paid
-from rss_rl.ops.importance import (
-    Correction,
-    clipped_token,
-    ratio_sums,
-    truncated_sum,
-    truncated_token,
-)
+from rss_rl.ops.importance import ratio_sums
 from rss_rl.ops.losses import policy_gradient_loss, role_charge
-from rss_rl.policies.estimators import BitEstimator
+from rss_rl.policies.adapters import PolicyModule
+from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
 from rss_rl.policies.inputs import policy_inputs
 from rss_rl.policies.protocol import FactorisedPolicy, StochasticPolicy
-from rss_rl.policies.registry import PolicyModule
-
-_CORRECTIONS: dict[str, Correction] = {
-    "truncated-sum": truncated_sum,
-    "truncated-token": truncated_token,
-    "clipped-token": clipped_token,
-}
 
 
 class RewardBatch(NamedTuple):
@@ -49,7 +37,7 @@ class RewardBatch(NamedTuple):
     rewards      [K, B, S], one for each sentence
     thresholded  [B, S], rewards of the thresholded selections (self-critical baseline), or None
     behaviour    S log-probs under the behaviour policy, [K, B, 2, N_s] of the bits where
-                 `LearnerConfig.corrects_bits`, else [K, B] of the selections; None = the policy
+                 the estimator is `bitwise`, else [K, B] of the selections; None = the policy
                  itself drew them: no ratio is computed
     uniforms     S x [K, B, 2, N_s], those of the draws, for estimators that weigh bits; else None
     flipped      S x [K, B, 2, N_s], see `Rollout.flipped`; None where flips are not paid
@@ -102,17 +90,16 @@ class _Objective(nn.Module):
     def __init__(
         self,
         policy: PolicyModule,
-        config: LearnerConfig,
         autocast: torch.dtype | None,
-        estimator: BitEstimator | None,
+        estimator: BitEstimator | LogProbEstimator,
     ) -> None:
         super().__init__()
         self.policy = policy
         self._autocast = autocast
-        self._estimator = estimator
-        self._correction = _CORRECTIONS.get(config.ratios)
-        clips = config.ratios == "clipped-token"
-        self._limit = config.ratio_clip if clips else config.ratio_max
+        self._estimator = estimator if isinstance(estimator, BitEstimator) else None
+        scores = estimator if isinstance(estimator, LogProbEstimator) else None
+        self._correction = None if scores is None else scores.correction
+        self._limit = 0.0 if scores is None else scores.limit
 
     def forward(
         self, embedded: Sequence[Tensor], batch: TensorBatch, paid: RewardBatch, advantage: Tensor
@@ -194,8 +181,8 @@ class PolicyGradientLearner:
     Args:
         embedding: the classifier's, read without gradient.
         autocast: dtype of matrix products, or None for float32.
-        estimator: that weighs bits in place of the score function; it has no baseline, and its
-            loss is a number of no meaning with the right gradient.
+        estimator: of log-probs, or one that weighs bits in their place; that has no baseline, and
+            its loss is a number of no meaning with the right gradient.
         group: learners that share each batch; after an error in one of them it is of no use.
         reads: what the policy is shown, see `policy_inputs`.
     """
@@ -207,21 +194,21 @@ class PolicyGradientLearner:
         config: LearnerConfig,
         autocast: torch.dtype | None,
         group: Group = ALONE,
-        estimator: BitEstimator | None = None,
         *,
+        estimator: BitEstimator | LogProbEstimator,
         reads: Reads = "sentence",
     ) -> None:
         if not isinstance(policy, StochasticPolicy):
             raise ConfigError(
                 f"{type(policy).__name__} gives no log-probs to learn from rewards by",
                 where="learner.estimator",
-                remedy="Use pathwise, which learns through its gates",
+                remedy="Use an estimator that learns through gates, if it has those",
             )
         self._policy, self._embedding, self._reads = policy, embedding, reads
         self._config = config
         self._group = group
-        self._by_bit = estimator is not None
-        self._objective = group.share(_Objective(policy, config, autocast, estimator))
+        self._estimator = estimator
+        self._objective = group.share(_Objective(policy, autocast, estimator))
         self.average = torch.tensor(float("nan"))  # of the rewards of each sentence, [S] once known
         self.step = GradientStep("policy", policy, config.policy)
 
@@ -266,25 +253,19 @@ class PolicyGradientLearner:
         )
 
     def _advantages(self, paid: RewardBatch) -> Tensor:
-        if self._by_bit:
-            return paid.rewards
-        if self._config.baseline == "leave-one-out":
-            return advantages.leave_one_out(paid.rewards)
-        if self._config.baseline == "self-critical":
-            if paid.thresholded is None:
-                raise ValueError("the self-critical baseline needs the thresholded rewards")
-            return advantages.self_critical(paid.rewards, paid.thresholded)
-        if self._config.baseline == "moving-average":
+        estimator, rewards = self._estimator, paid.rewards
+        if isinstance(estimator, BitEstimator):
+            return rewards
+        if estimator.momentum is not None:
             sums = torch.cat([
-                paid.rewards.sum((0, 1)), paid.rewards.new_tensor([paid.rewards[..., 0].numel()])
+                rewards.sum((0, 1)), rewards.new_tensor([rewards[..., 0].numel()])
             ])  # fmt: skip
             total = self._group.sum(sums)
-            start = self.average.to(paid.rewards.device).expand(paid.rewards.shape[-1])
-            result, self.average = advantages.moving_average(
-                paid.rewards, start, self._config.baseline_momentum, total[:-1] / total[-1]
+            start = self.average.to(rewards.device).expand(rewards.shape[-1])
+            rewards, self.average = advantages.moving_average(
+                rewards, start, estimator.momentum, total[:-1] / total[-1]
             )
-            return result
-        return paid.rewards
+        return estimator.advantages(rewards, paid.thresholded)
 
 
 def _ratio_stats(sums: Sequence[float], largest: float) -> RatioStats | None:

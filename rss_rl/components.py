@@ -31,6 +31,7 @@ __all__ = [
     "Options",
     "Trust",
     "component_names",
+    "default_estimator",
     "find_component",
 ]
 
@@ -76,12 +77,14 @@ KINDS: Mapping[Kind, _KindSpec] = {
         {
             "learns": "has parameters that a phase with policy: true trains",
             "log_probs": "a distribution over selections: `sample` and `evaluate`",
-            "logits": "independent bits, drawn as uniform < sigmoid(logit)",
+            "logits": "independent bits, drawn as uniform < sigmoid(logit); log_probs follow",
             "gates": "differentiable gates for pathwise gradients",
+            "gates_first": "learns through its gates where no estimator is named",
             "share": "keeps what is over one half likely, so that a target share steers it",
             "token_ids": "reads token ids in place of embedded tokens",
             "budget": "keeps the share that its option `share` gives",
-            "random": "keeps each token with one fixed probability: the floor of comparisons",
+            "random": "keeps each token with the probability that its option `probability` gives:"
+            " the floor of comparisons",
         },
     ),
     "estimator": _KindSpec(
@@ -93,6 +96,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "gates": "through the gates, without samplers; needs policy and encoder with gates",
             "flips": "is also told the reward of each bit turned over",
             "pairs": "draws selections in pairs: sampler.selections must be even",
+            "several": "compares selections of one example: sampler.selections must be 2 or more",
             "lag": "holds for selections that an older policy drew",
         },
     ),
@@ -151,8 +155,17 @@ KINDS: Mapping[Kind, _KindSpec] = {
     ),
 }
 
-DEFAULTS: Mapping[Kind, str] = {"policy": "rss", "encoder": "resan"}
+DEFAULTS: Mapping[Kind, str] = {"policy": "rss", "encoder": "resan", "estimator": "reinforce"}
 """What stands where a configuration is silent; nothing else in the program names a component."""
+_THROUGH_GATES = "pathwise"
+"""In place of the default estimator, for policies that learn through their gates."""
+
+
+def default_estimator(policy: frozenset[str]) -> str:
+    """Name of the estimator where none is named, for a policy with these capabilities."""
+    from_rewards = policy & {"log_probs", "logits"}
+    through_gates = "gates_first" in policy or ("gates" in policy and not from_rewards)
+    return _THROUGH_GATES if through_gates else DEFAULTS["estimator"]
 
 
 class Options(BaseModel):

@@ -1,7 +1,7 @@
-"""Contract tests that anybody can run on a policy of their own.
+"""Contract tests that anybody can run on a component of their own.
 
     from rss_rl.testing import check_policy
-    check_policy(MyPolicy(PolicySetup(8, "relu", PolicyConfig())), inputs=8)
+    check_policy(MY_POLICY, inputs=8, options={"scale": 2.0})
 
 Legend: K samples, B sentences, N tokens, E embedding size.
 """
@@ -10,19 +10,22 @@ from __future__ import annotations
 
 __all__ = ["check_policy"]
 
+import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rss_rl.errors import PolicyError
-from rss_rl.policies.adapters import adapt
-from rss_rl.policies.contract_case import Case
+from rss_rl.components import Component
+from rss_rl.errors import ConfigError, PolicyError
+from rss_rl.policies.adapters import CertainPolicy, PolicyModule, adapt
+from rss_rl.policies.contract_case import VOCABULARY, Case
 from rss_rl.policies.contract_empty import check_empty
 from rss_rl.policies.protocol import (
     FactorisedPolicy,
+    PolicySetup,
     RelaxedPolicy,
     StochasticPolicy,
 )
@@ -30,27 +33,66 @@ from rss_rl.types import ROLES
 
 _FREQUENCY_DRAWS = 20_000
 _LARGEST_Z = 6.0
+_NEAR_HALF = 1e-3
 _SEEDS = range(3)
 
 
-def check_policy(policy: nn.Module, inputs: int) -> None:
+def check_policy(
+    policy: nn.Module | Component,
+    inputs: int,
+    options: Mapping[str, Any] | None = None,
+) -> None:
     """Check all that a run relies on, of each capability that the policy has.
 
     Shapes and masks; the log-prob against the frequency of selections; that every parameter gets
-    gradient; equal selections for equal uniforms; pickling; a sentence alone and in a padded batch;
-    sentences without a token and a batch without a sentence. Takes a second or two.
+    gradient; equal selections for equal uniforms; pickling, saving and loading; that buffers stay
+    as they are; a sentence alone and in a padded batch; sentences without a token and a batch
+    without a sentence. All of it in evaluation mode, in which a run selects. Takes a second or two.
 
     Args:
-        policy: with at least one capability of `rss_rl.policies.protocol`; its weights do not
-            change.
+        policy: a component of kind policy, whose capabilities are compared with what it builds; or
+            a module with the methods of at least one capability of `rss_rl.policies.protocol`. Its
+            weights do not change.
         inputs: E, the size of embeddings that it reads.
+        options: of the component; default its own.
 
     Raises:
         PolicyError: the first promise that it breaks, with what to do about it.
-        ConfigError: it is no policy at all.
+        ConfigError: it is no policy at all, lacks a method of what it is meant to be, or cannot
+            what its component declares.
     """
-    whole = adapt(policy, where="check_policy")
-    kind = type(policy).__name__
+    if isinstance(policy, Component):
+        whole, kind = _built(policy, inputs, options), policy.name
+        can_share = policy.can("share", policy.parse(options or {}))
+    else:
+        if options is not None:
+            raise ConfigError("options are for a component", where="check_policy")
+        whole, kind = adapt(policy, where="check_policy"), type(policy).__name__
+        can_share = False
+    training = [module for module in whole.modules() if module.training]
+    whole.eval()
+    try:
+        _check(whole, kind, inputs, share=can_share)
+        _check_buffers(Case(whole, kind, inputs, seed=0))
+        other = _built(policy, inputs, options) if isinstance(policy, Component) else None
+        _check_saved(Case(whole, kind, inputs, seed=0), other)
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _built(component: Component, inputs: int, options: Mapping[str, Any] | None) -> PolicyModule:
+    if component.kind != "policy":
+        raise ConfigError(
+            f"'{component.name}' is a component of kind {component.kind}, not policy",
+            where="check_policy",
+        )
+    parsed = component.parse(options or {})
+    built = component.build(PolicySetup(inputs, "elu", VOCABULARY), parsed)
+    return adapt(built, component.all_capabilities(parsed), where=f"policy '{component.name}'")
+
+
+def _check(whole: PolicyModule, kind: str, inputs: int, *, share: bool) -> None:
     for seed in _SEEDS:
         case = Case(whole, kind, inputs, seed)
         _check_threshold(case)
@@ -61,12 +103,85 @@ def check_policy(policy: nn.Module, inputs: int) -> None:
             _check_logits(case)
         if isinstance(whole, RelaxedPolicy):
             _check_gates(case)
+        if share:
+            _check_share(case)
         _check_alone(case)
         _check_numbers_alone(case)
         _check_pickled(case)
         check_empty(case)
     if isinstance(whole, StochasticPolicy):
         _check_frequency(Case(whole, kind, inputs, seed=7, lengths=(2, 1)))
+
+
+def _check_share(case: Case) -> None:
+    """What it keeps is what is over one half likely, where its component declares that."""
+    chance = case.policy.probabilities(case.shown, case.valid).detach()
+    kept = case.policy.threshold(case.shown, case.valid)
+    clear = (chance - 0.5).abs() > _NEAR_HALF
+    case.require(
+        not ((kept != (chance > 0.5)) & clear).any(),
+        "threshold keeps other tokens than those over one half likely",
+        'Let it keep where probabilities > 0.5, or drop "share" from the capabilities',
+    )
+
+
+def _check_buffers(case: Case) -> None:
+    """What a run publishes are parameters, so that buffers have to stay as they were built."""
+    learning = copy.deepcopy(case.policy).train()
+    before = {name: value.clone() for name, value in learning.named_buffers()}
+    again = Case(learning, case.kind, case.inputs, seed=0)
+    for call in _learning_calls(again):
+        call()
+    for name, value in learning.named_buffers():
+        case.require(
+            torch.equal(before[name], value),
+            f"its buffer '{name}' changes in training mode",
+            "Samplers are sent parameters alone: keep no running statistics, as batch"
+            " normalisation does",
+        )
+
+
+def _learning_calls(case: Case) -> list[Callable[[], object]]:
+    """What learners call."""
+    policy: Any = case.policy
+    drawn = torch.zeros_like(case.uniforms, dtype=torch.bool)
+    calls: list[Callable[[], object]] = [lambda: policy.probabilities(case.shown, case.valid)]
+    if isinstance(policy, StochasticPolicy):
+        calls.append(lambda: policy.evaluate(case.shown, case.valid, drawn))
+    if isinstance(policy, FactorisedPolicy):
+        calls.append(lambda: policy.logits(case.shown, case.valid))
+    if isinstance(policy, RelaxedPolicy):
+        calls.append(lambda: policy.gates(case.shown, case.valid, case.uniforms))
+    return calls
+
+
+def _check_saved(case: Case, other: PolicyModule | None) -> None:
+    """Its state, loaded into another policy of the same kind, makes that the same.
+
+    `other` is one built anew; else a copy whose parameters and saved buffers are overwritten.
+    """
+    if other is None:
+        other = copy.deepcopy(case.policy)
+        for value in other.state_dict().values():
+            value.zero_()
+    other.eval()
+    try:
+        other.load_state_dict(case.policy.state_dict())
+    except RuntimeError as error:
+        raise PolicyError(
+            f"its state cannot be loaded: {error}",
+            where=case.kind,
+            remedy="Build the same parameters and buffers from the same options",
+        ) from error
+    arguments = case.shown, case.valid, case.uniforms
+    case.require(
+        torch.equal(other.sample(*arguments).selection, case.policy.sample(*arguments).selection)
+        and torch.equal(
+            other.threshold(case.shown, case.valid), case.policy.threshold(case.shown, case.valid)
+        ),
+        "saved and loaded, it selects otherwise",
+        "Keep what it learns or draws when it is built in parameters or persistent buffers",
+    )
 
 
 def _check_threshold(case: Case) -> None:
@@ -107,7 +222,7 @@ def _check_log_prob(case: Case) -> None:
         "evaluate's log_prob is not that of sample",
         "Both must be log p of the same bits: the learner compares them",
     )
-    if list(case.policy.parameters()):
+    if list(case.policy.parameters()) and not isinstance(case.policy, CertainPolicy):
         # Of the entropy no gradient is asked where it has no weight.
         total = evaluated.log_prob.square().sum()
         case.gradient("evaluate's log_prob", total)
@@ -127,7 +242,7 @@ def _check_logits(case: Case) -> None:
     case.require(
         torch.equal(drawn, bits.expand(-1, -1, ROLES, -1)),
         "sample does not draw uniform < sigmoid(logit)",
-        "arm, disarm and flip rely on it; without `logits` they are not offered",
+        "Estimators of single bits rely on it; without `logits` they are not offered",
     )
 
 

@@ -13,7 +13,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from rss_rl.config import RunConfig
+from rss_rl.components import DEFAULTS, find_component
+from rss_rl.config import Choice, RunConfig
 
 _WIDTH = 96
 
@@ -27,10 +28,13 @@ def _section(section: BaseModel, depth: int) -> Iterator[str]:
     indent = "  " * depth
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
+        if isinstance(section, Choice) and name == "options":
+            value = section.component.parse(section.options)
         for line in textwrap.wrap(_comment(field, value), _WIDTH - 2 * depth):
             yield f"{indent}# {line}"
         if isinstance(value, BaseModel):
-            yield f"{indent}{name}:"
+            empty = "" if type(value).model_fields else " {}"
+            yield f"{indent}{name}:{empty}"
             yield from _section(value, depth + 1)
         elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
             yield f"{indent}{name}:"
@@ -93,13 +97,18 @@ def describe_keys() -> list[dict[str, Any]]:
 
 def _describe(section: type[BaseModel], prefix: str) -> Iterator[dict[str, Any]]:
     for name, field in section.model_fields.items():
+        if name == "options" and issubclass(section, Choice) and section.kind in DEFAULTS:
+            # Of the component that stands where a configuration is silent.
+            usual = find_component(section.kind, DEFAULTS[section.kind])
+            yield from _describe(usual.options, f"{prefix}options.")
+            continue
         inner = [
             part
             for part in (field.annotation, *get_args(field.annotation))
             if isinstance(part, type) and issubclass(part, BaseModel)
         ]
         if inner:
-            many = "" if inner[0] is field.annotation else "[]"
+            many = "[]" if get_origin(field.annotation) is tuple else ""
             yield from _describe(inner[0], f"{prefix}{name}{many}.")
             continue
         yield {

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 EPILOG = """
 Examples:
 
-`rss-rl frontier sick --shares .1,.2,.3,.5 --policies rss,bernoulli --jobs 2` trains every policy at
-every target share with three seeds, two runs at a time on Ray Tune (`rss-rl[tune]`), and writes
-`frontier.md`, `.csv` and `.png` into `runs/frontier/sick`.
+`rss-rl frontier sick --shares .1,.2,.3,.5 --jobs 2` trains the configuration's policy at every
+target share with three seeds, two runs at a time on Ray Tune (`rss-rl[tune]`), and writes
+`frontier.md`, `.csv` and `.png` into `runs/frontier/sick`. `--policies` takes several, of those
+that `rss-rl components policies` names.
 
-`rss-rl frontier movies --shares .1,.3 --costs .3,1 --policies rss,hardkuma` takes `rss` through the
-shares and `hardkuma`, which learns through its gates, through the costs: one picture.
+`rss-rl frontier movies --shares .1,.3 --costs .3,1 --policies A,B` takes a policy that learns from
+rewards through the shares and one that learns through its gates through the costs: one picture.
 
 `rss-rl frontier demo data=data/reviews --costs 0.01,0.1,1 --seeds 1` goes through values of lambda.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "CheckpointConfig",
     "Choice",
+    "EstimatorConfig",
     "EvaluationConfig",
     "LearnerConfig",
     "ModelConfig",
@@ -36,6 +37,7 @@ from rss_rl.config.loading import (
 )
 from rss_rl.config.sections import (
     CheckpointConfig,
+    EstimatorConfig,
     EvaluationConfig,
     LearnerConfig,
     ModelConfig,

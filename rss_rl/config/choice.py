@@ -57,10 +57,15 @@ class Choice(Section):
         """What the name stands for; it was found, and may be imported, when this was validated."""
         return find_component(self.kind, self.name)
 
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the component declares that it can, under these options."""
+        component = self.component
+        return component.all_capabilities(component.parse(self.options))
+
     def can(self, capability: str) -> bool:
         """Whether the component declares a capability under these options."""
-        component = self.component
-        return component.can(capability, component.parse(self.options))
+        return capability in self.capabilities
 
     def build(self, setup: Any) -> Any:
         """What the component makes of a setup of its kind."""

@@ -6,7 +6,6 @@ __all__ = ["load_config", "parse_config", "parse_section", "trust_in_overrides",
 
 import copy
 import functools
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +19,6 @@ from rss_rl.config.sections import RunConfig
 from rss_rl.config.yaml_files import parse_value, read_tree
 from rss_rl.errors import ConfigError, nearest
 
-_log = logging.getLogger("rss_rl.config")
 _LONGEST_SHOWN = 200
 _BIGGEST = 2**63
 _S = TypeVar("_S", bound=Section)
@@ -30,8 +28,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), trust: Trust = EVERYT
     """Read a YAML configuration and apply `key.subkey=value` overrides (values are YAML).
 
     A file may begin with `extends: other.yaml`, relative to itself: its sections are merged into
-    those of the other file, its lists and values replace them. Settings that the estimator does not
-    use are named in a warning of the log.
+    those of the other file, its lists and values replace them.
 
     Args:
         trust: which components the file may name as package.module:OBJECT; all by default, as it
@@ -41,23 +38,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), trust: Trust = EVERYT
         ConfigError: naming the file, the key and the nearest known one.
     """
     loaded = with_overrides(read_tree(path), overrides)
-    config = parse_config(loaded, where=str(path), trust=trust | trust_in_overrides(overrides))
-    _warn_of_unused(config, path)
-    return config
-
-
-def _warn_of_unused(config: RunConfig, path: Path) -> None:
-    """Not refused: one file serves several estimators, and runs that exist must stay readable."""
-    unused = config.learner.of_log_probs
-    if unused and not config.scores and any(phase.policy for phase in config.phases):
-        _warn_once(path, config.estimator, unused)
-
-
-@functools.cache
-def _warn_once(path: Path, estimator: str, unused: tuple[str, ...]) -> None:
-    """A table reads one file for each of its runs."""
-    what = "no effect with estimator %s, which weighs no log-probs by rewards: %s"
-    _log.warning(f"%s: {what}", path, estimator, ", ".join(unused))
+    return parse_config(loaded, where=str(path), trust=trust | trust_in_overrides(overrides))
 
 
 def with_overrides(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

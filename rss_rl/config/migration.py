@@ -14,7 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rss_rl.components import DEFAULTS, Component, Kind, Trust, find_component
+from rss_rl.components import (
+    DEFAULTS,
+    Component,
+    Kind,
+    Trust,
+    default_estimator,
+    find_component,
+)
 from rss_rl.errors import ConfigError
 
 _log = logging.getLogger("rss_rl.config")
@@ -44,16 +51,35 @@ class Slot:
     def component(self, tree: Mapping[str, Any], trust: Trust) -> Component | None:
         """What fills the slot; None where nothing does, or what cannot be used: validation will
         say why."""
-        name = self.chosen(tree).get("name", DEFAULTS.get(self.kind))
+        name = self.chosen(tree).get("name")
         try:
+            if name is None:
+                name = self._default(tree, trust)
             return find_component(self.kind, name, trust) if isinstance(name, str) else None
         except ConfigError:
             return None
 
+    def _default(self, tree: Mapping[str, Any], trust: Trust) -> str | None:
+        """What is used where nothing is named."""
+        if self.kind != "estimator":
+            return DEFAULTS.get(self.kind)
+        policy = _POLICY.component(tree, trust)
+        if policy is None:
+            return None
+        options = policy.parse(_POLICY.chosen(tree).get("options") or {})
+        return default_estimator(policy.all_capabilities(options))
 
-SLOTS: tuple[Slot, ...] = ()
 
-_RETIRED: Mapping[str, frozenset[str]] = {}
+_POLICY = Slot("policy", ("policy",), "policy")
+SLOTS: tuple[Slot, ...] = (_POLICY, Slot("estimator", ("learner", "estimator"), "learner"))
+"""A slot comes behind those that its default follows from."""
+
+_RETIRED: Mapping[str, frozenset[str]] = {
+    "policy": frozenset({"hidden", "shared", "context", "cell", "initial_probability"}),
+    "learner": frozenset({
+        "baseline", "baseline_momentum", "correction", "ratio_max", "ratio_clip",
+    }),
+}  # fmt: skip
 """Keys of sections that b9a4141 had and this version has not."""
 
 
@@ -67,7 +93,7 @@ def migrate(tree: Mapping[str, Any], *, where: str, trust: Trust) -> dict[str, A
     }
     if not old:
         return dict(tree)
-    moved: list[str] = []
+    moved: dict[str, str] = {}
     new = dict(tree)
     for section in {key.partition(".")[0] for key in old}:
         kept = tree[section].items()
@@ -83,8 +109,9 @@ def migrate(tree: Mapping[str, Any], *, where: str, trust: Trust) -> dict[str, A
             chosen = {"name": component.name} | slot.chosen(new)
             chosen["options"] = {**(chosen.get("options") or {}), **found}
             new = _with(new, slot.path, chosen)
-            moved += [f"{places[name]} -> {'.'.join(slot.path)}.options.{name}" for name in found]
-    _log.info("%s: keys of an earlier version were read as %s", where, "; ".join(moved) or "unset")
+            moved |= {places[name]: f"{'.'.join(slot.path)}.options.{name}" for name in found}
+    said = [f"{key} -> {moved.get(key, 'nothing, as it had no effect')}" for key in sorted(old)]
+    _log.info("%s: keys of an earlier version were read: %s", where, "; ".join(said))
     return new
 
 

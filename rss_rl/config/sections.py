@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "CheckpointConfig",
+    "EstimatorConfig",
     "EvaluationConfig",
     "LearnerConfig",
     "ModelConfig",
@@ -16,16 +17,13 @@ __all__ = [
     "SamplerConfig",
 ]
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from rss_rl.config.choice import Section
-from rss_rl.config.workers import LearnerConfig, OptimizerConfig, SamplerConfig
-
-_NOTHING_TO_LEARN = ("select-all", "bernoulli", "stop-words")
-_THROUGH_GATES = ("gumbel", "hardkuma", "top-k")
-_KEEPS_BY_OTHER_THAN_ONE_HALF = ("hardkuma",)
+from rss_rl.components import DEFAULTS, Kind, default_estimator
+from rss_rl.config.choice import Choice, Section
+from rss_rl.config.workers import EstimatorConfig, LearnerConfig, OptimizerConfig, SamplerConfig
 
 
 class ModelConfig(Section):
@@ -156,23 +154,16 @@ class ModelConfig(Section):
 Reads = Literal["sentence", "example"]
 """What a policy is shown when it selects words of a sentence."""
 
-_WITHOUT_CONTEXT = ("iterative", "select-all", "bernoulli", "stop-words")
 
-
-class PolicyConfig(Section):
+class PolicyConfig(Choice):
     """The selection policy."""
 
+    kind: ClassVar[Kind] = "policy"
+
     name: str = Field(
-        default="rss",
-        description="rss, iterative, gumbel, hardkuma, top-k, stop-words, select-all or bernoulli;"
-        " one that an installed package offers, or package.module:Class.",
-    )
-    options: dict[str, Any] = Field(
-        default={}, description="Handed to the policy's class; those of built-in ones: README."
-    )
-    hidden: int = Field(default=300, ge=1)
-    shared: bool = Field(
-        default=False, description="One module for both roles ('w/o dependency restricted')."
+        default=DEFAULTS["policy"],
+        description="An installed policy, see `rss-rl components policies`, or"
+        " package.module:OBJECT.",
     )
     reads: Reads = Field(
         default="sentence",
@@ -180,21 +171,14 @@ class PolicyConfig(Section):
         " example. example: beside each word also the other's mean vector, the product with it, and"
         " how near the nearest word there is: the passage is read knowing the question.",
     )
-    context: Literal["none", "lstm", "gru"] = Field(
-        default="none",
-        description="Not of iterative: a bidirectional recurrent layer below the policy.",
-    )
-    cell: Literal["rnn", "gru"] = Field(
-        default="rnn", description="iterative only: what remembers the bits drawn so far."
-    )
-    initial_probability: float = Field(
-        default=0.5, gt=0, lt=1, description="Of selecting a token, at the start."
-    )
 
     @model_validator(mode="after")
-    def _has_context(self) -> PolicyConfig:
-        if self.context != "none" and self.name in _WITHOUT_CONTEXT:
-            raise ValueError(f"policy '{self.name}' has no context layer: set context to none")
+    def _is_shown_vectors(self) -> PolicyConfig:
+        if self.reads != "sentence" and self.can("token_ids"):
+            raise ValueError(
+                f"policy '{self.name}' is shown the ids of a sentence's words and nothing else:"
+                " set policy.reads=sentence, or choose a policy that reads vectors"
+            )
         return self
 
 
@@ -312,7 +296,7 @@ class RunConfig(Section):
     seed: int = Field(default=0, ge=0)
     batch_size: int = Field(default=64, ge=1, description="Examples an update.")
     model: ModelConfig = ModelConfig()
-    policy: PolicyConfig = PolicyConfig()
+    policy: PolicyConfig = Field(default_factory=PolicyConfig)
     reward: RewardConfig = RewardConfig()
     learner: LearnerConfig = LearnerConfig()
     sampler: SamplerConfig = SamplerConfig()
@@ -321,49 +305,58 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
 
     @property
-    def estimator(self) -> str:
-        """Name of the estimator of the policy's gradient."""
-        through_gates = self.policy.name in _THROUGH_GATES
-        return self.learner.estimator or ("pathwise" if through_gates else "reinforce")
-
-    @property
-    def scores(self) -> bool:
-        """The estimator weighs log-probs by rewards, against a baseline."""
-        return self.estimator in ("reinforce", "ppo-clip")
+    def estimator(self) -> EstimatorConfig:
+        """That of the policy's gradient: the one named, or else the one that fits the policy."""
+        named = self.learner.estimator
+        return named or EstimatorConfig(name=default_estimator(self.policy.capabilities))
 
     def _estimator_fits(self) -> None:
-        selections, name = self.sampler.selections, self.estimator
-        if self.scores and self.learner.baseline == "leave-one-out" and selections < 2:
-            raise ValueError("learner.baseline=leave-one-out needs sampler.selections >= 2")
-        if name in ("arm", "disarm") and selections % 2:
-            raise ValueError(f"estimator {name} draws pairs: sampler.selections must be even")
-        if not (self.scores or name == "pathwise") and self.sampler.max_policy_lag:
+        selections, estimator = self.sampler.selections, self.estimator
+        what = f"estimator '{estimator.name}'"
+        if estimator.can("several") and selections < 2:
             raise ValueError(
-                f"estimator {name} holds for the policy that drew: set sampler.max_policy_lag=0"
+                f"{what} compares selections of one example: sampler.selections must be >= 2"
+            )
+        if estimator.can("pairs") and selections % 2:
+            raise ValueError(f"{what} draws pairs: sampler.selections must be even")
+        if not (estimator.can("lag") or estimator.can("gates")) and self.sampler.max_policy_lag:
+            raise ValueError(f"{what} holds for the policy that drew: set sampler.max_policy_lag=0")
+        offered = self.policy.capabilities
+        offered |= {"log_probs"} if "logits" in offered else set()
+        for needed in ("log_probs", "logits", "gates"):
+            if estimator.can(needed) and needed not in offered:
+                raise ValueError(
+                    f"{what} needs a policy with {needed}, and '{self.policy.name}' has none: set"
+                    " learner.estimator=null for one that fits, or choose another policy"
+                )
+
+    def _share_fits(self, learns: bool) -> None:
+        if self.reward.target_share is None:
+            return
+        if not learns:
+            raise ValueError("reward.target_share steers a policy: no phase has policy: true")
+        if self.estimator.can("gates"):
+            raise ValueError(
+                "reward.target_share steers the reward of drawn selections, and estimator"
+                f" '{self.estimator.name}' draws none: set reward.sparsity_cost"
+            )
+        if not self.policy.can("share"):
+            raise ValueError(
+                "reward.target_share steers what is over one half likely, and policy"
+                f" '{self.policy.name}' does not declare that it keeps that (capability share): set"
+                " reward.sparsity_cost"
             )
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
         learns = any(phase.policy for phase in self.phases)
-        if learns:
-            self._estimator_fits()
-        if learns and self.policy.name in _NOTHING_TO_LEARN:
+        if learns and not self.policy.can("learns"):
             raise ValueError(
                 f"policy '{self.policy.name}' has nothing to learn: no phase may set policy: true"
             )
-        if self.reward.target_share is not None and not learns:
-            raise ValueError("reward.target_share steers a policy: no phase has policy: true")
-        if self.reward.target_share is not None and self.estimator == "pathwise":
-            raise ValueError(
-                "reward.target_share steers the reward of drawn selections, and estimator pathwise"
-                " draws none: set reward.sparsity_cost"
-            )
-        steered = self.reward.target_share is not None
-        if steered and self.policy.name in _KEEPS_BY_OTHER_THAN_ONE_HALF:
-            raise ValueError(
-                "reward.target_share steers what is over one half likely, and policy"
-                f" '{self.policy.name}' keeps others: set reward.sparsity_cost"
-            )
+        if learns:
+            self._estimator_fits()
+        self._share_fits(learns)
         if self.learner.actors and self.sampler.backend != "ray":
             raise ValueError("learner.actors needs sampler.backend=ray")
         if self.sampler.shards > self.batch_size:

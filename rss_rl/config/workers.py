@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["LearnerConfig", "OptimizerConfig", "SamplerConfig"]
+__all__ = ["EstimatorConfig", "LearnerConfig", "OptimizerConfig", "SamplerConfig"]
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from rss_rl.config.choice import Section
+from rss_rl.components import Kind
+from rss_rl.config.choice import Choice, Section
 
 _Decay = Annotated[float, Field(ge=0, lt=1)]
 
@@ -44,36 +45,21 @@ class OptimizerConfig(Section):
     )
 
 
+class EstimatorConfig(Choice):
+    """The estimator of the policy's gradient."""
+
+    kind: ClassVar[Kind] = "estimator"
+
+
 class LearnerConfig(Section):
     """Both learners."""
 
     supervised: OptimizerConfig = OptimizerConfig()
     policy: OptimizerConfig = OptimizerConfig()
-    estimator: str | None = Field(
+    estimator: EstimatorConfig | None = Field(
         default=None,
-        description="Of the policy's gradient. reinforce: rewards minus `baseline`; ppo-clip: the"
-        " same with correction=clipped-token; arm, disarm: antithetic pairs; flip: each bit turned"
-        " over; pathwise: through the gates of gumbel, hardkuma and top-k, their default; one that"
-        " an installed package offers, or package.module:Class. null: the one that fits the"
-        " policy.",
-    )
-    baseline: Literal["none", "moving-average", "self-critical", "leave-one-out"] = Field(
-        default="leave-one-out",
-        description="What is subtracted from rewards. Only reinforce and ppo-clip use it and"
-        " `correction`.",
-    )
-    baseline_momentum: float = Field(default=0.95, ge=0, lt=1, description="Of the moving average.")
-    correction: Literal["none", "truncated-sum", "truncated-token", "clipped-token"] = Field(
-        default="truncated-sum",
-        description="Importance ratios of selections that an older policy drew: truncated, of the"
-        " whole selection (V-trace) or of each bit; clipped, of each bit (PPO). The default had the"
-        " least error of the gradient at nearly every lag in tests/benchmarks/importance.py.",
-    )
-    ratio_max: float = Field(
-        default=2.0, ge=1, description="Largest importance ratio of a truncated correction."
-    )
-    ratio_clip: float = Field(
-        default=0.2, gt=0, lt=1, description="epsilon of the clipped correction."
+        description="Of the policy's gradient: from the rewards of drawn selections, or through the"
+        " gates. null: the one that fits the policy.",
     )
     entropy_cost: float = Field(
         default=0.0, ge=0, description="Weight of the mean bit entropy in the policy's objective."
@@ -134,26 +120,6 @@ class LearnerConfig(Section):
         if self.gpus > 1 and self.gpus != int(self.gpus):
             raise ValueError(f"learner.gpus={self.gpus}: more than one must be a whole number")
         return self
-
-    @property
-    def ratios(self) -> str:
-        """The correction that applies: ppo-clip is one by definition."""
-        return "clipped-token" if self.estimator == "ppo-clip" else self.correction
-
-    @property
-    def of_log_probs(self) -> tuple[str, ...]:
-        """Keys given another value than their default that only log-probs and rewards ask for."""
-        default = LearnerConfig()
-        return tuple(
-            f"learner.{name}"
-            for name in ("baseline", "baseline_momentum", "correction", "ratio_max", "ratio_clip")
-            if getattr(self, name) != getattr(default, name)
-        )
-
-    @property
-    def corrects_bits(self) -> bool:
-        """The correction needs log-probs bit by bit; the others need sums, or nothing."""
-        return self.ratios in ("truncated-token", "clipped-token")
 
 
 class SamplerConfig(Section):

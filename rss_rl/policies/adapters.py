@@ -5,14 +5,25 @@ Legend: K samples, B sentences, N tokens.
 
 from __future__ import annotations
 
-__all__ = ["CertainPolicy", "GatedPolicy", "PolicyModule", "adapt"]
+__all__ = [
+    "CertainPolicy",
+    "GatedLogitsPolicy",
+    "GatedPolicy",
+    "LogitsPolicy",
+    "PolicyModule",
+    "adapt",
+]
 
+import difflib
 import math
+from collections.abc import Callable, Mapping
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from rss_rl.errors import ConfigError
+from rss_rl.ops import bernoulli
 from rss_rl.policies.protocol import (
     DeterministicPolicy,
     Evaluated,
@@ -21,6 +32,9 @@ from rss_rl.policies.protocol import (
     StochasticPolicy,
     reads_tokens,
 )
+from rss_rl.types import HEAD, ROLES
+
+_Rule = Callable[[Tensor, Tensor], Tensor]
 
 
 class PolicyModule(nn.Module, StochasticPolicy):
@@ -85,30 +99,186 @@ class GatedPolicy(nn.Module):
         return self.inner.threshold(embedded, valid)
 
 
-def adapt(policy: object, *, where: str = "policy.name") -> PolicyModule:
-    """The policy as the runtime uses it; itself where it is stochastic.
+class LogitsPolicy(nn.Module):
+    """A policy that says logits of independent bits, with all else that follows from them.
+
+    What the policy has of its own stays: a `threshold` by another rule, or `gates`.
+    """
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.reads_tokens = reads_tokens(inner)
+
+    def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `FactorisedPolicy`."""
+        logits: Tensor = self.inner.logits(embedded, valid)  # type: ignore[operator]
+        return logits.where(valid[:, None], 0.0)
+
+    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
+        """See `StochasticPolicy`."""
+        logits = self.logits(embedded, valid)
+        bits = bernoulli.sample(logits, valid, uniforms[:, :, : logits.shape[1]])
+        log_prob = bernoulli.log_prob(logits, bits, valid)
+        return Sampled(bits.expand(-1, -1, ROLES, -1), bernoulli.both_roles(log_prob))
+
+    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
+        """See `StochasticPolicy`."""
+        logits = self.logits(embedded, valid)
+        bits = selection[:, :, HEAD : HEAD + logits.shape[1]]
+        log_prob = bernoulli.log_prob(logits, bits, valid)
+        return Evaluated(bernoulli.both_roles(log_prob), bernoulli.entropy(logits, valid))
+
+    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `StochasticPolicy`."""
+        own: _Rule | None = getattr(self.inner, "probabilities", None)
+        if own is not None:
+            return own(embedded, valid)
+        chance = torch.sigmoid(self.logits(embedded, valid)) * valid[:, None]
+        return chance.expand(-1, ROLES, -1)
+
+    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """The policy's own rule, or the tokens selected with probability over one half."""
+        own: _Rule | None = getattr(self.inner, "threshold", None)
+        if own is not None:
+            return own(embedded, valid)
+        return self.probabilities(embedded, valid) > 0.5
+
+
+class GatedLogitsPolicy(LogitsPolicy):
+    """The same of a policy that has gates, too."""
+
+    def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
+        """See `RelaxedPolicy`."""
+        gates: Tensor = self.inner.gates(embedded, valid, uniforms)  # type: ignore[operator]
+        return gates
+
+
+_MARKS: Mapping[str, tuple[str, ...]] = {
+    "log_probs": ("sample", "evaluate"),
+    "logits": ("logits",),
+    "gates": ("gates",),
+}
+"""Methods of which one is enough to show what a policy is meant to be."""
+_METHODS = ("threshold", "probabilities", "sample", "evaluate", "logits", "gates")
+_NEAR = 0.8
+"""Similarity from which on another name counts as a misspelt one."""
+
+
+def adapt(
+    policy: object, declared: frozenset[str] | None = None, *, where: str = "policy.name"
+) -> PolicyModule:
+    """The policy as the runtime uses it; itself where it is stochastic, or was adapted before.
 
     Args:
+        declared: capabilities of its component; None = nothing was declared, and its methods are
+            what it is judged by.
         where: what is named in an error.
 
     Raises:
-        ConfigError: it is no torch module, or has not one capability.
+        ConfigError: it is no torch module; it has some methods of a capability but not all; it has
+            not what is declared, or has what is not.
     """
-    kind = type(policy).__name__
     if not isinstance(policy, nn.Module):
         raise ConfigError(
-            f"{kind} is no torch module",
+            f"{type(policy).__name__} is no torch module",
             where=where,
             remedy="Derive it from torch.nn.Module, also if it has no parameters",
         )
+    if isinstance(policy, CertainPolicy | GatedPolicy | LogitsPolicy):
+        return cast(PolicyModule, policy)
+    has = {name for name in _METHODS if callable(getattr(policy, name, None))}
+    _check_methods(policy, has, declared, where)
+    if declared is not None:
+        _check_declared(policy, has, declared, where)
     if isinstance(policy, StochasticPolicy):
         return cast(PolicyModule, policy)
+    if "logits" in has:
+        whole = GatedLogitsPolicy(policy) if "gates" in has else LogitsPolicy(policy)
+        return cast(PolicyModule, whole)
     if isinstance(policy, RelaxedPolicy):
         return cast(PolicyModule, GatedPolicy(policy))
-    if isinstance(policy, DeterministicPolicy):
-        return cast(PolicyModule, CertainPolicy(policy))
-    raise ConfigError(
-        f"{kind} has no method `threshold`, which every policy needs",
-        where=where,
-        remedy="See rss_rl.policies.protocol; rss_rl.testing.check_policy checks a policy",
-    )
+    assert isinstance(policy, DeterministicPolicy)
+    return cast(PolicyModule, CertainPolicy(policy))
+
+
+def _check_methods(
+    policy: nn.Module, has: set[str], declared: frozenset[str] | None, where: str
+) -> None:
+    """Refuse a policy that lacks a method of what it is meant to be."""
+    kind = type(policy).__name__
+    meant = {mark for mark, names in _MARKS.items() if has & set(names)}
+    meant |= (declared or frozenset()) & set(_MARKS)
+    needed: dict[str, str] = {}
+    if "log_probs" in meant and ("logits" not in has or has & set(_MARKS["log_probs"])):
+        needed |= dict.fromkeys(("sample", "evaluate", "probabilities", "threshold"), "log_probs")
+    if "logits" in meant:
+        needed["logits"] = "logits"
+    if "gates" in meant:
+        needed["gates"] = "gates"
+        if "logits" not in has:
+            needed |= {"probabilities": "gates", "threshold": "gates"}
+    if not meant and "probabilities" in has:
+        raise ConfigError(
+            f"{kind} has `probabilities`, but neither `sample` and `evaluate` nor `gates`"
+            + _misspelt(policy, {"sample", "evaluate", "gates"}),
+            where=where,
+            remedy="Add those of one capability of rss_rl.policies.protocol, or drop it",
+        )
+    if not meant:
+        needed["threshold"] = ""
+    for name, capability in needed.items():
+        if name not in has:
+            whose = f"which {capability} needs" if capability else "which every policy needs"
+            raise ConfigError(
+                f"{kind} has no method `{name}`, {whose}{_misspelt(policy, {name})}",
+                where=where,
+                remedy="See rss_rl.policies.protocol; rss_rl.testing.check_policy checks a policy",
+            )
+    if hint := _misspelt(policy, set(_METHODS) - has):
+        raise ConfigError(
+            f"{kind} has a method that nobody calls{hint}",
+            where=where,
+            remedy="Correct its name, or begin it with an underscore",
+        )
+
+
+def _misspelt(policy: nn.Module, names: set[str]) -> str:
+    """A hint at a method of the policy's own class that one of these may have been meant by."""
+    own = [
+        name
+        for parent in type(policy).__mro__
+        if parent not in nn.Module.__mro__
+        for name, value in vars(parent).items()
+        if callable(value) and name[:1] != "_" and name not in _METHODS
+    ]
+    for name in sorted(names):
+        if near := difflib.get_close_matches(name, own, 1, _NEAR):
+            return f" (is `{near[0]}` a misspelt `{name}`?)"
+    return ""
+
+
+def _check_declared(policy: nn.Module, has: set[str], declared: frozenset[str], where: str) -> None:
+    """Refuse a policy that has what its component does not declare, or the other way round."""
+    kind = type(policy).__name__
+    for capability, names in _MARKS.items():
+        if has & set(names) and capability not in declared:
+            raise ConfigError(
+                f"{kind} has `{names[0]}`, and its component does not declare {capability}",
+                where=where,
+                remedy=f'Add "{capability}" to its capabilities, or begin the name with an'
+                " underscore",
+            )
+    if reads_tokens(policy) != ("token_ids" in declared):
+        raise ConfigError(
+            f"reads_tokens of {kind} is {reads_tokens(policy)}, and the capability token_ids says"
+            " otherwise",
+            where=where,
+            remedy="Give both or neither",
+        )
+    if "learns" in declared and not any(True for _ in policy.parameters()):
+        raise ConfigError(
+            f"{kind} has no parameters, and its component declares that it learns",
+            where=where,
+            remedy='Drop "learns" from its capabilities',
+        )

@@ -5,7 +5,7 @@ Legend: K samples, B sentences, N tokens, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["Case"]
+__all__ = ["VOCABULARY", "Case"]
 
 from collections.abc import Callable
 
@@ -19,6 +19,8 @@ from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES
 
 _LENGTHS, _SAMPLES, _IDS = (5, 1, 0, 3), 3, 12
+VOCABULARY = ("<pad>", "<unk>", "the", "film", "is", "not", "good", ".", "of", "it", "bad", "was")
+"""Words of the ids that are shown."""
 
 
 class Case:
@@ -32,7 +34,7 @@ class Case:
         seed: int,
         lengths: tuple[int, ...] = _LENGTHS,
     ) -> None:
-        self.policy, self.kind, self.lengths = policy, kind, lengths
+        self.policy, self.kind, self.lengths, self.inputs = policy, kind, lengths, inputs
         draw = torch.Generator().manual_seed(seed)
         width = max(lengths)
         self.valid = torch.arange(width) < torch.tensor(lengths)[:, None]

@@ -11,20 +11,20 @@ Variables (ACL 2019).
 
 from __future__ import annotations
 
-__all__ = ["HardKumaPolicy"]
+__all__ = ["HARDKUMA", "HardKumaOptions", "HardKumaPolicy"]
 
 import math
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
-from rss_rl.errors import ConfigError
+from rss_rl.components import Component
 from rss_rl.ops import bernoulli
 from rss_rl.ops.relaxed import kuma_gates, kuma_log_tail
-from rss_rl.policies.plugins import is_number
 from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
-from rss_rl.policies.rss import RSSModule, RSSModules
+from rss_rl.policies.rss import RSSModule, RSSModules, SelectorOptions
 from rss_rl.types import HEAD, ROLES
 
 _SMALLEST, _LARGEST = 1e-3, 100.0
@@ -32,36 +32,30 @@ _SMALLEST, _LARGEST = 1e-3, 100.0
 _INITIAL_B = math.log(2.0)  # softplus(0), as published
 
 
+class HardKumaOptions(SelectorOptions):
+    """Of stretched and clipped Kumaraswamy gates."""
+
+    initial_probability: float = Field(
+        default=0.5, gt=0, lt=1, description="Of a gate that is not 0, at the start, scores of 0."
+    )
+    low: float = Field(default=-0.1, lt=0, description="Where the stretch of the gates begins.")
+    high: float = Field(default=1.1, gt=1, description="Where the stretch of the gates ends.")
+
+
 class HardKumaPolicy(nn.Module):
-    """Relaxed, and stochastic in the bits [gate > 0], which are independent.
+    """Relaxed, and stochastic in the bits [gate > 0], which are independent."""
 
-    With `policy.initial_probability` p each gate is not 0 with probability p at the start, scores
-    of 0 taken.
-
-    Args:
-        low, high: the stretch, low < 0 and high > 1.
-
-    Raises:
-        ConfigError: a stretch that does not contain [0, 1].
-    """
-
-    def __init__(self, setup: PolicySetup, low: float = -0.1, high: float = 1.1) -> None:
+    def __init__(self, setup: PolicySetup, options: HardKumaOptions) -> None:
         super().__init__()
-        if not (is_number(low) and is_number(high) and low < 0 and high > 1):
-            raise ConfigError(
-                f"the stretch ({low}, {high}) does not reach beyond 0 and 1",
-                where="policy.options",
-                remedy="Give low < 0 and high > 1, such as -0.1 and 1.1",
-            )
-        config = setup.config
+        low, high = options.low, options.high
         self._low, self._high = low, high
         self._zero, self._one = -low / (high - low), (1 - low) / (high - low)  # where gates end
         modules = (
-            RSSModule(setup.inputs, config.hidden, setup.activation, 0.5, config.context)
-            for _ in range(2 * (1 if config.shared else ROLES))
+            RSSModule(setup.inputs, options.hidden, setup.activation, 0.5, options.context)
+            for _ in range(2 * (1 if options.shared else ROLES))
         )
         self.modules_by_role = RSSModules(modules, setup.backend)
-        closed = 1 - config.initial_probability ** (1 / _INITIAL_B)  # zero^a
+        closed = 1 - options.initial_probability ** (1 / _INITIAL_B)  # zero^a
         first = max(_SMALLEST, math.log(closed) / math.log(self._zero))
         for module in self.modules_by_role[::2]:
             assert isinstance(module, RSSModule)
@@ -114,3 +108,14 @@ class HardKumaPolicy(nn.Module):
         closed = 1 - opened
         kept = (closed < full) | (closed < opened - full)
         return (kept & valid[:, None]).expand(-1, ROLES, -1)
+
+
+HARDKUMA = Component(
+    kind="policy",
+    name="hardkuma",
+    help="Gates that are exactly 0 or 1 with some probability and between them otherwise.",
+    build=HardKumaPolicy,
+    options=HardKumaOptions,
+    capabilities=frozenset({"learns", "log_probs", "gates", "gates_first"}),
+    source="Bastings, Aziz and Titov, ACL 2019",
+)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from rss_rl.config import PolicyConfig, Reads
+from rss_rl.config import Reads
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matching import MATCH_SIZE, Sequences, beside
 from rss_rl.policies.protocol import reads_tokens
@@ -23,25 +23,17 @@ def input_size(reads: Reads, embedding: int) -> int:
     return embedding if reads == "sentence" else 3 * embedding + MATCH_SIZE
 
 
-def check_reads(config: PolicyConfig, policy: object, sentences: int) -> None:
+def check_reads(reads: Reads, sentences: int) -> None:
     """Refuse a policy that shall read whole examples where there is no more than it reads anyway.
 
     Raises:
-        ConfigError: the task has one sentence an example, or the policy is shown token ids.
+        ConfigError: the task has one sentence an example.
     """
-    if config.reads == "sentence":
-        return
-    if sentences == 1:
+    if reads == "example" and sentences == 1:
         raise ConfigError(
             "the task has one sentence an example, so there is no other to read beside it",
             where="policy.reads",
             remedy="Set policy.reads=sentence",
-        )
-    if reads_tokens(policy):
-        raise ConfigError(
-            f"policy '{config.name}' is shown the ids of a sentence's words and nothing else",
-            where="policy.reads",
-            remedy="Set policy.reads=sentence, or choose a policy that reads vectors, such as rss",
         )
 
 

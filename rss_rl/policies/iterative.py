@@ -8,7 +8,7 @@ Rationalizing Neural Predictions (EMNLP 2016).
 
 from __future__ import annotations
 
-__all__ = ["IterativeModule", "IterativePolicy"]
+__all__ = ["ITERATIVE", "IterativeModule", "IterativeOptions", "IterativePolicy"]
 
 import math
 from collections.abc import Callable
@@ -16,11 +16,13 @@ from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
+from rss_rl.components import Component, Options
 from rss_rl.models.layers import activation_function, glorot_blocks, glorot_linear
 from rss_rl.ops import bernoulli
-from rss_rl.policies.protocol import Evaluated, Sampled
+from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
 from rss_rl.types import HEAD
 
 Cell = Literal["rnn", "gru"]
@@ -227,3 +229,38 @@ _CELLS: dict[Cell, tuple[int, Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
     "rnn": (1, _rnn),
     "gru": (3, _gru),
 }
+
+
+class IterativeOptions(Options):
+    """Of bits that are drawn in the order of the tokens."""
+
+    hidden: int = Field(default=300, ge=1, description="Hidden size D, also of the cell's state.")
+    shared: bool = Field(
+        default=False, description="One module for both roles, heads and dependents."
+    )
+    cell: Cell = Field(default="rnn", description="What remembers the bits drawn so far.")
+    initial_probability: float = Field(
+        default=0.5, gt=0, lt=1, description="Of selecting a token, at the start."
+    )
+
+
+def _build(setup: PolicySetup, options: IterativeOptions) -> IterativePolicy:
+    return IterativePolicy(
+        setup.inputs,
+        options.hidden,
+        setup.activation,
+        options.initial_probability,
+        cell=options.cell,
+        shared=options.shared,
+    )
+
+
+ITERATIVE = Component(
+    kind="policy",
+    name="iterative",
+    help="Each bit is drawn knowing the bits before it: the sequential baseline.",
+    build=_build,
+    options=IterativeOptions,
+    capabilities=frozenset({"learns", "log_probs", "share"}),
+    source="Shen et al., IJCAI 2018, appendix A; Lei, Barzilay and Jaakkola, EMNLP 2016",
+)

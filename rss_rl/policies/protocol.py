@@ -2,13 +2,21 @@
 
 A policy is a torch module with at least one of these sets of methods; several fit together. The
 runtime works with what a policy offers (`adapt`): a policy that only thresholds is evaluated and
-drawn from as a certain one, a relaxed one learns through its gates, a stochastic one from rewards.
+drawn from as a certain one, one with `logits` alone is given all else that independent bits have, a
+relaxed one learns through its gates, a stochastic one from rewards. What a component declares and
+what its policy has are compared when it is built.
 
 A policy is shown the embedded tokens, float [B, N, E]: detached, as a policy never changes the
 classifier's embeddings. With `policy.reads: example` what it is shown of a token also says what
 the other sentence of the example has in common with it, and E is larger: a policy takes it from
-`PolicySetup.inputs` and needs to know no more. One with the attribute `reads_tokens = True` is
-shown token ids, int64 [B, N], instead; `PolicySetup.words` says which words they are.
+`PolicySetup.inputs` and needs to know no more. One with the attribute `reads_tokens = True`, which
+declares the capability `token_ids`, is shown token ids, int64 [B, N], instead; `PolicySetup.words`
+says which words they are.
+
+A policy is in training mode while it learns, which is in `evaluate`, `logits` or `gates` as its
+learner calls them, and in evaluation mode everywhere else: where selections are drawn for rewards,
+where a split is scored or shown, and in a model that was loaded. Dropout thus acts on what is
+learnt and never on what is selected. Where an older policy drew, importance ratios compare the two.
 
 All randomness comes in through `uniforms`, so equal arguments give equal selections, whoever calls.
 A sentence must get the same alone and in a padded batch.
@@ -27,6 +35,7 @@ __all__ = [
     "RelaxedPolicy",
     "Sampled",
     "StochasticPolicy",
+    "missing_attributes",
     "reads_tokens",
 ]
 
@@ -36,24 +45,21 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from rss_rl.config import PolicyConfig
 from rss_rl.ops.attention import Backend
 
 
 @dataclass(frozen=True)
 class PolicySetup:
-    """What a policy is built from; its class is called `Class(setup, **policy.options)`.
+    """What a policy is built from, beside its options.
 
     inputs      E, numbers that are shown of a token: the size of the embeddings, or more
     activation  `relu` or `elu`, that of the classifier
-    config      the section `policy` of the run's configuration
     words       word of each token id, 0 = padding; empty where there is no vocabulary
     backend     `compiled` where the run computes with kernels, see `model.attention`
     """
 
     inputs: int
     activation: str
-    config: PolicyConfig
     words: Sequence[str] = ()
     backend: Backend = "eager"
 
@@ -109,7 +115,7 @@ class StochasticPolicy(DeterministicPolicy, Protocol):
 
 @runtime_checkable
 class FactorisedPolicy(StochasticPolicy, Protocol):
-    """Independent bits: for estimators that weigh each bit (arm, disarm, flip).
+    """Independent bits: for estimators that weigh each bit.
 
     A bit is drawn as `uniform < sigmoid(logit)`.
     """
@@ -138,3 +144,15 @@ class RelaxedPolicy(DeterministicPolicy, Protocol):
 def reads_tokens(policy: object) -> bool:
     """Whether the policy is shown token ids in place of embedded tokens."""
     return bool(getattr(policy, "reads_tokens", False))
+
+
+def missing_attributes(found: object, protocol: type) -> list[str]:
+    """What a protocol asks for, methods and attributes, and an object does not have, sorted."""
+    names = {
+        name
+        for parent in protocol.__mro__
+        if parent not in (object, Protocol)
+        for name in (*vars(parent), *getattr(parent, "__annotations__", {}))
+        if not name.startswith("_")
+    }
+    return sorted(name for name in names if not hasattr(found, name))

@@ -7,7 +7,15 @@ Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.1
 
 from __future__ import annotations
 
-__all__ = ["RSSModule", "RSSModules", "RSSPolicy"]
+__all__ = [
+    "RSS",
+    "RSSModule",
+    "RSSModules",
+    "RSSOptions",
+    "RSSPolicy",
+    "SelectorOptions",
+    "build_rss",
+]
 
 import math
 from collections.abc import Iterable, Sequence
@@ -15,8 +23,10 @@ from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
+from rss_rl.components import Component, Options
 from rss_rl.models.encoders.contexts import NoContext
 from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
@@ -27,7 +37,7 @@ from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
 from rss_rl.policies.deciding import once
-from rss_rl.policies.protocol import Evaluated, Sampled
+from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
 from rss_rl.types import HEAD, ROLES
 
 Context = Literal["none", "lstm", "gru"]
@@ -185,3 +195,55 @@ class RSSPolicy(nn.Module):
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Tokens selected with probability over one half; see `StochasticPolicy`."""
         return self.probabilities(embedded, valid) > 0.5
+
+
+class SelectorOptions(Options):
+    """Of policies that score tokens by RSS modules."""
+
+    hidden: int = Field(
+        default=300, ge=1, description="Hidden size D, also of each direction of the context layer."
+    )
+    shared: bool = Field(
+        default=False,
+        description="One module for both roles, heads and dependents ('w/o dependency"
+        " restricted').",
+    )
+    context: Context = Field(
+        default="none", description="A bidirectional recurrent layer below the policy."
+    )
+
+
+class RSSOptions(SelectorOptions):
+    """Of independent bits."""
+
+    initial_probability: float = Field(
+        default=0.5, gt=0, lt=1, description="Of selecting a token, at the start."
+    )
+    temperature: float = Field(
+        default=1.0, gt=0, description="Of the gates' gradient, where it learns through its gates."
+    )
+
+
+def build_rss(setup: PolicySetup, options: RSSOptions) -> RSSPolicy:
+    """Fresh modules for a setup."""
+    return RSSPolicy(
+        setup.inputs,
+        options.hidden,
+        setup.activation,
+        options.initial_probability,
+        shared=options.shared,
+        context=options.context,
+        temperature=options.temperature,
+        backend=setup.backend,
+    )
+
+
+RSS = Component(
+    kind="policy",
+    name="rss",
+    help="Reinforced sequence sampling: independent bits for all tokens in parallel.",
+    build=build_rss,
+    options=RSSOptions,
+    capabilities=frozenset({"learns", "log_probs", "logits", "gates", "share"}),
+    source="Shen et al., Reinforced Self-Attention Network, IJCAI 2018, section 3.1",
+)

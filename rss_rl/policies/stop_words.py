@@ -5,13 +5,15 @@ Legend: B sentences, N tokens.
 
 from __future__ import annotations
 
-__all__ = ["FUNCTION_WORDS", "StopWordsPolicy"]
+__all__ = ["FUNCTION_WORDS", "STOP_WORDS", "StopWordsOptions", "StopWordsPolicy"]
 
 from collections.abc import Sequence
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from rss_rl.components import Component, Options
 from rss_rl.errors import ConfigError
 from rss_rl.policies.protocol import PolicySetup
 
@@ -73,3 +75,22 @@ class StopWordsPolicy(nn.Module):
         """See `DeterministicPolicy`; reads int64 [B, N]."""
         kept = valid & ~torch.isin(tokens, self.left_out)
         return kept[:, None].expand(-1, 2, -1)
+
+
+class StopWordsOptions(Options):
+    """Of the list of words that are left out."""
+
+    words: tuple[str, ...] | None = Field(
+        default=None,
+        description="Left out in place of English function words; case is ignored. null: those.",
+    )
+
+
+STOP_WORDS = Component(
+    kind="policy",
+    name="stop-words",
+    help="Keeps each word that is neither a function word nor without letter or digit.",
+    build=lambda setup, options: StopWordsPolicy(setup, options.words),
+    options=StopWordsOptions,
+    capabilities=frozenset({"token_ids"}),
+)

@@ -11,52 +11,52 @@ Sources: Vieira 2014 and Kool et al. 2019 (Gumbel-top-k); Bengio et al. 2013 (st
 
 from __future__ import annotations
 
-__all__ = ["TopKPolicy"]
+__all__ = ["TOP_K", "TopKOptions", "TopKPolicy"]
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from rss_rl.errors import ConfigError
-from rss_rl.policies.plugins import is_number, positive
+from rss_rl.components import Component
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSModule, RSSModules
+from rss_rl.policies.rss import RSSModule, RSSModules, SelectorOptions
 from rss_rl.types import ROLES
 
 
-class TopKPolicy(nn.Module):
-    """k heads and k dependents of each sentence; the same k tokens with `policy.shared`.
+class TopKOptions(SelectorOptions):
+    """A budget of tokens, as a number or as a share."""
 
-    Args:
-        tokens: k, or all of a shorter sentence. share: of a sentence's tokens instead, rounded, at
-            least one token; exactly one of the two is given.
-        temperature: of the gates' gradient.
+    tokens: int | None = Field(
+        default=None, ge=1, description="k, or all of a shorter sentence; give this or `share`."
+    )
+    share: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Of a sentence's tokens, rounded, at least one token; give this or `tokens`.",
+    )
+    temperature: float = Field(default=1.0, gt=0, description="Of the gates' gradient.")
 
-    Raises:
-        ConfigError: both, neither, a budget that keeps nothing, a temperature not above 0.
-    """
-
-    def __init__(
-        self,
-        setup: PolicySetup,
-        tokens: int | None = None,
-        share: float | None = None,
-        temperature: float = 1.0,
-    ) -> None:
-        super().__init__()
-        counted = type(tokens) is int and tokens >= 1
-        shared_out = share is not None and is_number(share) and 0 < share <= 1
-        if (tokens is None) == (share is None) or not (counted or shared_out):
-            raise ConfigError(
-                f"top-k has the budget tokens={tokens}, share={share}",
-                where="policy.options",
-                remedy="Give either tokens of at least 1 or a share in (0, 1]",
+    @model_validator(mode="after")
+    def _has_one_budget(self) -> TopKOptions:
+        if (self.tokens is None) == (self.share is None):
+            raise ValueError(
+                f"the budget is tokens={self.tokens}, share={self.share}: give either tokens of at"
+                " least 1 or a share in (0, 1]"
             )
-        config = setup.config
-        self._tokens, self._share = tokens, share
-        self._temperature = positive("temperature", temperature)
+        return self
+
+
+class TopKPolicy(nn.Module):
+    """k heads and k dependents of each sentence; the same k tokens where both share a module."""
+
+    def __init__(self, setup: PolicySetup, options: TopKOptions) -> None:
+        super().__init__()
+        self._tokens, self._share = options.tokens, options.share
+        self._temperature = options.temperature
         modules = (
-            RSSModule(setup.inputs, config.hidden, setup.activation, 0.5, config.context)
-            for _ in range(1 if config.shared else ROLES)
+            RSSModule(setup.inputs, options.hidden, setup.activation, 0.5, options.context)
+            for _ in range(1 if options.shared else ROLES)
         )
         self.modules_by_role = RSSModules(modules, setup.backend)
 
@@ -107,3 +107,14 @@ class TopKPolicy(nn.Module):
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """The k tokens with the highest scores; see `DeterministicPolicy`."""
         return self._gates(self._scores(embedded, valid), valid)[0].expand(-1, ROLES, -1)
+
+
+TOP_K = Component(
+    kind="policy",
+    name="top-k",
+    help="The k highest-scoring tokens of a sentence, exactly, or a share of its tokens.",
+    build=TopKPolicy,
+    options=TopKOptions,
+    capabilities=frozenset({"learns", "gates", "budget"}),
+    source="Vieira 2014; Kool, van Hoof and Welling, ICML 2019 (Gumbel-top-k)",
+)

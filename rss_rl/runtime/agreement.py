@@ -72,17 +72,13 @@ def score_agreement(
     """
     _check(models, examples, config)
     scorer = _Scorer(models, config, device)
-    training = models.classifier.training
-    models.classifier.eval()
-    try:
-        with (
-            fixed_threads(config.learner.threads),
-            torch.inference_mode(),
-            autocast(device, config.learner.precision),
-        ):
-            return scorer.score(examples, share)
-    finally:
-        models.classifier.train(training)
+    with (
+        models.evaluating(),
+        fixed_threads(config.learner.threads),
+        torch.inference_mode(),
+        autocast(device, config.learner.precision),
+    ):
+        return scorer.score(examples, share)
 
 
 def score_run_agreement(

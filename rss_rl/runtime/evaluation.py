@@ -126,17 +126,13 @@ def evaluate(
     rationales rationale_precision, rationale_recall, rationale_f1 and rationale_f1_random.
     """
     evaluator = _Evaluator(models, config, device, examples.labels)
-    training = models.classifier.training
-    models.classifier.eval()
-    try:
-        with (
-            fixed_threads(config.learner.threads),
-            torch.inference_mode(),
-            autocast(device, config.learner.precision),
-        ):
-            return {mode: evaluator.score(examples, mode) for mode in modes}
-    finally:
-        models.classifier.train(training)
+    with (
+        models.evaluating(),
+        fixed_threads(config.learner.threads),
+        torch.inference_mode(),
+        autocast(device, config.learner.precision),
+    ):
+        return {mode: evaluator.score(examples, mode) for mode in modes}
 
 
 class _Evaluator:

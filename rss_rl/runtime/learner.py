@@ -27,6 +27,8 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError
 from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
+from rss_rl.policies.estimators.build import build_estimator
+from rss_rl.policies.estimators.protocol import BitEstimator, GateEstimator, LogProbEstimator
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.evaluation import Mode, evaluate
 from rss_rl.runtime.memory import keep_freed_memory
@@ -129,12 +131,14 @@ class LocalLearner:
         self._policy: PolicyGradientLearner | None = None
         self._pathwise: PathwiseLearner | None = None
         check_learns(self.models, config)
-        if config.estimator == "pathwise" and any(p.selection == "sampled" for p in config.phases):
-            self._pathwise = PathwiseLearner(
-                self.models.policy, self.models.classifier, config, dtype, group
-            )
+        self._estimator = build_estimator(config.estimator, config.sampler.selections)
+        if isinstance(self._estimator, GateEstimator):
+            if any(phase.selection == "sampled" for phase in config.phases):
+                self._pathwise = PathwiseLearner(
+                    self.models.policy, self.models.classifier, config, dtype, group
+                )
         elif any(phase.policy for phase in config.phases):
-            self._policy = build_policy_learner(self.models, config, dtype, group)
+            self._policy = build_policy_learner(self.models, config, dtype, group, self._estimator)
 
     def update(self, task: LearnTask) -> dict[str, float]:
         """See `Learner`."""
@@ -164,7 +168,7 @@ class LocalLearner:
         first = None if selections is None else [s[0] for s in selections]
         if task.turn.sampled and self._pathwise is not None:
             # Drawn before the policy's step: policy and classifier share one objective.
-            uniforms = selection_uniforms(self.config, task.number, batch, self.device)
+            uniforms = self._uniforms(task.number, batch)
             first = self._pathwise.draw(tensors, uniforms)
             if task.turn.policy:
                 stats = self._pathwise.update(tensors, uniforms, number=task.number)
@@ -194,24 +198,30 @@ class LocalLearner:
     ) -> dict[str, float]:
         assert self._policy is not None
         paid_rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
-        asked = self.config.scores and self.config.learner.baseline == "self-critical"
+        estimator = self._estimator
+        scores = estimator if isinstance(estimator, LogProbEstimator) else None
         behaviour = None
         if rollout.version < task.number:  # else the policy itself drew them
-            bits = self.config.learner.corrects_bits
+            bits = scores is not None and scores.bitwise
             parts = rollout.bit_log_prob if bits else np.moveaxis(rollout.log_prob, -1, 0)
             behaviour = to_tensors([np.ascontiguousarray(part) for part in parts], self.device)
         paid = RewardBatch(
             selections,
             paid_rewards,
-            thresholded if asked else None,
+            thresholded if scores is not None and scores.thresholded else None,
             behaviour,
             charged=task.charged,
         )
-        if not self.config.scores:
-            uniforms = selection_uniforms(self.config, task.number, batch, self.device)
+        if isinstance(estimator, BitEstimator):
+            uniforms = self._uniforms(task.number, batch)
             flipped = to_tensors(rollout.flipped, self.device) if rollout.flipped else None
             paid = paid._replace(uniforms=uniforms, flipped=flipped)
         return policy_scalars(self._policy.update(tensors, paid, number=task.number))
+
+    def _uniforms(self, update: int, batch: Batch) -> list[torch.Tensor]:
+        """Those that decided, or decide, the selections of an update."""
+        by_bit = self._estimator if isinstance(self._estimator, BitEstimator) else None
+        return selection_uniforms(self.config, update, batch, self.device, by_bit)
 
     def publish(self, version: int) -> Snapshot:
         """See `Learner`."""

@@ -26,7 +26,8 @@ from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch, to_tensors
 from rss_rl.policies.adapters import CertainPolicy
 from rss_rl.policies.deciding import decide
-from rss_rl.policies.estimators import build_bit_estimator, drawn_roles
+from rss_rl.policies.estimators.build import drawn_roles
+from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
 from rss_rl.runtime.snapshot import Models, autocast
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Batch
@@ -58,7 +59,7 @@ def check_learns(models: Models, config: RunConfig) -> None:
         embedding = models.classifier.embedding
         count = min(_WORDS_TRIED, len(embedding.trainable) + len(embedding.fixed))
         words = torch.arange(count, device=embedding.trainable.device)[None]
-        with torch.no_grad():
+        with models.evaluating(), torch.no_grad():
             valid = torch.ones_like(words, dtype=torch.bool)
             # Another sentence of the example is the same one: enough to ask for the rule.
             shown, _ = models.shown([words, words], [valid, valid])
@@ -66,15 +67,18 @@ def check_learns(models: Models, config: RunConfig) -> None:
 
 
 def build_policy_learner(
-    models: Models, config: RunConfig, dtype: torch.dtype | None, group: Group
+    models: Models,
+    config: RunConfig,
+    dtype: torch.dtype | None,
+    group: Group,
+    estimator: BitEstimator | LogProbEstimator,
 ) -> PolicyGradientLearner:
     """The learner from rewards.
 
     Raises:
-        ConfigError: an unknown estimator, or a policy that it cannot train.
+        ConfigError: a policy that the estimator cannot train.
     """
-    estimator = build_bit_estimator(config.estimator)
-    if estimator is not None:
+    if isinstance(estimator, BitEstimator):
         tokens = torch.zeros(
             1, 1, dtype=torch.int64, device=models.classifier.embedding.trainable.device
         )
@@ -86,19 +90,23 @@ def build_policy_learner(
         config.learner,
         dtype,
         group,
-        estimator,
+        estimator=estimator,
         reads=models.reads,
     )
 
 
 def selection_uniforms(
-    config: RunConfig, update: int, batch: Batch, device: torch.device
+    config: RunConfig,
+    update: int,
+    batch: Batch,
+    device: torch.device,
+    estimator: BitEstimator | None = None,
 ) -> list[Tensor]:
     """The numbers that decide the selections of an update, S x [K, B, 2, N_s].
 
     Functions of update and row alone: samplers and learners that ask get the same ones.
     """
-    estimator, uniforms = build_bit_estimator(config.estimator), []
+    uniforms = []
     for slot, valid in enumerate(batch.valid):
         key = stream_key(config.seed, "selection", update, slot)
         width = valid.shape[1]
@@ -175,7 +183,7 @@ def reached_share(
         return {}
     tensors = tensor_batch(batch, device)
     # As the evaluation computes it, so that both keep the same.
-    with torch.no_grad(), autocast(device, config.learner.precision):
+    with models.evaluating(), torch.no_grad(), autocast(device, config.learner.precision):
         shown = models.shown(tensors.tokens, tensors.valid)
         chances = [
             _steerable_chances(models, vectors, valid)

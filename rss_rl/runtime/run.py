@@ -260,4 +260,5 @@ def open_models(
     checkpoint = load_checkpoint(path, which)
     load_weights(models, checkpoint.tensors, torch.device("cpu"))
     models.classifier.eval()
+    models.policy.eval()
     return config, models, inputs

@@ -17,7 +17,8 @@ from envs.rewards import ClassifierReward, RewardParts, RewardSpec
 from rss_rl.config import RunConfig
 from rss_rl.errors import NonFiniteError
 from rss_rl.models.inputs import TensorBatch, tensor_batch
-from rss_rl.policies.estimators import build_bit_estimator, drawn_roles
+from rss_rl.policies.estimators.build import build_estimator, drawn_roles
+from rss_rl.policies.estimators.protocol import BitEstimator
 from rss_rl.runtime.flips import flip_rewards
 from rss_rl.runtime.rollouts import Rollout, SampleJob
 from rss_rl.runtime.snapshot import Models, Snapshot, autocast, fixed_threads
@@ -47,7 +48,8 @@ class Sampler:
             ClassifierReward(models.classifier),
             RewardSpec(reward.fixed_cost, reward.penalty, reward.coherence_cost),
         )
-        self._estimator = build_bit_estimator(config.estimator)
+        estimator = build_estimator(config.estimator, config.sampler.selections)
+        self._by_bit = estimator if isinstance(estimator, BitEstimator) else None
 
     @property
     def version(self) -> int | None:
@@ -70,6 +72,7 @@ class Sampler:
             raise ValueError("a sampler has nothing to sample with before its first snapshot")
         sampler = self._config.sampler
         with (
+            self._models.evaluating(),
             fixed_threads(sampler.threads),
             torch.inference_mode(),
             autocast(_CPU, sampler.precision),
@@ -93,7 +96,7 @@ class Sampler:
             parts = self._core.score(batch, drawn)
             likelihood, cost, thresholded = _split(parts, job.selections, len(batch))
         flipped: tuple[Array, ...] = ()
-        if job.scored and self._estimator is not None and self._estimator.pays_flips:
+        if job.scored and self._by_bit is not None and self._by_bit.pays_flips:
             roles = drawn_roles(self._models.policy, embedded[0], tensors.valid[0])
             flipped = flip_rewards(self._core, batch, selections, roles)
         return Rollout(
@@ -117,8 +120,8 @@ class Sampler:
             width = valid.shape[1]
             uniforms = keyed_uniforms(key, batch.rows, job.selections, ROLES, width)
             drawn = torch.from_numpy(uniforms)
-            if job.scored and self._estimator is not None:
-                drawn = self._estimator.spread(drawn)
+            if job.scored and self._by_bit is not None:
+                drawn = self._by_bit.spread(drawn)
             sampled = self._models.policy.sample(vectors, valid, drawn)
             selections.append(sampled.selection.contiguous().numpy())
             log_probs.append(sampled.log_prob.float().numpy())

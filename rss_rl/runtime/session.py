@@ -17,6 +17,8 @@ from rss_rl.config import RunConfig
 from rss_rl.data.order import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
+from rss_rl.policies.estimators.build import build_estimator
+from rss_rl.policies.estimators.protocol import GateEstimator, LogProbEstimator
 from rss_rl.runtime.backend import Backend
 from rss_rl.runtime.checkpoint import Checkpoint
 from rss_rl.runtime.event_log import NO_LOG, EventSink
@@ -69,6 +71,7 @@ class Session:
         steered = config.reward.target_share is not None
         self.share = ShareController(config.reward) if steered else None
         sampler = config.sampler
+        self._estimator = build_estimator(config.estimator, sampler.selections)
         self._order = BatchOrder(
             prepared.split("train"),
             config.batch_size,
@@ -138,7 +141,8 @@ class Session:
 
     def _asks_samplers(self, turn: Turn | None) -> bool:
         """Whether an update needs rollouts; gates are drawn where they are learnt through."""
-        return turn is not None and turn.sampled and self.config.estimator != "pathwise"
+        through_gates = isinstance(self._estimator, GateEstimator)
+        return turn is not None and turn.sampled and not through_gates
 
     def _supply(self) -> None:
         """Publish if it is due, and give samplers what they may work on."""
@@ -162,7 +166,10 @@ class Session:
         turn = self.schedule.turn(update - self.update_count)
         if turn is None or not self._asks_samplers(turn):
             return []
-        learner, sampler = self.config.learner, self.config.sampler
+        sampler = self.config.sampler
+        scores = self._estimator if isinstance(self._estimator, LogProbEstimator) else None
+        thresholded = scores is not None and scores.thresholded
+        bitwise = scores is not None and scores.bitwise and sampler.max_policy_lag > 0
         return [
             SampleJob(
                 update,
@@ -170,10 +177,8 @@ class Session:
                 part,
                 selections=sampler.selections if turn.policy else 1,
                 scored=turn.policy,
-                thresholded=turn.policy
-                and self.config.scores
-                and learner.baseline == "self-critical",
-                bitwise=turn.policy and learner.corrects_bits and sampler.max_policy_lag > 0,
+                thresholded=turn.policy and thresholded,
+                bitwise=turn.policy and bitwise,
             )
             for shard, part in enumerate(np.array_split(self._order.rows(update), sampler.shards))
             if len(part)

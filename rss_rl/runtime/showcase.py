@@ -71,7 +71,7 @@ def make_showcase(models: Models, examples: Split, device: torch.device) -> Show
     gathered: dict[int, list[Array]] = {HEAD: [], DEPENDENT: []}
     lines: dict[int, list[str]] = {row: [] for row in range(min(_TEXT_EXAMPLES, len(rows)))}
     attention = None
-    with torch.inference_mode():
+    with models.evaluating(), torch.inference_mode():
         shown = models.shown(tensors.tokens, tensors.valid)
         for slot, (embedded, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
             decided = decide(models.policy, embedded, valid)

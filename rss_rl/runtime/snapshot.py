@@ -30,8 +30,9 @@ from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.build import AnyClassifier, build_classifier
 from rss_rl.ops.blocks import block_length
+from rss_rl.policies.adapters import PolicyModule
+from rss_rl.policies.build import build_policy
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
-from rss_rl.policies.registry import PolicyModule, build_policy
 from rss_rl.runtime.device import multiplies_bfloat16
 from rss_rl.seeding import stream_key
 from rss_rl.types import Array, LabelSpec
@@ -74,6 +75,19 @@ class Models(NamedTuple):
     ) -> list[torch.Tensor]:
         """What the policy reads of the sentences of a batch; see `policy_inputs`."""
         return policy_inputs(self.policy, self.classifier.embedding, tokens, valid, self.reads)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Both in evaluation mode inside; on leaving, each module is back in the mode it was in."""
+        modules = [*self.classifier.modules(), *self.policy.modules()]
+        training = [module for module in modules if module.training]
+        self.classifier.eval()
+        self.policy.eval()
+        try:
+            yield
+        finally:
+            for module in training:
+                module.training = True
 
     @property
     def modules(self) -> dict[str, nn.Module]:
@@ -166,13 +180,13 @@ def build_models(
     Raises:
         ConfigError: see `build_policy` and `check_reads`.
     """
+    check_reads(config.policy.reads, sentences)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_key(config.seed, "initial weights"))
         classifier = build_classifier(config.model, labels, sentences, vectors, trainable)
         size = input_size(config.policy.reads, classifier.embedding.size)
         backend = outer_backend(config.model)
         policy = build_policy(config.policy, size, config.model.activation, words, backend)
-    check_reads(config.policy, policy, sentences)
     return Models(classifier, policy, config.policy.reads)
 
 

@@ -99,7 +99,7 @@ def configuration(folder: Path, batch_size: int, updates: int) -> dict[str, Any]
         "data": str(folder),
         "batch_size": batch_size,
         "model": {"encoder": "mean", "hidden": 8},
-        "policy": {"hidden": 8},
+        "policy": {"options": {"hidden": 8}},
         "learner": {"threads": 1},
         "sampler": {"selections": 2, "shards": 2},
         "evaluation": {"every": max(1, updates // 5), "selections": 1, "all_tokens": False},

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from rss_rl.config import PolicyConfig
-from rss_rl.policies.registry import PolicyModule, build_policy
+from rss_rl.policies.adapters import PolicyModule
+from rss_rl.policies.build import build_policy
 
 B, N, K, SIZE, ROUNDS = 64, 20, 4, 300, 7
 POLICIES = {

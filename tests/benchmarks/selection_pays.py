@@ -35,7 +35,7 @@ from rss_rl.models.encoders.registry import build_encoder
 from rss_rl.ops.attention import packed_attention
 from rss_rl.ops.attention_pairs import PackedPairs
 from rss_rl.ops.packing import Packed, Rows
-from rss_rl.policies.registry import build_policy
+from rss_rl.policies.build import build_policy
 
 SIZE, SCALE, SHARE = 300, 5.0, 0.3
 SHARES = (0.5, 0.3, 0.1)

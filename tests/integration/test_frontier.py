@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from rss_rl.cli.main import app
 from rss_rl.config import load_config
 from rss_rl.errors import ConfigError
-from rss_rl.policies.registry import build_policy
+from rss_rl.policies.build import build_policy
 from rss_rl.runtime.tables.frontier import Sweep, frontier_table, setting_of
 from rss_rl.runtime.tables.plan import plan_runs
 

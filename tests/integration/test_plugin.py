@@ -18,7 +18,7 @@ CHECK = """
 import json, sys
 from pathlib import Path
 from rss_rl.config import PolicyConfig, parse_config
-from rss_rl.policies.registry import build_policy
+from rss_rl.policies.build import build_policy
 from rss_rl.runtime.run import Finished, train
 from rss_rl.runtime.run_directory import RunDirectory
 from rss_rl.testing import check_policy

@@ -24,7 +24,7 @@ def test_the_python_examples(
     monkeypatch.chdir(tmp_path)
     few = PlantedSettings(train=64, dev=16, test=16)
     prepare(Planted(pairs=False, settings=few), Path("runs/demo-data"), dim=8)
-    small = ["data=runs/demo-data", "model.hidden=8", "policy.hidden=8", "sampler.actors=1"]
+    small = ["data=runs/demo-data", "model.hidden=8", "policy.options.hidden=8", "sampler.actors=1"]
     brief = [f"phases.{number}.steps=1" for number in range(3)]
     config = load_config(find_config("demo"), [*small, *brief, "evaluation.all_tokens=false"])
     list(train(config, Path("runs/demo")))

@@ -16,7 +16,7 @@ from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.errors import NonFiniteError
 from rss_rl.models.classifier import Classifier
 from rss_rl.models.inputs import TensorBatch, tensor_batch
-from rss_rl.policies.registry import PolicyModule
+from rss_rl.policies.adapters import PolicyModule
 from rss_rl.types import Batch
 
 K, B = 3, 4
@@ -73,10 +73,11 @@ def test_policy_updates_touch_the_policy_alone(baseline: str, name: str) -> None
     classifier, policy = models()
     config = LearnerConfig(
         policy=OptimizerConfig(name=name, learning_rate=0.1, l2=1e-2),  # type: ignore[arg-type]
-        baseline=baseline,  # type: ignore[arg-type]
         entropy_cost=0.1,
     )
-    learner = PolicyGradientLearner(policy, classifier.embedding, config, None)
+    learner = PolicyGradientLearner(
+        policy, classifier.embedding, config, None, estimator=small.estimator(baseline=baseline)
+    )
     mine, others, fixed = copy_of(policy), copy_of(classifier), classifier.embedding.fixed.clone()
     tensors, drawn = batch()
     for number in range(2):
@@ -91,7 +92,9 @@ def test_policy_updates_touch_the_policy_alone(baseline: str, name: str) -> None
 def test_the_groups_are_disjoint_and_complete() -> None:
     classifier, policy = models()
     supervised = SupervisedLearner(classifier, OptimizerConfig(), None).step
-    gradient = PolicyGradientLearner(policy, classifier.embedding, LearnerConfig(), None).step
+    gradient = PolicyGradientLearner(
+        policy, classifier.embedding, LearnerConfig(), None, estimator=small.estimator()
+    ).step
     groups = [
         {id(p) for group in step.optimizer.param_groups for p in group["params"]}
         for step in (supervised, gradient)
@@ -164,7 +167,9 @@ def test_dropout_follows_its_keys() -> None:
 def test_a_bad_update_leaves_both_groups_untouched(bad: float) -> None:
     classifier, policy = models()
     tensors, drawn = batch()
-    gradient = PolicyGradientLearner(policy, classifier.embedding, LearnerConfig(), None)
+    gradient = PolicyGradientLearner(
+        policy, classifier.embedding, LearnerConfig(), None, estimator=small.estimator()
+    )
     reward = paid(drawn)
     reward.rewards[0, 0, 0] = bad
     before = copy_of(policy)
@@ -187,7 +192,13 @@ def test_lower_precision_keeps_parameters_in_single_precision() -> None:
     classifier, policy = models()
     tensors, drawn = batch()
     supervised = SupervisedLearner(classifier, OptimizerConfig(), torch.bfloat16)
-    gradient = PolicyGradientLearner(policy, classifier.embedding, LearnerConfig(), torch.bfloat16)
+    gradient = PolicyGradientLearner(
+        policy,
+        classifier.embedding,
+        LearnerConfig(),
+        torch.bfloat16,
+        estimator=small.estimator(),
+    )
     stats = supervised.update(
         tensors, [s[0] for s in drawn], number=0, dropout_keys=small.keys(0, B)
     )

@@ -19,7 +19,7 @@ from learners.group import ALONE
 from learners.pathwise import PathwiseLearner
 from rss_rl.config import parse_config
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.registry import build_policy
+from rss_rl.policies.build import build_policy
 
 ENTROPY_COST = 0.3
 SUPPORT = Path(pathwise_worker.__file__).parent
@@ -29,7 +29,8 @@ def setting(**policy: Any) -> tuple[PathwiseLearner, Any, Any, TensorBatch, list
     """A learner of plain gradient steps of size 1 and its models, in float64."""
     step = {"name": "sgd", "learning_rate": 1.0, "clip_norm": None}
     tree = pathwise_worker.TREE | {"learner": {"policy": step, "entropy_cost": ENTROPY_COST}}
-    tree["policy"] = {"name": "hardkuma", "hidden": small.HIDDEN} | policy
+    given = {"name": "hardkuma"} | policy
+    tree["policy"] = small.policy_config(**given).model_dump(mode="json")
     config = parse_config(tree, where="test")
     classifier = small.classifier(sentences=1)
     module = build_policy(config.policy, small.EMBEDDING, "elu")

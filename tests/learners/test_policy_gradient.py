@@ -19,7 +19,7 @@ from learners.policy_gradient import PolicyGradientLearner, PolicyStats, RewardB
 from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.registry import PolicyModule
+from rss_rl.policies.adapters import PolicyModule
 from rss_rl.seeding import keyed_uniforms, stream_key
 
 TOKENS = 4
@@ -51,11 +51,12 @@ def learner(
     policy: PolicyModule, baseline: str, entropy_cost: float = 0.0
 ) -> PolicyGradientLearner:
     config = LearnerConfig(
-        baseline=baseline,  # type: ignore[arg-type]
         entropy_cost=entropy_cost,
         policy=OptimizerConfig(clip_norm=None),
     )
-    return PolicyGradientLearner(policy, embedding(), config, None)
+    return PolicyGradientLearner(
+        policy, embedding(), config, None, estimator=small.estimator(baseline=baseline)
+    )
 
 
 def flat(gradients: Any) -> Tensor:
@@ -276,9 +277,8 @@ def test_self_critical_needs_thresholded_rewards() -> None:
 
 def test_updates_make_the_rewarded_selection_likely() -> None:
     policy = small.policy()
-    made = PolicyGradientLearner(
-        policy, embedding(), LearnerConfig(policy=OptimizerConfig(learning_rate=0.05)), None
-    )
+    config = LearnerConfig(policy=OptimizerConfig(learning_rate=0.05))
+    made = PolicyGradientLearner(policy, embedding(), config, None, estimator=small.estimator())
     tokens, valid = sentence(TOKENS, 20)
     batch = TensorBatch([tokens], [valid], torch.zeros(20, dtype=torch.int64))
     embedded = embedding()(tokens).detach()

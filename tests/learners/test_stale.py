@@ -15,7 +15,7 @@ from learners.policy_gradient import PolicyGradientLearner, PolicyStats, RewardB
 from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.registry import PolicyModule
+from rss_rl.policies.adapters import PolicyModule
 
 K, B = 3, 4
 LIMITS = {"truncated-sum": 2.0, "truncated-token": 2.0, "clipped-token": 0.2}
@@ -54,14 +54,10 @@ def update(
 ) -> tuple[PolicyStats, Tensor, Tensor]:
     """Statistics, gradient and weights of one update of the policy of seed 0."""
     policy = small.policy()
-    config = LearnerConfig(
-        correction=correction,  # type: ignore[arg-type]
-        baseline="none",
-        policy=OptimizerConfig(clip_norm=None),
-        **settings,
-    )
+    config = LearnerConfig(policy=OptimizerConfig(clip_norm=None))
+    estimator = small.estimator(correction=correction, baseline="none", **settings)
     tensors, drawn, rewards = batch()
-    learner = PolicyGradientLearner(policy, embedding(), config, None)
+    learner = PolicyGradientLearner(policy, embedding(), config, None, estimator=estimator)
     stats = learner.update(tensors, RewardBatch(drawn, rewards, None, behaviour), number=0)
     gradient = torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
     weights = torch.cat([p.detach().flatten() for p in policy.parameters()])

@@ -12,18 +12,27 @@ from rss_rl.config import ModelConfig, PolicyConfig
 from rss_rl.models.build import build_classifier, parameter_count
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.layers import Dense, Highway, glorot_linear
-from rss_rl.policies.registry import build_policy
+from rss_rl.policies.build import build_policy
 from rss_rl.types import LabelSpec
 
 SNLI = LabelSpec("classes", ("contradiction", "entailment", "neutral"))
 VECTORS = np.zeros((4, 300), np.float32)
 
-TABLE = {
+SHARED: dict[str, Any] = {"options": {"shared": True}}
+TABLE: dict[str, Any] = {
     "ReSAN": ({"keep_unselected": True}, {}, 3_067_205),
     "w/o unselected heads": ({"keep_unselected": False}, {}, 3_067_205),
-    "w/o dependency restricted": ({"keep_unselected": False}, {"shared": True}, 2_796_604),
+    "w/o dependency restricted": (
+        {"keep_unselected": False},
+        SHARED,
+        2_796_604,
+    ),
     "w/o hard attention": ({"keep_unselected": True}, {"name": "select-all"}, 2_526_003),
-    "w/o soft self-attention": ({"encoder": "source2token"}, {"shared": True}, 993_004),
+    "w/o soft self-attention": (
+        {"encoder": "source2token"},
+        SHARED,
+        993_004,
+    ),
     "w/o all attentions": ({"encoder": "mean"}, {"name": "select-all"}, 541_803),
 }
 """The six rows of the paper's SNLI table: settings of model and policy, parameters of both."""
@@ -35,7 +44,7 @@ PUBLISHED_MILLIONS = [3.07, 3.07, 2.80, 2.53, 0.99, 0.54]
 def test_parameter_counts_are_the_published_ones_to_the_unit(row: str) -> None:
     model, policy, wanted = TABLE[row]
     classifier = build_classifier(ModelConfig(**model), SNLI, 2, VECTORS, 4)
-    selector = build_policy(PolicyConfig(**policy), 300, "elu")
+    selector = build_policy(PolicyConfig.model_validate(policy), 300, "elu")
     count = parameter_count(classifier, without=classifier.embedding) + parameter_count(selector)
     assert count == wanted
     assert round(count / 1e6, 2) == PUBLISHED_MILLIONS[list(TABLE).index(row)]

@@ -21,7 +21,7 @@ from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.encoders.registry import build_encoder
 from rss_rl.models.mblosa import BlockContext, BlockSelfAttention
 from rss_rl.ops.attention_pairs import Pairs
-from rss_rl.policies.registry import build_policy
+from rss_rl.policies.build import build_policy
 from rss_rl.types import LabelSpec
 
 R = 3

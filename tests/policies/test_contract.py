@@ -23,7 +23,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "gumbel": {"name": "gumbel", "options": {"temperature": 0.5}},
     "iterative": {"name": "iterative"},
     "select-all": {"name": "select-all"},
-    "bernoulli": {"name": "bernoulli", "initial_probability": 0.3},
+    "bernoulli": {"name": "bernoulli", "probability": 0.3},
     "hardkuma": {"name": "hardkuma"},
     "hardkuma shared": {"name": "hardkuma", "shared": True, "options": {"low": -0.3, "high": 1.2}},
     "top-k": {"name": "top-k", "options": {"tokens": 2}},

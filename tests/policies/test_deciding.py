@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import small
 import torch
 from torch import Tensor
 
-from rss_rl.config import PolicyConfig
+from rss_rl.policies.build import build_policy
 from rss_rl.policies.deciding import decide
-from rss_rl.policies.registry import build_policy
 from rss_rl.policies.rss import RSSModules, RSSPolicy
 
 SIZE = 5
@@ -25,7 +25,7 @@ def given(seed: int = 0) -> tuple[Tensor, Tensor]:
 
 def policy_of(name: str) -> Any:
     torch.manual_seed(1)
-    return build_policy(PolicyConfig(name=name, hidden=4, options=NAMES[name]), SIZE, "relu")
+    return build_policy(small.policy_config(name=name, options=NAMES[name]), SIZE, "relu")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""Policies without parameters, and the registry."""
+"""Policies without parameters, and policies by name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pytest
 import small
 import torch
 
-from rss_rl.config import PolicyConfig
+from rss_rl.config import PolicyConfig, parse_section
 from rss_rl.errors import ConfigError
-from rss_rl.policies.fixed import BernoulliPolicy, SelectAllPolicy
-from rss_rl.policies.registry import build_policy
+from rss_rl.policies.bernoulli import BernoulliPolicy
+from rss_rl.policies.build import build_policy
 from rss_rl.policies.rss import RSSPolicy
+from rss_rl.policies.select_all import SelectAllPolicy
 
 EMBEDDED = torch.zeros(2, 4, small.EMBEDDING)
 VALID = torch.tensor([[True] * 4, [True, True, False, False]])
@@ -71,12 +72,11 @@ def test_bernoulli_threshold_is_all_or_nothing() -> None:
     ("name", "kind"),
     [("rss", RSSPolicy), ("select-all", SelectAllPolicy), ("bernoulli", BernoulliPolicy)],
 )
-def test_registry_knows_policies_by_name(name: str, kind: type) -> None:
+def test_policies_are_known_by_name(name: str, kind: type) -> None:
     assert isinstance(build_policy(PolicyConfig(name=name), 4, "relu"), kind)
 
 
-def test_registry_names_the_nearest_policy() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'bernoulli'") as caught:
-        build_policy(PolicyConfig(name="bernouli"), 4, "relu")
-    assert caught.value.where == "policy.name"
-    assert "rss, gumbel, " in caught.value.remedy
+def test_the_nearest_policy_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'bernoulli'") as caught:
+        parse_section(PolicyConfig, {"name": "bernouli"}, where="")
+    assert "rss, select-all, " in caught.value.remedy

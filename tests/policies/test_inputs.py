@@ -8,7 +8,7 @@ import pytest
 import small
 import torch
 
-from rss_rl.config import PolicyConfig
+from rss_rl.config import PolicyConfig, parse_section
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matching import Sequences, beside
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
@@ -83,11 +83,10 @@ def test_policies_that_read_examples_keep_the_contract(settings: dict[str, Any])
 
 
 def test_where_there_is_no_other_sentence_it_is_refused() -> None:
-    config = PolicyConfig(reads="example")
-    check_reads(config, small.policy(), 2)
-    check_reads(PolicyConfig(), small.policy(), 1)
+    check_reads("example", 2)
+    check_reads("sentence", 1)
     with pytest.raises(ConfigError, match=r"policy\.reads.*one sentence.*policy\.reads=sentence"):
-        check_reads(config, small.policy(), 1)
-    by_ids = PolicyConfig(name="stop-words", reads="example")
+        check_reads("example", 1)
+    by_ids = {"name": "stop-words", "reads": "example"}
     with pytest.raises(ConfigError, match=r"policy 'stop-words' is shown the ids"):
-        check_reads(by_ids, small.policy(name="stop-words"), 2)
+        parse_section(PolicyConfig, by_ids, where="")

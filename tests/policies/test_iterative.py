@@ -17,8 +17,8 @@ from torch.autograd import gradcheck
 from rss_rl.config import ModelConfig, PolicyConfig
 from rss_rl.models.build import build_classifier, parameter_count
 from rss_rl.ops.importance import truncated_sum, truncated_token
+from rss_rl.policies.build import build_policy
 from rss_rl.policies.iterative import IterativePolicy
-from rss_rl.policies.registry import build_policy
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, LabelSpec
 
@@ -249,7 +249,7 @@ def test_parameter_counts(cell: Any, gates: int, wanted: int, millions: float) -
     model = build_classifier(
         ModelConfig(keep_unselected=True), labels, 2, np.zeros((4, E), np.float32), 4
     )
-    policy = build_policy(PolicyConfig(name="iterative", cell=cell), E, "elu")
+    policy = build_policy(PolicyConfig(name="iterative", options={"cell": cell}), E, "elu")
     count = parameter_count(model, without=model.embedding) + parameter_count(policy)
     assert count == RESAN + 2 * (BIT + gates * GATE) == wanted
     assert round(count / 1e6, 2) == millions

@@ -10,10 +10,11 @@ import pytest
 import small
 import torch
 
+from rss_rl.config import PolicyConfig, parse_section
 from rss_rl.errors import ConfigError
 from rss_rl.ops.relaxed import changes, expected_cost, kuma_gates, kuma_log_tail, straight_through
+from rss_rl.policies.build import build_policy
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.registry import build_policy
 from rss_rl.policies.stop_words import FUNCTION_WORDS
 
 LOW, HIGH = -0.1, 1.1
@@ -64,7 +65,7 @@ def test_kuma_gates_pass_gradcheck_between_the_ends() -> None:
 def test_hardkuma_starts_at_the_probability_asked_for(probability: float) -> None:
     policy = small.policy(name="hardkuma", initial_probability=probability)
     fresh = build_policy(
-        small.PolicyConfig(name="hardkuma", hidden=4, initial_probability=probability),
+        small.policy_config(name="hardkuma", initial_probability=probability),
         small.EMBEDDING,
         "relu",
     )
@@ -119,9 +120,8 @@ def test_changes_stop_at_the_end_of_a_sentence() -> None:
 )
 def test_options_of_no_meaning_are_refused(name: str, options: dict[str, Any]) -> None:
     """Accepted, some fail at the first update, and a temperature below 0 learns backwards."""
-    with pytest.raises(ConfigError) as caught:
-        small.policy(name=name, options=options)
-    assert caught.value.where == "policy.options"
+    with pytest.raises(ConfigError, match=f"option {list(options)[-1]}: "):
+        parse_section(PolicyConfig, {"name": name, "options": options}, where="")
 
 
 @pytest.mark.parametrize("options", [{"tokens": 2}, {"share": 0.4}])
@@ -160,4 +160,4 @@ def test_stop_words_without_a_vocabulary_are_refused() -> None:
     from rss_rl.policies.stop_words import StopWordsPolicy
 
     with pytest.raises(ConfigError, match="needs the words"):
-        StopWordsPolicy(PolicySetup(4, "relu", small.PolicyConfig(name="stop-words")))
+        StopWordsPolicy(PolicySetup(4, "relu"))

@@ -28,7 +28,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "iterative gru": {"name": "iterative", "cell": "gru"},
     "iterative shared": {"name": "iterative", "shared": True},
     "select-all": {"name": "select-all"},
-    "bernoulli": {"name": "bernoulli", "initial_probability": 0.3},
+    "bernoulli": {"name": "bernoulli", "probability": 0.3},
 }
 every_policy = pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)
 learnable = pytest.mark.parametrize("shared", [False, True], ids=["two modules", "one module"])

@@ -58,7 +58,7 @@ def tiny_config(tiny: Prepared) -> RunConfig:
             "data": str(tiny.folder),
             "batch_size": 8,
             "model": {"hidden": 5},
-            "policy": {"hidden": 5},
+            "policy": {"options": {"hidden": 5}},
             "learner": {"threads": 1},
             "evaluation": {"every": 3},
             "phases": [

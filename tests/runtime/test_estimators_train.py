@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from rss_rl.components import EVERYTHING, Component
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
-from rss_rl.policies.protocol import PolicySetup
 from rss_rl.runtime.backend import LocalBackend
 from rss_rl.runtime.learner import LocalLearner
 from rss_rl.runtime.rollouts import Rollout, SampleJob
@@ -22,26 +22,28 @@ from rss_rl.runtime.sampler import Sampler
 from rss_rl.runtime.session import Session
 from rss_rl.runtime.snapshot import build_prepared_models
 
+SHARED: dict[str, Any] = {"options": {"shared": True}}
 WAYS: dict[str, dict[str, Any]] = {
     "arm": {"learner": {"estimator": "arm"}},
-    "disarm": {"learner": {"estimator": "disarm"}, "policy": {"shared": True}},
+    "disarm": {"learner": {"estimator": "disarm"}, "policy": SHARED},
     "flip": {"learner": {"estimator": "flip"}, "sampler": {"selections": 1}},
-    "flip shared": {"learner": {"estimator": "flip"}, "policy": {"shared": True}},
+    "flip shared": {"learner": {"estimator": "flip"}, "policy": SHARED},
     "ppo-clip": {"learner": {"estimator": "ppo-clip"}, "sampler": {"max_policy_lag": 1}},
     "gumbel": {"policy": {"name": "gumbel", "options": {"temperature": 0.7}}},
     "hardkuma": {"policy": {"name": "hardkuma"}, "reward": {"coherence_cost": 0.1}},
     "hardkuma by rewards": {"policy": {"name": "hardkuma"}, "learner": {"estimator": "reinforce"}},
     "flip of the example": {"learner": {"estimator": "flip"}, "policy": {"reads": "example"}},
     "gumbel of the example": {"policy": {"name": "gumbel", "reads": "example"}},
-    "top-k": {"policy": {"name": "top-k", "shared": True, "options": {"share": 0.5}}},
+    "top-k": {"policy": {"name": "top-k", "options": {"shared": True, "share": 0.5}}},
 }
 
 
 def with_settings(config: RunConfig, settings: dict[str, Any], **top: Any) -> RunConfig:
     tree = config.model_dump(mode="json") | top
     for section, values in settings.items():
-        tree[section] = {**tree[section], **values}
-    return parse_config(tree, where="test")
+        kept = {} if section == "policy" else tree[section]  # options are those of one policy
+        tree[section] = {**kept, **values}
+    return parse_config(tree, where="test", trust=EVERYTHING)
 
 
 def arrays_of(session: Session) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def test_each_phase_teaches_whom_it_names(
     assert 0 < scalars["selection/kept"] <= 1
     total = scalars["reward/log_likelihood"] - scalars["reward/sparsity_cost"]
     assert scalars["reward/total"] == pytest.approx(total, abs=1e-5)
-    assert ("time/sample_s" in scalars) == (config.estimator != "pathwise")
+    assert ("time/sample_s" in scalars) == (not config.estimator.can("gates"))
     session.update(), session.update()
     session.end_phase()
     session.update()  # co-train
@@ -174,9 +176,6 @@ def test_stop_words_need_no_learning(tiny_config: RunConfig, tiny: Prepared) -> 
 class Fixed(torch.nn.Module):
     """Has gates, and no parameters."""
 
-    def __init__(self, setup: PolicySetup) -> None:
-        super().__init__()
-
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         return valid[:, None].expand(-1, 2, -1)
 
@@ -190,14 +189,29 @@ class Fixed(torch.nn.Module):
 class Certain(torch.nn.Module):
     """Has parameters, and nothing to learn them by."""
 
-    def __init__(self, setup: PolicySetup) -> None:
+    def __init__(self, inputs: int) -> None:
         super().__init__()
-        self.score = torch.nn.Linear(setup.inputs, 1)
+        self.score = torch.nn.Linear(inputs, 1)
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         kept = (self.score(embedded).squeeze(-1) > 0) & valid
         return kept[:, None].expand(-1, 2, -1)
 
+
+FIXED = Component(
+    kind="policy",
+    name="fixed",
+    help="Everything, through gates.",
+    build=lambda setup, options: Fixed(),
+    capabilities=frozenset({"gates", "learns"}),
+)
+CERTAIN = Component(
+    kind="policy",
+    name="certain",
+    help="What a fixed score keeps.",
+    build=lambda setup, options: Certain(setup.inputs),
+    capabilities=frozenset({"learns"}),
+)
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "odd": ({"learner": {"estimator": "arm"}, "sampler": {"selections": 3}}, "must be even"),
@@ -208,17 +222,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no log-prob": (
         {"learner": {"estimator": "reinforce"}}
         | {"policy": {"name": "top-k", "options": {"tokens": 2}}},
-        "no log-probs",
+        "needs a policy with log_probs",
     ),
     "no parameters": (
-        {"policy": {"name": f"{__name__}:Fixed"}, "learner": {"estimator": "pathwise"}},
-        "nothing to learn",
+        {"policy": {"name": f"{__name__}:FIXED"}, "learner": {"estimator": "pathwise"}},
+        "no parameters",
     ),
-    "certain": ({"policy": {"name": f"{__name__}:Certain"}}, "only says"),
+    "certain": ({"policy": {"name": f"{__name__}:CERTAIN"}}, "needs a policy with log_probs"),
     "unknown": ({"learner": {"estimator": "dissarm"}}, "did you mean 'disarm'"),
     "option": ({"policy": {"name": "gumbel", "options": {"temprature": 1.0}}}, "'temperature'"),
     "budget": ({"policy": {"name": "top-k"}}, "budget"),
-    "stretch": ({"policy": {"name": "hardkuma", "options": {"low": 0.1}}}, "stretch"),
+    "stretch": ({"policy": {"name": "hardkuma", "options": {"low": 0.1}}}, "less than 0"),
     "module": ({"policy": {"name": "no_such_module:Policy"}}, "cannot be imported"),
 }
 

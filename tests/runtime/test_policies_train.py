@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from rss_rl.config import RunConfig
+from rss_rl.config import EstimatorConfig, PolicyConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.runtime.backend import LocalBackend
 from rss_rl.runtime.learner import LocalLearner
@@ -19,11 +19,23 @@ from rss_rl.runtime.snapshot import Snapshot, build_prepared_models
 
 POLICIES: dict[str, dict[str, Any]] = {
     "iterative": {"name": "iterative"},
-    "iterative gru": {"name": "iterative", "cell": "gru"},
-    "rss over gru": {"context": "gru"},
+    "iterative gru": {"name": "iterative", "options": {"cell": "gru"}},
+    "rss over gru": {"options": {"context": "gru"}},
     "rss that reads the example": {"reads": "example"},
     "iterative that reads the example": {"name": "iterative", "reads": "example"},
 }
+
+
+def with_policy(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
+    policy = PolicyConfig.model_validate(settings)
+    small = PolicyConfig(
+        name=policy.name, reads=policy.reads, options={**policy.options, "hidden": 5}
+    )
+    return config.model_copy(update={"policy": small})
+
+
+def reinforce(correction: str) -> EstimatorConfig:
+    return EstimatorConfig(name="reinforce", options={"correction": correction})
 
 
 def changed(config: RunConfig, section: str, **settings: Any) -> RunConfig:
@@ -47,7 +59,7 @@ class FirstSnapshot(LocalBackend):
 def test_a_run_learns_a_policy_and_opens_again(
     tiny_config: RunConfig, tiny: Prepared, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    config = changed(tiny_config, "policy", **settings)
+    config = with_policy(tiny_config, settings)
     config = changed(config, "model", encoder="biblosan")
     config = changed(config, "evaluation", all_tokens=False)
     list(train(config, tmp_path / "run"))
@@ -67,9 +79,9 @@ def test_a_run_learns_a_policy_and_opens_again(
 def test_stale_rollouts_are_corrected(
     tiny_config: RunConfig, tiny: Prepared, settings: dict[str, Any], correction: str
 ) -> None:
-    config = changed(tiny_config, "policy", **settings)
+    config = with_policy(tiny_config, settings)
     faster = tiny_config.learner.policy.model_copy(update={"learning_rate": 0.01})
-    config = changed(config, "learner", correction=correction, policy=faster)
+    config = changed(config, "learner", estimator=reinforce(correction), policy=faster)
     config = changed(config, "sampler", max_policy_lag=2)
     config = config.model_copy(update={"phases": tiny_config.phases[1:]})
     session = Session(config, tiny, LocalLearner(config, tiny), lambda: FirstSnapshot(config, tiny))
@@ -87,9 +99,9 @@ def test_what_the_sampler_reports_is_what_the_learner_evaluates(
     tiny_config: RunConfig, tiny: Prepared, settings: dict[str, Any]
 ) -> None:
     """A lag without an update in between: every ratio is 1."""
-    config = changed(tiny_config, "policy", **settings)
+    config = with_policy(tiny_config, settings)
     frozen = tiny_config.learner.policy.model_copy(update={"learning_rate": 1e-12})
-    config = changed(config, "learner", correction="truncated-token", policy=frozen)
+    config = changed(config, "learner", estimator=reinforce("truncated-token"), policy=frozen)
     config = changed(config, "sampler", max_policy_lag=2)
     config = config.model_copy(update={"phases": tiny_config.phases[1:]})
     session = Session(config, tiny, LocalLearner(config, tiny), lambda: FirstSnapshot(config, tiny))

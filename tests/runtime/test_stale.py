@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rss_rl.config import RunConfig
+from rss_rl.config import EstimatorConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.runtime.backend import LocalBackend
 from rss_rl.runtime.learner import LocalLearner
@@ -37,7 +37,12 @@ def test_stale_rollouts_are_corrected(
     tiny_config: RunConfig, tiny: Prepared, correction: str
 ) -> None:
     policy = tiny_config.learner.policy.model_copy(update={"learning_rate": 0.05})
-    learning = tiny_config.learner.model_copy(update={"correction": correction, "policy": policy})
+    learning = tiny_config.learner.model_copy(
+        update={
+            "estimator": EstimatorConfig(name="reinforce", options={"correction": correction}),
+            "policy": policy,
+        }
+    )
     sampling = tiny_config.sampler.model_copy(update={"max_policy_lag": 2})
     changes = {"learner": learning, "sampler": sampling, "phases": tiny_config.phases[1:]}
     config = tiny_config.model_copy(update=changes)

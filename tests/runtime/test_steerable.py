@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small
 import torch
 from torch import Tensor
 
+from rss_rl.components import EVERYTHING, Component, Options
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
@@ -19,22 +21,36 @@ from rss_rl.runtime.run import train
 from rss_rl.runtime.snapshot import build_prepared_models
 
 
+class LeastOptions(Options):
+    least: float = 1 / 3
+
+
 class RuleOfThird(RSSPolicy):
     """A plug-in that keeps what is over `least` likely."""
 
-    def __init__(self, setup: PolicySetup, least: float = 1 / 3) -> None:
+    def __init__(self, setup: PolicySetup, options: LeastOptions) -> None:
         super().__init__(setup.inputs, 4, setup.activation, 0.5, shared=False)
-        self.least = least
+        self.least = options.least
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         return (self.probabilities(embedded, valid) > self.least) & valid[:, None]
 
 
+RULE_OF_THIRD = Component(
+    kind="policy",
+    name="rule-of-third",
+    help="Keeps what is over one third likely.",
+    build=RuleOfThird,
+    options=LeastOptions,
+    capabilities=frozenset({"learns", "log_probs", "logits", "gates", "share"}),
+)
+
+
 def configured(tiny_config: RunConfig, **options: Any) -> RunConfig:
     tree = tiny_config.model_dump(mode="json")
-    tree["policy"] = {"name": f"{__name__}:RuleOfThird", "options": options}
+    tree["policy"] = {"name": f"{__name__}:RULE_OF_THIRD", "options": options}
     tree["reward"]["target_share"] = 0.3
-    return parse_config(tree, where="test")
+    return parse_config(tree, where="test", trust=EVERYTHING)
 
 
 def test_another_rule_is_refused_before_the_first_update(
@@ -72,12 +88,13 @@ def test_the_rule_of_one_half_is_taken(tiny_config: RunConfig, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "policy",
-    [{"name": "rss"}, {"name": "rss", "shared": True}, {"name": "iterative", "cell": "gru"}],
+    [{"name": "rss"}, {"shared": True}, {"name": "iterative", "cell": "gru"}],
 )
 def test_built_in_policies_keep_the_rule(
     policy: dict[str, Any], tiny_config: RunConfig, tiny: Prepared
 ) -> None:
-    tree = tiny_config.model_dump(mode="json") | {"policy": policy | {"hidden": 5}}
+    given = small.policy_config(**policy).model_dump(mode="json")
+    tree = tiny_config.model_dump(mode="json") | {"policy": given}
     tree["reward"]["target_share"] = 0.3
     config = parse_config(tree, where="test")
     models = build_prepared_models(config, tiny)

@@ -32,10 +32,10 @@ SIZES = (7, 5, 1, 4)
 TIMEOUT_S = {"train": 40.0, "single": 40.0, "kill": 40.0, "hang": 4.0}
 SCENARIOS: dict[str, dict[str, Any]] = {
     "leave-one-out": {"baseline": "leave-one-out", "correction": "truncated-token"},
-    "moving-average": {"baseline": "moving-average", "correction": "truncated-sum"}
-    | {"weight_average": 0.9},
+    "moving-average": {"baseline": "moving-average", "correction": "truncated-sum"},
 }
-"""Settings of `LearnerConfig`."""
+"""Options of the estimator."""
+WEIGHT_AVERAGE = {"moving-average": 0.9}
 GLOBAL_MASKS = "masks of torch's generator"
 
 
@@ -46,7 +46,7 @@ def data() -> tuple[list[Tensor], list[Tensor], Tensor]:
     return tokens, valid, torch.from_numpy(draw.integers(0, 3, ROWS))
 
 
-def paid(rows: np.ndarray, update: int, config: LearnerConfig, valid: list[Tensor]) -> RewardBatch:
+def paid(rows: np.ndarray, update: int, scenario: str, valid: list[Tensor]) -> RewardBatch:
     """Selections, rewards and behaviour log-probs of an update, functions of row and update."""
     parts = []
     for row in rows:
@@ -66,7 +66,9 @@ def paid(rows: np.ndarray, update: int, config: LearnerConfig, valid: list[Tenso
         shape = (2, mask.shape[1])
         selections.append(stacked([p[0][slot] for p in parts], *shape).bool() & shown)
         bits = stacked([p[1][slot] for p in parts], *shape) * shown
-        behaviours.append(bits if config.corrects_bits else bits.sum((-1, -2)))
+        behaviours.append(
+            bits if small.estimator(**SCENARIOS[scenario]).bitwise else bits.sum((-1, -2))
+        )
     # Every third update is on-policy: no ratio is computed.
     rewards = stacked([p[2] for p in parts], 2)
     behaviour = None if update % 3 == 0 else behaviours
@@ -79,7 +81,7 @@ def config_of(scenario: str) -> LearnerConfig:
         supervised=OptimizerConfig(learning_rate=0.01, l2=1e-3, clip_norm=0.5),
         policy=OptimizerConfig(learning_rate=0.01, clip_norm=0.5),
         entropy_cost=0.05,
-        **SCENARIOS[scenario],
+        weight_average=WEIGHT_AVERAGE.get(scenario),
     )
 
 
@@ -99,7 +101,10 @@ def train(
     supervised = SupervisedLearner(
         classifier, config.supervised, None, config.weight_average, group
     )
-    gradient = PolicyGradientLearner(policy, classifier.embedding, config, None, group)
+    estimator = small.estimator(**SCENARIOS[scenario])
+    gradient = PolicyGradientLearner(
+        policy, classifier.embedding, config, None, group, estimator=estimator
+    )
     tokens, valid, labels = data()
     statistics = []
     for update in range(UPDATES // 5 if global_masks else UPDATES):
@@ -107,7 +112,7 @@ def train(
         rows = shard(chosen, group.rank, group.size)
         index = torch.from_numpy(rows)
         batch = TensorBatch([t[index] for t in tokens], [v[index] for v in valid], labels[index])
-        reward = paid(rows, update, config, valid)
+        reward = paid(rows, update, scenario, valid)
         if not double:
             reward = single(reward)
         policy_stats = gradient.update(batch, reward, number=update)
@@ -135,10 +140,13 @@ def single(reward: RewardBatch) -> RewardBatch:
 def bad_reward(group: Group) -> str:
     """What a learner says of an update in which the last one alone was paid NaN."""
     policy, classifier = small.policy(), small.classifier()
-    config = config_of("leave-one-out")
-    learner = PolicyGradientLearner(policy, classifier.embedding, config, None, group)
+    config, scenario = config_of("leave-one-out"), "leave-one-out"
+    estimator = small.estimator(**SCENARIOS[scenario])
+    learner = PolicyGradientLearner(
+        policy, classifier.embedding, config, None, group, estimator=estimator
+    )
     tokens, valid, labels = data()
-    reward = paid(np.arange(ROWS), 0, config, valid)
+    reward = paid(np.arange(ROWS), 0, scenario, valid)
     if group.rank == group.size - 1:
         reward.rewards[0, 0, 0] = float("nan")
     before = [p.detach().clone() for p in policy.parameters()]

@@ -17,7 +17,7 @@ from learners.group import Group, ProcessGroup, shard
 from learners.pathwise import PathwiseLearner
 from rss_rl.config import parse_config
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.policies.registry import build_policy
+from rss_rl.policies.build import build_policy
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES
 
@@ -25,7 +25,7 @@ SIZES, K = (5, 4, 1), 2
 """Examples of the updates: with two learners one shard of the last is empty."""
 TREE: dict[str, Any] = {
     "data": "none",
-    "policy": {"name": "hardkuma", "hidden": small.HIDDEN},
+    "policy": {"name": "hardkuma", "options": {"hidden": small.HIDDEN}},
     "learner": {"entropy_cost": 0.1, "policy": {"learning_rate": 0.05}},
     "reward": {"sparsity_cost": 0.2, "coherence_cost": 0.1},
     "phases": [{"name": "frozen", "policy": True, "steps": 3}],

@@ -83,7 +83,7 @@ def tree(data: Path, **model: Any) -> dict[str, Any]:
         "data": str(data),
         "batch_size": 24,
         "model": {"hidden": 12, "reader_hidden": 8, "dropout": 0.1, **model},
-        "policy": {"hidden": 8, "initial_probability": 0.8},
+        "policy": {"options": {"hidden": 8, "initial_probability": 0.8}},
         "reward": {"sparsity_cost": 0.4},
         "learner": {
             "supervised": {"learning_rate": 0.02, "clip_norm": 10.0},

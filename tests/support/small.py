@@ -8,12 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rss_rl.config import ModelConfig, PolicyConfig
+from rss_rl.components import find_component
+from rss_rl.config import EstimatorConfig, ModelConfig, PolicyConfig, Reads
 from rss_rl.models.build import build_classifier
 from rss_rl.models.classifier import Classifier
 from rss_rl.ops.attention import Backend
+from rss_rl.policies.adapters import PolicyModule
+from rss_rl.policies.build import build_policy
+from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.inputs import input_size
-from rss_rl.policies.registry import PolicyModule, build_policy
 from rss_rl.seeding import example_keys
 from rss_rl.types import LabelSpec
 
@@ -64,11 +67,30 @@ def classifier(
     return (model.double() if double else model).eval()
 
 
+def policy_config(
+    *,
+    name: str = "rss",
+    reads: Reads = "sentence",
+    options: dict[str, Any] | None = None,
+    **more: Any,
+) -> PolicyConfig:
+    """The choice of a policy, small where it has a size; `more` are options of it, too."""
+    given = more | (options or {})
+    if "hidden" in find_component("policy", name).options.model_fields:
+        given = {"hidden": HIDDEN} | given
+    return PolicyConfig(name=name, reads=reads, options=given)
+
+
+def estimator(name: str = "reinforce", **options: Any) -> Any:
+    """The estimator of that name and these options, for four selections."""
+    return build_estimator(EstimatorConfig(name=name, options=options), 4)
+
+
 def policy(
     *, seed: int = 0, double: bool = True, backend: Backend = "eager", **settings: Any
 ) -> PolicyModule:
     """A random selection policy that reads embeddings of size EMBEDDING, or what is beside them."""
-    config = PolicyConfig(**({"hidden": HIDDEN} | settings))
+    config = policy_config(**settings)
     size = input_size(config.reads, EMBEDDING)
     module = build_policy(config, size, "elu", VOCABULARY, backend)
     randomise(module, seed)

@@ -28,7 +28,7 @@ SETTINGS = {
     "checkpoint.every": 2,
     "batch_size": 16,
     "model.hidden": 8,
-    "policy.hidden": 8,
+    "policy.options.hidden": 8,
     "sampler.actors": 1,
     "sampler.shards": 1,
     "sampler.backend": "local",

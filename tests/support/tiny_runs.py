@@ -68,7 +68,7 @@ def tiny_tree(data: Path) -> dict[str, Any]:
         "data": str(data),
         "batch_size": BATCH,
         "model": {"hidden": 8, "activation": "relu"},
-        "policy": {"hidden": 8, "initial_probability": 0.7},
+        "policy": {"options": {"hidden": 8, "initial_probability": 0.7}},
         "learner": {
             "threads": 1,
             "supervised": {"learning_rate": 0.02},

@@ -5,7 +5,7 @@ The runs are those of any table, so they are planned, made, gone on with and rea
 
 from __future__ import annotations
 
-__all__ = ["ALL_TOKENS_ROW", "RANDOM", "Sweep", "frontier_table", "setting_of"]
+__all__ = ["ALL_TOKENS_ROW", "Sweep", "frontier_table", "setting_of"]
 
 import re
 from collections.abc import Sequence
@@ -13,17 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rss_rl.config import RunConfig, parse_section, parse_value
+from rss_rl.components import Component, default_estimator, find_component
+from rss_rl.config import EstimatorConfig, RunConfig, parse_section, parse_value
 from rss_rl.errors import ConfigError
 from rss_rl.runtime.tables.spec import METRICS, Row, Table
 
 ALL_TOKENS_ROW = "all-tokens"
-RANDOM = "bernoulli"
-"""The policy that keeps random tokens: it learns nothing, so a share is what it begins with."""
-_BUDGETED = "top-k"
-"""The policy that is given a share, of each role, in place of learning one."""
-_FIXED = ("select-all", "stop-words")
-"""Policies that keep what they keep, at whatever share or cost."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +92,17 @@ def frontier_table(config: str, overrides: Sequence[str], base: RunConfig, sweep
 def setting_of(row: Row) -> tuple[str, float | None]:
     """Policy of a row, and the target share or sparsity cost that it was given."""
     given = row.settings.get("reward.target_share") or row.settings.get("reward.sparsity_cost")
-    if row.settings["policy.name"] == _BUDGETED:
-        given = row.settings["policy.options"]["share"]
-    if row.settings["policy.name"] == RANDOM:
-        given = 1 - (1 - row.settings["policy.initial_probability"]) ** 2
-    return row.settings["policy.name"], given
+    name, options = row.settings["policy.name"], row.settings["policy.options"]
+    policy = _policy(name)
+    if policy.can("budget"):
+        given = options["share"]
+    if policy.can("random"):
+        given = 1 - (1 - options["probability"]) ** 2
+    return name, given
+
+
+def _policy(name: str) -> Component:
+    return find_component("policy", name)
 
 
 def _pair(override: str) -> tuple[str, str]:
@@ -121,34 +122,36 @@ def _all(base: RunConfig, sweep: Sweep, policy: str) -> list[tuple[str, float]]:
 
 
 def _point(base: RunConfig, policy: str, what: str, value: float) -> dict[str, Any]:
+    component, options = _policy(policy), _options(base, policy)
     row: dict[str, Any] = {
         "name": f"{_name(policy)}-{what}-{value:g}",
         "label": f"{policy}, {what} {value:g}",
         "mode": "thresholded",
-        "settings": {"policy.name": policy, "policy.options": _options(base, policy)},
+        "settings": {"policy.name": policy, "policy.options": options},
     }
-    if policy in _FIXED:
+    given_a_share = component.can("random") or component.can("budget")
+    if not (component.can("learns") or given_a_share):
         raise ConfigError(
             f"policy '{policy}' has nothing to sweep: no share and no cost changes what it keeps",
             where="--policies",
-            remedy="Give --policies that learn, such as rss, and train this one with rss-rl train",
+            remedy="Give --policies that learn, and train this one with rss-rl train",
         )
-    if what == "cost" and policy in (RANDOM, _BUDGETED):
+    if what == "cost" and given_a_share:
         raise ConfigError(f"policy '{policy}' learns from no cost", remedy="Give --shares")
-    if policy == _BUDGETED:
+    if component.can("budget"):
         row["settings"]["reward.target_share"] = None
+        # Where a number of tokens was given instead of a share, it gives way.
         row["settings"]["policy.options"] = {
-            name: given for name, given in _options(base, policy).items() if name != "tokens"
+            name: given for name, given in options.items() if name != "tokens"
         } | {"share": value}
-    elif policy == RANDOM:
+    elif component.can("random"):
         # One chance for both roles of which either keeps a token; above one half the threshold
         # would keep them all, so it is scored by what it draws.
         row["mode"] = "sampled"
         row["settings"] |= {
-            "policy.context": "none",
-            "policy.initial_probability": 1 - (1 - value) ** 0.5,
+            "policy.options": options | {"probability": 1 - (1 - value) ** 0.5},
             "reward.target_share": None,
-            "phases": _without_policy(base),
+            "phases": _without_policy(base, policy),
         } | ({} if base.learner.estimator is None else {"learner.estimator": None})
     elif what == "share":
         _check_steered(base, policy)
@@ -159,15 +162,18 @@ def _point(base: RunConfig, policy: str, what: str, value: float) -> dict[str, A
 
 
 def _options(base: RunConfig, policy: str) -> dict[str, Any]:
-    """Those of the configuration are for its own policy."""
-    return dict(base.policy.options) if policy == base.policy.name else {}
+    """Those of the configuration's own policy that this one has as well."""
+    known = _policy(policy).options.model_fields
+    return {name: value for name, value in base.policy.options.items() if name in known}
 
 
 def _learns_through_gates(base: RunConfig, policy: str) -> bool:
-    if policy in (RANDOM, _BUDGETED, *_FIXED):
+    component = _policy(policy)
+    if component.can("budget") or not component.can("learns"):
         return False
-    named = base.policy.model_copy(update={"name": policy})
-    return base.model_copy(update={"policy": named}).estimator == "pathwise"
+    capabilities = component.all_capabilities()
+    named = base.learner.estimator or EstimatorConfig(name=default_estimator(capabilities))
+    return named.can("gates")
 
 
 def _check_steered(base: RunConfig, policy: str) -> None:
@@ -179,7 +185,7 @@ def _check_steered(base: RunConfig, policy: str) -> None:
         )
 
 
-def _without_policy(base: RunConfig) -> list[dict[str, Any]]:
+def _without_policy(base: RunConfig, policy: str) -> list[dict[str, Any]]:
     """The phases in which the classifier learns, for a policy that does not."""
     kept = [
         phase.model_copy(update={"policy": False, "alternate_every": None})
@@ -188,7 +194,7 @@ def _without_policy(base: RunConfig) -> list[dict[str, Any]]:
     ]
     if not kept or kept[-1].selection == "all":
         raise ConfigError(
-            f"no phase trains the classifier on what '{RANDOM}' draws",
+            f"no phase trains the classifier on what '{policy}' draws",
             remedy="Leave that policy away, or add a phase with supervised: true",
         )
     return [phase.model_dump(mode="json") for phase in kept]
@@ -204,9 +210,6 @@ def _all_tokens(base: RunConfig) -> dict[str, Any] | None:
         "name": ALL_TOKENS_ROW,
         "label": "all tokens",
         "settings": {
-            "policy.name": "select-all",
-            "policy.options": {},
-            "policy.context": "none",
             "reward.target_share": None,
             "phases": [phase | {"steps": sum(step for step in steps if step)}],
         },

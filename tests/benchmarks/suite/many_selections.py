@@ -13,7 +13,7 @@ from envs.rewards import ClassifierReward
 from rss_rl.config import ModelConfig, PolicyConfig
 from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.build import build_classifier
-from rss_rl.policies.registry import build_policy
+from rss_rl.policies.build import build_policy
 from rss_rl.types import Array, Batch, LabelSpec
 from suite.records import Record, compared
 from suite.timing import Settings, Turn, in_turns, seconds_of

@@ -1,42 +1,21 @@
-"""Policies without parameters: everything, or each token with one chance.
+"""The random floor: each token with one chance.
 
 Legend: K samples, B sentences, N tokens.
 """
 
 from __future__ import annotations
 
-__all__ = ["BernoulliPolicy", "SelectAllPolicy"]
+__all__ = ["BERNOULLI", "BernoulliOptions", "BernoulliPolicy"]
 
 import math
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from rss_rl.components import Component, Options
 from rss_rl.ops import bernoulli
 from rss_rl.policies.protocol import Evaluated, Sampled
-
-
-class SelectAllPolicy(nn.Module):
-    """Every token is head and dependent: warm-up, and the model without hard attention."""
-
-    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
-        """See `StochasticPolicy`."""
-        selection = self.threshold(embedded, valid).expand(uniforms.shape)
-        return Sampled(selection, embedded.new_zeros(uniforms.shape))
-
-    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
-        """See `StochasticPolicy`; a bit that is missing is impossible."""
-        missing = valid[:, None] & ~selection  # [K, B, 2, N]
-        log_prob = embedded.new_zeros(missing.shape).masked_fill(missing, -math.inf)
-        return Evaluated(log_prob, embedded.new_zeros(len(valid)))
-
-    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """See `StochasticPolicy`."""
-        return self.threshold(embedded, valid).to(embedded.dtype)
-
-    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """See `StochasticPolicy`."""
-        return valid[:, None].expand(-1, 2, -1)
 
 
 class BernoulliPolicy(nn.Module):
@@ -69,3 +48,22 @@ class BernoulliPolicy(nn.Module):
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `StochasticPolicy`; all or nothing, as one chance holds for every token."""
         return self.probabilities(embedded, valid) > 0.5
+
+
+class BernoulliOptions(Options):
+    """Of the random floor."""
+
+    probability: float = Field(
+        default=0.5, gt=0, lt=1, description="Of keeping a token, in each role."
+    )
+
+
+BERNOULLI = Component(
+    kind="policy",
+    name="bernoulli",
+    help="Each token in each role with the same fixed probability: the random floor.",
+    build=lambda setup, options: BernoulliPolicy(options.probability),
+    options=BernoulliOptions,
+    capabilities=frozenset({"log_probs", "random"}),
+    was={"probability": "policy.initial_probability"},
+)

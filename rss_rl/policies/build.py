@@ -1,0 +1,32 @@
+"""The policy that a configuration names, as the runtime uses it."""
+
+from __future__ import annotations
+
+__all__ = ["build_policy"]
+
+from collections.abc import Sequence
+
+from rss_rl.config import PolicyConfig
+from rss_rl.ops.attention import Backend
+from rss_rl.policies.adapters import PolicyModule, adapt
+from rss_rl.policies.protocol import PolicySetup
+
+
+def build_policy(
+    config: PolicyConfig,
+    inputs: int,
+    activation: str,
+    words: Sequence[str] = (),
+    backend: Backend = "eager",
+) -> PolicyModule:
+    """The policy named in the configuration, reading embeddings of size `inputs`.
+
+    Args:
+        words: word of each token id, for policies that read words; empty where unknown.
+        backend: see `PolicySetup`.
+
+    Raises:
+        ConfigError: what the component builds is no policy, or cannot what it declares.
+    """
+    policy = config.build(PolicySetup(inputs, activation, words, backend))
+    return adapt(policy, config.capabilities, where=f"policy '{config.name}'")

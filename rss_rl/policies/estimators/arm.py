@@ -1,0 +1,18 @@
+"""ARM: antithetic pairs, weighed by the uniform numbers that they were drawn from."""
+
+from __future__ import annotations
+
+__all__ = ["ARM"]
+
+from rss_rl.components import Component
+from rss_rl.ops.estimators import antithetic, arm
+from rss_rl.policies.estimators.bits import OfBits
+
+ARM = Component(
+    kind="estimator",
+    name="arm",
+    help="Antithetic pairs, weighed by the numbers drawn.",
+    build=lambda setup, options: OfBits(arm, antithetic, pays_flips=False),
+    capabilities=frozenset({"logits", "pairs"}),
+    source="Yin and Zhou, ARM: Augment-REINFORCE-Merge Gradient, ICLR 2019",
+)

@@ -1,0 +1,25 @@
+"""Estimators of single bits, made of the functions that they consist of."""
+
+from __future__ import annotations
+
+__all__ = ["OfBits", "unchanged"]
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
+from rss_rl.ops.estimators import Paid
+
+
+class OfBits(NamedTuple):
+    """See `BitEstimator`."""
+
+    gradient: Callable[[Paid], Tensor]
+    spread: Callable[[Tensor], Tensor]
+    pays_flips: bool
+
+
+def unchanged(uniforms: Tensor) -> Tensor:
+    """Independent draws."""
+    return uniforms

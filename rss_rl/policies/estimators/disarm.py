@@ -1,0 +1,18 @@
+"""DisARM: antithetic pairs, with the uniform numbers integrated out."""
+
+from __future__ import annotations
+
+__all__ = ["DISARM"]
+
+from rss_rl.components import Component
+from rss_rl.ops.estimators import antithetic, disarm
+from rss_rl.policies.estimators.bits import OfBits
+
+DISARM = Component(
+    kind="estimator",
+    name="disarm",
+    help="Antithetic pairs, with the numbers drawn integrated out.",
+    build=lambda setup, options: OfBits(disarm, antithetic, pays_flips=False),
+    capabilities=frozenset({"logits", "pairs"}),
+    source="Dong, Mnih and Tucker, NeurIPS 2020; Yin et al. 2020",
+)

@@ -1,0 +1,85 @@
+"""What an estimator of the policy's gradient is, by what it works on: log-probs, bits or gates.
+
+Every sampler and learner builds its own from the same options, so an estimator holds no state.
+Which of the three it is, it declares as capability (`log_probs`, `logits` or `gates`).
+
+Legend: K selections an example, B examples, S sentences, R = 1 or 2 bits that are drawn for a
+token, N tokens.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BitEstimator",
+    "Estimator",
+    "EstimatorSetup",
+    "GateEstimator",
+    "LogProbEstimator",
+]
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+from rss_rl.ops.estimators import Paid
+from rss_rl.ops.importance import Correction
+
+
+@dataclass(frozen=True)
+class EstimatorSetup:
+    """What an estimator is built from.
+
+    selections  K, those drawn for each example
+    """
+
+    selections: int
+
+
+@runtime_checkable
+class LogProbEstimator(Protocol):
+    """Weighs log-probs by advantages: rewards minus a baseline.
+
+    momentum     of a moving average of the rewards, which the learners keep together and subtract
+                 first; None = there is none
+    thresholded  True = `advantages` is also given the rewards of the thresholded selections
+    correction   of selections that an older policy drew, called with `limit`; None = they count as
+                 if the present one had drawn them
+    bitwise      True = the correction is given behaviour log-probs of bits, else of selections
+    """
+
+    momentum: float | None
+    thresholded: bool
+    correction: Correction | None
+    limit: float
+    bitwise: bool
+
+    def advantages(self, rewards: Tensor, thresholded: Tensor | None) -> Tensor:
+        """Of rewards [K, B, S] and those of the thresholded selections [B, S]: [K, B, S]."""
+
+
+@runtime_checkable
+class BitEstimator(Protocol):
+    """Says what is drawn and paid for, and turns rewards into a gradient for each bit.
+
+    The policy must be a `FactorisedPolicy`, and the one that drew.
+
+    pays_flips  True = the environment also pays each selection with each bit turned over; such an
+                estimator declares the capability `flips`
+    """
+
+    pays_flips: bool
+
+    def spread(self, uniforms: Tensor) -> Tensor:
+        """The uniform numbers [K, B, 2, N] to draw from, of independent ones of that shape."""
+
+    def gradient(self, paid: Paid) -> Tensor:
+        """Estimate of d E reward / d logits, [B, R, N]."""
+
+
+@dataclass(frozen=True)
+class GateEstimator:
+    """The gradient of the classifier's loss through the policy's gates: the learner takes it."""
+
+
+Estimator = LogProbEstimator | BitEstimator | GateEstimator

@@ -1,0 +1,62 @@
+"""REINFORCE: log-probs times rewards minus a baseline, corrected where an older policy drew."""
+
+from __future__ import annotations
+
+__all__ = ["REINFORCE", "ReinforceOptions"]
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from rss_rl.components import Component
+from rss_rl.ops.importance import Correction, clipped_token, truncated_sum, truncated_token
+from rss_rl.policies.estimators.log_probs import (
+    BaselineOptions,
+    ScoreFunction,
+    baseline_capabilities,
+)
+from rss_rl.policies.estimators.protocol import EstimatorSetup
+
+_CORRECTIONS: Mapping[str, tuple[Correction | None, bool]] = {
+    "none": (None, False),
+    "truncated-sum": (truncated_sum, False),
+    "truncated-token": (truncated_token, True),
+    "clipped-token": (clipped_token, True),
+}
+"""With whether it weighs bits."""
+
+
+class ReinforceOptions(BaselineOptions):
+    """Of the baseline, and of selections that an older policy drew."""
+
+    correction: Literal["none", "truncated-sum", "truncated-token", "clipped-token"] = Field(
+        default="truncated-sum",
+        description="Importance ratios of selections that an older policy drew: truncated, of the"
+        " whole selection (V-trace) or of each bit; clipped, of each bit (PPO). The default had the"
+        " least error of the gradient at nearly every lag in tests/benchmarks/importance.py.",
+    )
+    ratio_max: float = Field(
+        default=2.0, ge=1, description="Largest importance ratio of a truncated correction."
+    )
+    ratio_clip: float = Field(
+        default=0.2, gt=0, lt=1, description="epsilon of the clipped correction."
+    )
+
+
+def _build(setup: EstimatorSetup, options: ReinforceOptions) -> ScoreFunction:
+    correction, bitwise = _CORRECTIONS[options.correction]
+    clips = options.correction == "clipped-token"
+    limit = options.ratio_clip if clips else options.ratio_max
+    return ScoreFunction.of(options, correction, limit, bitwise)
+
+
+REINFORCE = Component(
+    kind="estimator",
+    name="reinforce",
+    help="Log-probs times rewards minus a baseline.",
+    build=_build,
+    options=ReinforceOptions,
+    capabilities=baseline_capabilities,
+    source="Williams 1992; Kool, van Hoof and Welling 2019 (leave-one-out)",
+)
