@@ -42,12 +42,14 @@ class Choice(Section):
     @model_validator(mode="after")
     def _complete(self, info: ValidationInfo) -> Choice:
         trust: Trust = (info.context or {}).get("trust", EVERYTHING)
+        key = "name"
         try:
-            options = find_component(self.kind, self.name, trust).parse(self.options)
+            component = find_component(self.kind, self.name, trust)
+            key = "options"
+            options = component.parse(self.options)
         except ConfigError as error:
-            raise PydanticCustomError(
-                "component", "{what}", {"what": error.what, "remedy": error.remedy}
-            ) from None
+            said = {"key": key, "what": error.what, "remedy": error.remedy}
+            raise PydanticCustomError("component", "{what}", said) from None
         # Complete, so that what a run began with is known when a default changes.
         object.__setattr__(self, "options", options.model_dump(mode="json"))
         return self

@@ -158,8 +158,9 @@ def parse_section(
             raise ConfigError(f"unknown key '{key[:_LONGEST_SHOWN]}'{hint}", where=where) from None
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "component":  # names what was given itself, and what to do
-            remedy = first["ctx"]["remedy"]
-            raise ConfigError(f"{key}: {message}", where=where, remedy=remedy) from None
+            said = first["ctx"]
+            place = f"{key}.{said['key']}"
+            raise ConfigError(f"{place}: {message}", where=where, remedy=said["remedy"]) from None
         shown = "" if isinstance(first["input"], dict) else f" (got {_shown(first['input'])})"
         raise ConfigError(f"{key or 'configuration'}: {message}{shown}", where=where) from None
 

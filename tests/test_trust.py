@@ -1,0 +1,259 @@
+"""Nothing that is read from a file runs code: exports, runs, storages, a job's configuration."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from golden import GOLDEN
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import rss_rl
+from rss_rl.api.training import _trust_in
+from rss_rl.cli.main import app
+from rss_rl.cli.submit import _has_plugins, entrypoint
+from rss_rl.components import EVERYTHING, NOTHING, Trust
+from rss_rl.config import parse_config, plugins_named
+from rss_rl.errors import CheckpointError, ConfigError, RssError
+from rss_rl.export.artifact import EXPORT_FILE, export_run, open_result
+from rss_rl.runtime.checkpoint import load_checkpoint
+from rss_rl.runtime.run import open_models, train
+from rss_rl.runtime.tensor_file import read_tensors, write_tensors
+
+STRANGER = "stranger:POLICY"
+SHELL = {"name": "pydoc:pipepager", "options": {"cmd": "touch pwned"}}
+Change = Callable[[dict[str, Any]], None]
+
+
+def named(policy: dict[str, Any] | str) -> Change:
+    """Another policy; given as a name it takes over the other keys of the section."""
+
+    def change(record: dict[str, Any]) -> None:
+        given = {"name": policy} if isinstance(policy, str) else policy
+        kept = record["config"]["policy"] if isinstance(policy, str) else {}
+        record["config"]["policy"] = {**kept, **given}
+
+    return change
+
+
+def rewrite(path: Path, change: Change) -> Path:
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+    return path.parent
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of what b9a4141 wrote: an export, a stopped run, their data."""
+    for name in ("exports", "runs/resan", "prepared/sentences"):
+        shutil.copytree(GOLDEN / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    sys.modules.pop("stranger", None)
+    yield tmp_path
+    assert not (tmp_path / "pwned").exists()
+
+
+def run_command(*words: str) -> tuple[int, str]:
+    found = CliRunner().invoke(app, list(words))
+    if found.exception is not None and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    return found.exit_code, found.output
+
+
+@pytest.mark.parametrize("policy", [SHELL, {"name": "os:system"}, STRANGER], ids=str)
+def test_an_export_cannot_name_code(place: Path, policy: dict[str, Any] | str) -> None:
+    folder = rewrite(place / "exports" / "resan" / EXPORT_FILE, named(policy))
+    with pytest.raises(ConfigError, match=r"export\.json: policy\.name: .*--trust-plugins"):
+        rss_rl.load(folder)
+    assert "stranger" not in sys.modules  # refused before it was imported
+
+
+def test_what_is_trusted_must_still_be_a_component(place: Path) -> None:
+    path = place / "exports" / "resan" / EXPORT_FILE
+    model = rss_rl.load(rewrite(path, named(STRANGER)), trust_plugins=True)
+    assert sys.modules["stranger"].calls == ["built"]
+    assert model.predict(["the fox did chase the owl ."])
+    for policy in (SHELL, {"name": "stranger:function"}):
+        with pytest.raises(ConfigError, match="is a function, not a component"):
+            rss_rl.load(rewrite(path, named(policy)), trust_plugins=True)
+    assert sys.modules["stranger"].calls == ["built"]
+
+
+COMMANDS = [
+    ("select", "the fox"),
+    ("evaluate", "--split", "dev", "--mode", "thresholded", "--which", "latest"),
+    ("export", "--which", "latest"),
+    ("predict", "--input", "rows.csv", "--output", "o.csv", "--text", "t", "--which", "latest"),
+    ("explain", "the fox", "--which", "latest"),
+    ("compare",),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
+def test_a_run_cannot_name_code(place: Path, command: tuple[str, ...]) -> None:
+    run = str(rewrite(place / "runs" / "resan" / "config.json", named(STRANGER)))
+    (place / "rows.csv").write_text("t\nthe fox\n")
+    first, *rest = command
+    code, said = run_command(first, run, *rest)
+    assert code == 2
+    assert "policy.name" in said.replace("\n", "")
+    assert "stranger" not in sys.modules
+    more = ["--which", "latest"] if first == "select" else []
+    code, said = run_command(first, run, *rest, *more, "--trust-plugins")
+    assert code == 0, said
+    assert "stranger" in sys.modules
+
+
+def test_ones_own_run_resumes_when_its_plugin_is_named_again(place: Path) -> None:
+    run = str(rewrite(place / "runs" / "resan" / "config.json", named(STRANGER)))
+    assert run_command("train", "--resume", run)[0] == 2
+    assert run_command("train", "--resume", run, "policy=stranger:OTHER")[0] == 2
+    assert "stranger" not in sys.modules
+    code, said = run_command("train", "--resume", run, f"policy={STRANGER}", "seed=77")
+    assert code == 2, said  # the plug-in alone may be said again
+    code, said = run_command("train", "--resume", run, f"policy={STRANGER}")
+    assert code == 0, said
+    again = rss_rl.Run(run, trust_plugins=Trust(names=frozenset({STRANGER})))
+    assert again.finished
+    assert again.resume().report == again.report
+
+
+def test_a_storage_cannot_name_code(place: Path) -> None:
+    run = place / "runs" / "resan"
+    config = parse_config(json.loads((run / "config.json").read_text())["config"], where="")
+    asked = iter([False, True])
+    list(train(config, place / "one", storage=str(place / "kept"), stop=lambda: next(asked)))
+    rewrite(place / "kept" / "config.json", named(STRANGER))
+    words = ("train", "other", "--resume", "--storage", str(place / "kept"))
+    code, said = run_command(*words)
+    assert code == 2
+    assert "policy.name" in said.replace("\n", "")
+    with pytest.raises(RssError, match=r"policy\.name"):
+        list(train(config, place / "two", storage=str(place / "kept"), resume=True))
+    assert "stranger" not in sys.modules
+
+
+def test_a_file_in_a_run_an_export_or_a_job_is_anybodys(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = place / "own.yaml"
+    own.write_text("seed: 1\n")
+    assert _trust_in(own) == EVERYTHING
+    assert _trust_in(place / "runs" / "resan" / "config.yaml") == NOTHING
+    assert _trust_in(place / "exports" / "resan" / "config.yaml") == NOTHING
+    monkeypatch.setenv("RAY_JOB_ID", "01000000")
+    monkeypatch.setattr("rss_rl.cluster.processes.inside_job", lambda: True)
+    assert _trust_in(own) == NOTHING
+
+
+def test_a_job_is_told_to_trust_what_its_user_named(place: Path) -> None:
+    tree = json.loads((place / "runs" / "resan" / "config.json").read_text())["config"]
+    plain = parse_config(tree, where="")
+    tree["policy"]["name"] = STRANGER
+    config = parse_config(tree, where="", trust=EVERYTHING)
+    assert list(plugins_named(config)) == [("policy.name", STRANGER)]
+    assert _has_plugins(config)
+    assert not _has_plugins(plain)
+    assert "--trust-plugins" in entrypoint("job", "/nfs/a", trust_plugins=True)
+    assert "--trust-plugins" not in entrypoint("job", "/nfs/a")
+
+
+def test_a_new_exports_record_is_under_a_checksum(place: Path) -> None:
+    out = export_run(place / "runs" / "resan", place / "new", which="latest")
+    rss_rl.load(out)
+
+    def other_step(record: dict[str, Any]) -> None:
+        record["step"] += 1
+
+    rewrite(out / EXPORT_FILE, other_step)
+    with pytest.raises(CheckpointError, match=r"export\.json: is not the record"):
+        rss_rl.load(out)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused(place: Path, value: float) -> None:
+    folder = place / "exports" / "resan"
+    tensors = read_tensors(folder / "weights.safetensors", "")
+    name = next(name for name in tensors if name.startswith("policy/"))
+    tensors[name].flat[0] = value
+    total = write_tensors(folder / "weights.safetensors", tensors)
+
+    def mended(record: dict[str, Any]) -> None:
+        record["sha256"]["weights.safetensors"] = total
+
+    rewrite(folder / EXPORT_FILE, mended)
+    with pytest.raises(CheckpointError, match="NaN or infinite"):
+        rss_rl.load(folder)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    | st.sampled_from(["os:system", "stranger:function", STRANGER, "rss", "../../x", "a" * 5000]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=6,
+)  # fmt: skip
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths to every value in a tree."""
+    yield path
+    if isinstance(node, dict | list):
+        items = node.items() if isinstance(node, dict) else enumerate(node)
+        for key, value in items:
+            yield from places(value, (*path, key))
+
+
+def mutated(node: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    copy = dict(node) if isinstance(node, dict) else list(node)
+    copy[path[0]] = mutated(copy[path[0]], path[1:], value)
+    return copy
+
+
+FILES = {
+    "exports/resan/export.json": lambda place: open_result(place / "exports" / "resan"),
+    "exports/resan/manifest.json": lambda place: open_result(place / "exports" / "resan"),
+    "runs/resan/config.json": lambda place: open_models(place / "runs" / "resan", "latest"),
+    "runs/resan/inputs/manifest.json": lambda place: open_models(place / "runs" / "resan"),
+    "runs/resan/checkpoints": lambda place: load_checkpoint(place / "runs" / "resan"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data())
+def test_mutated_files_end_in_an_error_of_ours_or_in_success(
+    place: Path, name: str, data: st.DataObject
+) -> None:
+    path = place / name
+    if path.is_dir():
+        path = max(path.glob("step-*/state.json"))
+    original = (GOLDEN / path.relative_to(place)).read_text()
+    tree = json.loads(original)
+    for _ in range(data.draw(st.integers(1, 2))):
+        here = data.draw(st.sampled_from(list(places(tree))))
+        tree = mutated(tree, here, data.draw(JSON))
+    text = json.dumps(tree)
+    cut = data.draw(st.none() | st.integers(0, len(text)))
+    path.write_text(text[:cut])
+    try:
+        FILES[name](place)
+    except RssError:
+        pass
+    finally:
+        path.write_text(original)
+    assert "stranger" not in sys.modules
