@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rss_rl.cli.options import ModelPath, TextB, TextColumn, console, text_columns
+from rss_rl.durable import is_same_file
 from rss_rl.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ def explain(
     """
     if bool(texts) == (file is not None):
         raise ConfigError("give either texts or --file", remedy='rss-rl explain RUN "A text."')
+    if file is not None and is_same_file(file, out):
+        raise ConfigError(
+            "is the input itself and would be lost", where=str(out), remedy="Give another --out"
+        )
     if figure is not None and figure.suffix not in (".png", ".svg"):
         raise ConfigError("--figure wants a .png or .svg file", where=str(figure))
     from rss_rl.explaining.page import page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LabelChecker", "Rejects", "example_fault"]
+__all__ = ["LabelChecker", "Rejects", "example_fault", "is_storable"]
 
 import json
 import math
@@ -47,7 +47,7 @@ class LabelChecker:
             number = choice_number(label)
             return number, ("", "") if number is not None else _no_choice(label)
         name = str(label)
-        if not name.strip() or not _storable((name,)):
+        if not name.strip() or not is_storable((name,)):
             return None, ("the label is empty or no text", "Write a class name")
         if self._learn:
             self._known.add(name)
@@ -131,9 +131,9 @@ def example_fault(
             return f"{place} is empty", "Write the text, or take the row out"
         if "" in words:
             return f"token {words.index('') + 1} of {place} is empty", "Take it out of the list"
-        if not _storable(words):
+        if not is_storable(words):
             return f"{place} holds half a sign (a lone surrogate)", "Write the text again as UTF-8"
-    if not _storable((example.id,)):
+    if not is_storable((example.id,)):
         return "the id holds half a sign (a lone surrogate)", "Write the id again as UTF-8"
     if example.rationale is not None and [len(bits) for bits in example.rationale] != [
         len(words) for words, _ in tokens
@@ -163,7 +163,8 @@ def _marks_fault(example: RawExample, tokens: int, labels: LabelSpec) -> Fault |
     return None
 
 
-def _storable(words: tuple[str, ...]) -> bool:
+def is_storable(words: tuple[str, ...]) -> bool:
+    """Whether UTF-8 can write the words: none holds a lone surrogate."""
     try:
         "".join(words).encode()
     except UnicodeEncodeError:

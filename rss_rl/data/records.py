@@ -5,7 +5,14 @@ Every reader yields records or bad rows one by one and holds no more than a bloc
 
 from __future__ import annotations
 
-__all__ = ["Record", "column_names", "file_kind", "read_records", "require_columns"]
+__all__ = [
+    "Record",
+    "column_names",
+    "column_types",
+    "file_kind",
+    "read_records",
+    "require_columns",
+]
 
 import csv
 import gzip
@@ -100,6 +107,27 @@ def column_names(path: Path, kind: str = "") -> list[str]:
         return list(first.values) if first else []
     with _open_text(path) as stream:
         return _header(path, csv.reader(stream, delimiter="\t" if kind == "tsv" else ","))
+
+
+def column_types(path: Path) -> dict[str, pa.DataType]:
+    """Every column of a file with the Arrow type that keeps its values.
+
+    Of Parquet those of its schema; a delimited file holds texts alone. JSON lines are read once
+    from end to end, as a key may come late, and a key may hold anything: text is their type too.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    kind = file_kind(path)
+    if kind == "parquet":
+        with _parquet(path) as file:
+            schema = file.schema_arrow
+            return dict(zip(schema.names, schema.types, strict=True))
+    names: Iterable[str] = column_names(path, kind)
+    if kind == "jsonl":
+        found = (record for record in read_records(path, kind) if isinstance(record, Record))
+        names = dict.fromkeys(name for record in found for name in record.values)
+    return dict.fromkeys(names, pa.string())
 
 
 def require_columns(path: Path, have: Sequence[str], want: Sequence[str]) -> None:
@@ -256,6 +284,25 @@ def _read_parquet(path: Path) -> Iterator[Record | BadRow]:
             raise DataError("two columns have one name", where=str(path), remedy="Rename one")
         row = 0
         for block in file.iter_batches(batch_size=_BLOCK_ROWS):
-            for values in block.to_pylist():
+            columns = [_python_values(path, *pair) for pair in zip(names, block, strict=True)]
+            for values in zip(*columns, strict=True):
                 row += 1
-                yield Record(str(path), row, values)
+                yield Record(str(path), row, dict(zip(names, values, strict=True)))
+
+
+def _python_values(path: Path, name: str, column: Any) -> list[Any]:
+    """Values of a column; nanoseconds, for which Python has no type, as text or whole numbers."""
+    kind = column.type
+    try:
+        if pa.types.is_duration(kind) or kind == pa.time64("ns"):
+            column = column.cast(pa.int64())
+        elif pa.types.is_timestamp(kind) and kind.unit == "ns":
+            column = column.cast(pa.string())
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError) as error:
+        raise DataError(
+            f"a value of column '{name}' ({kind}) cannot be read ({error})",
+            where=str(path),
+            remedy="Leave the column out, or write it as text",
+        ) from error
+    return values
