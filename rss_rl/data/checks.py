@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["LabelChecker", "Rejects", "example_fault", "is_storable"]
+__all__ = ["LARGEST_SCORE", "LabelChecker", "Rejects", "example_fault", "is_storable"]
 
 import json
 import math
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 from rss_rl.data.sources import BadRow, RawExample
 from rss_rl.data.tokens import Tokens
 from rss_rl.errors import DataError, nearest
 from rss_rl.types import LabelSpec
 
+LARGEST_SCORE = float(np.finfo(np.float32).max)
+"""Scores are stored in 32 bits."""
 _MANY_CLASSES = 1000
 Fault = tuple[str, str]
 """Reason and remedy."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rss_rl.data.checks import Rejects
@@ -24,6 +25,7 @@ from rss_rl.data.vectors import (
     vector_table,
 )
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from rss_rl.errors import DataError
 from rss_rl.types import Array
 
 _MISSING_SHOWN = 20
@@ -77,7 +79,10 @@ def write_vectors(
 def _save(folder: Path, table: Array) -> int:
     """Write the table of vectors; returns the size of the file."""
     path = folder / VECTORS_FILE
-    save_file({"vectors": table}, path)
+    try:
+        save_file({"vectors": table}, path)
+    except SafetensorError as error:  # which the disk's refusal comes as
+        raise OSError(str(error)) from error
     return path.stat().st_size
 
 
@@ -102,6 +107,9 @@ def source_file(path: Path) -> SourceFile:
     """Name and SHA-256 of a file that was read; of ARCHIVE.zip:MEMBER the archive's.
 
     Of a folder the SHA-256 of the names and SHA-256 of its files, in the order of names.
+
+    Raises:
+        DataError: it cannot be read.
     """
     if path.is_dir():
         parts = (source_file(file) for file in sorted(path.iterdir()) if file.is_file())
@@ -111,5 +119,13 @@ def source_file(path: Path) -> SourceFile:
         return SourceFile(name=path.name, sha256=lines.hexdigest())
     archive = str(path).partition(".zip:")
     file = Path(f"{archive[0]}.zip") if archive[2] else path
-    with file.open("rb") as stream:
-        return SourceFile(name=path.name, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
+    try:
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(
+            f"cannot be read again ({error.strerror})",
+            where=str(file),
+            remedy="Leave the files alone while they are prepared",
+        ) from error
+    return SourceFile(name=path.name, sha256=digest)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = ["Columns", "Table", "table"]
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,7 +155,7 @@ def table(
     """
     if len(columns.texts) not in (1, 2) or len(columns.rationale) not in (0, len(columns.texts)):
         raise DataError("a table has one or two texts, and a rationale for each or none")
-    if len(shares) != len(SPLITS) or min(shares) <= 0:
+    if len(shares) != len(SPLITS) or not all(0 < share < math.inf for share in shares):
         raise DataError(
             f"shares {'/'.join(f'{share:g}' for share in shares)} do not cut train, dev and test",
             remedy="Give three numbers above 0, such as 0.8/0.1/0.1",
