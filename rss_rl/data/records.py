@@ -18,7 +18,7 @@ import csv
 import gzip
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, cast
@@ -37,7 +37,12 @@ _KINDS = {
     ".parquet": "parquet",
 }
 _ENCODING_REMEDY = "Save the file as UTF-8"
+_QUOTES_REMEDY = 'Close its quotes, and within quotes write "" for one'
 _BLOCK_ROWS = 1024
+_LONGEST_FIELD = 1 << 26
+"""Characters of a delimited field; what goes on beyond is a quote that nothing closes."""
+_LIKE_ROWS = 16
+"""Lines within quotes that would be rows by themselves: so many are rows, and the quote is open."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ def column_names(path: Path, kind: str = "") -> list[str]:
         first = next((r for r in read_records(path, kind) if isinstance(r, Record)), None)
         return list(first.values) if first else []
     with _open_text(path) as stream:
-        return _header(path, csv.reader(stream, delimiter="\t" if kind == "tsv" else ","))
+        return _header(path, _fields_of(stream, "\t" if kind == "tsv" else ","))
 
 
 def column_types(path: Path) -> dict[str, pa.DataType]:
@@ -189,18 +194,32 @@ def _header(path: Path, reader: Any) -> list[str]:
     return names
 
 
-class _Lines:
-    """Lines of a stream; those of the row being read can be given back, all but the first."""
+class _Unclosed(Exception):
+    """The lines that a quoted field has taken in look like rows."""
 
-    def __init__(self, stream: Iterable[str]) -> None:
+
+class _Lines:
+    """Lines of a stream; those of the row being read can be given back, all but the first.
+
+    Args:
+        is_row: whether a line would be a row by itself. After _LIKE_ROWS such lines in the midst of
+            a row, and no others, `_Unclosed` is raised.
+    """
+
+    def __init__(self, stream: Iterable[str], is_row: Callable[[str], bool]) -> None:
         self._stream, self._waiting = iter(stream), deque[str]()
         self._before, self.current = 0, list[str]()
+        self._is_row = is_row
 
     def __iter__(self) -> _Lines:
         return self
 
     def __next__(self) -> str:
         line = self._waiting.popleft() if self._waiting else next(self._stream)
+        # All that was read before this line lies within the quotes: another one was asked for.
+        if len(self.current) == 1 + _LIKE_ROWS and all(map(self._is_row, self.current[1:])):
+            self._waiting.appendleft(line)
+            raise _Unclosed
         self.current.append(line)
         return line
 
@@ -215,24 +234,51 @@ class _Lines:
         del self.current[1:]
 
 
+def _fields_of(lines: Iterable[str], delimiter: str, quoted: bool = True) -> Iterator[list[str]]:
+    """The fields of each row."""
+    # Python has one limit for the whole process, of 131,072 characters unless somebody set it.
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    return csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+
+
+def _malformed(error: Exception) -> str:
+    if isinstance(error, _Unclosed):
+        return (
+            f"malformed row: a quote that opens here is not closed, and the {_LIKE_ROWS} lines"
+            " after it look like rows"
+        )
+    if "field limit" in str(error):
+        limit = csv.field_size_limit()
+        return f"malformed row: a field has over {limit:,} characters; is its quote closed?"
+    return f"malformed row ({error})"
+
+
 def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record | BadRow]:
     file = str(path)
     with _open_text(path) as stream:
-        lines = _Lines(stream)
-        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-        reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-        names = _header(path, reader)
+        names: list[str] = []
+
+        def is_row(line: str) -> bool:
+            try:
+                return 1 < len(names) == len(next(_fields_of([line], delimiter, quoted)))
+            except csv.Error:
+                return False
+
+        lines = _Lines(stream, is_row)
+        reader = _fields_of(lines, delimiter, quoted)
+        names += _header(path, reader)
         while True:
             row = lines.begin_row()
             try:
                 values = next(reader)
             except StopIteration:
                 return
-            except csv.Error as error:
+            except (csv.Error, _Unclosed) as error:
                 # A quote that is never closed runs over the rows after it: read those again.
                 lines.give_back()
                 content = _shown(lines.current[0].rstrip("\r\n"))
-                yield BadRow(file, row, f"malformed row ({error})", "Check its quotes", content)
+                yield BadRow(file, row, _malformed(error), _QUOTES_REMEDY, content)
                 continue
             text = delimiter.join(values)
             if _undecodable(text):

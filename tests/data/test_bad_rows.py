@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import Source, SourceRequest, named_source
+from rss_rl.data.records import Record, read_records
+from rss_rl.data.sources import BadRow, Source, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
 from rss_rl.data.tables import Columns, table
 from rss_rl.errors import DataError
@@ -112,6 +114,58 @@ def test_a_quote_never_closed_costs_one_row(tmp_path: Path) -> None:
     split = open_prepared(tmp_path / "out").split("train")
     for i in (8, 9, 10, 2999):
         assert split.words(i) == (("row", str(i), ",", "in", "two", "lines"),)
+
+
+PLAIN = [f"row {i} of words,{i % 2}" for i in range(5000)]
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes"),
+    [('"never closed,1', None), ('"closed late,1', 'a screen of 15",1'), ('a,"b,1', 'c","d')],
+)
+def test_an_unbalanced_quote_is_told_where_it_opens(
+    tmp_path: Path, opens: str, closes: str | None
+) -> None:
+    """Rows without quotes follow, and perhaps one that closes it by accident."""
+    path = tmp_path / "t.csv"
+    rows = [*PLAIN[:9], opens, *PLAIN[9:3009], *([closes] if closes else []), *PLAIN[3009:]]
+    path.write_text("\n".join(["text,label", *rows]) + "\n")
+    with pytest.raises(DataError, match=r"t\.csv, row 11: .*quote.* not closed.*look like rows"):
+        prepare(source_of(path), tmp_path / "out", dim=2)
+    told = list(read_records(path))
+    assert len(told) == len(rows)
+    first = next(row for row in told if isinstance(row, BadRow))
+    assert (first.row, first.content) == (11, opens)
+    kept = [row for row in told if isinstance(row, Record)]
+    assert max(len(row.values["text"]) for row in kept) < 25
+
+
+def test_a_long_field_is_a_field_like_others(tmp_path: Path) -> None:
+    """Of 300,000 characters in one line, in many lines, and of lines of a comma each."""
+    path = tmp_path / "t.csv"
+    one, verse = "word " * 60_000, "Roses are red, violets are blue.\n" * 12
+    many = "\n".join(f"line {i} without, or with, one" for i in range(10_000))
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([("text", "label"), (one, 1), (many, 2), (verse, 1)])
+    told = [row for row in read_records(path) if isinstance(row, Record)]
+    assert [row.values["text"] for row in told] == [one, many, verse]
+    manifest = prepare(source_of(path), tmp_path / "out", dim=2)
+    assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (3, 0)
+
+
+def test_a_field_without_an_end_does_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rss_rl.data.records._LONGEST_FIELD", 200_000)
+    path = tmp_path / "t.csv"
+    path.write_text('text,label\nx,1\n"' + "no row of a table\n" * 40_000 + "y,2\n")
+    before = csv.field_size_limit(131_072)  # which is the process's, and only grows
+    try:
+        told = [row for row in read_records(path) if isinstance(row, BadRow)]
+    finally:
+        csv.field_size_limit(before)
+    assert (told[0].row, len(told)) == (3, 40_000)
+    assert "a field has over 200,000 characters; is its quote closed?" in told[0].reason
 
 
 def test_rows_dropped_by_convention_are_counted(tmp_path: Path) -> None:
