@@ -91,7 +91,9 @@ class Table:
 
     def _example(self, record: Record) -> RawExample | BadRow:
         columns, values = self.columns, record.values
-        missing = [name for name in columns.all() if values.get(name) is None]
+        # A label that is missing is told as one of any other source is: see `LabelChecker`.
+        wanted = [name for name in columns.all() if name != columns.label]
+        missing = [name for name in wanted if values.get(name) is None]
         if missing:
             return record.bad(f"column '{missing[0]}' is empty", "Fill it")
         texts = tuple(_text(values[name]) for name in columns.texts)
@@ -104,7 +106,7 @@ class Table:
         return RawExample(
             id=str(values[columns.id]) if columns.id else f"{Path(record.file).stem}-{record.row}",
             texts=tuple(text for text in texts if text is not None),
-            label=_label(values[columns.label]),
+            label=_label(values.get(columns.label)),
             rationale=tuple(b for b in bits if b is not None) if bits else None,
             file=record.file,
             row=record.row,
@@ -126,6 +128,8 @@ def _bits(value: Any) -> tuple[bool, ...] | None:
 
 
 def _label(value: Any) -> str | float:
+    if value is None:
+        return ""
     return value if isinstance(value, float) else str(value).strip()
 
 

@@ -139,7 +139,8 @@ def _parsed(
     path: Path, row: int, word: str, numbers: list[bytes], text: bytes
 ) -> VectorLine | BadRow:
     try:
-        vector = np.array(numbers, dtype="S").astype(np.float32)
+        with np.errstate(over="ignore"):  # looked for below
+            vector = np.array(numbers, dtype="S").astype(np.float32)
     except ValueError:
         return _bad(path, row, "a component is no number", text)
     if not np.isfinite(vector).all():

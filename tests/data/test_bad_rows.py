@@ -7,6 +7,8 @@ import json
 import math
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rss_rl.data.prepare import prepare
@@ -21,14 +23,16 @@ GOOD_CSV = b"text,label\nfine words,good\nmore words,bad\n"
 GOOD_JSONL = b'{"text": "fine", "label": "good"}\n{"text": ["a", "b"], "label": "bad"}\n'
 GOOD_SCORES = b"text,label\nfine words,1\nmore words,2.5\n"
 CLASSES = LabelSpec("classes", names=("good", "bad"))
+LEARN = LabelSpec("score", low=-math.inf, high=math.inf)
 SCORE = LabelSpec("score", low=0, high=5)
 
+MISSING = (b"", b"  ", b"nan", b"NaN", b"None", b"null", b" NULL ")
 CSV_CASES = [
     (b"too,many,fields\n", "malformed row: 3 fields, the header has 2"),
     (b"alone\n", "malformed row: 1 fields, the header has 2"),
     (b'"open,good\n', "malformed row (unexpected end of data)"),
     (b"a text,goood\n", "unknown label 'goood'; did you mean 'good'?"),
-    (b"a text,\n", "the label is empty"),
+    *((b"a text," + word + b"\n", "the label is missing") for word in MISSING),
     (b"   ,good\n", "text is empty"),
     (b"caf\xe9 noir,good\n", "bytes that are not UTF-8"),
 ]
@@ -36,7 +40,11 @@ JSONL_CASES = [
     (b'{"text": "cut', "malformed row: no JSON"),
     (b"[" * 100_000 + b"\n", "malformed row: no JSON"),
     (b'["text", "label"]\n', "malformed row: no JSON object"),
-    (b'{"text": "fine"}\n', "column 'label' is empty"),
+    (b'{"text": "fine"}\n', "the label is missing"),
+    *(
+        (b'{"text": "fine", "label": ' + value + b"}\n", "the label is missing")
+        for value in (b"null", b"NaN", *(b'"' + word + b'"' for word in MISSING))
+    ),
     (b'{"text": null, "label": "good"}\n', "column 'text' is empty"),
     (b'{"text": 7, "label": "good"}\n', "column 'text' is neither text nor a list of words"),
     (b'{"text": [], "label": "good"}\n', "text is empty"),
@@ -46,12 +54,13 @@ JSONL_CASES = [
     (b'{"text": "caf\xe9", "label": "good"}\n', "bytes that are not UTF-8"),
 ]
 SCORE_CASES = [
-    (b"a text,nan\n", "the score is nan"),
+    *((b"a text," + word + b"\n", "the label is missing") for word in MISSING),
+    (b"a text,1e40\n", "the score 1e40 does not fit 32 bits"),
+    (b"a text,-1e39\n", "the score -1e39 does not fit 32 bits"),
     (b"a text,inf\n", "the score is inf"),
     (b"a text,5.01\n", "score 5.01 is outside 0 to 5"),
     (b"a text,-1\n", "score -1 is outside 0 to 5"),
     (b"a text,much\n", "the score 'much' is no number"),
-    (b"a text,\n", "the score '' is no number"),
 ]
 CASES = [
     *(("t.csv", GOOD_CSV, CLASSES, *case) for case in CSV_CASES),
@@ -85,6 +94,41 @@ def test_bad_row_stops_or_is_listed(
     assert reason in reject["reason"]
     assert reject["content"]
     assert len(open_prepared(tmp_path / "out").split("train")) == 2
+
+
+@pytest.mark.parametrize("kind", ["classes", "score", "named"])
+def test_missing_labels_of_parquet(tmp_path: Path, kind: str) -> None:
+    """A null, and what a table of floats has where a value is missing."""
+    path = tmp_path / "t.parquet"
+    whole = [1.0, 2.0, 1.0, None, float("nan")]
+    labels = whole if kind == "score" else [None if v is None else str(v) for v in whole]
+    pq.write_table(pa.table({"text": ["a", "b", "c", "d", "e"], "label": labels}), path)
+    spec = {"classes": None, "score": LEARN, "named": LabelSpec("classes", names=("1.0", "2.0"))}
+    with pytest.raises(DataError, match=r"t\.parquet, row 4: the label is missing"):
+        prepare(source_of(path, spec[kind]), tmp_path / "out", dim=2)
+    manifest = prepare(source_of(path, spec[kind]), tmp_path / "out", dim=2, skip_bad_rows=True)
+    assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (3, 2)
+    if kind != "score":
+        assert manifest.labels.names == ("1.0", "2.0")
+
+
+def test_a_class_may_be_called_what_is_missing_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\na,none\nb,None\nc,joy\n")
+    named = LabelSpec("classes", names=("none", "None", "joy"))
+    assert prepare(source_of(path, named), tmp_path / "out", dim=2).splits["train"].rows == 3
+    learned = prepare(source_of(path), tmp_path / "out2", dim=2, skip_bad_rows=True)
+    assert learned.labels.names == ("joy", "none")
+
+
+def test_a_range_of_scores_that_32_bits_hold(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\na,1e40\nb,3.4e38\nc,1\n")
+    with pytest.raises(DataError, match=r"t\.csv, row 2: the score 1e40 does not fit 32 bits"):
+        prepare(source_of(path, LEARN), tmp_path / "out", dim=2)
+    prepare(source_of(path, LEARN), tmp_path / "out", dim=2, skip_bad_rows=True)
+    labels = open_prepared(tmp_path / "out").split("train").batch([0, 1]).labels
+    assert labels.tolist() == pytest.approx([3.4e38, 1.0])
 
 
 def test_reading_goes_on_after_a_bad_row(tmp_path: Path) -> None:
@@ -221,3 +265,11 @@ def test_bad_vector_line_is_listed(tmp_path: Path) -> None:
     assert manifest.vectors.bad_lines == 1
     reject = json.loads((tmp_path / "out" / "rejects.jsonl").read_text())
     assert (reject["row"], reject["content"]) == (2, "words 1")
+
+
+def test_a_component_that_32_bits_do_not_hold_is_a_bad_line(tmp_path: Path) -> None:
+    path, vectors = tmp_path / "t.csv", tmp_path / "v.txt"
+    path.write_bytes(GOOD_CSV)
+    vectors.write_text("fine 1 2\nwords 1e40 0\n")
+    with pytest.raises(DataError, match=r"v\.txt, row 2: a component is not finite"):
+        prepare(source_of(path), tmp_path / "out", vectors=[vectors])
