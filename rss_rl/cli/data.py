@@ -107,7 +107,9 @@ def show(
     prepared: options.PreparedPlace, examples: options.Examples = 0, json_: options.Json = False
 ) -> None:
     """Show what a prepared directory or URI holds."""
-    _print_summary(open_prepared(prepared), prepared, json_, examples)
+    opened = open_prepared(prepared)
+    opened.check()
+    _print_summary(opened, prepared, json_, examples)
 
 
 def _run(source: Source, out: str, as_json: bool, force: bool, **settings: Any) -> None:

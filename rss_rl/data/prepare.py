@@ -42,7 +42,7 @@ from rss_rl.data.staging import BLOCK_ROWS, Progress, Stage, StagedSplit, staged
 from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
 from rss_rl.data.vector_files import check_vectors, file_on_disk
 from rss_rl.data.vocabulary import Vocabulary
-from rss_rl.durable import put_back, swap_in
+from rss_rl.durable import file_sha256, put_back, swap_in
 from rss_rl.errors import DataError, StorageError
 
 SHARD_MB = 64
@@ -224,7 +224,12 @@ def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:
             f"the {len(vocabulary)} different words take {size} bytes, more than is read",
             remedy="Check that the text columns hold words",
         )
-    return VocabularyInfo(size=len(vocabulary), trainable=vocabulary.trainable, bytes=size)
+    return VocabularyInfo(
+        size=len(vocabulary),
+        trainable=vocabulary.trainable,
+        bytes=size,
+        sha256=file_sha256(path),
+    )
 
 
 def _write_split(

@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -25,6 +26,7 @@ from rss_rl.data.vectors import (
     vector_table,
 )
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from rss_rl.durable import file_sha256
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 
@@ -55,7 +57,7 @@ def write_vectors(
     """
     if not files:
         table = random_vectors(vocabulary, dim, seed)
-        return VectorInfo(dim=dim, bytes=_save(folder, table))
+        return VectorInfo(dim=dim, **_save(folder, table))
     parts = [_read_file(path, vocabulary, rejects, progress) for path in files]
     scales = vector_scales(parts)
     table = vector_table(parts, vocabulary, seed, scales)
@@ -65,7 +67,7 @@ def write_vectors(
     commonest = lacking[np.argsort(-weights[lacking], kind="stable")]
     return VectorInfo(
         dim=table.shape[1],
-        bytes=_save(folder, table),
+        **_save(folder, table),
         files=tuple(source_file(path) for path in files),
         widths=tuple(part.vectors.shape[1] for part in parts),
         scales=scales,
@@ -76,14 +78,14 @@ def write_vectors(
     )
 
 
-def _save(folder: Path, table: Array) -> int:
-    """Write the table of vectors; returns the size of the file."""
+def _save(folder: Path, table: Array) -> dict[str, Any]:
+    """Write the table of vectors; returns size and SHA-256 as `VectorInfo` has them."""
     path = folder / VECTORS_FILE
     try:
         save_file({"vectors": table}, path)
     except SafetensorError as error:  # which the disk's refusal comes as
         raise OSError(str(error)) from error
-    return path.stat().st_size
+    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
 def _read_file(
