@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,27 @@ def test_no_command_replaces_its_input(run: Path, tmp_path: Path) -> None:
         assert "would be lost" in typed(command, run, *given, code=2)
     assert source.read_text() == '{"review": "a film"}\n'
     assert (tmp_path / "link.html").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "inputs/vocabulary.json",
+        "inputs/manifest.json",
+        "inputs/vectors.safetensors",
+        "checkpoints/BEST",
+    ],
+)
+def test_what_is_gone_from_a_run_names_itself(name: str, run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    gone = copy / name
+    if gone.is_dir():
+        shutil.rmtree(gone)
+    else:
+        gone.unlink()
+    told = typed("select", copy, "a film", code=2)
+    assert f"{gone}: " in told
+    assert "cut short" not in told
+    assert "Traceback" not in told
