@@ -55,7 +55,7 @@ Again = Annotated[
     bool, typer.Option("--again", help="Replace runs that were made with other settings or data.")
 ]
 
-_WIDTH = 120
+_WIDTH = 144
 
 
 def console(*, stderr: bool = False) -> Console:
