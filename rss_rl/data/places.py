@@ -12,7 +12,7 @@ mapped goes on reading it.
 
 from __future__ import annotations
 
-__all__ = ["CachedFiles", "Files", "LocalFiles", "open_files"]
+__all__ = ["CachedFiles", "Files", "LocalFiles", "open_files", "refused"]
 
 import fcntl
 import hashlib
@@ -97,7 +97,7 @@ class LocalFiles:
         except FileNotFoundError as error:
             raise _missing(str(path)) from error
         except OSError as error:
-            raise self.damaged(name, f"cannot be read ({error.strerror})") from error
+            raise refused(path, error) from error
         if found != size:
             raise self.damaged(name, f"has {found} bytes, the manifest says {size}")
         return path
@@ -179,6 +179,15 @@ class CachedFiles:
             where=f"{self.place.rstrip('/')}/{name}",
             remedy="The copy was deleted: try once more, then upload the data again, with --force",
         )
+
+
+def refused(path: Path, error: OSError) -> DataError:
+    """The error to raise for a file that the system does not let us read."""
+    return DataError(
+        f"cannot be read ({error.strerror or error})",
+        where=str(path),
+        remedy="Look at the disk, and at who may read the file",
+    )
 
 
 def _missing(where: str) -> DataError:

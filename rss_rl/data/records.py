@@ -15,10 +15,14 @@ __all__ = [
 ]
 
 import csv
+import errno
 import gzip
 import json
+import os
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, cast
@@ -37,6 +41,7 @@ _KINDS = {
     ".parquet": "parquet",
 }
 _ENCODING_REMEDY = "Save the file as UTF-8"
+_LINES_REMEDY = "Write one JSON object a line"
 _QUOTES_REMEDY = 'Close its quotes, and within quotes write "" for one'
 _BLOCK_ROWS = 1024
 _LONGEST_FIELD = 1 << 26
@@ -88,30 +93,67 @@ def read_records(path: Path, kind: str = "", *, quoted: bool = True) -> Iterator
         DataError: the file cannot be opened or read, or its header is unusable.
     """
     kind = kind or file_kind(path)
-    try:
+    with _blamed_on(path):
         if kind == "parquet":
             yield from _read_parquet(path)
         elif kind == "jsonl":
             yield from _read_json_lines(path)
         else:
             yield from _read_delimited(path, "\t" if kind == "tsv" else ",", quoted)
-    except (OSError, EOFError, pa.ArrowException) as error:
+
+
+@contextmanager
+def _blamed_on(path: Path) -> Iterator[None]:
+    """What goes wrong in reading, told apart: the system refuses the file, or it is damaged."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+        refused = isinstance(error, OSError) and error.errno is not None
         raise DataError(
-            f"cannot be read ({error})", where=str(path), remedy="Check the path and the file"
+            f"cannot be read ({_refusal(error) if refused else error})",
+            where=str(path),
+            remedy="Check the path and the disk"
+            if refused
+            else "It is cut short or damaged: write or fetch it again",
         ) from error
 
 
+def _refusal(error: BaseException) -> str:
+    """What the system says, without what a library adds."""
+    number = getattr(error, "errno", None)
+    return str(error) if number is None else os.strerror(number)
+
+
 def column_names(path: Path, kind: str = "") -> list[str]:
-    """Names of the columns: of the header, the schema, or the first readable JSON object."""
+    """Names of the columns: of the header, the schema, or the first readable JSON object.
+
+    Raises:
+        DataError: the file cannot be read, or has no header or no JSON object.
+    """
     kind = kind or file_kind(path)
     if kind == "parquet":
         with _parquet(path) as file:
             return list(file.schema_arrow.names)
     if kind == "jsonl":
-        first = next((r for r in read_records(path, kind) if isinstance(r, Record)), None)
-        return list(first.values) if first else []
-    with _open_text(path) as stream:
+        return _first_keys(path)
+    with _open_text(path) as stream, _blamed_on(path):
         return _header(path, _fields_of(stream, "\t" if kind == "tsv" else ","))
+
+
+def _first_keys(path: Path) -> list[str]:
+    """The keys of the first readable JSON object."""
+    bad: BadRow | None = None
+    for row in read_records(path, "jsonl"):
+        if isinstance(row, Record):
+            return list(row.values)
+        bad = bad or row
+    if bad is None:
+        raise DataError("has no rows", where=str(path), remedy=_LINES_REMEDY)
+    raise DataError(
+        f"no line is a JSON object; of this one: {bad.reason}",
+        where=f"{path}, row {bad.row}",
+        remedy=_LINES_REMEDY,
+    )
 
 
 def column_types(path: Path) -> dict[str, pa.DataType]:
@@ -158,9 +200,13 @@ def _open_text(path: Path) -> IO[str]:
             return cast(IO[str], gzip.open(path, "rt", **arguments))  # type: ignore[call-overload]
         return path.open("r", **arguments)  # type: ignore[call-overload, no-any-return]
     except OSError as error:
-        raise DataError(
-            f"cannot be opened ({error.strerror})", where=str(path), remedy="Check the path"
-        ) from error
+        raise _not_opened(path, error) from error
+
+
+def _not_opened(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"cannot be opened ({_refusal(error)})", where=str(path), remedy="Check the path"
+    )
 
 
 def _undecodable(text: str) -> bool:
@@ -292,7 +338,7 @@ def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record
 
 def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
     file = str(path)
-    remedy = "Write one JSON object a line"
+    remedy = _LINES_REMEDY
     with _open_text(path) as stream:
         for row, line in enumerate(stream, start=1):
             text = line.strip()
@@ -313,9 +359,13 @@ def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
 
 
 def _parquet(path: Path) -> Any:
+    if path.is_dir():
+        raise _not_opened(path, IsADirectoryError(errno.EISDIR, ""))
     try:
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise _not_opened(path, error) from error
         raise DataError(
             f"is no readable Parquet file ({error})",
             where=str(path),

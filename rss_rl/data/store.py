@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 from rss_rl.data import manifest as records
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.order import WINDOW_SHARDS
-from rss_rl.data.places import Files, open_files
+from rss_rl.data.places import Files, open_files, refused
 from rss_rl.data.shard import Shard, StoredRow
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import PAD, Vocabulary
@@ -182,8 +182,15 @@ class Split:
                 if last == _TRIES - 1:
                     raise self._files.damaged(info.name, "is gone") from None
             except (OSError, ValueError, pa.ArrowException) as error:
-                raise self._files.damaged(info.name, str(error).splitlines()[0]) from error
+                raise _blamed(self._files, info.name, error) from error
         raise AssertionError
+
+
+def _blamed(files: Files, name: str, error: Exception) -> DataError:
+    """The system refuses a file, or its content is no good."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return refused(files.folder / name, error)
+    return files.damaged(name, str(error).splitlines()[0])
 
 
 def _check_sum(path: Path, sha256: str | None) -> None:
@@ -263,7 +270,7 @@ class Prepared:
         except DataError as error:
             raise self._files.damaged(records.VOCABULARY_FILE, error.what) from error
         except (OSError, ValueError) as error:
-            raise self._files.damaged(records.VOCABULARY_FILE, str(error)) from error
+            raise _blamed(self._files, records.VOCABULARY_FILE, error) from error
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -297,7 +304,7 @@ class Prepared:
         try:
             _check_sum(path, info.sha256)
         except (OSError, ValueError) as error:
-            raise self._files.damaged(records.VECTORS_FILE, str(error)) from error
+            raise _blamed(self._files, records.VECTORS_FILE, error) from error
         return path
 
     def check(self) -> None:
