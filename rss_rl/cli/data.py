@@ -21,6 +21,7 @@ from rich.table import Table
 from rss_rl.cli import data_catalogue
 from rss_rl.cli import data_options as options
 from rss_rl.cli.data_preview import example_line, predicted
+from rss_rl.cli.terminal import SafeConsole
 from rss_rl.data.batching import padding_share, plain_batches
 from rss_rl.data.checks import LARGEST_SCORE
 from rss_rl.data.prepare import SHARD_MB
@@ -197,7 +198,7 @@ def _progress(quiet: bool) -> Iterator[Report]:
         TextColumn("{task.completed:,.0f}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+    with Progress(*columns, console=SafeConsole(stderr=True), disable=quiet) as bar:
         tasks: dict[str, Any] = {}
 
         def report(what: str, done: int, end: int | None) -> None:
@@ -226,7 +227,7 @@ def _print_summary(
         report |= {} if seconds is None else {"seconds": round(seconds, 2)}
         typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
         return
-    console = Console()
+    console = SafeConsole()
     _print_counts(console, prepared, padding)
     _print_vectors(console, prepared)
     for row in range(min(examples, len(prepared.split("train")))):

@@ -23,6 +23,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from rss_rl.cli.terminal import SafeConsole
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run.")]
 ModelPath = Annotated[
@@ -60,8 +62,8 @@ _WIDTH = 144
 
 def console(*, stderr: bool = False) -> Console:
     """A console whose tables keep their width where no terminal limits it."""
-    made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDTH)
+    made = SafeConsole(stderr=stderr, highlight=False)
+    return made if made.is_terminal else SafeConsole(stderr=stderr, highlight=False, width=_WIDTH)
 
 
 def text_columns(text: str | None, text_b: str | None) -> tuple[str, ...]:
