@@ -6,14 +6,37 @@ name that whoever comes next can find.
 
 from __future__ import annotations
 
-__all__ = ["aside_of", "put_back", "swap_in", "sync_directory", "sync_file"]
+__all__ = [
+    "aside_of",
+    "file_sha256",
+    "is_same_file",
+    "put_back",
+    "swap_in",
+    "sync_directory",
+    "sync_file",
+]
 
+import hashlib
 import logging
 import os
 import shutil
 from pathlib import Path
 
 _log = logging.getLogger("rss_rl.durable")
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether two names, links followed, mean one file that is there."""
+    try:
+        return one.samefile(other)
+    except OSError:  # one is not there, or a link that leads nowhere
+        return False
 
 
 def sync_file(path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from rss_rl.api.preparing import Rows, prepare
+from rss_rl.api.terminal import SafeConsole
 from rss_rl.api.training import train
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
@@ -62,7 +63,7 @@ def fit(
     Raises:
         RssError: any expected failure.
     """
-    shown = console or Console(highlight=False)
+    shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / _name(data)
     folder = path.with_name(f"{path.name}-{_DATA}")
     if (path / "config.json").is_file() and not overwrite:

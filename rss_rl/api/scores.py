@@ -24,6 +24,9 @@ MODE_NAMES = {
 }
 COLUMNS = {
     "accuracy": "accuracy",
+    "majority_accuracy": "majority",
+    "macro_f1": "macro F1",
+    "roc_auc": "ROC AUC",
     "map": "MAP",
     "mrr": "MRR",
     "map_all": "MAP, all",
@@ -40,7 +43,7 @@ COLUMNS = {
     "rationale_f1": "F1",
     "rationale_f1_random": "random F1",
 }
-_SHARES = {"accuracy", "kept", "heads_kept", "dependents_kept"}
+_SHARES = {"accuracy", "majority_accuracy", "kept", "heads_kept", "dependents_kept"}
 
 
 def format_metric(name: str, value: float | None) -> str:

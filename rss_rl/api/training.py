@@ -20,6 +20,7 @@ from rich.console import Console
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.progress import make_progress
 from rss_rl.api.run import Run
+from rss_rl.api.terminal import SafeConsole
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import (
     RunConfig,
@@ -118,7 +119,7 @@ def train(
     plan = _plan(config, _settings(overrides), out, storage if resume else None, resume, trusted)
     _check_lasting(plan.path, storage)
     named = Trust.of(plan.config.model_dump(mode="json"))
-    shown = console or Console(highlight=False)
+    shown = console or SafeConsole(highlight=False)
     # With a storage a finished run is gone through once more: its last upload may have failed.
     if resume and storage is None and _is_finished(plan):
         shown.print("The run is finished; its report:")

@@ -18,10 +18,12 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from rss_rl.api.terminal import SafeConsole
 from rss_rl.cli import data_catalogue
 from rss_rl.cli import data_options as options
 from rss_rl.cli.data_preview import example_line, predicted
 from rss_rl.data.batching import padding_share, plain_batches
+from rss_rl.data.checks import LARGEST_SCORE
 from rss_rl.data.prepare import SHARD_MB
 from rss_rl.data.prepare import prepare as prepare_source
 from rss_rl.data.sources import SOURCES, Source, SourceRequest, named_source
@@ -72,7 +74,17 @@ def prepare(
     Give a name that `rss-rl data list` shows, or one or more .csv, .tsv, .jsonl or .parquet
     files of your own, for which --text and --label name the columns.
     """
+    own: dict[str, Any] = {
+        "--text": text,
+        "--text-b": text_b,
+        "--label": label,
+        "--id": id_,
+        "--dev": dev,
+    }
+    own |= {"--rationale": rationale, "--rationale-b": rationale_b, "--test": test}
+    own |= {"--task": task != options.TaskKind.classes, "--low": low, "--high": high}
     if any(_is_file(item) for item in what):
+        _refuse({"--from": from_, "--option": option}, "known datasets")
         columns = _columns((text, text_b), label, id_, (rationale, rationale_b))
         spec, train = _label_spec(task, low, high), [Path(item) for item in what]
         shares = _shares(split)
@@ -80,6 +92,7 @@ def prepare(
             train, columns, spec, dev=dev, test=test, shares=shares, seed=split_seed
         )
     else:
+        _refuse(own, "files of your own")
         source = _named(what, SourceRequest(from_, seed, _settings(option or [])))
     words = {"vectors": vectors or [], "dim": dim, "lower": lower, "seed": seed}
     rows = {"skip_bad_rows": skip_bad_rows, "shard_mb": shard_mb}
@@ -95,7 +108,9 @@ def show(
     prepared: options.PreparedPlace, examples: options.Examples = 0, json_: options.Json = False
 ) -> None:
     """Show what a prepared directory or URI holds."""
-    _print_summary(open_prepared(prepared), prepared, json_, examples)
+    opened = open_prepared(prepared)
+    opened.check()
+    _print_summary(opened, prepared, json_, examples)
 
 
 def _run(source: Source, out: str, as_json: bool, force: bool, **settings: Any) -> None:
@@ -107,6 +122,13 @@ def _run(source: Source, out: str, as_json: bool, force: bool, **settings: Any) 
                 upload(folder, out, report)
         seconds = time.monotonic() - start
         _print_summary(open_prepared(folder), out, as_json, seconds=seconds)
+
+
+def _refuse(given: dict[str, Any], what: str) -> None:
+    """Options that would be passed over."""
+    for name, value in given.items():
+        if value is not None and value is not False and value != []:
+            raise DataError(f"{name} is for {what}", remedy="Leave it out")
 
 
 def _is_file(item: str) -> bool:
@@ -141,8 +163,10 @@ def _label_spec(task: options.TaskKind, low: float | None, high: float | None) -
         return None
     if low is None and high is None:
         return LabelSpec("score", low=-math.inf, high=math.inf)
-    if low is None or high is None or low >= high:
+    if low is None or high is None or not -math.inf < low < high < math.inf:
         raise DataError("a score lies between two numbers", remedy="Give --low and --high")
+    if max(abs(low), abs(high)) > LARGEST_SCORE:
+        raise DataError("--low or --high does not fit 32 bits", remedy="Divide the scores")
     return LabelSpec("score", low=low, high=high)
 
 
@@ -174,7 +198,7 @@ def _progress(quiet: bool) -> Iterator[Report]:
         TextColumn("{task.completed:,.0f}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+    with Progress(*columns, console=SafeConsole(stderr=True), disable=quiet) as bar:
         tasks: dict[str, Any] = {}
 
         def report(what: str, done: int, end: int | None) -> None:
@@ -203,7 +227,7 @@ def _print_summary(
         report |= {} if seconds is None else {"seconds": round(seconds, 2)}
         typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
         return
-    console = Console()
+    console = SafeConsole()
     _print_counts(console, prepared, padding)
     _print_vectors(console, prepared)
     for row in range(min(examples, len(prepared.split("train")))):

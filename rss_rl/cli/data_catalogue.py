@@ -24,6 +24,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from rss_rl.api.terminal import SafeConsole
 from rss_rl.cli.data_options import Json
 from rss_rl.data.fetching.catalogue import CATALOGUE, entry
 from rss_rl.data.fetching.download import Policy
@@ -89,9 +90,9 @@ def list_(name: MaybeName = None, json_: Json = False) -> None:
         described = [_described(item) for item in known if name in (None, item)]
         typer.echo(json.dumps(described if name is None else described[0], indent=2))
     elif name is None:
-        _print_all(Console(), list(known))
+        _print_all(SafeConsole(), list(known))
     else:
-        _print_one(Console(), name)
+        _print_one(SafeConsole(), name)
 
 
 def fetch(
@@ -146,7 +147,7 @@ def _bars(quiet: bool, console: Console | None = None) -> Iterator[Report]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    where = console or Console(stderr=True)
+    where = console or SafeConsole(stderr=True)
     with Progress(*columns, console=where, disable=quiet) as shown:
         tasks: dict[str, Any] = {}
 

@@ -18,6 +18,7 @@ from rss_rl.cli.options import (
     text_columns,
     trust,
 )
+from rss_rl.durable import is_same_file
 from rss_rl.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ def explain(
     """
     if bool(texts) == (file is not None):
         raise ConfigError("give either texts or --file", remedy='rss-rl explain RUN "A text."')
+    if file is not None and is_same_file(file, out):
+        raise ConfigError(
+            "is the input itself and would be lost", where=str(out), remedy="Give another --out"
+        )
     if figure is not None and figure.suffix not in (".png", ".svg"):
         raise ConfigError("--figure wants a .png or .svg file", where=str(figure))
     from rss_rl.explaining.page import page

@@ -14,6 +14,7 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
+from rss_rl.api.terminal import guarded_streams
 from rss_rl.errors import RssError
 
 DEBUG_VARIABLE = "RSS_RL_DEBUG"
@@ -27,13 +28,14 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
-        try:
-            return super().invoke(ctx)
-        except RssError as error:
-            if ctx.params.get("debug") or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"):
-                traceback.print_exc()
-            sys.stderr.write(f"error: {error}\n")
-            raise typer.Exit(2) from error
+        with guarded_streams():
+            try:
+                return super().invoke(ctx)
+            except RssError as error:
+                if ctx.params.get("debug") or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"):
+                    traceback.print_exc()
+                sys.stderr.write(f"error: {error}\n")
+                raise typer.Exit(2) from error
 
 
 def deferred(module: str) -> type[TyperGroup]:

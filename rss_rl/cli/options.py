@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from rss_rl.api.terminal import SafeConsole
+
 if TYPE_CHECKING:
     from rss_rl.components import Trust
 
@@ -69,7 +71,7 @@ TrustPlugins = Annotated[
     ),
 ]
 
-_WIDTH = 120
+_WIDTH = 144
 
 
 def trust(plugins: bool) -> Trust:
@@ -81,8 +83,8 @@ def trust(plugins: bool) -> Trust:
 
 def console(*, stderr: bool = False) -> Console:
     """A console whose tables keep their width where no terminal limits it."""
-    made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDTH)
+    made = SafeConsole(stderr=stderr, highlight=False)
+    return made if made.is_terminal else SafeConsole(stderr=stderr, highlight=False, width=_WIDTH)
 
 
 def text_columns(text: str | None, text_b: str | None) -> tuple[str, ...]:

@@ -49,6 +49,9 @@ Skip = Annotated[
     bool,
     typer.Option("--skip-bad-rows", help="Write what is wrong with a row into column `error`."),
 ]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace an output that is there; never the input.")
+]
 Which = Annotated[
     str, typer.Option("--which", metavar="best|latest|STEP", help="Checkpoint of a run.")
 ]
@@ -61,19 +64,20 @@ def predict(
     text: TextColumn = None,
     text_b: TextB = None,
     skip_bad_rows: Skip = False,
+    overwrite: Overwrite = False,
     which: Which = "best",
     trust_plugins: TrustPlugins = False,
 ) -> None:
     """Predict for every row of a file, in constant memory.
 
     The output has a row for each row read: its number, prediction, probabilities, the share of
-    words kept, the words, and the numbers of those selected as head or dependent.
+    words kept, the words, the numbers of those selected as head or dependent, and the columns of
+    the input.
     """
-    from rss_rl.data.records import file_kind
     from rss_rl.export.model import load_model
-    from rss_rl.export.scoring import score_file
+    from rss_rl.export.scoring import check_target, score_file
 
-    file_kind(target)
+    check_target(source, target, overwrite=overwrite)
     model = load_model(place, int(which) if which.isdecimal() else which, trust(trust_plugins))
     out = console(stderr=True)
     with Interruption(_stopping) as interruption, out.status("reading") as status:
@@ -83,6 +87,7 @@ def predict(
             target,
             text_columns(text, text_b),
             skip_bad_rows=skip_bad_rows,
+            overwrite=overwrite,
             progress=_teller(status),
             stop=interruption.asked,
         )

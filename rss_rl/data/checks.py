@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["LabelChecker", "Rejects", "example_fault"]
+__all__ = ["LARGEST_SCORE", "LabelChecker", "Rejects", "example_fault", "is_missing", "is_storable"]
 
 import json
 import math
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 from rss_rl.data.sources import BadRow, RawExample
 from rss_rl.data.tokens import Tokens
 from rss_rl.errors import DataError, nearest
 from rss_rl.types import LabelSpec
 
+LARGEST_SCORE = float(np.finfo(np.float32).max)
+"""Scores are stored in 32 bits."""
+_MISSING = frozenset({"", "nan", "NaN", "None", "null", "NULL"})
+"""What pandas, JSON and databases write; `none` and `NA` are names of classes as often."""
 _MANY_CLASSES = 1000
 Fault = tuple[str, str]
 """Reason and remedy."""
@@ -41,14 +47,16 @@ class LabelChecker:
 
     def value(self, label: str | float) -> tuple[str | float | None, Fault]:
         """The label as stored: class name, score or number; None with what is wrong with it."""
+        if is_missing(label) and str(label) not in self._spec.names:
+            return None, ("the label is missing", "Write one, or take the row out")
         if self._spec.kind == "score":
             return self._score(label)
         if self._spec.chooses:
             number = choice_number(label)
             return number, ("", "") if number is not None else _no_choice(label)
         name = str(label)
-        if not name.strip() or not _storable((name,)):
-            return None, ("the label is empty or no text", "Write a class name")
+        if not is_storable((name,)):
+            return None, ("the label holds half a sign (a lone surrogate)", "Write a class name")
         if self._learn:
             self._known.add(name)
             if len(self._known) > _MANY_CLASSES:
@@ -69,6 +77,8 @@ class LabelChecker:
             return None, (f"the score '{label}' is no number", "Write a number")
         if not math.isfinite(score):
             return None, (f"the score is {label}", "Write a finite number")
+        if abs(score) > LARGEST_SCORE:
+            return None, (f"the score {label} does not fit 32 bits", "Divide the scores")
         if self._learn:
             self._low, self._high = min(self._low, score), max(self._high, score)
         elif not self._spec.low <= score <= self._spec.high:
@@ -98,6 +108,15 @@ class LabelChecker:
             raise DataError(
                 "all training rows have the same label", where=file, remedy="Check --label"
             )
+
+
+def is_missing(label: str | float) -> bool:
+    """Whether a label is what tables write where there is none.
+
+    >>> [is_missing(label) for label in ("", " ", float("nan"), "NaN", "None", "none", 0.0)]
+    [True, True, True, True, True, False, False]
+    """
+    return str(label).strip() in _MISSING
 
 
 def _ordered(names: set[str]) -> list[str]:
@@ -131,9 +150,9 @@ def example_fault(
             return f"{place} is empty", "Write the text, or take the row out"
         if "" in words:
             return f"token {words.index('') + 1} of {place} is empty", "Take it out of the list"
-        if not _storable(words):
+        if not is_storable(words):
             return f"{place} holds half a sign (a lone surrogate)", "Write the text again as UTF-8"
-    if not _storable((example.id,)):
+    if not is_storable((example.id,)):
         return "the id holds half a sign (a lone surrogate)", "Write the id again as UTF-8"
     if example.rationale is not None and [len(bits) for bits in example.rationale] != [
         len(words) for words, _ in tokens
@@ -163,7 +182,8 @@ def _marks_fault(example: RawExample, tokens: int, labels: LabelSpec) -> Fault |
     return None
 
 
-def _storable(words: tuple[str, ...]) -> bool:
+def is_storable(words: tuple[str, ...]) -> bool:
+    """Whether UTF-8 can write the words: none holds a lone surrogate."""
     try:
         "".join(words).encode()
     except UnicodeEncodeError:

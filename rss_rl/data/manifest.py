@@ -41,6 +41,7 @@ _AGAIN = "Prepare the data again"
 _Count = Annotated[int, Field(ge=0, lt=2**53)]
 _Positive = Annotated[int, Field(ge=1, lt=2**53)]
 _Spread = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Sum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _SplitName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,31}$")]
 
 
@@ -54,11 +55,15 @@ class _Record(BaseModel):
 
 
 class ShardInfo(_Record):
-    """One Arrow file of a split: its name, examples and size."""
+    """One Arrow file of a split: its name, examples, size and SHA-256.
+
+    Here and below, sha256 is None where the data were prepared before checksums were kept.
+    """
 
     name: str
     rows: _Positive
     bytes: _Positive
+    sha256: _Sum | None = None
 
 
 class SplitInfo(_Record):
@@ -112,11 +117,14 @@ class TokenizerInfo(_Record):
 
 
 class VocabularyInfo(_Record):
-    """Number of words, of those (the first ids) whose vectors are fine-tuned; size of the file."""
+    """Number of words, of those (the first ids) whose vectors are fine-tuned; the file's size and
+    SHA-256.
+    """
 
     size: _Positive
     trainable: _Positive
     bytes: Annotated[int, Field(ge=1, le=VOCABULARY_BYTES)]
+    sha256: _Sum | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -144,10 +152,12 @@ class VectorInfo(_Record):
     missing   the commonest words that no file has
     bad_lines lines of vector files left out with --skip-bad-rows
     bytes     size of the file they are in
+    sha256    of that file
     """
 
     dim: _Positive
     bytes: _Positive
+    sha256: _Sum | None = None
     files: tuple[SourceFile, ...] = ()
     widths: tuple[int, ...] = ()
     scales: tuple[float, ...] = ()
@@ -204,12 +214,14 @@ class Manifest(_Record):
         try:
             with path.open("rb") as stream:
                 content = stream.read(MANIFEST_BYTES + 1)
+        except FileNotFoundError as error:
+            if (folder / VOCABULARY_FILE).exists():
+                raise DataError(
+                    "is missing", where=str(path), remedy=f"Copy it back. {_AGAIN} if it is lost"
+                ) from error
+            raise _none_there(folder) from error
         except OSError as error:
-            raise DataError(
-                "is no prepared directory",
-                where=str(folder),
-                remedy="Make one with `rss-rl data prepare ... --out DIR`",
-            ) from error
+            raise _none_there(folder) from error
         return cls.parse(content, str(path))
 
     @classmethod
@@ -238,6 +250,14 @@ class Manifest(_Record):
                 where=where,
                 remedy=_AGAIN,
             ) from error
+
+
+def _none_there(folder: Path) -> DataError:
+    return DataError(
+        "is no prepared directory",
+        where=str(folder),
+        remedy="Make one with `rss-rl data prepare ... --out DIR`",
+    )
 
 
 class _Version(BaseModel):

@@ -12,14 +12,14 @@ mapped goes on reading it.
 
 from __future__ import annotations
 
-__all__ = ["CachedFiles", "Files", "LocalFiles", "open_files"]
+__all__ = ["CachedFiles", "Files", "LocalFiles", "open_files", "refused"]
 
 import fcntl
 import hashlib
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -63,6 +63,13 @@ class Files(Protocol):
             DataError, StorageError: it is missing, of another size, or cannot be fetched.
         """
 
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Look whether files are there with these sizes, without fetching them.
+
+        Raises:
+            DataError, StorageError: one is not, or there is no answer.
+        """
+
     def damaged(self, name: str, what: str) -> DataError:
         """The error to raise for a file whose content is no good."""
 
@@ -87,11 +94,18 @@ class LocalFiles:
         path = self.folder / name
         try:
             found = path.stat().st_size
+        except FileNotFoundError as error:
+            raise _missing(str(path)) from error
         except OSError as error:
-            raise self.damaged(name, f"cannot be read ({error.strerror})") from error
+            raise refused(path, error) from error
         if found != size:
             raise self.damaged(name, f"has {found} bytes, the manifest says {size}")
         return path
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """See `Files`."""
+        for name, size in sizes.items():
+            self.fetch(name, size)
 
     def damaged(self, name: str, what: str) -> DataError:
         """See `Files`."""
@@ -146,6 +160,17 @@ class CachedFiles:
             raise StorageError(error.what, where=error.where, remedy=remedy) from error
         _evict(path)
 
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """See `Files`."""
+        found = self._storage.files()
+        for name, size in sizes.items():
+            where = f"{self.place.rstrip('/')}/{name}"
+            if name not in found:
+                raise _missing(where)
+            if found[name] != size:
+                what = f"has {found[name]} bytes, the manifest says {size}"
+                raise DataError(what, where=where, remedy="Upload the data again, with --force")
+
     def damaged(self, name: str, what: str) -> DataError:
         """See `Files`; the bad copy is deleted, so that it is not met again."""
         (self.folder / name).unlink(missing_ok=True)
@@ -154,6 +179,19 @@ class CachedFiles:
             where=f"{self.place.rstrip('/')}/{name}",
             remedy="The copy was deleted: try once more, then upload the data again, with --force",
         )
+
+
+def refused(path: Path, error: OSError) -> DataError:
+    """The error to raise for a file that the system does not let us read."""
+    return DataError(
+        f"cannot be read ({error.strerror or error})",
+        where=str(path),
+        remedy="Look at the disk, and at who may read the file",
+    )
+
+
+def _missing(where: str) -> DataError:
+    return DataError("is missing", where=where, remedy="Copy it back, or prepare the data again")
 
 
 def open_files(place: Path | str) -> Files:

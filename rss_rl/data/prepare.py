@@ -12,6 +12,7 @@ from __future__ import annotations
 
 __all__ = ["SHARD_MB", "prepare"]
 
+import math
 import os
 import shutil
 import tempfile
@@ -39,11 +40,13 @@ from rss_rl.data.shard_file import ShardWriter, shard_schema
 from rss_rl.data.sources import Source
 from rss_rl.data.staging import BLOCK_ROWS, Progress, Stage, StagedSplit, staged_blocks
 from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
+from rss_rl.data.vector_files import check_vectors, file_on_disk
 from rss_rl.data.vocabulary import Vocabulary
-from rss_rl.durable import put_back, swap_in
-from rss_rl.errors import DataError
+from rss_rl.durable import file_sha256, put_back, swap_in
+from rss_rl.errors import DataError, StorageError
 
 SHARD_MB = 64
+_MOST_DIM = 1 << 16
 
 
 def _silent(what: str, done: int, end: int | None) -> None:
@@ -93,8 +96,15 @@ def prepare(
         progress: called with what is being done, how far, and the end where known.
 
     Raises:
-        DataError: a source, row or vector file that cannot be used, or `out` exists.
+        DataError: a source, row, vector file or setting that cannot be used, or `out` exists.
+            Settings, vector files and `out` are looked at before the first row is read.
+        StorageError: the disk refuses; what was at `out` is as it was.
     """
+    _check_settings(dim, shard_mb)
+    for path in vectors:
+        check_vectors(path, skip_bad_rows=skip_bad_rows)
+    read = [path for paths in source.splits().values() for path in paths]
+    _check_apart(out, [*read, *map(file_on_disk, vectors)])
     with _built_aside(out, force) as folder:
         job = _Job(
             source,
@@ -122,26 +132,58 @@ def prepare(
     return manifest
 
 
+def _check_settings(dim: int, shard_mb: float) -> None:
+    if not 1 <= dim <= _MOST_DIM:
+        raise DataError(f"dim is {dim}", remedy=f"Give a width of 1 to {_MOST_DIM} as --dim")
+    if not 0 < shard_mb < math.inf:
+        raise DataError(f"shard_mb is {shard_mb}", remedy=f"Give megabytes, such as {SHARD_MB}")
+
+
+def _check_apart(out: Path, files: Sequence[Path]) -> None:
+    """Nothing that is read may lie in the directory that is replaced."""
+    for path in files:
+        if out.resolve() in path.resolve().parents:
+            raise DataError(
+                f"lies in the directory that would be replaced, {out}",
+                where=str(path),
+                remedy="Move the file, or name another --out",
+            )
+
+
 @contextmanager
 def _built_aside(out: Path, force: bool) -> Iterator[Path]:
     """A new directory beside `out` that takes its place when all went well."""
-    put_back(out)
-    if out.exists() and not force:
-        raise DataError("exists already", where=str(out), remedy="Replace it with --force")
-    if out.exists() and not (out / records.MANIFEST_FILE).is_file():
+    place = Path(os.path.abspath(out))  # which has a name where `out` is '.'
+    folder: Path | None = None
+    try:
+        _check_free(out, place, force)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+        yield folder
+        folder.chmod(0o777 & ~_umask())
+        swap_in(folder, place)
+    except OSError as error:
+        raise StorageError(
+            f"cannot be written ({error.strerror or error})",
+            where=str(out),
+            remedy="Name an --out on a disk with space, where you may write",
+        ) from error
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_free(out: Path, place: Path, force: bool) -> None:
+    if place.name:
+        put_back(place)
+    if place.exists() and not (place / records.MANIFEST_FILE).is_file():
         raise DataError(
             "is no prepared directory, and is not replaced",
             where=str(out),
             remedy="Name another --out",
         )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        yield folder
-        folder.chmod(0o777 & ~_umask())
-        swap_in(folder, out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    if place.exists() and not force:
+        raise DataError("exists already", where=str(out), remedy="Replace it with --force")
 
 
 def _umask() -> int:
@@ -182,7 +224,12 @@ def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:
             f"the {len(vocabulary)} different words take {size} bytes, more than is read",
             remedy="Check that the text columns hold words",
         )
-    return VocabularyInfo(size=len(vocabulary), trainable=vocabulary.trainable, bytes=size)
+    return VocabularyInfo(
+        size=len(vocabulary),
+        trainable=vocabulary.trainable,
+        bytes=size,
+        sha256=file_sha256(path),
+    )
 
 
 def _write_split(

@@ -8,8 +8,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rss_rl.data.checks import Rejects
@@ -24,6 +26,8 @@ from rss_rl.data.vectors import (
     vector_table,
 )
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from rss_rl.durable import file_sha256
+from rss_rl.errors import DataError
 from rss_rl.types import Array
 
 _MISSING_SHOWN = 20
@@ -53,7 +57,7 @@ def write_vectors(
     """
     if not files:
         table = random_vectors(vocabulary, dim, seed)
-        return VectorInfo(dim=dim, bytes=_save(folder, table))
+        return VectorInfo(dim=dim, **_save(folder, table))
     parts = [_read_file(path, vocabulary, rejects, progress) for path in files]
     scales = vector_scales(parts)
     table = vector_table(parts, vocabulary, seed, scales)
@@ -63,7 +67,7 @@ def write_vectors(
     commonest = lacking[np.argsort(-weights[lacking], kind="stable")]
     return VectorInfo(
         dim=table.shape[1],
-        bytes=_save(folder, table),
+        **_save(folder, table),
         files=tuple(source_file(path) for path in files),
         widths=tuple(part.vectors.shape[1] for part in parts),
         scales=scales,
@@ -74,11 +78,14 @@ def write_vectors(
     )
 
 
-def _save(folder: Path, table: Array) -> int:
-    """Write the table of vectors; returns the size of the file."""
+def _save(folder: Path, table: Array) -> dict[str, Any]:
+    """Write the table of vectors; returns size and SHA-256 as `VectorInfo` has them."""
     path = folder / VECTORS_FILE
-    save_file({"vectors": table}, path)
-    return path.stat().st_size
+    try:
+        save_file({"vectors": table}, path)
+    except SafetensorError as error:  # which the disk's refusal comes as
+        raise OSError(str(error)) from error
+    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
 def _read_file(
@@ -102,6 +109,9 @@ def source_file(path: Path) -> SourceFile:
     """Name and SHA-256 of a file that was read; of ARCHIVE.zip:MEMBER the archive's.
 
     Of a folder the SHA-256 of the names and SHA-256 of its files, in the order of names.
+
+    Raises:
+        DataError: it cannot be read.
     """
     if path.is_dir():
         parts = (source_file(file) for file in sorted(path.iterdir()) if file.is_file())
@@ -111,5 +121,13 @@ def source_file(path: Path) -> SourceFile:
         return SourceFile(name=path.name, sha256=lines.hexdigest())
     archive = str(path).partition(".zip:")
     file = Path(f"{archive[0]}.zip") if archive[2] else path
-    with file.open("rb") as stream:
-        return SourceFile(name=path.name, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
+    try:
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(
+            f"cannot be read again ({error.strerror})",
+            where=str(file),
+            remedy="Leave the files alone while they are prepared",
+        ) from error
+    return SourceFile(name=path.name, sha256=digest)

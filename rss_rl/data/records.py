@@ -5,13 +5,24 @@ Every reader yields records or bad rows one by one and holds no more than a bloc
 
 from __future__ import annotations
 
-__all__ = ["Record", "column_names", "file_kind", "read_records", "require_columns"]
+__all__ = [
+    "Record",
+    "column_names",
+    "column_types",
+    "file_kind",
+    "read_records",
+    "require_columns",
+]
 
 import csv
+import errno
 import gzip
 import json
+import os
+import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, cast
@@ -30,7 +41,13 @@ _KINDS = {
     ".parquet": "parquet",
 }
 _ENCODING_REMEDY = "Save the file as UTF-8"
+_LINES_REMEDY = "Write one JSON object a line"
+_QUOTES_REMEDY = 'Close its quotes, and within quotes write "" for one'
 _BLOCK_ROWS = 1024
+_LONGEST_FIELD = 1 << 26
+"""Characters of a delimited field; what goes on beyond is a quote that nothing closes."""
+_LIKE_ROWS = 16
+"""Lines within quotes that would be rows by themselves: so many are rows, and the quote is open."""
 
 
 @dataclass(frozen=True)
@@ -76,30 +93,88 @@ def read_records(path: Path, kind: str = "", *, quoted: bool = True) -> Iterator
         DataError: the file cannot be opened or read, or its header is unusable.
     """
     kind = kind or file_kind(path)
-    try:
+    with _blamed_on(path):
         if kind == "parquet":
             yield from _read_parquet(path)
         elif kind == "jsonl":
             yield from _read_json_lines(path)
         else:
             yield from _read_delimited(path, "\t" if kind == "tsv" else ",", quoted)
-    except (OSError, EOFError, pa.ArrowException) as error:
+
+
+@contextmanager
+def _blamed_on(path: Path) -> Iterator[None]:
+    """What goes wrong in reading, told apart: the system refuses the file, or it is damaged."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+        refused = isinstance(error, OSError) and error.errno is not None
         raise DataError(
-            f"cannot be read ({error})", where=str(path), remedy="Check the path and the file"
+            f"cannot be read ({_refusal(error) if refused else error})",
+            where=str(path),
+            remedy="Check the path and the disk"
+            if refused
+            else "It is cut short or damaged: write or fetch it again",
         ) from error
 
 
+def _refusal(error: BaseException) -> str:
+    """What the system says, without what a library adds."""
+    number = getattr(error, "errno", None)
+    return str(error) if number is None else os.strerror(number)
+
+
 def column_names(path: Path, kind: str = "") -> list[str]:
-    """Names of the columns: of the header, the schema, or the first readable JSON object."""
+    """Names of the columns: of the header, the schema, or the first readable JSON object.
+
+    Raises:
+        DataError: the file cannot be read, or has no header or no JSON object.
+    """
     kind = kind or file_kind(path)
     if kind == "parquet":
         with _parquet(path) as file:
             return list(file.schema_arrow.names)
     if kind == "jsonl":
-        first = next((r for r in read_records(path, kind) if isinstance(r, Record)), None)
-        return list(first.values) if first else []
-    with _open_text(path) as stream:
-        return _header(path, csv.reader(stream, delimiter="\t" if kind == "tsv" else ","))
+        return _first_keys(path)
+    with _open_text(path) as stream, _blamed_on(path):
+        return _header(path, _fields_of(stream, "\t" if kind == "tsv" else ","))
+
+
+def _first_keys(path: Path) -> list[str]:
+    """The keys of the first readable JSON object."""
+    bad: BadRow | None = None
+    for row in read_records(path, "jsonl"):
+        if isinstance(row, Record):
+            return list(row.values)
+        bad = bad or row
+    if bad is None:
+        raise DataError("has no rows", where=str(path), remedy=_LINES_REMEDY)
+    raise DataError(
+        f"no line is a JSON object; of this one: {bad.reason}",
+        where=f"{path}, row {bad.row}",
+        remedy=_LINES_REMEDY,
+    )
+
+
+def column_types(path: Path) -> dict[str, pa.DataType]:
+    """Every column of a file with the Arrow type that keeps its values.
+
+    Of Parquet those of its schema; a delimited file holds texts alone. JSON lines are read once
+    from end to end, as a key may come late, and a key may hold anything: text is their type too.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    kind = file_kind(path)
+    if kind == "parquet":
+        with _parquet(path) as file:
+            schema = file.schema_arrow
+            return dict(zip(schema.names, schema.types, strict=True))
+    names: Iterable[str] = column_names(path, kind)
+    if kind == "jsonl":
+        found = (record for record in read_records(path, kind) if isinstance(record, Record))
+        names = dict.fromkeys(name for record in found for name in record.values)
+    return dict.fromkeys(names, pa.string())
 
 
 def require_columns(path: Path, have: Sequence[str], want: Sequence[str]) -> None:
@@ -125,9 +200,13 @@ def _open_text(path: Path) -> IO[str]:
             return cast(IO[str], gzip.open(path, "rt", **arguments))  # type: ignore[call-overload]
         return path.open("r", **arguments)  # type: ignore[call-overload, no-any-return]
     except OSError as error:
-        raise DataError(
-            f"cannot be opened ({error.strerror})", where=str(path), remedy="Check the path"
-        ) from error
+        raise _not_opened(path, error) from error
+
+
+def _not_opened(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"cannot be opened ({_refusal(error)})", where=str(path), remedy="Check the path"
+    )
 
 
 def _undecodable(text: str) -> bool:
@@ -161,18 +240,32 @@ def _header(path: Path, reader: Any) -> list[str]:
     return names
 
 
-class _Lines:
-    """Lines of a stream; those of the row being read can be given back, all but the first."""
+class _Unclosed(Exception):
+    """The lines that a quoted field has taken in look like rows."""
 
-    def __init__(self, stream: Iterable[str]) -> None:
+
+class _Lines:
+    """Lines of a stream; those of the row being read can be given back, all but the first.
+
+    Args:
+        is_row: whether a line would be a row by itself. After _LIKE_ROWS such lines in the midst of
+            a row, and no others, `_Unclosed` is raised.
+    """
+
+    def __init__(self, stream: Iterable[str], is_row: Callable[[str], bool]) -> None:
         self._stream, self._waiting = iter(stream), deque[str]()
         self._before, self.current = 0, list[str]()
+        self._is_row = is_row
 
     def __iter__(self) -> _Lines:
         return self
 
     def __next__(self) -> str:
         line = self._waiting.popleft() if self._waiting else next(self._stream)
+        # All that was read before this line lies within the quotes: another one was asked for.
+        if len(self.current) == 1 + _LIKE_ROWS and all(map(self._is_row, self.current[1:])):
+            self._waiting.appendleft(line)
+            raise _Unclosed
         self.current.append(line)
         return line
 
@@ -187,24 +280,51 @@ class _Lines:
         del self.current[1:]
 
 
+def _fields_of(lines: Iterable[str], delimiter: str, quoted: bool = True) -> Iterator[list[str]]:
+    """The fields of each row."""
+    # Python has one limit for the whole process, of 131,072 characters unless somebody set it.
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    return csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+
+
+def _malformed(error: Exception) -> str:
+    if isinstance(error, _Unclosed):
+        return (
+            f"malformed row: a quote that opens here is not closed, and the {_LIKE_ROWS} lines"
+            " after it look like rows"
+        )
+    if "field limit" in str(error):
+        limit = csv.field_size_limit()
+        return f"malformed row: a field has over {limit:,} characters; is its quote closed?"
+    return f"malformed row ({error})"
+
+
 def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record | BadRow]:
     file = str(path)
     with _open_text(path) as stream:
-        lines = _Lines(stream)
-        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-        reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-        names = _header(path, reader)
+        names: list[str] = []
+
+        def is_row(line: str) -> bool:
+            try:
+                return 1 < len(names) == len(next(_fields_of([line], delimiter, quoted)))
+            except csv.Error:
+                return False
+
+        lines = _Lines(stream, is_row)
+        reader = _fields_of(lines, delimiter, quoted)
+        names += _header(path, reader)
         while True:
             row = lines.begin_row()
             try:
                 values = next(reader)
             except StopIteration:
                 return
-            except csv.Error as error:
+            except (csv.Error, _Unclosed) as error:
                 # A quote that is never closed runs over the rows after it: read those again.
                 lines.give_back()
                 content = _shown(lines.current[0].rstrip("\r\n"))
-                yield BadRow(file, row, f"malformed row ({error})", "Check its quotes", content)
+                yield BadRow(file, row, _malformed(error), _QUOTES_REMEDY, content)
                 continue
             text = delimiter.join(values)
             if _undecodable(text):
@@ -218,7 +338,7 @@ def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record
 
 def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
     file = str(path)
-    remedy = "Write one JSON object a line"
+    remedy = _LINES_REMEDY
     with _open_text(path) as stream:
         for row, line in enumerate(stream, start=1):
             text = line.strip()
@@ -239,9 +359,13 @@ def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
 
 
 def _parquet(path: Path) -> Any:
+    if path.is_dir():
+        raise _not_opened(path, IsADirectoryError(errno.EISDIR, ""))
     try:
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise _not_opened(path, error) from error
         raise DataError(
             f"is no readable Parquet file ({error})",
             where=str(path),
@@ -256,6 +380,25 @@ def _read_parquet(path: Path) -> Iterator[Record | BadRow]:
             raise DataError("two columns have one name", where=str(path), remedy="Rename one")
         row = 0
         for block in file.iter_batches(batch_size=_BLOCK_ROWS):
-            for values in block.to_pylist():
+            columns = [_python_values(path, *pair) for pair in zip(names, block, strict=True)]
+            for values in zip(*columns, strict=True):
                 row += 1
-                yield Record(str(path), row, values)
+                yield Record(str(path), row, dict(zip(names, values, strict=True)))
+
+
+def _python_values(path: Path, name: str, column: Any) -> list[Any]:
+    """Values of a column; nanoseconds, for which Python has no type, as text or whole numbers."""
+    kind = column.type
+    try:
+        if pa.types.is_duration(kind) or kind == pa.time64("ns"):
+            column = column.cast(pa.int64())
+        elif pa.types.is_timestamp(kind) and kind.unit == "ns":
+            column = column.cast(pa.string())
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError) as error:
+        raise DataError(
+            f"a value of column '{name}' ({kind}) cannot be read ({error})",
+            where=str(path),
+            remedy="Leave the column out, or write it as text",
+        ) from error
+    return values

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from rss_rl.data.manifest import ShardInfo, shard_file
+from rss_rl.durable import file_sha256
 from rss_rl.types import LabelSpec
 
 _MAGIC = 8
@@ -98,8 +99,12 @@ class ShardWriter:
         self._writer.close()
         self._sink.close()
         name = shard_file(self._split, len(self._done))
-        size = (self._folder / name).stat().st_size
-        self._done.append(ShardInfo(name=name, rows=self._rows, bytes=size))
+        path = self._folder / name
+        self._done.append(
+            ShardInfo(
+                name=name, rows=self._rows, bytes=path.stat().st_size, sha256=file_sha256(path)
+            )
+        )
         self._writer, self._rows = None, 0
 
 

@@ -148,8 +148,19 @@ class Stage:
         self.progress(f"reading {split}", staged.rows, staged.rows)
         return staged
 
+    def _read(self, split: str) -> Iterator[RawExample | BadRow]:
+        """What the source yields; a file of it that cannot be read is no fault of our disk."""
+        try:
+            yield from self.source.read(split)
+        except OSError as error:
+            raise DataError(
+                f"cannot be read ({error.strerror or error})",
+                where=str(error.filename or self.source.name),
+                remedy="Check the file and who may read it",
+            ) from error
+
     def _usable(self, split: str) -> Iterator[tuple[RawExample, str | float, list[Tokens]]]:
-        for item in self.source.read(split):
+        for item in self._read(split):
             if isinstance(item, BadRow):
                 self.rejects.take(item, split)
                 continue

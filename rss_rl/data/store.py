@@ -22,16 +22,19 @@ from safetensors.numpy import load_file
 from rss_rl.data import manifest as records
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.order import WINDOW_SHARDS
-from rss_rl.data.places import Files, open_files
+from rss_rl.data.places import Files, open_files, refused
 from rss_rl.data.shard import Shard, StoredRow
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import PAD, Vocabulary
+from rss_rl.durable import file_sha256
 from rss_rl.errors import DataError, nearest
 from rss_rl.types import Array, Batch, LabelSpec
 
 OPEN_SHARDS = 2 * WINDOW_SHARDS
 """Shards of a split that stay mapped: those of two windows of `rss_rl.data.order`."""
 _TRIES = 3
+_sound: set[tuple[int, int, int, int, str]] = set()
+"""Files whose SHA-256 this process has compared: device, inode, time of change, size, and it."""
 
 
 class Split:
@@ -170,6 +173,7 @@ class Split:
             try:
                 status = os.stat(path)
                 identity = (status.st_dev, status.st_ino, status.st_mtime_ns)
+                _check_sum(path, info.sha256)
                 trusted = self._checked.get(number) == identity
                 shard = Shard(path, self._manifest, self._info, info.rows, trusted=trusted)
                 self._checked[number] = identity
@@ -178,8 +182,33 @@ class Split:
                 if last == _TRIES - 1:
                     raise self._files.damaged(info.name, "is gone") from None
             except (OSError, ValueError, pa.ArrowException) as error:
-                raise self._files.damaged(info.name, str(error).splitlines()[0]) from error
+                raise _blamed(self._files, info.name, error) from error
         raise AssertionError
+
+
+def _blamed(files: Files, name: str, error: Exception) -> DataError:
+    """The system refuses a file, or its content is no good."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return refused(files.folder / name, error)
+    return files.damaged(name, str(error).splitlines()[0])
+
+
+def _check_sum(path: Path, sha256: str | None) -> None:
+    """Compare the SHA-256 of a file, once a process; of data that keep none nothing is asked.
+
+    Raises:
+        ValueError: it is another. OSError: the file cannot be read.
+    """
+    if sha256 is None:
+        return
+    status = os.stat(path)
+    identity = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, sha256)
+    if identity in _sound:
+        return
+    found = file_sha256(path)
+    if found != sha256:
+        raise ValueError(f"is damaged: its SHA-256 is {found}, the manifest says {sha256}")
+    _sound.add(identity)
 
 
 def _padded_marks(stored: Sequence[StoredRow], valid: Array) -> Array:
@@ -236,9 +265,12 @@ class Prepared:
         info = self.manifest.vocabulary
         path = self._files.fetch(records.VOCABULARY_FILE, info.bytes)
         try:
+            _check_sum(path, info.sha256)
             return Vocabulary.load(path, info.size, info.trainable)
         except DataError as error:
             raise self._files.damaged(records.VOCABULARY_FILE, error.what) from error
+        except (OSError, ValueError) as error:
+            raise _blamed(self._files, records.VOCABULARY_FILE, error) from error
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -252,7 +284,7 @@ class Prepared:
             DataError: the file is missing, damaged, or of another shape.
         """
         name, info = records.VECTORS_FILE, self.manifest.vectors
-        path = self._files.fetch(name, info.bytes)
+        path = self._vectors_path()
         try:
             vectors: Array = load_file(path)["vectors"]
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
@@ -264,6 +296,27 @@ class Prepared:
         if not np.isfinite(vectors).all():
             raise self._files.damaged(name, "holds what is no finite number")
         return vectors
+
+    def _vectors_path(self) -> Path:
+        """The file of vectors, its checksum compared."""
+        info = self.manifest.vectors
+        path = self._files.fetch(records.VECTORS_FILE, info.bytes)
+        try:
+            _check_sum(path, info.sha256)
+        except (OSError, ValueError) as error:
+            raise _blamed(self._files, records.VECTORS_FILE, error) from error
+        return path
+
+    def check(self) -> None:
+        """Read the vocabulary, compare the vectors' checksum, and look whether each shard is there.
+
+        Raises:
+            DataError: naming the file that is missing or damaged. StorageError: no answer.
+        """
+        self._files.check(
+            {s.name: s.bytes for i in self.manifest.splits.values() for s in i.shards}
+        )
+        _ = self.vocabulary, self._vectors_path()
 
     def split(self, name: str) -> Split:
         """A split by name; none of its shards is opened yet.

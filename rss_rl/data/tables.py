@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = ["Columns", "Table", "table"]
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +91,9 @@ class Table:
 
     def _example(self, record: Record) -> RawExample | BadRow:
         columns, values = self.columns, record.values
-        missing = [name for name in columns.all() if values.get(name) is None]
+        # A label that is missing is told as one of any other source is: see `LabelChecker`.
+        wanted = [name for name in columns.all() if name != columns.label]
+        missing = [name for name in wanted if values.get(name) is None]
         if missing:
             return record.bad(f"column '{missing[0]}' is empty", "Fill it")
         texts = tuple(_text(values[name]) for name in columns.texts)
@@ -103,7 +106,7 @@ class Table:
         return RawExample(
             id=str(values[columns.id]) if columns.id else f"{Path(record.file).stem}-{record.row}",
             texts=tuple(text for text in texts if text is not None),
-            label=_label(values[columns.label]),
+            label=_label(values.get(columns.label)),
             rationale=tuple(b for b in bits if b is not None) if bits else None,
             file=record.file,
             row=record.row,
@@ -125,6 +128,8 @@ def _bits(value: Any) -> tuple[bool, ...] | None:
 
 
 def _label(value: Any) -> str | float:
+    if value is None:
+        return ""
     return value if isinstance(value, float) else str(value).strip()
 
 
@@ -154,7 +159,7 @@ def table(
     """
     if len(columns.texts) not in (1, 2) or len(columns.rationale) not in (0, len(columns.texts)):
         raise DataError("a table has one or two texts, and a rationale for each or none")
-    if len(shares) != len(SPLITS) or min(shares) <= 0:
+    if len(shares) != len(SPLITS) or not all(0 < share < math.inf for share in shares):
         raise DataError(
             f"shares {'/'.join(f'{share:g}' for share in shares)} do not cut train, dev and test",
             remedy="Give three numbers above 0, such as 0.8/0.1/0.1",

@@ -21,13 +21,16 @@ def local_target(out: str, force: bool) -> Iterator[Path]:
     """The directory to prepare in: `out` itself, or for a URI one in the cache that is then gone.
 
     Raises:
-        DataError: something prepared is at the URI, and `force` is not set. StorageError: no
-            answer from there, or no room here.
+        DataError: `out` is empty; something prepared is at the URI, and `force` is not set.
+        StorageError: no answer from there, or no room here.
     """
+    if not out:
+        raise DataError("--out is empty", remedy="Name the directory to make: --out data/reviews")
     if not is_uri(out):
         yield Path(out)
         return
-    if not force and open_storage(out).read(MANIFEST_FILE, 1) is not None:
+    # Asked even where it is replaced: an address that does not answer is told before the work.
+    if open_storage(out).read(MANIFEST_FILE, 1) is not None and not force:
         raise DataError("exists already", where=out, remedy="Replace it with --force")
     try:
         cache_root().mkdir(parents=True, exist_ok=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["VectorLine", "file_on_disk", "vector_lines"]
+__all__ = ["VectorLine", "check_vectors", "file_on_disk", "vector_lines"]
 
 import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Container, Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -30,7 +30,9 @@ class VectorLine(NamedTuple):
     vector: Array
 
 
-def vector_lines(path: Path, wanted: Container[str]) -> Iterator[VectorLine | BadRow | None]:
+def vector_lines(
+    path: Path, wanted: Container[str]
+) -> Generator[VectorLine | BadRow | None, None, None]:
     """Stream a file of vectors: wanted words, bad lines, and None for each word not wanted.
 
     Raises:
@@ -41,11 +43,28 @@ def vector_lines(path: Path, wanted: Container[str]) -> Iterator[VectorLine | Ba
             binary = path.name.removesuffix(".gz").endswith(".bin")
             yield from (_binary_lines if binary else _text_lines)(path, stream, wanted)
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        damaged = "It is cut short or damaged: fetch it again"
+        refusal = error.strerror if isinstance(error, OSError) else None
         raise DataError(
-            f"cannot be read ({error})",
+            f"cannot be read ({refusal or error})",
             where=str(path),
-            remedy="Check the path; the file may be cut short",
+            remedy="Check the path" if refusal else damaged,
         ) from error
+
+
+def check_vectors(path: Path, *, skip_bad_rows: bool = False) -> None:
+    """Look whether a file can be opened and begins as a file of vectors does.
+
+    Raises:
+        DataError: it cannot, or does not.
+    """
+    with closing(vector_lines(path, ())) as lines:
+        try:
+            first = next(lines)
+        except StopIteration:
+            raise DataError("is empty", where=str(path), remedy="Fetch the file again") from None
+    if isinstance(first, BadRow) and not skip_bad_rows:
+        raise first.error()
 
 
 def file_on_disk(path: Path) -> Path:
@@ -106,7 +125,8 @@ def _text_lines(
         parts = text.rsplit(b" ", dim)
         # A word may hold spaces itself, as in '. . .', but no number.
         if spaces < dim or dim < 1 or (spaces > dim and _is_number(parts[0].split(b" ")[-1])):
-            yield _bad(path, row, f"{spaces} numbers where {dim} are expected", text)
+            expected = dim or "one or more"
+            yield _bad(path, row, f"{spaces} numbers where {expected} are expected", text)
             continue
         word = parts[0].decode("utf-8", "surrogateescape")
         if word not in wanted:
@@ -119,7 +139,8 @@ def _parsed(
     path: Path, row: int, word: str, numbers: list[bytes], text: bytes
 ) -> VectorLine | BadRow:
     try:
-        vector = np.array(numbers, dtype="S").astype(np.float32)
+        with np.errstate(over="ignore"):  # looked for below
+            vector = np.array(numbers, dtype="S").astype(np.float32)
     except ValueError:
         return _bad(path, row, "a component is no number", text)
     if not np.isfinite(vector).all():

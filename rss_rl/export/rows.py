@@ -4,11 +4,12 @@ from __future__ import annotations
 
 __all__ = ["TextRow", "read_texts"]
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rss_rl.data.checks import is_storable
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import Text
 from rss_rl.errors import DataError
@@ -21,12 +22,14 @@ class TextRow:
     row    its number, from 1, as `rss_rl.data.records` counts
     where  the file and row, for messages
     fault  what is wrong with it; there are no texts then
+    values of all columns; none where the row could not be cut into them
     """
 
     row: int
     where: str
     texts: tuple[Text, ...] = ()
     fault: DataError | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_texts(path: Path, columns: Sequence[str], texts: int) -> Iterator[TextRow]:
@@ -63,9 +66,16 @@ def _row(record: Record, columns: Sequence[str], where: str) -> TextRow:
         text = _text(record.values.get(name))
         if text is None:
             fault = DataError(f"column '{name}' holds no text", where=where, remedy="Fill it")
-            return TextRow(record.row, where, fault=fault)
+            return TextRow(record.row, where, fault=fault, values=record.values)
+        if not is_storable(text if isinstance(text, tuple) else (text,)):
+            fault = DataError(
+                f"column '{name}' holds half a sign (a lone surrogate)",
+                where=where,
+                remedy="Write the text again as UTF-8",
+            )
+            return TextRow(record.row, where, fault=fault, values=record.values)
         found.append(text)
-    return TextRow(record.row, where, tuple(found))
+    return TextRow(record.row, where, tuple(found), values=record.values)
 
 
 def _text(value: Any) -> Text | None:

@@ -5,7 +5,14 @@ Legend: n examples or tokens. Correlations come from scipy.
 
 from __future__ import annotations
 
-__all__ = ["precision_recall_f1", "ranking_metrics", "score_metrics"]
+__all__ = [
+    "choice_metrics",
+    "class_metrics",
+    "precision_recall_f1",
+    "ranking_metrics",
+    "roc_auc",
+    "score_metrics",
+]
 
 import numpy as np
 
@@ -22,6 +29,63 @@ def score_metrics(predicted: Array, gold: Array) -> dict[str, float]:
         metrics["pearson"] = float(stats.pearsonr(predicted, gold).statistic)
         metrics["spearman"] = float(stats.spearmanr(predicted, gold).statistic)
     return metrics
+
+
+def choice_metrics(predicted: Array, gold: Array) -> dict[str, float]:
+    """accuracy of predictions [n] against `gold` [n], and majority_accuracy: that of always saying
+    what `gold` says most often, below which a model has learnt nothing.
+    """
+    counts = np.unique_counts(gold).counts
+    return {
+        "accuracy": float((gold == predicted).mean()),
+        "majority_accuracy": float(counts.max() / len(gold)),
+    }
+
+
+def class_metrics(predicted: Array, gold: Array, odds: Array | None = None) -> dict[str, float]:
+    """accuracy, majority_accuracy and macro_f1 of predicted classes, and roc_auc of two.
+
+    macro_f1 is the mean over the classes that occur, be it in `gold` or predicted, of
+    F1 = 2 TP / (2 TP + FP + FN).
+
+    Args:
+        predicted, gold: int64 [n].
+        odds: [n], rising with the chance of class 1, where there are two classes.
+
+    Returns:
+        roc_auc is absent where it is not defined.
+    """
+    known, place = np.unique(np.concatenate([gold, predicted]), return_inverse=True)
+    size, n = len(known), len(gold)
+    right, said = place[:n], place[n:]
+    hits = np.bincount(right[right == said], minlength=size)
+    # 2 TP + FP + FN: how often a class is gold and how often it is predicted.
+    named = np.bincount(right, minlength=size) + np.bincount(said, minlength=size)
+    metrics = choice_metrics(predicted, gold) | {"macro_f1": float((2 * hits / named).mean())}
+    area = None if odds is None else roc_auc(odds, gold == 1)
+    return metrics if area is None else metrics | {"roc_auc": area}
+
+
+def roc_auc(scores: Array, positive: Array) -> float | None:
+    """Area under the receiver operating characteristic: how often a positive outscores a negative.
+
+    AUC = P(score of a positive > score of a negative) + P(equal) / 2, by the sum of the positives'
+    ranks. Source: Fawcett, An introduction to ROC analysis (2006).
+
+    Args:
+        scores: [n]. positive: bool [n].
+
+    Returns:
+        None where all are positive, or none is.
+    """
+    positives = int(positive.sum())
+    negatives = len(positive) - positives
+    if not positives or not negatives:
+        return None
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2  # equal scores share the mean of their ranks
+    above = ranks[place][positive].sum() - positives * (positives + 1) / 2
+    return float(above / (positives * negatives))
 
 
 def precision_recall_f1(found: int, kept: int, wanted: int) -> tuple[float, float, float]:

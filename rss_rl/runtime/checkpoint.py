@@ -190,7 +190,10 @@ def _read_newest(run_dir: Path) -> Checkpoint:
         try:
             found = _read_present(step_directory(run_dir, step), run_dir)
         except CheckpointError as error:
-            warnings.append(f"passed over the checkpoint of step {step}: {error}")
+            # Its remedy is for whoever asked for this one.
+            warnings.append(
+                f"passed over the checkpoint of step {step}: {error.where}: {error.what}"
+            )
             continue
         for warning in warnings:
             _log.warning("%s", warning)
@@ -198,7 +201,8 @@ def _read_newest(run_dir: Path) -> Checkpoint:
     raise CheckpointError(
         f"no sound checkpoint; {'; '.join(warnings)}",
         where=str(checkpoints_directory(run_dir)),
-        remedy="Start the run again in a new directory",
+        remedy="Where it trained with --storage, resume into an empty --run-dir, which gets the"
+        " storage's copy; else start the run again in a new directory",
     )
 
 

@@ -30,7 +30,13 @@ from rss_rl.config import RunConfig
 from rss_rl.data.batching import plain_batches
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.ops.rationales import moved_at_random
-from rss_rl.ops.scores import precision_recall_f1, ranking_metrics, score_metrics
+from rss_rl.ops.scores import (
+    choice_metrics,
+    class_metrics,
+    precision_recall_f1,
+    ranking_metrics,
+    score_metrics,
+)
 from rss_rl.runtime.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch, ExampleSource, LabelSpec
@@ -71,9 +77,10 @@ class _Tally:
         losses = scored.losses
         self.columns["gold"].append(batch.labels)
         self.columns["predicted"].append(scored.predicted)
+        if scored.odds is not None:
+            self.columns["odds"].append(scored.odds)
         if batch.questions is not None and scored.odds is not None:
             self.columns["questions"].append(batch.questions)
-            self.columns["odds"].append(scored.odds)
         self.columns["loss"].append(losses)
         self.columns["reward"].append(rewards(-losses, selections, batch.valid, spec).total)
         shares = kept_shares(selections, batch.valid)
@@ -98,8 +105,11 @@ class _Tally:
             result |= ranking_metrics(odds, gold == len(self.labels.names) - 1, questions)
         if self.labels.kind == "score":
             result |= score_metrics(predicted, gold)
+        elif self.labels.chooses:
+            result |= choice_metrics(predicted, gold)
         else:
-            result["accuracy"] = float((gold == predicted).mean())
+            two = odds if len(self.labels.names) == 2 else None
+            result |= class_metrics(predicted, gold, two)
         if self.has_rationale:
             scores = precision_recall_f1(self.found, self.kept, self.wanted)
             names = ("rationale_precision", "rationale_recall", "rationale_f1")
@@ -119,11 +129,12 @@ def evaluate(
 ) -> dict[str, dict[str, float]]:
     """Metrics of a split under each mode, without dropout; equal calls give equal numbers.
 
-    Metrics: loss and reward (nats; a sampled or random one under its own selections), accuracy
-    (classes, sentences, candidates) or pearson, spearman and mse (score), kept, heads_kept,
-    dependents_kept, where the data has questions with rival answers map, mrr, map_all and mrr_all
-    (answers sorted by the log-odds of the last class, which is the right one), and where it has
-    rationales rationale_precision, rationale_recall, rationale_f1 and rationale_f1_random.
+    Metrics: loss and reward (nats; a sampled or random one under its own selections), accuracy and
+    majority_accuracy (classes, sentences, candidates), macro_f1 (classes), roc_auc (two classes) or
+    pearson, spearman and mse (score), kept, heads_kept, dependents_kept, where the data has
+    questions with rival answers map, mrr, map_all and mrr_all (answers sorted by the log-odds of
+    the last class, which is the right one), and where it has rationales rationale_precision,
+    rationale_recall, rationale_f1 and rationale_f1_random.
     """
     evaluator = _Evaluator(models, config, device, examples.labels)
     with (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["TensorLike", "file_sha256", "read_tensors", "write_tensors"]
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from rss_rl.durable import sync_file
+from rss_rl.durable import file_sha256, sync_file
 from rss_rl.errors import CheckpointError
 from rss_rl.types import Array
 
@@ -68,12 +67,6 @@ def write_tensors(path: Path, tensors: Mapping[str, TensorLike]) -> str:
     save_file({name: _as_array(name, tensor, path) for name, tensor in tensors.items()}, path)
     sync_file(path)
     return file_sha256(path)
-
-
-def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_tensors(path: Path, remedy: str) -> dict[str, Array]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import Source, SourceRequest, named_source
+from rss_rl.data.records import Record, read_records
+from rss_rl.data.sources import BadRow, Source, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
 from rss_rl.data.tables import Columns, table
 from rss_rl.errors import DataError
@@ -19,14 +23,16 @@ GOOD_CSV = b"text,label\nfine words,good\nmore words,bad\n"
 GOOD_JSONL = b'{"text": "fine", "label": "good"}\n{"text": ["a", "b"], "label": "bad"}\n'
 GOOD_SCORES = b"text,label\nfine words,1\nmore words,2.5\n"
 CLASSES = LabelSpec("classes", names=("good", "bad"))
+LEARN = LabelSpec("score", low=-math.inf, high=math.inf)
 SCORE = LabelSpec("score", low=0, high=5)
 
+MISSING = (b"", b"  ", b"nan", b"NaN", b"None", b"null", b" NULL ")
 CSV_CASES = [
     (b"too,many,fields\n", "malformed row: 3 fields, the header has 2"),
     (b"alone\n", "malformed row: 1 fields, the header has 2"),
     (b'"open,good\n', "malformed row (unexpected end of data)"),
     (b"a text,goood\n", "unknown label 'goood'; did you mean 'good'?"),
-    (b"a text,\n", "the label is empty"),
+    *((b"a text," + word + b"\n", "the label is missing") for word in MISSING),
     (b"   ,good\n", "text is empty"),
     (b"caf\xe9 noir,good\n", "bytes that are not UTF-8"),
 ]
@@ -34,7 +40,11 @@ JSONL_CASES = [
     (b'{"text": "cut', "malformed row: no JSON"),
     (b"[" * 100_000 + b"\n", "malformed row: no JSON"),
     (b'["text", "label"]\n', "malformed row: no JSON object"),
-    (b'{"text": "fine"}\n', "column 'label' is empty"),
+    (b'{"text": "fine"}\n', "the label is missing"),
+    *(
+        (b'{"text": "fine", "label": ' + value + b"}\n", "the label is missing")
+        for value in (b"null", b"NaN", *(b'"' + word + b'"' for word in MISSING))
+    ),
     (b'{"text": null, "label": "good"}\n', "column 'text' is empty"),
     (b'{"text": 7, "label": "good"}\n', "column 'text' is neither text nor a list of words"),
     (b'{"text": [], "label": "good"}\n', "text is empty"),
@@ -44,12 +54,13 @@ JSONL_CASES = [
     (b'{"text": "caf\xe9", "label": "good"}\n', "bytes that are not UTF-8"),
 ]
 SCORE_CASES = [
-    (b"a text,nan\n", "the score is nan"),
+    *((b"a text," + word + b"\n", "the label is missing") for word in MISSING),
+    (b"a text,1e40\n", "the score 1e40 does not fit 32 bits"),
+    (b"a text,-1e39\n", "the score -1e39 does not fit 32 bits"),
     (b"a text,inf\n", "the score is inf"),
     (b"a text,5.01\n", "score 5.01 is outside 0 to 5"),
     (b"a text,-1\n", "score -1 is outside 0 to 5"),
     (b"a text,much\n", "the score 'much' is no number"),
-    (b"a text,\n", "the score '' is no number"),
 ]
 CASES = [
     *(("t.csv", GOOD_CSV, CLASSES, *case) for case in CSV_CASES),
@@ -85,6 +96,41 @@ def test_bad_row_stops_or_is_listed(
     assert len(open_prepared(tmp_path / "out").split("train")) == 2
 
 
+@pytest.mark.parametrize("kind", ["classes", "score", "named"])
+def test_missing_labels_of_parquet(tmp_path: Path, kind: str) -> None:
+    """A null, and what a table of floats has where a value is missing."""
+    path = tmp_path / "t.parquet"
+    whole = [1.0, 2.0, 1.0, None, float("nan")]
+    labels = whole if kind == "score" else [None if v is None else str(v) for v in whole]
+    pq.write_table(pa.table({"text": ["a", "b", "c", "d", "e"], "label": labels}), path)
+    spec = {"classes": None, "score": LEARN, "named": LabelSpec("classes", names=("1.0", "2.0"))}
+    with pytest.raises(DataError, match=r"t\.parquet, row 4: the label is missing"):
+        prepare(source_of(path, spec[kind]), tmp_path / "out", dim=2)
+    manifest = prepare(source_of(path, spec[kind]), tmp_path / "out", dim=2, skip_bad_rows=True)
+    assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (3, 2)
+    if kind != "score":
+        assert manifest.labels.names == ("1.0", "2.0")
+
+
+def test_a_class_may_be_called_what_is_missing_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\na,none\nb,None\nc,joy\n")
+    named = LabelSpec("classes", names=("none", "None", "joy"))
+    assert prepare(source_of(path, named), tmp_path / "out", dim=2).splits["train"].rows == 3
+    learned = prepare(source_of(path), tmp_path / "out2", dim=2, skip_bad_rows=True)
+    assert learned.labels.names == ("joy", "none")
+
+
+def test_a_range_of_scores_that_32_bits_hold(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\na,1e40\nb,3.4e38\nc,1\n")
+    with pytest.raises(DataError, match=r"t\.csv, row 2: the score 1e40 does not fit 32 bits"):
+        prepare(source_of(path, LEARN), tmp_path / "out", dim=2)
+    prepare(source_of(path, LEARN), tmp_path / "out", dim=2, skip_bad_rows=True)
+    labels = open_prepared(tmp_path / "out").split("train").batch([0, 1]).labels
+    assert labels.tolist() == pytest.approx([3.4e38, 1.0])
+
+
 def test_reading_goes_on_after_a_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b'text,label\nx,1\n"a"b,1\nc,d,e\n\nlast one,2\n\xff,2\nvery last,1\n')
@@ -112,6 +158,58 @@ def test_a_quote_never_closed_costs_one_row(tmp_path: Path) -> None:
     split = open_prepared(tmp_path / "out").split("train")
     for i in (8, 9, 10, 2999):
         assert split.words(i) == (("row", str(i), ",", "in", "two", "lines"),)
+
+
+PLAIN = [f"row {i} of words,{i % 2}" for i in range(5000)]
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes"),
+    [('"never closed,1', None), ('"closed late,1', 'a screen of 15",1'), ('a,"b,1', 'c","d')],
+)
+def test_an_unbalanced_quote_is_told_where_it_opens(
+    tmp_path: Path, opens: str, closes: str | None
+) -> None:
+    """Rows without quotes follow, and perhaps one that closes it by accident."""
+    path = tmp_path / "t.csv"
+    rows = [*PLAIN[:9], opens, *PLAIN[9:3009], *([closes] if closes else []), *PLAIN[3009:]]
+    path.write_text("\n".join(["text,label", *rows]) + "\n")
+    with pytest.raises(DataError, match=r"t\.csv, row 11: .*quote.* not closed.*look like rows"):
+        prepare(source_of(path), tmp_path / "out", dim=2)
+    told = list(read_records(path))
+    assert len(told) == len(rows)
+    first = next(row for row in told if isinstance(row, BadRow))
+    assert (first.row, first.content) == (11, opens)
+    kept = [row for row in told if isinstance(row, Record)]
+    assert max(len(row.values["text"]) for row in kept) < 25
+
+
+def test_a_long_field_is_a_field_like_others(tmp_path: Path) -> None:
+    """Of 300,000 characters in one line, in many lines, and of lines of a comma each."""
+    path = tmp_path / "t.csv"
+    one, verse = "word " * 60_000, "Roses are red, violets are blue.\n" * 12
+    many = "\n".join(f"line {i} without, or with, one" for i in range(10_000))
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([("text", "label"), (one, 1), (many, 2), (verse, 1)])
+    told = [row for row in read_records(path) if isinstance(row, Record)]
+    assert [row.values["text"] for row in told] == [one, many, verse]
+    manifest = prepare(source_of(path), tmp_path / "out", dim=2)
+    assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (3, 0)
+
+
+def test_a_field_without_an_end_does_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rss_rl.data.records._LONGEST_FIELD", 200_000)
+    path = tmp_path / "t.csv"
+    path.write_text('text,label\nx,1\n"' + "no row of a table\n" * 40_000 + "y,2\n")
+    before = csv.field_size_limit(131_072)  # which is the process's, and only grows
+    try:
+        told = [row for row in read_records(path) if isinstance(row, BadRow)]
+    finally:
+        csv.field_size_limit(before)
+    assert (told[0].row, len(told)) == (3, 40_000)
+    assert "a field has over 200,000 characters; is its quote closed?" in told[0].reason
 
 
 def test_rows_dropped_by_convention_are_counted(tmp_path: Path) -> None:
@@ -167,3 +265,11 @@ def test_bad_vector_line_is_listed(tmp_path: Path) -> None:
     assert manifest.vectors.bad_lines == 1
     reject = json.loads((tmp_path / "out" / "rejects.jsonl").read_text())
     assert (reject["row"], reject["content"]) == (2, "words 1")
+
+
+def test_a_component_that_32_bits_do_not_hold_is_a_bad_line(tmp_path: Path) -> None:
+    path, vectors = tmp_path / "t.csv", tmp_path / "v.txt"
+    path.write_bytes(GOOD_CSV)
+    vectors.write_text("fine 1 2\nwords 1e40 0\n")
+    with pytest.raises(DataError, match=r"v\.txt, row 2: a component is not finite"):
+        prepare(source_of(path), tmp_path / "out", vectors=[vectors])

@@ -103,6 +103,7 @@ def fit_vocabulary(folder: Path) -> None:
     path = folder / "manifest.json"
     tree = json.loads(path.read_text())
     tree["vocabulary"]["bytes"] = max(1, (folder / "vocabulary.json").stat().st_size)
+    tree["vocabulary"].pop("sha256", None)
     path.write_text(json.dumps(tree))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
@@ -188,8 +189,30 @@ def test_a_changed_shard_is_looked_at_again(tmp_path: Path) -> None:
     ids = split.batch([0]).tokens[0][0].astype("<i4").tobytes()
     split.batch(range(ROWS))
     path.write_bytes(content.replace(ids, b"\xff" * len(ids)))
+    with pytest.raises(DataError, match="is damaged: its SHA-256"):
+        split.batch([0])
+
+
+def test_a_changed_shard_of_data_without_checksums_is_looked_at_again(tmp_path: Path) -> None:
+    prepare(_Source(), tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
+    forget_checksums(tmp_path / "out")
+    split = open_prepared(tmp_path / "out").split("train")
+    path = tmp_path / "out" / SHARD
+    content = path.read_bytes()
+    ids = split.batch([0]).tokens[0][0].astype("<i4").tobytes()
+    split.batch(range(ROWS))  # the first shards are closed again by now
+    path.write_bytes(content.replace(ids, b"\xff" * len(ids)))
     with pytest.raises(DataError, match="unknown token ids"):
         split.batch([0])
+
+
+def forget_checksums(folder: Path) -> None:
+    """As an earlier version would have prepared the data."""
+    manifest = folder / "manifest.json"
+    manifest.write_text(re.sub(r',\s*"sha256": "[0-9a-f]{64}"(?=\s*})', "", manifest.read_text()))
+    tree = json.loads(manifest.read_text())
+    tree["vectors"].pop("sha256")
+    manifest.write_text(json.dumps(tree, indent=2))
 
 
 def test_unknown_split_names_the_nearest(prepared: Prepared) -> None:
@@ -277,6 +300,7 @@ def test_unknown_token_ids_are_an_error(tmp_path: Path) -> None:
 
 def test_damaged_vectors_are_an_error(tmp_path: Path) -> None:
     folder = prepare_into(tmp_path / "out")
+    forget_checksums(folder)
     path = folder / "vectors.safetensors"
     content = path.read_bytes()
     for damaged, message in (

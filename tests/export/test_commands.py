@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,41 @@ def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_done_is_said(arguments: tuple[str, ...], message: str, run: Path) -> None:
     command, *rest = arguments
     assert message in typed(command, run, *rest, code=2)
+
+
+def test_no_command_replaces_its_input(run: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"review": "a film"}\n')
+    (tmp_path / "link.html").symlink_to(source)
+    for command, *given in (
+        ("predict", "--input", source, "--output", source, "--overwrite"),
+        ("explain", "--file", source, "--out", source),
+        ("explain", "--file", source, "--out", tmp_path / "link.html"),
+    ):
+        assert "would be lost" in typed(command, run, *given, code=2)
+    assert source.read_text() == '{"review": "a film"}\n'
+    assert (tmp_path / "link.html").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "inputs/vocabulary.json",
+        "inputs/manifest.json",
+        "inputs/vectors.safetensors",
+        "checkpoints/BEST",
+    ],
+)
+def test_what_is_gone_from_a_run_names_itself(name: str, run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    gone = copy / name
+    if gone.is_dir():
+        shutil.rmtree(gone)
+    else:
+        gone.unlink()
+    told = typed("select", copy, "a film", code=2)
+    assert f"{gone}: " in told
+    assert "cut short" not in told
+    assert "Traceback" not in told

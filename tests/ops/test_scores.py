@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rss_rl.ops.scores import precision_recall_f1, score_metrics
+from rss_rl.ops.scores import (
+    choice_metrics,
+    class_metrics,
+    precision_recall_f1,
+    roc_auc,
+    score_metrics,
+)
 
 
 def test_score_metrics_by_hand() -> None:
@@ -37,3 +45,50 @@ def test_precision_recall_f1() -> None:
     assert precision_recall_f1(0, 4, 3) == (0.0, 0.0, 0.0)
     assert precision_recall_f1(0, 0, 3) == (0.0, 0.0, 0.0)
     assert precision_recall_f1(0, 0, 0) == (0.0, 0.0, 0.0)
+
+
+CLASSES = st.integers(0, 4)
+
+
+@given(st.lists(st.tuples(CLASSES, CLASSES), min_size=1, max_size=30))
+def test_class_metrics_equal_their_twin(pairs: list[tuple[int, int]]) -> None:
+    predicted, gold = np.array(pairs).T
+    hits = sum(p == g for p, g in pairs) / len(pairs)
+    majority = max(sum(g == c for _, g in pairs) for c in range(5)) / len(pairs)
+    f1s = []
+    for c in {c for pair in pairs for c in pair}:
+        both = sum(p == g == c for p, g in pairs)
+        kept, wanted = sum(p == c for p, _ in pairs), sum(g == c for _, g in pairs)
+        f1s.append(precision_recall_f1(both, kept, wanted)[2])
+    found = class_metrics(predicted, gold)
+    assert found == pytest.approx(
+        {"accuracy": hits, "majority_accuracy": majority, "macro_f1": sum(f1s) / len(f1s)}
+    )
+    assert choice_metrics(predicted, gold) == pytest.approx(
+        {"accuracy": hits, "majority_accuracy": majority}
+    )
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=30))
+def test_area_under_roc_is_the_share_of_pairs_in_order(scored: list[tuple[int, bool]]) -> None:
+    """A pair of equal odds counts half, so that a constant has one half."""
+    above = [s for s, right in scored if right]
+    below = [s for s, right in scored if not right]
+    odds, positive = (np.array(column) for column in zip(*scored, strict=True))
+    found = roc_auc(odds.astype(np.float32), positive.astype(bool))
+    if not above or not below:
+        assert found is None
+        return
+    pairs = [1.0 if a > b else 0.5 if a == b else 0.0 for a in above for b in below]
+    assert found == pytest.approx(sum(pairs) / len(pairs))
+
+
+def test_what_an_unbalanced_split_hides() -> None:
+    """Always the commonest class: accuracy .9, and nothing else says that it is good."""
+    gold = np.array([0] * 90 + [1] * 10)
+    found = class_metrics(np.zeros(100, int), gold, np.zeros(100))
+    assert found["accuracy"] == found["majority_accuracy"] == pytest.approx(0.9)
+    assert found["macro_f1"] == pytest.approx(0.5 * 2 * 0.9 / 1.9)
+    assert found["roc_auc"] == pytest.approx(0.5)
+    assert "roc_auc" not in class_metrics(gold, gold)
+    assert "roc_auc" not in class_metrics(gold[:90], gold[:90], np.zeros(90))

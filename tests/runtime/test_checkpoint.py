@@ -179,8 +179,11 @@ def test_a_damaged_checkpoint_asked_for_by_name_is_an_error(tmp_path: Path) -> N
         with pytest.raises(CheckpointError, match="SHA-256"):
             load_checkpoint(tmp_path, which)
     damage(tmp_path, 1)
-    with pytest.raises(CheckpointError, match="no sound checkpoint.*step 2.*step 1"):
+    with pytest.raises(CheckpointError, match="no sound checkpoint.*step 2.*step 1") as error:
         load_checkpoint(tmp_path)
+    # One remedy, at the end: another checkpoint of the run is none.
+    assert "hoose another" not in str(error.value)
+    assert str(error.value).count("start the run again") == 1
 
 
 def test_a_missing_latest_pointer_is_made_up_for(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_thresholded_metrics_equal_a_loop_over_single_examples(
 ) -> None:
     dev = tiny.split("dev")
     hits, losses, kept, found, chosen, wanted = [], [], [], 0, 0, 0
+    odds: dict[int, list[float]] = {0: [], 1: []}  # of class 1, by the gold class
     models.classifier.eval()
     for row in range(len(dev)):
         batch = dev.batch([row])
@@ -50,6 +51,7 @@ def test_thresholded_metrics_equal_a_loop_over_single_examples(
                 selections.append(chance > 0.5)
             logits = models.classifier(tensors.tokens, tensors.valid, selections)
         hits.append(int(logits.argmax()) == int(batch.labels[0]))
+        odds[int(batch.labels[0])].append(float(logits[0, 1] - logits[0, 0]))
         losses.append(-float(torch.log_softmax(logits, -1)[0, batch.labels[0]]))
         unions = [(s[0, 0] | s[0, 1]).numpy() for s in selections]
         assert batch.rationale is not None
@@ -61,6 +63,10 @@ def test_thresholded_metrics_equal_a_loop_over_single_examples(
     assert 0.05 < scores["kept"] < 0.95
     assert scores["accuracy"] == pytest.approx(np.mean(hits))
     assert scores["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    assert scores["majority_accuracy"] == max(len(odds[0]), len(odds[1])) / len(dev)
+    ordered = [above > below for above in odds[1] for below in odds[0]]
+    assert scores["roc_auc"] == pytest.approx(np.mean(ordered), abs=0.01)
+    assert 0 <= scores["macro_f1"] <= 1
     assert scores["kept"] == pytest.approx(np.mean(kept), rel=1e-6)
     precision, recall = found / chosen, found / wanted
     assert scores["rationale_precision"] == pytest.approx(precision)

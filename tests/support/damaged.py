@@ -42,11 +42,12 @@ def use(folder: Path) -> None:
 
 
 def refit(folder: Path, rows: int | None = None) -> None:
-    """Let the manifest agree with the size of the first shard, so that its content is looked at."""
+    """Let the manifest agree with the first shard, so that its content is looked at."""
     path = folder / "manifest.json"
     tree = json.loads(path.read_text())
     split = tree["splits"]["train"]
     split["shards"][0]["bytes"] = (folder / SHARD).stat().st_size
+    split["shards"][0].pop("sha256", None)
     if rows is not None:
         split["rows"] = split["shards"][0]["rows"] = rows
     path.write_text(json.dumps(tree))

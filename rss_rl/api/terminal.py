@@ -1,0 +1,90 @@
+"""The terminal's guard: what a file, a server or a user wrote is printed, and never obeyed.
+
+A terminal takes escape sequences from whatever text it is sent: one in a token, a file name or a
+server's reason phrase could set its title, fill the clipboard or hide what was said before. So the
+two streams are guarded while a command runs, and consoles, which send sequences of their own, guard
+what they are given.
+"""
+
+from __future__ import annotations
+
+__all__ = ["SafeConsole", "guarded_streams", "printable"]
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import IO, Any, TextIO, cast
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+_CONTROLS = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed
+    "\u202a-\u202e\u2066-\u2069"  # which turn the direction of writing
+    "\ud800-\udfff"  # bytes of a file name that are no UTF-8
+    "]"
+)
+
+
+def printable(text: str) -> str:
+    r"""Text whose control characters are written out, as JSON writes them.
+
+    >>> printable("\x1b[2Jname")
+    '\\u001b[2Jname'
+    """
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class _Guarded:
+    """A stream that writes control characters out; a console writes past it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream  # the name by which rich finds what it shall write to
+
+    def write(self, text: str) -> int:
+        self.rich_proxied_file.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+@contextmanager
+def guarded_streams(stdout: TextIO | None = None, stderr: TextIO | None = None) -> Iterator[None]:
+    """Guard standard output and standard error, or the streams that take their place."""
+    out = cast(TextIO, _Guarded(stdout or sys.stdout))
+    err = cast(TextIO, _Guarded(stderr or sys.stderr))
+    with redirect_stdout(out), redirect_stderr(err):
+        yield
+
+
+class SafeConsole(Console):
+    """A console that styles what it is given, and writes out the control characters in it."""
+
+    @property
+    def file(self) -> IO[str]:
+        """The stream itself, behind guards and what a progress bar puts before it."""
+        file = super().file
+        while (behind := getattr(file, "rich_proxied_file", None)) is not None:
+            file = behind
+        return file
+
+    @file.setter
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments of what is printed; those that steer the cursor are the console's own."""
+        for segment in super().render(renderable, options):
+            if segment.control or not _CONTROLS.search(segment.text):
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)

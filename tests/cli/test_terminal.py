@@ -1,0 +1,112 @@
+"""What comes from outside never reaches the terminal raw."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pty
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from typer.testing import CliRunner
+
+from rss_rl.api.terminal import SafeConsole, guarded_streams, printable
+from rss_rl.cli.group import Commands
+from rss_rl.cli.main import app
+from rss_rl.cli.options import console
+from rss_rl.errors import DataError
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x85\u202ecod.\udcff\r"
+RAW = set(EVIL) - set("]0;owned[2J31mcd.")
+
+
+def test_printable_keeps_what_people_write() -> None:
+    for text in ("a\tb\n", "naïve 読む 👩‍🚀 nb\xa0sp", "می‌خواهم"):
+        assert printable(text) == text
+    shown = printable(EVIL)
+    assert not RAW & set(shown)
+    assert shown.startswith(r"\u001b]0;owned\u0007\u001b[2J\u009b31m")
+    # Within JSON the escape is the very character.
+    tree = {"token": "\x9b\x7f\u202e\ud800"}
+    assert json.loads(printable(json.dumps(tree, ensure_ascii=False))) == tree
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        typer.echo,
+        lambda text: typer.echo(text, err=True),
+        print,
+        lambda text: console().print(text, markup=False),
+        lambda text: console(stderr=True).print(text, markup=False, soft_wrap=True),
+        lambda text: console().print(table_of(text)),
+        lambda text: SafeConsole(stderr=True).print(f"[bold]{text}[/bold]"),
+        lambda text: (_ for _ in ()).throw(DataError(text, where=text, remedy=text)),
+    ],
+)
+def test_every_way_out_is_guarded(say: Callable[[str], object]) -> None:
+    commands = typer.Typer(cls=Commands)
+
+    @commands.callback()
+    def group() -> None: ...
+
+    @commands.command()
+    def speak() -> None:
+        say(EVIL)
+
+    result = CliRunner().invoke(commands, ["speak"])
+    told = result.output
+    assert "owned" in told
+    assert not RAW & set(told)
+
+
+def table_of(text: str) -> Table:
+    made = Table(text)
+    made.add_row(text)
+    return made
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_terminal_gets_our_colours_and_cursor_moves_and_no_others() -> None:
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as stream, guarded_streams(stream, stream):
+        shown = SafeConsole(stderr=True, force_terminal=True, width=60)
+        with Progress(console=shown) as bar:  # which puts a stream of its own before ours
+            bar.add_task("\x1b]0;owned\x07 file", total=2, completed=1)
+            print("\x1b]0;owned\x07 line")
+            shown.print("[red]mine[/red]")
+    told = os.read(master, 1 << 16).decode()
+    os.close(master)
+    assert "\x1b]" not in told
+    assert "\x07" not in told
+    assert "owned" in told
+    assert "\x1b[31mmine" in told
+    assert "\x1b[?25l" in told  # the cursor is hidden while the bar moves
+    assert r"\u001b[" not in told
+
+
+def test_names_and_columns_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / f"{EVIL[:10]}.csv"
+    with path.open("w", newline="", errors="surrogateescape") as stream:
+        csv.writer(stream).writerows([("text", EVIL[:-2]), (EVIL[:-2], "x"), ("a", "y")])
+    given = ["--text", "text", "--out", str(tmp_path / "out")]
+    for label in ("label", EVIL[:-2]):
+        result = CliRunner().invoke(app, ["data", "prepare", str(path), *given, "--label", label])
+        assert "owned" in result.output
+        assert not RAW & set(result.output)
+
+
+def test_the_streams_are_put_back() -> None:
+    before = sys.stdout, sys.stderr
+    with guarded_streams(StringIO(), StringIO()):
+        assert sys.stdout is not before[0]
+    assert (sys.stdout, sys.stderr) == before
+    assert isinstance(console(), Console)

@@ -1,0 +1,110 @@
+"""What is wrong with a file is said of the file, with a remedy that helps."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rss_rl.data import store
+from rss_rl.data.records import column_names, read_records
+from rss_rl.data.store import open_prepared
+from rss_rl.data.tables import Columns, table
+from rss_rl.data.vectors import read_vectors
+from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from rss_rl.errors import DataError
+from rss_rl.export.rows import read_texts
+
+GZIPPED = gzip.compress(b"text,label\n" + bytes(range(32, 127)) * 3000)
+
+
+def whatever_reads(path: Path) -> list[str]:
+    """The messages of all that may read a table first."""
+    told = []
+    for read in (
+        lambda: column_names(path),
+        lambda: list(read_records(path)),
+        lambda: table([path], Columns(("text",), "label")),
+        lambda: list(read_texts(path, ("text",), 1)),
+    ):
+        with pytest.raises(DataError) as error:
+            read()
+        assert str(path) in error.value.where
+        assert error.value.remedy
+        told.append(str(error.value))
+    return told
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.jsonl", "t.csv.gz"])
+def test_a_file_that_is_not_there_is_not_cut_short(tmp_path: Path, name: str) -> None:
+    for told in whatever_reads(tmp_path / name):
+        assert "No such file" in told
+        assert "Check the path" in told
+        assert "cut short" not in told
+    (tmp_path / name).mkdir()
+    for told in whatever_reads(tmp_path / name):
+        assert "directory" in told
+        assert "cut short" not in told
+
+
+def test_a_parquet_file_that_is_cut_short_is_called_so(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"text": ["a"], "label": ["b"]}), path)
+    path.write_bytes(path.read_bytes()[:-10])
+    assert all("cut short" in told for told in whatever_reads(path))
+
+
+@pytest.mark.parametrize("kind", ["cut", "no gzip", "torn"])
+def test_gzipped_text_that_is_damaged(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "t.csv.gz"
+    damaged = {"cut": GZIPPED[:15], "no gzip": b"text,label\n", "torn": GZIPPED[:12] + b"\xff" * 60}
+    path.write_bytes(damaged[kind])
+    assert all("cut short or damaged" in told for told in whatever_reads(path))
+
+
+@pytest.mark.parametrize("content", [b"text,label\na,b\n", b"[1]\n[2]\n", b"{'text': 1}\n"])
+def test_lines_that_are_no_json_are_not_told_to_lack_a_column(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(content)
+    for read in (
+        lambda: table([path], Columns(("text",), "label")),
+        lambda: list(read_texts(path, (), 1)),
+    ):
+        with pytest.raises(DataError, match=r"t\.jsonl, row 1: no line is a JSON object") as error:
+            read()
+        assert "no column" not in str(error.value)
+    path.write_bytes(b"\n")
+    with pytest.raises(DataError, match=r"t\.jsonl: has no rows"):
+        table([path], Columns(("text",), "label"))
+
+
+def test_vectors_that_are_not_there_are_not_cut_short(tmp_path: Path) -> None:
+    words = Vocabulary((*SPECIAL_WORDS, "a"), 3)
+    for name in ("v.txt", "v.bin", "v.zip:a.txt", "v.txt.gz"):
+        with pytest.raises(DataError, match="No such file") as error:
+            read_vectors(tmp_path / name, words, lambda line: None)
+        assert error.value.remedy == "Check the path"
+
+
+def test_a_file_that_may_not_be_read_is_not_damaged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(store, "file_sha256", refused)
+    prepared = open_prepared(folder)
+    for read in (
+        lambda: prepared.vocabulary,
+        prepared.vectors,
+        lambda: prepared.split("train").batch([0]),
+    ):
+        with pytest.raises(DataError, match=r"copy/.*: cannot be read .Permission den") as error:
+            read()
+        assert "may read" in error.value.remedy
+    assert {path.name for path in folder.iterdir()} >= {"vocabulary.json", "train-00000.arrow"}

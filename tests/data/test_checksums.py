@@ -1,0 +1,150 @@
+"""Prepared data know their checksums: what is damaged or gone says so when it is opened."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from damaged import SHARD, use
+from typer.testing import CliRunner
+
+from rss_rl.cli.data import app
+from rss_rl.data import store
+from rss_rl.data.prepare import prepare
+from rss_rl.data.sources import SourceRequest, named_source
+from rss_rl.data.store import open_prepared
+from rss_rl.durable import file_sha256
+from rss_rl.errors import DataError
+
+FEW = {"train": "60", "dev": "20", "test": "20"}
+FILES = (SHARD, "vocabulary.json", "vectors.safetensors")
+
+
+def sums(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The entry of the manifest for each file."""
+    shards = (shard for split in manifest["splits"].values() for shard in split["shards"])
+    return {
+        **{shard["name"]: shard for shard in shards},
+        "vocabulary.json": manifest["vocabulary"],
+        "vectors.safetensors": manifest["vectors"],
+    }
+
+
+def test_the_manifest_says_what_each_file_is(folder: Path) -> None:
+    known = sums(json.loads((folder / "manifest.json").read_text()))
+    assert set(known) == {path.name for path in folder.iterdir()} - {"manifest.json"}
+    for name, entry in known.items():
+        assert entry["sha256"] == file_sha256(folder / name)
+
+
+def change(path: Path, old: bytes, new: bytes) -> None:
+    """One byte that leaves the file readable: another word, another number."""
+    content = path.read_bytes()
+    assert content.count(old) >= 1
+    path.write_bytes(content.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_changed_file_is_found_when_it_is_opened(folder: Path, name: str) -> None:
+    if name == "vectors.safetensors":
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[:-4] + b"\0\0\0\0")
+    else:
+        change(folder / name, b"word1", b"word8")
+    with pytest.raises(DataError, match=rf"{name}: is damaged: its SHA-256 is [0-9a-f]+") as error:
+        use(folder)
+    assert "prepare the data again" in error.value.remedy
+
+
+def test_data_without_checksums_are_read_as_before(folder: Path) -> None:
+    path = folder / "manifest.json"
+    tree = json.loads(path.read_text())
+    for entry in sums(tree).values():
+        del entry["sha256"]
+    path.write_text(json.dumps(tree))
+    use(folder)
+    change(folder / SHARD, b"word1", b"word8")
+    use(folder)
+
+
+def test_a_shard_is_read_through_once_a_process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(path: Path) -> str:
+        read.append(path.name)
+        return file_sha256(path)
+
+    monkeypatch.setattr(store, "file_sha256", counted)
+    prepared = open_prepared(folder)
+    assert read == []
+    for _ in range(2):
+        prepared.split("train").batch([0])
+        open_prepared(folder).split("train").batch([1])
+    assert read == [SHARD]
+    change(folder / SHARD, b"word1", b"word8")  # another file under the same name
+    with pytest.raises(DataError, match="is damaged"):
+        open_prepared(folder).split("train").batch([0])
+
+
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+@pytest.mark.parametrize("harm", ["gone", "changed"])
+def test_data_show_names_the_file(tmp_path: Path, name: str, harm: str) -> None:
+    folder = tmp_path / "data"
+    prepare(named_source("planted", SourceRequest(options=FEW)), folder, dim=2)
+    shown = CliRunner().invoke(app, ["show", str(folder)])
+    assert shown.exit_code == 0
+    path = folder / name
+    if harm == "gone":
+        path.unlink()
+    elif name == "manifest.json":
+        path.write_text("{")
+    else:
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    error = CliRunner().invoke(app, ["show", str(folder)]).exception
+    assert isinstance(error, DataError)
+    assert name in str(error)
+    told = "is missing" if harm == "gone" else "is damaged"
+    assert told in error.what
+    if harm == "gone":
+        assert "cut short" not in str(error)
+
+
+def test_shards_that_are_not_looked_into_must_be_there(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    source = named_source("planted", SourceRequest(options=FEW))
+    prepare(source, folder, dim=2, batch_rows=20, shard_mb=0.01)
+    last = sorted(folder.glob("train-*.arrow"))[-1]
+    assert last.name != SHARD
+    last.unlink()
+    with pytest.raises(DataError, match=rf"{last.name}: is missing"):
+        open_prepared(folder).check()
+
+
+def test_what_is_no_prepared_directory_is_none(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is no prepared directory"):
+        open_prepared(tmp_path)
+
+
+def test_checksums_go_with_the_data_to_a_uri(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "there"
+    shutil.copytree(folder, there)
+    change(there / SHARD, b"word1", b"word8")
+    monkeypatch.setenv("RSS_RL_CACHE", str(tmp_path / "cache"))
+    place = f"file://{there}"
+    for _ in range(2):  # the bad copy is not kept
+        with pytest.raises(DataError, match=rf"{SHARD}: is damaged: its SHA-256"):
+            open_prepared(place).split("train").batch([0])
+    shutil.copy(folder / SHARD, there / SHARD)
+    open_prepared(place).split("train").batch([0])
+    open_prepared(place).check()
+    (there / SHARD).unlink()
+    with pytest.raises(DataError, match=rf"{SHARD}: is missing"):
+        open_prepared(place).check()

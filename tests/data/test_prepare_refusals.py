@@ -1,0 +1,188 @@
+"""What `prepare` cannot do is said before it begins, or as an error that names what to do."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rss_rl.cli.data import app
+from rss_rl.data.prepare import prepare
+from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.store import open_prepared
+from rss_rl.errors import DataError, RssError, StorageError
+from rss_rl.types import LabelSpec
+
+
+@dataclass
+class Counted:
+    """A source that says how many rows were read of it."""
+
+    files: tuple[Path, ...] = ()
+    rows: int = 40
+    read_rows: int = 0
+    fails: bool = False
+    name: str = "counted"
+    sentences: int = 1
+    words: list[str] = field(default_factory=lambda: [f"w{n}" for n in range(300)])
+
+    def label_spec(self) -> LabelSpec:
+        return LabelSpec("classes", names=("a", "b"))
+
+    def splits(self) -> dict[str, tuple[Path, ...]]:
+        return {"train": self.files}
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        for row in range(self.rows):
+            self.read_rows += 1
+            yield RawExample(str(row), (tuple(self.words[row : row + 100]),), "ab"[row % 2])
+        if self.fails:
+            raise PermissionError(13, "Permission denied", "part-7")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").write_text("x")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (".", "is no prepared directory, and is not replaced"),
+        ("..", "is no prepared directory, and is not replaced"),
+        ("", "--out is empty"),
+        ("/", "is no prepared directory, and is not replaced"),
+        ("mine", "is no prepared directory, and is not replaced"),
+        ("mine/out", "cannot be written"),
+        ("/proc/out", "cannot be written"),
+    ],
+)
+@pytest.mark.parametrize("force", [False, True])
+def test_where_nothing_can_be_made(here: Path, out: str, message: str, force: bool) -> None:
+    given = ["prepare", "planted", "--out", out, *(["--force"] if force else [])]
+    error = CliRunner().invoke(app, given).exception
+    assert isinstance(error, RssError)
+    assert message in error.what
+    assert error.remedy
+    assert [path.name for path in here.iterdir()] == ["mine"]
+    assert (here / "mine").read_text() == "x"
+
+
+def vectors_of(folder: Path) -> dict[str, Path]:
+    (folder / "empty.txt").touch()
+    (folder / "text.bin").write_text("a 1 2\n")
+    (folder / "bad.zip").write_text("a 1 2\n")
+    (folder / "table.csv").write_text("text,label\n")
+    return {name: folder / name for name in ("none.txt", "empty.txt", "text.bin", "bad.zip")} | {
+        "table": folder / "table.csv",
+        "folder": folder,
+    }
+
+
+@pytest.mark.parametrize(
+    "which", ["none.txt", "empty.txt", "text.bin", "bad.zip", "table", "folder"]
+)
+def test_vectors_are_looked_at_before_the_first_row(tmp_path: Path, which: str) -> None:
+    source, path = Counted(), vectors_of(tmp_path)[which]
+    with pytest.raises(DataError) as error:
+        prepare(source, tmp_path / "out", vectors=[path])
+    assert str(path) in error.value.where
+    assert error.value.remedy
+    assert source.read_rows == 0
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"dim": 0}, {"dim": 10**9}, {"shard_mb": 0}, {"shard_mb": float("nan")}]
+)
+def test_settings_are_looked_at_before_the_first_row(
+    tmp_path: Path, settings: dict[str, float]
+) -> None:
+    source = Counted()
+    with pytest.raises(DataError, match=next(iter(settings))):
+        prepare(source, tmp_path / "out", **settings)  # type: ignore[arg-type]
+    assert source.read_rows == 0
+
+
+def test_what_is_read_is_never_in_the_directory_that_is_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prepare(Counted(), out, dim=2)
+    for name in ("rows.csv", "vectors.txt"):
+        (out / name).write_text("w1 1 2\n")
+    (tmp_path / "link").symlink_to(out)
+    for given in ({"source": Counted((tmp_path / "link" / "rows.csv",))}, {"source": Counted()}):
+        vectors = [] if given["source"].files else [out / "vectors.txt"]
+        with pytest.raises(DataError, match="lies in the directory that would be replaced"):
+            prepare(given["source"], out, dim=2, vectors=vectors, force=True)
+    assert (out / "rows.csv").exists()
+
+
+SCORES = ("--text", "t", "--label", "l", "--task", "score")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["planted", "--low", "0"], "--low is for files of your own"),
+        (["planted", "--text", "a"], "--text is for files of your own"),
+        (["planted", "--task", "score"], "--task is for files of your own"),
+        (["FILE", "--text", "t", "--label", "l", "--from", "."], "--from is for known datasets"),
+        (["FILE", "--text", "t", "--label", "l", "--option", "a=1"], "--option is for known"),
+        (["FILE", "--text", "t", "--label", "l", "--split", "1/nan/1"], "do not cut"),
+        (["FILE", "--text", "t", "--label", "l", "--split", "1/inf/1"], "do not cut"),
+        (["FILE", *SCORES, "--low", "nan", "--high", "3"], "between two"),
+        (["FILE", *SCORES, "--low", "0", "--high", "inf"], "between two"),
+        (["FILE", *SCORES, "--low", "0", "--high", "1e40"], "32 bits"),
+    ],
+)
+def test_options_that_would_be_passed_over(here: Path, arguments: list[str], message: str) -> None:
+    (here / "t.csv").write_text("t,l\na,1\n")
+    given = ["t.csv" if item == "FILE" else item for item in arguments]
+    error = CliRunner().invoke(app, ["prepare", *given, "--out", "out"]).exception
+    assert isinstance(error, DataError)
+    assert message in str(error)
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """A disk that takes files up to `size` bytes, as seen by what writes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_an_error_at_every_file(tmp_path: Path) -> None:
+    source, out = Counted(), tmp_path / "out"
+    manifest = prepare(source, out, dim=40)
+    sizes = sorted(path.stat().st_size for path in out.iterdir())
+    failed = 0
+    for size in [0, *(size - 1 for size in sizes)]:
+        for force in (True, False):
+            target = out if force else tmp_path / "new"
+            try:
+                with largest_file(size):
+                    prepare(source, target, dim=40, force=force)
+            except StorageError as error:
+                failed += 1
+                assert "cannot be written" in error.what
+                assert error.where == str(target)
+                assert "space" in error.remedy
+            assert not (tmp_path / "new").exists()
+    assert failed == 2 * (1 + len(sizes))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    assert open_prepared(out).manifest == manifest
+
+
+def test_a_source_that_cannot_be_read_on_is_not_blamed_on_the_disk(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read.*Permission denied"):
+        prepare(Counted(fails=True), tmp_path / "out", dim=2)
