@@ -1,0 +1,65 @@
+"""AG's news in its official form: train.csv and test.csv without a header, class 1 to 4 first."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field
+
+from rss_rl.components import Options
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
+from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
+
+_CLASSES = ("World", "Sports", "Business", "Sci/Tech")
+
+
+class AgNewsOptions(Options):
+    """What is read of an article."""
+
+    title_only: bool = Field(default=False, description="Leave the description out.")
+
+
+@dataclass(frozen=True)
+class AgNews:
+    """The two files of a folder; a tenth of the training rows is dev."""
+
+    folder: Path
+    title_only: bool
+    name = "ag-news"
+    sentences = 1
+
+    def label_spec(self) -> LabelSpec:
+        return LabelSpec("classes", names=_CLASSES)
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        train, test = self.folder / "train.csv", self.folder / "test.csv"
+        return {"train": (train,), "dev": (train,), "test": (test,)}
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        (path,) = self.splits()[split]
+        with path.open(encoding="utf-8", newline="") as file:
+            for number, row in enumerate(csv.reader(file), start=1):
+                if split != "test" and (number % 10 == 0) != (split == "dev"):
+                    continue
+                if len(row) != 3 or row[0] not in ("1", "2", "3", "4"):
+                    yield BadRow(str(path), number, "is not class, title and description")
+                    continue
+                text = row[1] if self.title_only else f"{row[1]}. {row[2]}"
+                label = _CLASSES[int(row[0]) - 1]
+                yield RawExample(f"{path.stem}-{number}", (text,), label, None, str(path), number)
+
+
+def _build(request: SourceRequest, options: AgNewsOptions) -> AgNews:
+    if request.path is None or not (request.path / "train.csv").is_file():
+        raise DataError("there is no train.csv", where=str(request.path), remedy="Name its --from")
+    return AgNews(request.path, options.title_only)
+
+
+AG_NEWS = SourceComponent(
+    name="ag-news", help="AG's news, 4 classes.", build=_build, options=AgNewsOptions,
+    source="Zhang et al., NIPS 2015", needs="--from FOLDER with train.csv and test.csv",
+)  # fmt: skip
