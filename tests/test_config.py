@@ -50,7 +50,8 @@ def test_defaults_and_given_values(minimal: Path) -> None:
     assert config.data == "prepared/some"
     assert config.phases[0].selection == "all"
     assert config.phases[1].patience == 3
-    assert config.learner.baseline == "leave-one-out"
+    assert config.estimator.options["baseline"] == "leave-one-out"
+    assert config.policy.options["hidden"] == 300
     assert (config.sampler.selections, config.reward.penalty) == (4, "sum")
 
 
@@ -129,7 +130,7 @@ def test_a_missing_key_is_named() -> None:
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
-        ({"sampler__selections": 1}, "leave-one-out needs sampler.selections >= 2"),
+        ({"sampler__selections": 1}, "sampler.selections must be >= 2"),
         ({"policy__name": "select-all"}, "'select-all' has nothing to learn"),
         ({"policy__name": "bernoulli"}, "'bernoulli' has nothing to learn"),
         ({"sampler__shards": 8, "batch_size": 4}, "shards may not exceed batch_size"),

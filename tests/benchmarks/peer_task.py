@@ -164,8 +164,8 @@ def task_of(reward: str) -> Task:
         open_prepared(run.data).split("train"),
         models.classifier,
         torch.cat([embedding.trainable, embedding.fixed]).detach().numpy(),
-        run.policy.hidden,
-        run.policy.initial_probability,
+        run.policy.options["hidden"],
+        run.policy.options["initial_probability"],
         run.reward.fixed_cost,
     )
 

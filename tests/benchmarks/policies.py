@@ -27,9 +27,9 @@ B, N, K, SIZE, ROUNDS = 64, 20, 4, 300, 7
 POLICIES = {
     "rss": PolicyConfig(),
     "iterative rnn": PolicyConfig(name="iterative"),
-    "iterative gru": PolicyConfig(name="iterative", cell="gru"),
-    "rss over lstm": PolicyConfig(context="lstm"),
-    "rss over gru": PolicyConfig(context="gru"),
+    "iterative gru": PolicyConfig(name="iterative", options={"cell": "gru"}),
+    "rss over lstm": PolicyConfig(options={"context": "lstm"}),
+    "rss over gru": PolicyConfig(options={"context": "gru"}),
 }
 
 

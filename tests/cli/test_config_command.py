@@ -52,8 +52,9 @@ def test_without_a_name_every_key_is_documented() -> None:
     assert isinstance(parse_config(shown, where="test"), RunConfig)
     keys = {entry["key"]: entry for entry in json.loads(show("show", "--json"))}
     assert keys["data"]["required"]
-    assert keys["learner.baseline"]["default"] == "leave-one-out"
-    assert "self-critical" in keys["learner.baseline"]["choices"]
+    assert keys["learner.estimator.options.baseline"]["default"] == "leave-one-out"
+    assert "self-critical" in keys["learner.estimator.options.baseline"]["choices"]
+    assert keys["policy.options.hidden"]["default"] == 300
     assert keys["phases[].steps"]["type"] == "int | null"
     assert {key.split(".")[0].removesuffix("[]") for key in keys} == set(RunConfig.model_fields)
     assert len(keys) == len(describe_keys())

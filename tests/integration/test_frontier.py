@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from table_runs import PHASES, SETTINGS
@@ -30,11 +31,11 @@ SWEEP = ("--shares", "0.3,0.6", "--policies", "rss,bernoulli", "--seeds", "1")
 def write_config(place: Path, data: Path) -> Path:
     tree: dict[str, object] = {"data": str(data), "phases": [PHASES[0], {**PHASES[1], "steps": 60}]}
     for key, value in SETTINGS.items():
-        section, _, name = key.partition(".")
-        if name:
-            tree.setdefault(section, {})[name] = value  # type: ignore[index]
-        else:
-            tree[section] = value
+        *sections, name = key.split(".")
+        node: Any = tree
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[name] = value
     tree["learner"] = {"threads": 1}
     tree |= {"evaluation": {"all_tokens": False, "every": 30}, "checkpoint": {"every": 8}}
     path = place / "own.yaml"
@@ -75,7 +76,7 @@ def wait_for_checkpoint(run: Path, after: int, process: subprocess.Popen[str]) -
 
 def test_files(expected: Path) -> None:
     rows = list(csv.DictReader(StringIO((expected / "frontier.csv").read_text())))
-    assert [row["policy"] for row in rows] == ["rss"] * 2 + ["bernoulli"] * 2 + ["select-all"]
+    assert [row["policy"] for row in rows] == ["rss"] * 2 + ["bernoulli"] * 2 + ["all tokens"]
     assert [float(row["asked"]) for row in rows[:4]] == pytest.approx([0.3, 0.6] * 2)
     assert all(row["runs"] == "1" for row in rows)
     assert rows[0]["lambda"]
@@ -149,22 +150,22 @@ def test_without_the_extra(prepared: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "rss-rl[tune]" in result.output
 
 
-def test_options_stay_with_their_policy(prepared: Path, tmp_path: Path) -> None:
-    """So does an estimator that the policy without anything to learn has no use for."""
+def test_options_go_to_the_policies_that_have_them(prepared: Path, tmp_path: Path) -> None:
+    """An estimator stays behind that the policy without anything to learn has no use for."""
     file = write_config(tmp_path, prepared)
-    overrides = ["policy.name=gumbel", 'policy.options={"temperature": 0.5}']
+    overrides = ["policy.name=gumbel", "policy.options={temperature: 0.5, hidden: 6}"]
     overrides.append("learner.estimator=pathwise")
     base = load_config(file, overrides)
-    found = frontier_table(str(file), overrides, base, Sweep(("gumbel", "rss"), costs=(1.0,)))
+    found = frontier_table(str(file), overrides, base, Sweep(("gumbel", "hardkuma"), costs=(1.0,)))
     configs = {
         row.label: load_config(
             file, [*overrides, *(f"{k}={json.dumps(v)}" for k, v in row.settings.items())]
         )
         for row in found.rows
     }
-    options = {label: config.policy.options for label, config in configs.items()}
-    own = {"temperature": 0.5}
-    assert options == {"gumbel, cost 1": own, "rss, cost 1": {}, "all tokens": {}}
+    assert {config.policy.options["hidden"] for config in configs.values()} == {6}
+    assert configs["gumbel, cost 1"].policy.options["temperature"] == 0.5
+    assert configs["hardkuma, cost 1"].policy.options["low"] == -0.1
     random = frontier_table(str(file), overrides, base, Sweep(("bernoulli",), shares=(0.3,))).rows
     assert random[0].settings["learner.estimator"] is None
 
@@ -213,12 +214,15 @@ def test_a_policy_that_nothing_changes_is_refused_before_anything_runs(
 def test_a_policy_with_a_budget_is_given_the_share(prepared: Path, tmp_path: Path) -> None:
     file = write_config(tmp_path, prepared)
     own = ["policy.name=top-k", "policy.options={tokens: 3, temperature: 0.5}"]
-    for given, options in (([], {"share": 0.3}), (own, {"share": 0.3, "temperature": 0.5})):
+    for given, temperature in (([], 1.0), (own, 0.5)):
         base = load_config(file, given)
         sweep = Sweep(("top-k", "bernoulli"), shares=(0.3,), seeds=1)
         table = frontier_table(str(file), given, base, sweep)
         plan = plan_runs("own", table, tmp_path / "out")
-        assert [run.config.policy.options for run in plan.runs] == [options, {}, {}]
+        budget, random, _ = (run.config.policy.options for run in plan.runs)
+        assert (budget["share"], budget["tokens"]) == (0.3, None)
+        assert budget["temperature"] == temperature
+        assert random == {"probability": pytest.approx(1 - 0.7**0.5)}
         assert [setting_of(row) for row in table.rows[:1]] == [("top-k", 0.3)]
         for run in plan.runs:
             build_policy(run.config.policy, 4, "relu")

@@ -17,18 +17,19 @@ EXAMPLE = Path(__file__).parent.parent / "plugin_example"
 CHECK = """
 import json, sys
 from pathlib import Path
-from rss_rl.config import PolicyConfig, parse_config
-from rss_rl.policies.build import build_policy
+from rss_rl.components import EVERYTHING, find_component
+from rss_rl.config import parse_config
 from rss_rl.runtime.run import Finished, train
 from rss_rl.runtime.run_directory import RunDirectory
 from rss_rl.testing import check_policy
 
-check_policy(build_policy(PolicyConfig(name="logistic"), 5, "relu"), 5)
-for name in ("logistic", "logistic_policy:LogisticPolicy"):
+check_policy(find_component("policy", "logistic"), 5, {"scale": 3.0})
+for name in ("logistic", "logistic_policy:LOGISTIC"):
     tree = json.loads(Path(sys.argv[1]).read_text())
-    tree["policy"] |= {"name": name, "options": {"scale": 2.0}}
+    tree["policy"] = {"name": name, "options": {"scale": 2.0}}
     folder = Path(sys.argv[2]) / name.replace(":", "_")
-    assert any(isinstance(e, Finished) for e in train(parse_config(tree, where=""), folder))
+    config = parse_config(tree, where="", trust=EVERYTHING)
+    assert any(isinstance(e, Finished) for e in train(config, folder))
 """
 
 

@@ -10,8 +10,11 @@ import small
 import torch
 from torch import Tensor, nn
 
+from rss_rl.components import Component, component_names, find_component
 from rss_rl.errors import ConfigError, PolicyError
 from rss_rl.ops.compilers import missing_compiler
+from rss_rl.policies.adapters import adapt
+from rss_rl.policies.contract_case import Case
 from rss_rl.policies.protocol import Evaluated, Sampled
 from rss_rl.policies.rss import RSSPolicy
 from rss_rl.testing import check_policy
@@ -264,3 +267,183 @@ class Explorer(nn.Module):
 def test_what_the_entropy_alone_teaches_is_found(power: float, known: float, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         check_policy(Explorer(power, known), small.EMBEDDING)
+
+
+class LastScore(nn.Module):
+    """Deterministic, with parameters that were learnt elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.score = nn.Linear(small.EMBEDDING, 1)
+
+    def threshold(self, shown: Tensor, valid: Tensor) -> Tensor:
+        kept = (self.score(shown).squeeze(-1) > 0) & valid
+        return kept[:, None].expand(-1, 2, -1)
+
+
+def test_a_deterministic_policy_may_have_parameters() -> None:
+    check_policy(LastScore(), small.EMBEDDING)
+
+
+class Scorer(nn.Module):
+    """Logits, and nothing else."""
+
+    def __init__(self, inputs: int, roles: int = 2, drop: float = 0.0) -> None:
+        super().__init__()
+        self.score = nn.Linear(inputs, roles)
+        self.dropout = nn.Dropout(drop)
+
+    def logits(self, shown: Tensor, valid: Tensor) -> Tensor:
+        return self.score(self.dropout(shown)).transpose(1, 2)
+
+
+def component(
+    build: Callable[..., Any] = lambda setup, options: Scorer(setup.inputs),
+    *capabilities: str,
+) -> Component:
+    return Component(
+        kind="policy",
+        name="mine",
+        help="A policy of one's own.",
+        build=build,
+        capabilities=frozenset(capabilities or ("learns", "logits", "share")),
+    )
+
+
+@pytest.mark.parametrize("roles", [1, 2])
+def test_logits_are_enough(roles: int) -> None:
+    check_policy(Scorer(small.EMBEDDING, roles), small.EMBEDDING)
+    check_policy(component(lambda setup, options: Scorer(setup.inputs, roles)), small.EMBEDDING)
+
+
+def test_what_follows_from_logits_is_what_rss_does() -> None:
+    """The same logits through the adapter and through methods that were written out."""
+    rss = small.policy(double=False)
+
+    class Borrowed(nn.Module):
+        def logits(self, shown: Tensor, valid: Tensor) -> Tensor:
+            return rss.logits(shown, valid)  # type: ignore[no-any-return, operator]
+
+    whole = adapt(Borrowed())
+    case = Case(rss, "rss", small.EMBEDDING, seed=3)
+    drawn, same = (p.sample(case.shown, case.valid, case.uniforms) for p in (rss, whole))
+    assert torch.equal(drawn.selection, same.selection)
+    for policy in (rss, whole):
+        policy.found = policy.evaluate(case.shown, case.valid, drawn.selection)
+    torch.testing.assert_close(rss.found.log_prob, whole.found.log_prob)
+    torch.testing.assert_close(rss.found.entropy, whole.found.entropy)
+    for name in ("threshold", "probabilities"):
+        mine, other = (getattr(p, name)(case.shown, case.valid) for p in (rss, whole))
+        torch.testing.assert_close(mine, other)
+
+
+def without(missing: str, instead: str | None = None) -> nn.Module:
+    """A policy with all methods of RSS but one, or with that one under another name."""
+    names = {"sample", "evaluate", "probabilities", "threshold", "gates"} - {missing}
+    whole = RSSPolicy(small.EMBEDDING, 4, "relu", 0.5, shared=False)
+    bodies: dict[str, Any] = {
+        name: lambda self, *given, name=name: getattr(whole, name)(*given)
+        for name in names | ({instead} if instead else set())
+    }
+    return type("Incomplete", (nn.Module,), bodies)()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("missing", "instead"),
+    [
+        ("sample", "smaple"),
+        ("evaluate", "evalute"),
+        ("probabilities", "probabilites"),
+        ("threshold", "treshold"),
+        ("evaluate", None),
+    ],
+)
+def test_a_method_that_is_missing_or_misspelt_is_named(missing: str, instead: str | None) -> None:
+    hint = f".*is `{instead}` a misspelt `{missing}`" if instead else ""
+    with pytest.raises(ConfigError, match=f"no method `{missing}`{hint}"):
+        check_policy(without(missing, instead), small.EMBEDDING)
+
+
+def test_misspelt_gates_are_named() -> None:
+    with pytest.raises(ConfigError, match="is `gate` a misspelt `gates`"):
+        check_policy(without("gates", "gate"), small.EMBEDDING)
+
+
+def test_probabilities_alone_show_that_something_is_missing() -> None:
+    class Halves(FirstWord):
+        def probabilities(self, shown: Tensor, valid: Tensor) -> Tensor:
+            return self.threshold(shown, valid).float()
+
+    with pytest.raises(ConfigError, match="neither `sample` and `evaluate` nor `gates`"):
+        check_policy(Halves(), small.EMBEDDING)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "message"),
+    [
+        (("learns", "logits", "gates"), "no method `gates`, which gates needs"),
+        (("learns",), "has `logits`, and its component does not declare logits"),
+        (("logits", "token_ids"), "the capability token_ids says otherwise"),
+    ],
+)
+def test_what_is_declared_is_what_there_is(capabilities: tuple[str, ...], message: str) -> None:
+    declared = component(lambda setup, options: Scorer(setup.inputs), *capabilities)
+    with pytest.raises(ConfigError, match=message):
+        check_policy(declared, small.EMBEDDING)
+
+
+def test_a_component_that_learns_has_parameters() -> None:
+    declared = component(lambda setup, options: FirstWord(), "learns")
+    with pytest.raises(ConfigError, match="has no parameters"):
+        check_policy(declared, small.EMBEDDING)
+
+
+def test_another_rule_than_one_half_is_no_share() -> None:
+    class Third(Scorer):
+        def threshold(self, shown: Tensor, valid: Tensor) -> Tensor:
+            return (torch.sigmoid(self.logits(shown, valid)) > 1 / 3) & valid[:, None]
+
+    with pytest.raises(PolicyError, match="over one half likely"):
+        check_policy(component(lambda setup, options: Third(setup.inputs)), small.EMBEDDING)
+
+
+class Normalised(Scorer):
+    def __init__(self) -> None:
+        super().__init__(small.EMBEDDING)
+        self.norm = nn.BatchNorm1d(small.EMBEDDING)
+
+    def logits(self, shown: Tensor, valid: Tensor) -> Tensor:
+        if not shown.numel():
+            return self.score(shown).transpose(1, 2)
+        return self.score(self.norm(shown.transpose(1, 2)).transpose(1, 2)).transpose(1, 2)
+
+
+def test_statistics_that_samplers_never_see_are_found() -> None:
+    with pytest.raises(PolicyError, match="buffer 'inner.norm.running_mean' changes"):
+        check_policy(Normalised(), small.EMBEDDING)
+
+
+class Projected(Scorer):
+    def __init__(self, inputs: int) -> None:
+        super().__init__(inputs)
+        self.projection = torch.randn(inputs, inputs)  # the fault: no buffer
+
+    def logits(self, shown: Tensor, valid: Tensor) -> Tensor:
+        return super().logits(shown @ self.projection, valid)
+
+
+def test_what_is_drawn_when_built_and_not_saved_is_found() -> None:
+    with pytest.raises(PolicyError, match="saved and loaded"):
+        check_policy(component(lambda setup, options: Projected(setup.inputs)), small.EMBEDDING)
+
+
+def test_dropout_acts_while_learning_alone() -> None:
+    policy = Scorer(small.EMBEDDING, drop=0.5)
+    check_policy(policy, small.EMBEDDING)
+    assert policy.training
+
+
+@pytest.mark.parametrize("name", component_names("policy"))
+def test_built_in_components_keep_the_contract(name: str) -> None:
+    options = {"tokens": 2} if name == "top-k" else {}
+    check_policy(find_component("policy", name), small.EMBEDDING, options)

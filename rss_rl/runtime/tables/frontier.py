@@ -90,7 +90,12 @@ def frontier_table(config: str, overrides: Sequence[str], base: RunConfig, sweep
 
 
 def setting_of(row: Row) -> tuple[str, float | None]:
-    """Policy of a row, and the target share or sparsity cost that it was given."""
+    """Policy of a row, and the target share or sparsity cost that it was given.
+
+    Of the row that reads every token: `all tokens`, and None.
+    """
+    if row.name == ALL_TOKENS_ROW:
+        return "all tokens", None
     given = row.settings.get("reward.target_share") or row.settings.get("reward.sparsity_cost")
     name, options = row.settings["policy.name"], row.settings["policy.options"]
     policy = _policy(name)

@@ -81,7 +81,7 @@ def _markdown(
     body = []
     for result, cost in zip(results, costs, strict=True):
         body.append([
-            setting_of(result.row)[0] if result.row.name != ALL_TOKENS_ROW else "all tokens",
+            setting_of(result.row)[0],
             result.row.label.rpartition(", ")[2] if _is_point(result) else _NONE,
             _shown(result.kept, percent=True),
             *(_shown(result.metrics.get(name), percent=in_percent(name)) for name in metrics),

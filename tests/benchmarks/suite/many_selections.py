@@ -87,7 +87,7 @@ def _reward(examples: Batch, keeps: bool) -> Callable[[int], object]:
 
 def _policy(examples: Batch) -> Callable[[int], object]:
     backend = attention_backend("auto")
-    policy = build_policy(PolicyConfig(hidden=HIDDEN), HIDDEN, "elu", backend=backend)
+    policy = build_policy(PolicyConfig(options={"hidden": HIDDEN}), HIDDEN, "elu", backend=backend)
     vectors = torch.from_numpy(_vectors())
     slots = [
         (
