@@ -5,6 +5,8 @@ from __future__ import annotations
 __all__ = [
     "CheckpointConfig",
     "Choice",
+    "ClassifierChoice",
+    "EncoderChoice",
     "EvaluationConfig",
     "LearnerConfig",
     "ModelConfig",
@@ -27,6 +29,8 @@ from rss_rl.config.choice import Choice, Section
 from rss_rl.config.loading import load_config, parse_config, parse_section
 from rss_rl.config.sections import (
     CheckpointConfig,
+    ClassifierChoice,
+    EncoderChoice,
     EvaluationConfig,
     LearnerConfig,
     ModelConfig,

@@ -14,7 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rss_rl.components import DEFAULTS, Component, Kind, Trust, find_component
+from rss_rl.components import (
+    DEFAULTS,
+    Component,
+    Kind,
+    Trust,
+    built_in_names,
+    find_component,
+)
 from rss_rl.errors import ConfigError
 
 _log = logging.getLogger("rss_rl.config")
@@ -51,9 +58,36 @@ class Slot:
             return None
 
 
-SLOTS: tuple[Slot, ...] = ()
+SLOTS: tuple[Slot, ...] = (
+    Slot("encoder", ("model", "encoder"), "model"),
+    Slot("classifier", ("model", "classifier"), "model"),
+)
 
-_RETIRED: Mapping[str, frozenset[str]] = {}
+_RETIRED: Mapping[str, frozenset[str]] = {
+    "model": frozenset(
+        {
+            "attention_error",
+            "attention_heads",
+            "block_global",
+            "block_length",
+            "block_local",
+            "cloze_entities",
+            "cloze_output",
+            "cnn_filters",
+            "cnn_layers",
+            "cnn_window",
+            "cnn_windows",
+            "highway",
+            "keep_unselected",
+            "reader",
+            "reader_hidden",
+            "score_bins",
+            "score_loss",
+            "sentence_block_length",
+            "unselected_context",
+        }
+    ),
+}
 """Keys of sections that b9a4141 had and this version has not."""
 
 
@@ -73,11 +107,10 @@ def migrate(tree: Mapping[str, Any], *, where: str, trust: Trust) -> dict[str, A
         kept = tree[section].items()
         new[section] = {k: v for k, v in kept if k not in _RETIRED[section]}
     for slot in SLOTS:
-        component = slot.component(new, trust)
+        component = slot.component(new, trust) or _asked_for(slot, new, old)
         if component is None:
             continue
-        was = component.was or {}
-        places = {name: was.get(name, f"{slot.section}.{name}") for name in _names(component)}
+        places = _places(slot, component)
         found = {name: old[place] for name, place in places.items() if place in old}
         if found:
             chosen = {"name": component.name} | slot.chosen(new)
@@ -88,8 +121,27 @@ def migrate(tree: Mapping[str, Any], *, where: str, trust: Trust) -> dict[str, A
     return new
 
 
-def _names(component: Component) -> list[str]:
-    return list(component.options.model_fields)
+def _places(slot: Slot, component: Component) -> dict[str, str]:
+    """Where the options of a component once stood, by their names now."""
+    was = component.was or {}
+    names = component.options.model_fields
+    return {name: was.get(name, f"{slot.section}.{name}") for name in names}
+
+
+def _asked_for(slot: Slot, tree: Mapping[str, Any], old: Mapping[str, Any]) -> Component | None:
+    """Of a slot that may be empty the built-in component whose old options were changed.
+
+    Every resolved configuration had the options of all of them: those at their defaults, which
+    nobody asked for, leave the slot empty.
+    """
+    if slot.chosen(tree):
+        return None
+    for component in (find_component(slot.kind, name) for name in built_in_names(slot.kind)):
+        defaults = component.parse({}).model_dump(mode="json")
+        places = _places(slot, component)
+        if any(place in old and old[place] != defaults[name] for name, place in places.items()):
+            return component
+    return None
 
 
 def _with(tree: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
