@@ -87,8 +87,8 @@ def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) 
 
 def _refused(config: RunConfig, why: str) -> ConfigError:
     return ConfigError(
-        f"encoder '{config.model.encoder.name}' with policy '{config.policy.name}' cannot be written as"
-        f" ONNX ({why})",
+        f"encoder '{config.model.encoder.name}' with policy '{config.policy.name}' cannot be"
+        f" written as ONNX ({why})",
         remedy="Export without --onnx",
     )
 
