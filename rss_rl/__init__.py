@@ -22,16 +22,19 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 
-def load(path: Path | str, which: str | int = "best") -> Model:
+def load(path: Path | str, which: str | int = "best", *, trust_plugins: bool = False) -> Model:
     """A trained model, ready to select words and predict; imports torch, never Ray.
 
     Args:
         path: the directory of a run, or one that `rss-rl export` wrote.
         which: checkpoint of a run: `best`, `latest` or a step; of no meaning for an export.
+        trust_plugins: import components that its files name as package.module:OBJECT, which can
+            then run any code.
 
     Raises:
         RssError: neither is there, or its files are damaged.
     """
+    from rss_rl.components import EVERYTHING, NOTHING
     from rss_rl.export.model import load_model  # importing the library alone costs no torch
 
-    return load_model(path, which)
+    return load_model(path, which, EVERYTHING if trust_plugins else NOTHING)

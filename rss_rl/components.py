@@ -39,7 +39,7 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -177,9 +177,27 @@ class Trust:
     everything: bool = False
     names: frozenset[str] = frozenset()
 
+    @classmethod
+    def of(cls, tree: Any) -> Trust:
+        """In the names that stand in a tree of plain data, which the user wrote."""
+        return cls(names=frozenset(_plugin_names(tree)))
+
+    def __or__(self, other: Trust) -> Trust:
+        return Trust(self.everything or other.everything, self.names | other.names)
+
     def admits(self, name: str) -> bool:
         """Whether the object of this name may be imported."""
         return self.everything or name in self.names
+
+
+def _plugin_names(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        node = list(node.values())
+    if isinstance(node, list | tuple):
+        for value in node:
+            yield from _plugin_names(value)
+    elif isinstance(node, str) and ":" in node:
+        yield node
 
 
 EVERYTHING, NOTHING = Trust(everything=True), Trust()

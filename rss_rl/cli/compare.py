@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rss_rl.cli.options import console
+from rss_rl.cli.options import TrustPlugins, console, trust
 from rss_rl.cli.tables import COLUMNS, MODE_NAMES, format_metric
 from rss_rl.errors import CheckpointError
 
@@ -47,11 +47,17 @@ class _Part(NamedTuple):
     note: str = ""
 
 
-def compare(runs: Runs, split: Split = "test", markdown: Markdown = False, out: Out = None) -> None:
+def compare(
+    runs: Runs,
+    split: Split = "test",
+    markdown: Markdown = False,
+    out: Out = None,
+    trust_plugins: TrustPlugins = False,
+) -> None:
     """Compare runs: settings, scores with their spread, significance over seeds, curves."""
     from rss_rl.runtime.comparing import group_runs, read_run
 
-    groups = group_runs([read_run(run) for run in runs])
+    groups = group_runs([read_run(run, trust(trust_plugins)) for run in runs])
     parts = [_members(groups), _settings(groups), _scores(groups, split), _tests(groups, split)]
     if markdown:
         typer.echo(_markdown(parts))

@@ -123,15 +123,13 @@ def _read_out(out: Console, report: Mapping[str, Any]) -> None:
 def _print_example(out: Console, run_dir: Path, data: Path) -> None:
     from rss_rl.cli.selecting import print_explanation
     from rss_rl.data.store import open_prepared
-    from rss_rl.runtime.reading import explain
-    from rss_rl.runtime.run import open_models
+    from rss_rl.export.model import load_model
 
-    config, models, inputs = open_models(run_dir)
     test = open_prepared(data).split("test")
     batch = test.batch([0])
     words = test.words(0)
     out.print("\nA test sentence, with what was kept in brackets:\n")
-    print_explanation(out, explain(config, models, inputs, words), details=False)
+    print_explanation(out, load_model(run_dir).explain(words[0]), details=False)
     out.print(f"label: {test.labels.names[int(batch.labels[0])]}")
     for sentence, bits in zip(words, batch.rationale or (), strict=False):
         planted = [word for word, bit in zip(sentence, bits[0], strict=False) if bit]

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rss_rl.cli.options import ModelPath, TextB, TextColumn, console, text_columns
+from rss_rl.cli.options import (
+    ModelPath,
+    TextB,
+    TextColumn,
+    TrustPlugins,
+    console,
+    text_columns,
+    trust,
+)
 from rss_rl.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -68,6 +76,7 @@ def explain(
     out: Out = Path("explain.html"),
     figure: FigureFile = None,
     which: Which = "best",
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Write one HTML page, without a network: words shaded by selection probability, attention,
     and the prediction that comes of forcing any word in or out.
@@ -79,7 +88,7 @@ def explain(
     from rss_rl.explaining.page import page
     from rss_rl.export.model import load_model
 
-    model = load_model(place, int(which) if which.isdecimal() else which)
+    model = load_model(place, int(which) if which.isdecimal() else which, trust(trust_plugins))
     encoded = (
         _from_file(model, file, text_columns(text, text_b), limit)
         if file

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from rss_rl.cli.options import Json, RunPath, console
+from rss_rl.cli.options import Json, RunPath, TrustPlugins, console, trust
 
 EPILOG = """
 Examples:
@@ -42,6 +42,7 @@ def export(
     which: Which = "best",
     onnx: Onnx = False,
     overwrite: Overwrite = False,
+    trust_plugins: TrustPlugins = False,
     json_: Json = False,
 ) -> None:
     """Write weights, vocabulary, configuration and a card into a directory that stands alone."""
@@ -55,6 +56,7 @@ def export(
         which=int(which) if which.isdecimal() else which,
         overwrite=overwrite,
         onnx=write_onnx if onnx else None,
+        trust=trust(trust_plugins),
     )
     sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     if json_:

@@ -13,15 +13,20 @@ __all__ = [
     "RunPath",
     "TextB",
     "TextColumn",
+    "TrustPlugins",
     "console",
     "text_columns",
+    "trust",
 ]
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from rss_rl.components import Trust
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run.")]
@@ -55,7 +60,23 @@ Again = Annotated[
     bool, typer.Option("--again", help="Replace runs that were made with other settings or data.")
 ]
 
+TrustPlugins = Annotated[
+    bool,
+    typer.Option(
+        "--trust-plugins",
+        help="Import components that the run or export names as package.module:OBJECT. Its files "
+        "can then run any code: for your own, or those of somebody you trust.",
+    ),
+]
+
 _WIDTH = 120
+
+
+def trust(plugins: bool) -> Trust:
+    """What --trust-plugins says."""
+    from rss_rl.components import EVERYTHING, NOTHING
+
+    return EVERYTHING if plugins else NOTHING
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -14,7 +14,15 @@ import typer
 from rich.status import Status
 
 from rss_rl.cli.interrupt import Interruption
-from rss_rl.cli.options import ModelPath, TextB, TextColumn, console, text_columns
+from rss_rl.cli.options import (
+    ModelPath,
+    TextB,
+    TextColumn,
+    TrustPlugins,
+    console,
+    text_columns,
+    trust,
+)
 
 if TYPE_CHECKING:
     from rss_rl.export.scoring import Counts
@@ -54,6 +62,7 @@ def predict(
     text_b: TextB = None,
     skip_bad_rows: Skip = False,
     which: Which = "best",
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Predict for every row of a file, in constant memory.
 
@@ -65,7 +74,7 @@ def predict(
     from rss_rl.export.scoring import score_file
 
     file_kind(target)
-    model = load_model(place, int(which) if which.isdecimal() else which)
+    model = load_model(place, int(which) if which.isdecimal() else which, trust(trust_plugins))
     out = console(stderr=True)
     with Interruption(_stopping) as interruption, out.status("reading") as status:
         counts = score_file(

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rss_rl.cli.options import Json, RunPath, console
+from rss_rl.cli.options import Json, RunPath, TrustPlugins, console, trust
 from rss_rl.cli.tables import print_report, scores_table
 from rss_rl.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
+    from rss_rl.components import Trust
     from rss_rl.config import RunConfig
     from rss_rl.runtime.evaluation import Mode
 
@@ -75,15 +76,17 @@ def evaluate(
     mode: Modes = None,
     which: Which = "best",
     device: Device = None,
+    trust_plugins: TrustPlugins = False,
     json_: Json = False,
 ) -> None:
     """Score a split with a checkpoint of a run."""
-    asked: list[Mode] = [item.value for item in mode or []] or _modes_of(run)
+    trusted = trust(trust_plugins)
+    asked: list[Mode] = [item.value for item in mode or []] or _modes_of(run, trusted)
     scores: dict[str, Any] = {}
     steps: dict[str, int] = {}
-    for place in dict.fromkeys(_place(run, name) for name in asked):
-        here = [name for name in asked if _place(run, name) == place]
-        step, metrics = _score(place, split, here, which, device)
+    for place in dict.fromkeys(_place(run, name, trusted) for name in asked):
+        here = [name for name in asked if _place(run, name, trusted) == place]
+        step, metrics = _score(place, split, here, which, device, trusted)
         scores |= metrics
         steps |= dict.fromkeys(here, step)
     ordered: dict[str, Any] = {name: scores[name] for name in asked}
@@ -98,18 +101,19 @@ def evaluate(
     )
 
 
-def _modes_of(run: Path) -> list[Mode]:
-    if not _samples(_config(run)):
+def _modes_of(run: Path, trusted: Trust) -> list[Mode]:
+    if not _samples(_config(run, trusted)):
         return ["all"]
     compared: list[Mode] = ["all"] if _comparison(run).is_dir() else []
     return [*compared, "thresholded", "sampled", "random"]
 
 
-def _config(run: Path) -> RunConfig:
+def _config(run: Path, trusted: Trust) -> RunConfig:
     from rss_rl.config import parse_config
     from rss_rl.runtime.run_directory import RunDirectory
 
-    return parse_config(RunDirectory.open(run).config, where=str(run / "config.json"))
+    where = str(run / "config.json")
+    return parse_config(RunDirectory.open(run).config, where=where, trust=trusted)
 
 
 def _samples(config: RunConfig) -> bool:
@@ -122,13 +126,13 @@ def _comparison(run: Path) -> Path:
     return run / ALL_TOKENS
 
 
-def _place(run: Path, mode: Mode) -> Path:
+def _place(run: Path, mode: Mode, trusted: Trust) -> Path:
     """Where the models of a mode are.
 
     Every token selected means the comparison that was trained so; weights that were trained on
     selections are never scored with all tokens.
     """
-    if not _samples(_config(run)):
+    if not _samples(_config(run, trusted)):
         if mode != "all":
             raise ConfigError(
                 f"the run has no policy to select with, so no '{mode}' selection",
@@ -149,12 +153,17 @@ def _place(run: Path, mode: Mode) -> Path:
 
 
 def _score(
-    place: Path, split: str, modes: list[Mode], which: str, device: str | None
+    place: Path,
+    split: str,
+    modes: list[Mode],
+    which: str,
+    device: str | None,
+    trusted: Trust,
 ) -> tuple[int, dict[str, Any]]:
     from rss_rl.runtime.reading import score_run
 
     checkpoint = int(which) if which.isdecimal() else which
-    return score_run(place, split, modes, which=checkpoint, device=device)
+    return score_run(place, split, modes, which=checkpoint, device=device, trust=trusted)
 
 
 def report(runs: RunPaths, json_: Json = False, markdown: Markdown = False) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 __all__ = ["EPILOG", "print_explanation", "select"]
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rss_rl.cli.options import Json, RunPath, console
+from rss_rl.cli.options import Json, ModelPath, TrustPlugins, console, trust
 from rss_rl.types import DEPENDENT, HEAD
 
 if TYPE_CHECKING:
-    from rss_rl.runtime.reading import Explanation, MarkedSentence
+    from rss_rl.export.explanation import Explanation, MarkedSentence
 
 _MOST_SHOWN = 10
 """Classes, sentences or candidates shown; of more the likeliest."""
@@ -49,58 +49,28 @@ Which = Annotated[
 
 
 def select(
-    run: RunPath,
+    place: ModelPath,
     texts: Texts,
     sampled: Sampled = None,
     which: Which = "best",
+    trust_plugins: TrustPlugins = False,
     json_: Json = False,
 ) -> None:
-    """Show which words of a text a run selects, and what it predicts from them.
+    """Show which words of a text a run or an export selects, and what it predicts from them.
 
     Heads look at other tokens, dependents are looked at; a token that is neither is not kept.
     """
-    from rss_rl.runtime.reading import explain
-    from rss_rl.runtime.run import open_models
+    from rss_rl.export.model import load_model
 
-    config, models, inputs = open_models(run, int(which) if which.isdecimal() else which)
-    explanation = explain(config, models, inputs, texts, sampled_seed=sampled)
+    checkpoint = int(which) if which.isdecimal() else which
+    model = load_model(place, checkpoint, trust(trust_plugins))
+    (explanation,) = model.predict(
+        [texts[0] if len(texts) == 1 else tuple(texts)], sampled_seed=sampled
+    )
     if json_:
-        typer.echo(json.dumps(_as_json(explanation), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(explanation.to_dict(), indent=2, ensure_ascii=False))
     else:
         print_explanation(console(), explanation)
-
-
-def _as_json(explanation: Explanation) -> dict[str, Any]:
-    return {
-        "prediction": explanation.prediction,
-        "class_probabilities": explanation.class_probabilities,
-        "kept": _kept(explanation),
-        "sentences": [_tokens(sentence) for sentence in explanation.sentences],
-    }
-
-
-def _tokens(sentence: MarkedSentence) -> list[dict[str, Any]]:
-    tokens = []
-    for place, word in enumerate(sentence.words):
-        token = {
-            "word": word,
-            "known": bool(sentence.known[place]),
-            "head": bool(sentence.selection[HEAD, place]),
-            "dependent": bool(sentence.selection[DEPENDENT, place]),
-        }
-        if sentence.probabilities is not None:
-            token["head_probability"] = round(float(sentence.probabilities[HEAD, place]), 4)
-            token["dependent_probability"] = round(
-                float(sentence.probabilities[DEPENDENT, place]), 4
-            )
-        tokens.append(token)
-    return tokens
-
-
-def _kept(explanation: Explanation) -> float:
-    """Share of the tokens of all sentences that is head or dependent."""
-    kept = sum(int(sentence.selection.any(0).sum()) for sentence in explanation.sentences)
-    return kept / sum(len(sentence.words) for sentence in explanation.sentences)
 
 
 def print_explanation(out: Console, explanation: Explanation, *, details: bool = True) -> None:
@@ -114,7 +84,7 @@ def print_explanation(out: Console, explanation: Explanation, *, details: bool =
         out.print()
     if any(not sentence.known.all() for sentence in explanation.sentences):
         out.print("? the vocabulary does not have this word", style="dim")
-    out.print(f"kept {_kept(explanation):.0%} of the tokens ([bold]bold[/bold] above)")
+    out.print(f"kept {explanation.kept:.0%} of the tokens ([bold]bold[/bold] above)")
     if explanation.class_probabilities is None:
         out.print(f"prediction: [bold]{explanation.prediction:.3f}[/bold]")
         return

@@ -100,7 +100,9 @@ def submit(
     run, short = _resolve(config, overrides or [], shared_filesystem)
     storage = _kept_at(storage, shared_filesystem, take_over)
     job = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
-    command = entrypoint(job, storage, take_over=take_over, insecure=insecure)
+    command = entrypoint(
+        job, storage, take_over=take_over, insecure=insecure, trust_plugins=_has_plugins(run)
+    )
     with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
         packed = pack_code(Path(folder) / "code", documented_yaml(run))
         options = _options(packed, pip or [], cpus, gpus)
@@ -118,7 +120,14 @@ def submit(
         finish(watch(board, job, out), out)
 
 
-def entrypoint(job: str, storage: str, *, take_over: bool = False, insecure: bool = False) -> str:
+def entrypoint(
+    job: str,
+    storage: str,
+    *,
+    take_over: bool = False,
+    insecure: bool = False,
+    trust_plugins: bool = False,
+) -> str:
     """The shell command of a job that trains, or goes on training, what `storage` holds.
 
     Args:
@@ -126,6 +135,7 @@ def entrypoint(job: str, storage: str, *, take_over: bool = False, insecure: boo
         storage: a URI, to which the run is copied; or an absolute path that every node sees, which
             then is the directory of the run.
         take_over: from a writer that seems alive. insecure: the cluster checks no token.
+        trust_plugins: the configuration, which the user named here, has package.module:OBJECT.
     """
     # `exec`: a signal reaches the training and no shell around it, once.
     words = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]
@@ -137,7 +147,14 @@ def entrypoint(job: str, storage: str, *, take_over: bool = False, insecure: boo
         words += ["--take-over"] * take_over
     else:
         words += ["--run-dir", shlex.quote(storage)]
+    words += ["--trust-plugins"] * trust_plugins
     return " ".join(words + ["--insecure"] * insecure)
+
+
+def _has_plugins(config: RunConfig) -> bool:
+    from rss_rl.config import plugins_named
+
+    return any(plugins_named(config))
 
 
 def _resolve(start: str, overrides: list[str], shared: bool) -> tuple[RunConfig, str]:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from rss_rl.cli.options import Json, Overrides, console
+from rss_rl.cli.options import Json, Overrides, TrustPlugins, console, trust
 from rss_rl.cli.tables import show_report
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rss_rl.components import Trust
     from rss_rl.config import RunConfig
 
 EPILOG = """
@@ -96,11 +97,13 @@ def train(
     address: Address = None,
     insecure: Insecure = False,
     dashboard: Dashboard = False,
+    trust_plugins: TrustPlugins = False,
     json_: Json = False,
 ) -> None:
     """Train a classifier and its selection policy; ends in a table of dev and test scores."""
     _check_options(resume, overwrite, storage, take_over)
-    plan = _plan(config, overrides or [], run_dir, storage if resume else None, resume)
+    trusted = trust(trust_plugins)
+    plan = _plan(config, overrides or [], run_dir, storage if resume else None, resume, trusted)
     _check_lasting(plan.path, storage)
     out = console(stderr=json_)
     # With a storage a finished run is gone through once more: its last upload may have failed.
@@ -163,10 +166,15 @@ class _Plan(NamedTuple):
 
 
 def _plan(
-    start: str, overrides: list[str], run_dir: Path | None, storage: str | None, resume: bool
+    start: str,
+    overrides: list[str],
+    run_dir: Path | None,
+    storage: str | None,
+    resume: bool,
+    trusted: Trust,
 ) -> _Plan:
     if (Path(start) / "config.json").is_file():
-        return _plan_of_run(Path(start), overrides, run_dir, resume)
+        return _plan_of_run(Path(start), overrides, run_dir, resume, trusted)
     from rss_rl.config import load_config
     from rss_rl.packaged import find_config
     from rss_rl.storage import is_uri
@@ -174,11 +182,11 @@ def _plan(
     try:
         file = find_config(start)
     except ConfigError:
-        stored = _stored_config(storage)
+        stored = _stored_config(storage, trusted)
         if stored is None or overrides or run_dir:
             raise
         return _Plan(stored, Path(start))  # a run that this machine does not have yet
-    config = load_config(file, overrides)
+    config = load_config(file, overrides, trusted | _trust_in(file))
     # Absolute, so that a run can be resumed and evaluated from any directory.
     if not is_uri(config.data):
         config = config.model_copy(update={"data": str(Path(config.data).resolve())})
@@ -187,18 +195,31 @@ def _plan(
     return _Plan(config, run_dir or Path("runs") / f"{name}-seed{config.seed}")
 
 
-def _stored_config(storage: str | None) -> RunConfig | None:
+def _stored_config(storage: str | None, trusted: Trust) -> RunConfig | None:
     """Of the run that a storage holds, if any."""
     from rss_rl.config import parse_config
     from rss_rl.runtime.restore import stored_config
     from rss_rl.storage import open_storage
 
     tree = None if storage is None else stored_config(open_storage(storage))
-    return None if tree is None else parse_config(tree, where=f"{storage}/config.json")
+    where = f"{storage}/config.json"
+    return None if tree is None else parse_config(tree, where=where, trust=trusted)
 
 
-def _plan_of_run(run: Path, overrides: list[str], run_dir: Path | None, resume: bool) -> _Plan:
-    from rss_rl.config import parse_config
+def _trust_in(file: Path) -> Trust:
+    """A configuration that the user names is the user's word; one found in a run, an export or a
+    job's files may be anybody's."""
+    from rss_rl.cluster.processes import inside_job
+    from rss_rl.components import EVERYTHING, NOTHING
+
+    found = any((file.parent / name).is_file() for name in ("config.json", "export.json"))
+    return NOTHING if found or inside_job() else EVERYTHING
+
+
+def _plan_of_run(
+    run: Path, overrides: list[str], run_dir: Path | None, resume: bool, trusted: Trust
+) -> _Plan:
+    from rss_rl.config import parse_config, trust_in_overrides, with_overrides
     from rss_rl.runtime.run_directory import RunDirectory
 
     if not resume:
@@ -208,23 +229,30 @@ def _plan_of_run(run: Path, overrides: list[str], run_dir: Path | None, resume: 
             remedy=f"Go on with it: rss-rl train --resume {run}, or repeat it: "
             f"rss-rl train {run / 'config.yaml'} --run-dir DIR",
         )
-    if overrides or run_dir:
+    tree, where = RunDirectory.open(run).config, str(run / "config.json")
+    trusted = trusted | trust_in_overrides(overrides)  # the same plug-in, named again
+    config = parse_config(tree, where=where, trust=trusted)
+    again = parse_config(with_overrides(tree, overrides), where=where, trust=trusted)
+    if again != config or run_dir:
         raise ConfigError(
-            "a run is gone on with as it was begun: no settings and no --run-dir",
+            "a run is gone on with as it was begun: no other settings and no --run-dir",
             where=str(run),
             remedy=f"For other settings begin another run: rss-rl train {run / 'config.yaml'} "
             "KEY=VALUE --run-dir DIR",
         )
-    return _Plan(parse_config(RunDirectory.open(run).config, where=str(run / "config.json")), run)
+    return _Plan(config, run)
 
 
 def _finished(plan: _Plan) -> dict[str, object] | None:
     """The report of a run that has nothing left to do."""
+    from rss_rl.components import Trust
     from rss_rl.config import parse_config
     from rss_rl.runtime.run_directory import RunDirectory
 
     if not (plan.path / "report.json").is_file():
         return None
     run = RunDirectory.open(plan.path)
-    same = parse_config(run.config, where=str(plan.path / "config.json")) == plan.config
+    named = Trust.of(plan.config.model_dump(mode="json"))
+    where = str(plan.path / "config.json")
+    same = parse_config(run.config, where=where, trust=named) == plan.config
     return run.read_report() if same else None

@@ -7,10 +7,12 @@ __all__ = ["CONFIG_NAME", "LARGEST_PACKAGE", "STOP_WAIT_S", "PackedCode", "pack_
 import importlib.util
 import shutil
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
 from rss_rl.errors import ClusterError
 from rss_rl.packaged import configs_root
+from rss_rl.version import VERSION
 
 CONFIG_NAME = "config.yaml"
 LARGEST_PACKAGE = 32 * 2**20
@@ -49,6 +51,7 @@ def pack_code(target: Path, config: str) -> PackedCode:
     for name in _PACKAGES:
         _copy(_home(name), target / name)
     _copy(configs_root(), target / "rss_rl" / "configs")
+    _write_metadata(target)
     (target / CONFIG_NAME).write_text(config, encoding="utf-8")
     sizes = {path: path.stat().st_size for path in target.rglob("*") if path.is_file()}
     packed = PackedCode(target, len(sizes), sum(sizes.values()))
@@ -62,6 +65,19 @@ def pack_code(target: Path, config: str) -> PackedCode:
             " points",
         )
     return packed
+
+
+def _write_metadata(target: Path) -> None:
+    """By their entry points the components are found where the code is not installed."""
+    points: dict[str, list[str]] = {}
+    for point in distribution("rss-rl").entry_points:
+        points.setdefault(point.group, []).append(f"{point.name} = {point.value}")
+    folder = target / f"rss_rl-{VERSION}.dist-info"
+    folder.mkdir()
+    sections = ("\n".join([f"[{group}]", *lines]) for group, lines in points.items())
+    (folder / "entry_points.txt").write_text("\n\n".join(sections) + "\n", encoding="utf-8")
+    metadata = f"Metadata-Version: 2.1\nName: rss-rl\nVersion: {VERSION}\n"
+    (folder / "METADATA").write_text(metadata, encoding="utf-8")
 
 
 def _home(name: str) -> Path:

@@ -22,11 +22,20 @@ __all__ = [
     "parse_config",
     "parse_section",
     "parse_value",
+    "plugins_named",
     "read_tree",
+    "trust_in_overrides",
+    "with_overrides",
 ]
 
-from rss_rl.config.choice import Choice, Section
-from rss_rl.config.loading import load_config, parse_config, parse_section
+from rss_rl.config.choice import Choice, Section, plugins_named
+from rss_rl.config.loading import (
+    load_config,
+    parse_config,
+    parse_section,
+    trust_in_overrides,
+    with_overrides,
+)
 from rss_rl.config.sections import (
     CheckpointConfig,
     ClassifierChoice,

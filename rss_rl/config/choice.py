@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Choice", "Section"]
+__all__ = ["Choice", "Section", "plugins_named"]
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from pydantic import Field, ValidationInfo, model_validator
@@ -77,3 +78,14 @@ class Choice(Section):
         """What the component makes of a setup of its kind."""
         component = self.component
         return component.build(setup, component.parse(self.options))
+
+
+def plugins_named(node: Any) -> Iterator[str]:
+    """Names of the form package.module:OBJECT of all slots within a section."""
+    if isinstance(node, Choice) and ":" in node.name:
+        yield node.name
+    if isinstance(node, Section):
+        node = [getattr(node, name) for name in type(node).model_fields]
+    if isinstance(node, list | tuple):
+        for value in node:
+            yield from plugins_named(value)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["load_config", "parse_config", "parse_section"]
+__all__ = ["load_config", "parse_config", "parse_section", "trust_in_overrides", "with_overrides"]
 
+import copy
 import functools
 import logging
 from collections.abc import Mapping, Sequence
@@ -39,10 +40,8 @@ def load_config(path: Path, overrides: Sequence[str] = (), trust: Trust = EVERYT
     Raises:
         ConfigError: naming the file, the key and the nearest known one.
     """
-    loaded = read_tree(path)
-    for override in overrides:
-        _apply(loaded, override)
-    config = parse_config(loaded, where=str(path), trust=_named_in(overrides, trust))
+    loaded = with_overrides(read_tree(path), overrides)
+    config = parse_config(loaded, where=str(path), trust=trust | trust_in_overrides(overrides))
     _warn_of_unused(config, path)
     return config
 
@@ -61,13 +60,26 @@ def _warn_once(path: Path, estimator: str, unused: tuple[str, ...]) -> None:
     _log.warning(f"%s: {what}", path, estimator, ", ".join(unused))
 
 
-def _named_in(overrides: Sequence[str], trust: Trust) -> Trust:
-    """Trust in what a user wrote beside the file, too."""
-    given: dict[str, Any] = {}
+def with_overrides(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """A tree with `key.subkey=value` settings applied in their order.
+
+    Raises:
+        ConfigError: see `load_config`.
+    """
+    changed = copy.deepcopy(dict(tree))
     for override in overrides:
-        _apply(given, override)
-    names = {slot.chosen(given).get("name") for slot in SLOTS}
-    return Trust(trust.everything, trust.names | {name for name in names if isinstance(name, str)})
+        _apply(changed, override)
+    return changed
+
+
+def trust_in_overrides(overrides: Sequence[str]) -> Trust:
+    """In the components that a user names beside a file.
+
+    Raises:
+        ConfigError: see `load_config`.
+    """
+    pairs = (override.partition("=") for override in overrides)
+    return Trust.of([parse_value(value, where=f"{key}={value}") for key, _, value in pairs])
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:

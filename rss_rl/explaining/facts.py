@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rss_rl.export.explanation import Explanation
 from rss_rl.export.model import Chosen, Encoded, Model
 from rss_rl.models.attention_map import attention_map
-from rss_rl.runtime.reading import Explanation
 from rss_rl.types import Array
 
 _TOKENS_AT_A_TIME = 1 << 13

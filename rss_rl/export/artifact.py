@@ -1,6 +1,7 @@
 """The directory that `rss-rl export` writes: all that a trained model needs, and nothing of Ray.
 
-export.json           schema version, configuration, checkpoint, SHA-256 of the other files
+export.json           schema version, configuration, checkpoint, SHA-256 of the other files and of
+                      this record itself
 weights.safetensors   `classifier/...`, `policy/...`, and `vectors/fixed` of the words that were
                       not fine-tuned
 manifest.json         labels, tokenizer, where the data came from
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 __all__ = ["EXPORT_FILE", "ONNX_FILE", "WEIGHTS_FILE", "export_run", "is_export", "open_result"]
 
+import hashlib
 import json
 import os
 import shutil
@@ -25,6 +27,7 @@ import numpy as np
 import torch
 import yaml
 
+from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE
 from rss_rl.data.store import Prepared, open_prepared
@@ -40,10 +43,13 @@ from rss_rl.runtime.tensor_file import file_sha256, read_tensors, write_tensors
 from rss_rl.runtime.weights import load_weights
 from rss_rl.version import VERSION
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_SUMLESS = 1
+"""Schema version of exports whose record had no checksum of itself."""
 EXPORT_FILE, WEIGHTS_FILE, ONNX_FILE = "export.json", "weights.safetensors", "model.onnx"
 _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
+_OWN_SUM = "record_sha256"
 _AGAIN = "Export the run again"
 
 OnnxWriter = Callable[[Models, Prepared, RunConfig, Path], None]
@@ -56,6 +62,7 @@ def export_run(
     which: str | int = "best",
     overwrite: bool = False,
     onnx: OnnxWriter | None = None,
+    trust: Trust = NOTHING,
 ) -> Path:
     """Write a run's checkpoint into a directory of its own, whole or not at all.
 
@@ -63,6 +70,7 @@ def export_run(
         which: `best`, `latest` or a step.
         overwrite: replace an export that is there.
         onnx: writes model.onnx, given the path.
+        trust: see `open_models`.
 
     Returns:
         The directory, absolute.
@@ -73,7 +81,7 @@ def export_run(
     out = out.resolve()
     _mend(out)
     _check_free(out, overwrite)
-    config, models, inputs = open_models(run, which)
+    config, models, inputs = open_models(run, which, trust)
     staging = out.with_name(f".tmp-{out.name}-{os.getpid()}")
     try:
         staging.mkdir(parents=True)
@@ -153,6 +161,7 @@ def _seal(folder: Path, run: Path, which: str | int, config: RunConfig) -> None:
         "config": config.model_dump(mode="json"),
         "sha256": {path.name: file_sha256(path) for path in files},
     }
+    record[_OWN_SUM] = _own_sum(record)
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     (folder / EXPORT_FILE).write_text(text, encoding="utf-8")
     for path in (*files, folder / EXPORT_FILE):
@@ -160,16 +169,25 @@ def _seal(folder: Path, run: Path, which: str | int, config: RunConfig) -> None:
     sync_directory(folder)
 
 
+def _own_sum(record: dict[str, Any]) -> str:
+    """SHA-256 of a record without its sum, whatever the spaces and the order of its keys."""
+    rest = {key: value for key, value in record.items() if key != _OWN_SUM}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def is_export(path: Path) -> bool:
     """Whether a directory looks like one that `export_run` wrote."""
     return (path / EXPORT_FILE).is_file()
 
 
-def open_result(path: Path | str, which: str | int = "best") -> tuple[RunConfig, Models, Prepared]:
+def open_result(
+    path: Path | str, which: str | int = "best", trust: Trust = NOTHING
+) -> tuple[RunConfig, Models, Prepared]:
     """Configuration, models in evaluation mode, and vocabulary: of an export or of a run.
 
     Args:
         which: checkpoint of a run; of no meaning for an export.
+        trust: see `open_models`.
 
     Raises:
         RssError: neither is there, or its files are damaged.
@@ -182,22 +200,27 @@ def open_result(path: Path | str, which: str | int = "best") -> tuple[RunConfig,
             where=str(path),
             remedy="Export the run again, or move that directory back",
         )
-    return _open_export(path) if is_export(path) else open_models(path, which)
+    return _open_export(path, trust) if is_export(path) else open_models(path, which, trust)
 
 
-def _open_export(path: Path) -> tuple[RunConfig, Models, Prepared]:
+def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]:
     record = read_json(path / EXPORT_FILE, remedy=_AGAIN)
     version, sums = record.get("schema_version"), record.get("sha256")
-    if version != SCHEMA_VERSION or not isinstance(sums, dict):
+    where = str(path / EXPORT_FILE)
+    if version not in (_SUMLESS, SCHEMA_VERSION) or not isinstance(sums, dict):
         raise CheckpointError(
-            f"schema version {version!r}, this program reads {SCHEMA_VERSION}",
-            where=str(path / EXPORT_FILE),
+            f"schema version {version!r:.50}, this program reads {_SUMLESS} to {SCHEMA_VERSION}",
+            where=where,
             remedy="Use the version of rss-rl that wrote it",
+        )
+    if (version != _SUMLESS or _OWN_SUM in record) and record.get(_OWN_SUM) != _own_sum(record):
+        raise CheckpointError(
+            "is not the record that was exported (its SHA-256 differs)", where=where, remedy=_AGAIN
         )
     for name in (WEIGHTS_FILE, MANIFEST_FILE, VOCABULARY_FILE):
         _check_sum(path / name, sums.get(name))
     tree = record.get("config")
-    config = parse_config(tree if isinstance(tree, dict) else {}, where=str(path / EXPORT_FILE))
+    config = parse_config(tree if isinstance(tree, dict) else {}, where=where, trust=trust)
     inputs = open_prepared(path)
     tensors = read_tensors(path / WEIGHTS_FILE, _AGAIN)
     models = _rebuild(path, config, inputs, tensors)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
 from rss_rl.data.sources import Text
 from rss_rl.data.store import Prepared
@@ -22,10 +23,11 @@ from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import DataError
 from rss_rl.export.artifact import open_result
+from rss_rl.export.explanation import Explanation, MarkedSentence, word_offsets
 from rss_rl.policies.deciding import decide
 from rss_rl.runtime.choosing import mark_passage
-from rss_rl.runtime.reading import Explanation, MarkedSentence
 from rss_rl.runtime.snapshot import Models
+from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, LabelSpec
 
 Example = Text | tuple[Text, Text]
@@ -39,11 +41,13 @@ _BATCH, _BATCH_TOKENS = 128, 1 << 14
 class Encoded:
     """An example as the model reads it.
 
+    texts      as they were given, a str or words
     sentences  words and keys of each sentence. ids: S x int64 [N_s]
     marks      int64 [N_0], see `rss_rl.types.Batch`; None where labels are no choice
     names      of the classes, sentences or candidates; empty for a score
     """
 
+    texts: tuple[Text, ...]
     sentences: tuple[Tokens, ...]
     ids: tuple[Array, ...]
     marks: Array | None
@@ -84,29 +88,54 @@ class Model:
         """Whether there is a policy that selects."""
         return self._selects
 
-    def select(self, examples: Sequence[Example]) -> list[tuple[MarkedSentence, ...]]:
-        """The sentences of each example with the words that are selected.
+    def __repr__(self) -> str:
+        labels = self.labels
+        names = f" ({', '.join(labels.names)})" if labels.names else ""
+        policy = f"policy {self.config.policy.name}" if self._selects else "reads every word"
+        share = self.config.reward.target_share
+        asked = (
+            "" if share is None or not self._selects else f", {share:.0%} of the words asked for"
+        )
+        return (
+            f"rss_rl.Model: predicts {labels.kind}{names}; encoder"
+            f" {self.config.model.encoder}, {policy}{asked}; trained on"
+            f" {self.inputs.manifest.name}"
+        )
 
-        Raises:
-            DataError: see `encode`.
-        """
-        return [explanation.sentences for explanation in self.predict(examples)]
+    def select(
+        self, examples: Sequence[Example], *, sampled_seed: int | None = None
+    ) -> list[tuple[MarkedSentence, ...]]:
+        """The sentences of each example with the words that are selected; see `predict`."""
+        found = self.predict(examples, sampled_seed=sampled_seed)
+        return [explanation.sentences for explanation in found]
 
-    def predict(self, examples: Sequence[Example]) -> list[Explanation]:
+    def explain(self, example: Example) -> Explanation:
+        """Prediction of one example, and the words it rests on; see `predict`."""
+        return self.predict([example])[0]
+
+    def predict(
+        self, examples: Sequence[Example], *, sampled_seed: int | None = None
+    ) -> list[Explanation]:
         """Prediction of each example, and the words it rests on.
 
         Args:
             examples: a text each, or a pair of texts where the task has two. A text that is a tuple
                 of words is not tokenised.
+            sampled_seed: draw the selections from this seed; None selects what has probability over
+                one half.
 
         Raises:
             DataError: see `encode`.
         """
         encoded = [
-            self.encode(self._texts(example), f"example {number}")
+            self.encode(self._texts(example, number), f"example {number}")
             for number, example in enumerate(_list(examples), start=1)
         ]
-        return [found for cut in cuts(encoded) for found in self.read(cut)]
+        found: list[Explanation] = []
+        for cut in cuts(encoded):
+            seed = None if sampled_seed is None else (sampled_seed, len(found))
+            found += self.read(cut, seed)
+        return found
 
     def encode(self, texts: Sequence[Text], where: str = "") -> Encoded:
         """Words and ids of an example, given as its texts; `where` is for messages.
@@ -122,7 +151,7 @@ class Model:
                 where=where,
                 remedy="Give each example as " + ("a text" if wanted == 1 else "a pair of texts"),
             )
-        names, marks = self.labels.names, None
+        given, names, marks = tuple(texts), self.labels.names, None
         if self.labels.chooses:
             passage = mark_passage(self.labels, *texts)
             texts, marks, names = passage.texts, passage.marks, passage.names
@@ -130,15 +159,30 @@ class Model:
         if not all(sentence.words for sentence in sentences):
             raise DataError("a text has no word in it", where=where)
         ids = tuple(self.inputs.vocabulary.ids(sentence.keys) for sentence in sentences)
-        return Encoded(sentences, ids, marks, names)
+        return Encoded(given, sentences, ids, marks, names)
 
-    def _texts(self, example: Example) -> Sequence[Text]:
-        if self.inputs.sentences == 1 or isinstance(example, str):
-            return (example,)  # type: ignore[return-value]
-        return example
+    def _texts(self, example: Example, number: int) -> Sequence[Text]:
+        one = self.inputs.sentences == 1 or isinstance(example, str)
+        texts = (example,) if one else example
+        for text in texts if isinstance(texts, tuple | list) else (texts,):
+            words = text if isinstance(text, tuple | list) else ()
+            if not isinstance(text, str | tuple | list) or not all(
+                isinstance(word, str) for word in words
+            ):
+                raise DataError(
+                    f"is {_kind_of(text)}, where a text is expected",
+                    where=f"example {number}",
+                    remedy="Give a str, or a tuple of words"
+                    + ("" if self.inputs.sentences == 1 else ", two to an example"),
+                )
+        return tuple(tuple(text) if isinstance(text, list) else text for text in texts)  # type: ignore[misc]
 
-    def choose(self, examples: Sequence[Encoded]) -> Chosen:
-        """The thresholded selections of a batch."""
+    def choose(self, examples: Sequence[Encoded], seed: tuple[int, int] | None = None) -> Chosen:
+        """The thresholded selections of a batch, or those drawn from a seed.
+
+        Args:
+            seed: with the number of the batch's first example, so that each has draws of its own.
+        """
         slots = range(self.inputs.sentences)
         tokens = [_padded([e.ids[slot] for e in examples], PAD) for slot in slots]
         valid = [_valid([len(e.ids[slot]) for e in examples]) for slot in slots]
@@ -150,8 +194,21 @@ class Model:
         with torch.inference_mode():
             shown = self.models.shown(tokens, valid)
             both = [decide(self.models.policy, *pair) for pair in zip(shown, valid, strict=True)]
+            selections = [each.selection for each in both]
+            if seed is not None:
+                selections = [
+                    self._drawn(*pair, seed, slot)
+                    for slot, pair in enumerate(zip(shown, valid, strict=True))
+                ]
         chances = [each.probabilities.float() for each in both]
-        return Chosen(tokens, valid, marks, [each.selection for each in both], chances)
+        return Chosen(tokens, valid, marks, selections, chances)
+
+    def _drawn(self, shown: Tensor, valid: Tensor, seed: tuple[int, int], slot: int) -> Tensor:
+        """Selections of a slot, bool [B, 2, N]."""
+        rows = np.arange(seed[1], seed[1] + len(valid))
+        key = stream_key(seed[0], "explain", slot)
+        uniforms = torch.from_numpy(keyed_uniforms(key, rows, 1, ROLES, valid.shape[1]))
+        return self.models.policy.sample(shown, valid, uniforms).selection[0]
 
     def logits(self, chosen: Chosen) -> Tensor:
         """[B, C]."""
@@ -161,9 +218,11 @@ class Model:
             )
         return logits
 
-    def read(self, examples: Sequence[Encoded]) -> list[Explanation]:
-        """Selections and predictions of one batch."""
-        chosen = self.choose(examples)
+    def read(
+        self, examples: Sequence[Encoded], seed: tuple[int, int] | None = None
+    ) -> list[Explanation]:
+        """Selections and predictions of one batch; `seed` as of `choose`."""
+        chosen = self.choose(examples, seed)
         logits = self.logits(chosen)
         predicted = self.models.classifier.predict(logits).tolist()
         shares = torch.softmax(logits, -1).tolist()
@@ -180,9 +239,9 @@ class Model:
         return found
 
 
-def load_model(path: Path | str, which: str | int = "best") -> Model:
+def load_model(path: Path | str, which: str | int = "best", trust: Trust = NOTHING) -> Model:
     """See `rss_rl.load`."""
-    return Model(*open_result(path, which))
+    return Model(*open_result(path, which, trust))
 
 
 def _list(examples: Sequence[Example]) -> Sequence[Example]:
@@ -225,4 +284,10 @@ def _marked(example: Encoded, chosen: Chosen, slot: int, row: int) -> MarkedSent
     if chosen.probabilities is not None:
         chances = chosen.probabilities[slot][row, :, : len(ids)].numpy()
     bits = chosen.selections[slot][row, :, : len(ids)].numpy()
-    return MarkedSentence(words, ids != UNKNOWN, bits, chances)
+    text = example.texts[slot]
+    offsets = word_offsets(text, words) if isinstance(text, str) else None
+    return MarkedSentence(words, ids != UNKNOWN, bits, chances, offsets)
+
+
+def _kind_of(value: object) -> str:
+    return "nothing" if value is None else f"{value!r:.40} ({type(value).__name__})"

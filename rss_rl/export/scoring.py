@@ -24,10 +24,10 @@ from typing import Any
 
 from rss_rl.durable import sync_directory, sync_file
 from rss_rl.errors import DataError, StorageError
+from rss_rl.export.explanation import Explanation
 from rss_rl.export.model import Encoded, Model, cuts
 from rss_rl.export.rows import TextRow, read_texts
 from rss_rl.export.writers import open_writer
-from rss_rl.runtime.reading import Explanation
 from rss_rl.types import DEPENDENT, HEAD
 
 _BLOCK = 256

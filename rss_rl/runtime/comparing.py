@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from rss_rl.components import NOTHING, Trust
 from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError
 from rss_rl.runtime.run_directory import RunDirectory
@@ -90,8 +91,8 @@ class Difference:
     lower_is_better: bool = False
 
 
-def read_run(path: Path) -> Run:
-    """Read a run's configuration and report.
+def read_run(path: Path, trust: Trust = NOTHING) -> Run:
+    """Read a run's configuration and report; `trust` as of `open_models`.
 
     Raises:
         CheckpointError: there is no run, or its report is damaged.
@@ -99,7 +100,7 @@ def read_run(path: Path) -> Run:
     """
     directory = RunDirectory.open(path)
     # Completed: it may have been written before a key was known.
-    config = parse_config(directory.config, where=str(path / "config.json"))
+    config = parse_config(directory.config, where=str(path / "config.json"), trust=trust)
     finished = (path / "report.json").is_file()
     return Run(path, config.model_dump(mode="json"), directory.read_report() if finished else None)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rss_rl.components import Trust
 from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.runtime.checkpoint import LATEST, checkpoint_steps, load_checkpoint
@@ -134,7 +135,7 @@ def _check_config(storage: Storage, config: Mapping[str, Any]) -> None:
     stored = stored_config(storage) or {}
     # Completed: it may have been written before a key was known.
     where = f"{storage.uri}/{CONFIG_FILE}"
-    found = parse_config(stored, where=where).model_dump(mode="json")
+    found = parse_config(stored, where=where, trust=Trust.of(config)).model_dump(mode="json")
     changed = [key for key in {**found, **config} if found.get(key) != config.get(key)]
     if changed:
         raise CheckpointError(

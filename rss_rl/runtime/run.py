@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from rss_rl.components import NOTHING, Trust
 from rss_rl.config import ModelConfig, PhaseConfig, RunConfig, parse_config, parse_section
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, ConfigError, DataError
@@ -112,7 +113,12 @@ def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> 
     if not (resume and (path / "config.json").exists()):
         return RunDirectory.create(path, resolved, overwrite=overwrite)
     run = RunDirectory.open(path, lock=True)
-    began = parse_config(run.config, where=str(path / "config.json")).model_dump(mode="json")
+    where, named = str(path / CONFIG_FILE), Trust.of(resolved)
+    try:
+        began = parse_config(run.config, where=where, trust=named).model_dump(mode="json")
+    except ConfigError:
+        run.close()
+        raise
     changed = [key for key in resolved if resolved[key] != began[key]]
     if changed:
         run.close()
@@ -223,17 +229,22 @@ def _report(config: RunConfig, path: Path, trained: Trained, scores: Scores) -> 
     }
 
 
-def open_models(path: Path | str, which: str | int = "best") -> tuple[RunConfig, Models, Prepared]:
+def open_models(
+    path: Path | str, which: str | int = "best", trust: Trust = NOTHING
+) -> tuple[RunConfig, Models, Prepared]:
     """A run's configuration, its models with the weights of a checkpoint, and its inputs.
 
     The third is the prepared dataset without its splits: vocabulary, vectors, tokenizer.
+
+    Args:
+        trust: in components that the run names as package.module:OBJECT.
 
     Raises:
         RssError: no run, no such checkpoint, or files that do not fit each other.
     """
     path = Path(path)
     run = RunDirectory.open(path)
-    config = parse_config(run.config, where=str(path / "config.json"))
+    config = parse_config(run.config, where=str(path / CONFIG_FILE), trust=trust)
     # The comparison with every token reads the inputs of the run it belongs to.
     own = run.inputs.is_dir()
     inputs = open_prepared(run.inputs if own else run.path.parent / run.inputs.name)

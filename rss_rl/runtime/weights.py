@@ -29,7 +29,8 @@ def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.dev
     """Load `classifier/...` and `policy/...` into the modules.
 
     Raises:
-        CheckpointError: a name, shape or dtype does not fit: another configuration made them.
+        CheckpointError: a name, shape or dtype does not fit: another configuration made them; or a
+            weight is NaN or infinite, with which a model would answer all the same.
     """
     for name, module in models.modules.items():
         found = select_prefix(tensors, f"{name}/", device)
@@ -37,9 +38,14 @@ def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.dev
             for key, own in module.state_dict().items():
                 if key in found and found[key].dtype != own.dtype:  # would be converted in silence
                     raise RuntimeError(f"{key} is {found[key].dtype}, not {own.dtype}")
+            weights = dict(module.named_parameters())
+            for key, value in found.items():
+                if key in weights and not bool(torch.isfinite(value).all()):
+                    raise RuntimeError(f"{key} has NaN or infinite weights")
             module.load_state_dict(found)
         except RuntimeError as error:
             raise CheckpointError(
                 f"the {name}'s weights do not fit: {str(error).splitlines()[-1].strip()}",
-                remedy="Use the configuration and data the run was started with",
+                remedy="Use the configuration and data the run was started with, and files as they"
+                " were written",
             ) from error

@@ -48,7 +48,10 @@ def test_only_code_is_packed(tmp_path: Path, repository: Path) -> None:
     assert wanted | {"rss_rl/configs/sick.yaml", "rss_rl/py.typed"} <= files
     assert {"rss_rl/ops/kernels/attention.cpp", "rss_rl/explaining/page.css"} <= files
     kinds = {".cpp", ".css", ".h", ".html", ".js", ".py", ".typed", ".yaml"}
-    assert {Path(name).suffix for name in files} == kinds
+    code = {name for name in files if ".dist-info" not in name}
+    assert {Path(name).suffix for name in code} == kinds
+    (points,) = packed.root.glob("rss_rl-*.dist-info/entry_points.txt")  # so components are found
+    assert "rss-rl = rss_rl.cli.main:app" in points.read_text()
     assert not any(name.startswith("tests") for name in files)
     assert (packed.root / "config.yaml").read_text() == "data: here\n"
     assert (packed.files, packed.size < 2_000_000) == (len(files), True)

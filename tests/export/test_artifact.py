@@ -20,10 +20,11 @@ from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.export.artifact import WEIGHTS_FILE, export_run
+from rss_rl.export.explanation import Explanation
+from rss_rl.export.model import load_model
 from rss_rl.models import attention_choice
 from rss_rl.ops.compilers import missing_compiler
-from rss_rl.runtime.reading import Explanation, explain
-from rss_rl.runtime.run import open_models, train
+from rss_rl.runtime.run import train
 
 ALONE = """
 import sys
@@ -56,9 +57,8 @@ def assert_alike(found: Explanation, expected: Explanation) -> None:
 
 def test_it_predicts_as_the_run_does_one_by_one(run: Path, exported: Path) -> None:
     together = rss_rl.load(exported).predict(TEXTS)
-    opened = open_models(run)
     for text, found in zip(TEXTS, together, strict=True):
-        assert_alike(found, explain(*opened, [text]))
+        assert_alike(found, load_model(run).explain(text))
     for found, expected in zip(rss_rl.load(run).predict(TEXTS), together, strict=True):
         assert_alike(found, expected)
     assert any(not sentence.known.all() for found in together for sentence in found.sentences)

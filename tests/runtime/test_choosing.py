@@ -13,9 +13,10 @@ from rss_rl.config import parse_config
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import Source
 from rss_rl.errors import DataError
+from rss_rl.export.model import load_model
 from rss_rl.runtime.choosing import mark_passage
-from rss_rl.runtime.reading import explain, score_run
-from rss_rl.runtime.run import Finished, open_models, train
+from rss_rl.runtime.reading import score_run
+from rss_rl.runtime.run import Finished, train
 from rss_rl.runtime.trainer import Evaluated
 from rss_rl.types import LabelSpec
 
@@ -42,8 +43,7 @@ def check_learnt(path: Path, events: list[object], accuracy: float) -> None:
 def test_the_right_sentence_is_learnt_to_be_chosen(tmp_path: Path) -> None:
     path, events = run(planted_choices.PlantedSentences(), tmp_path, encoder="source2token")
     check_learnt(path, events, 0.75)  # chance 0.29
-    config, models, inputs = open_models(path)
-    found = explain(config, models, inputs, ["The red film. A blue scene was one.", "Where is red"])
+    found = load_model(path).explain(("The red film. A blue scene was one.", "Where is red"))
     assert [len(s.words) for s in found.sentences] == [10, 3]
     assert found.class_probabilities is not None
     assert list(found.class_probabilities) == ["1: The red film .", "2: A blue scene was one ."]
@@ -58,9 +58,7 @@ def test_the_right_candidate_is_learnt_to_be_chosen(tmp_path: Path) -> None:
         classifier={"name": "cloze", "options": {"hidden": 8}},
     )
     check_learnt(path, events, 0.75)  # chance 0.33
-    config, models, inputs = open_models(path)
-    texts = ["the key ann and @bob was 1", "the key is @placeholder"]
-    found = explain(config, models, inputs, texts)
+    found = load_model(path).explain(("the key ann and @bob was 1", "the key is @placeholder"))
     assert found.class_probabilities is not None
     assert list(found.class_probabilities) == ["the", "key", "ann", "and", "@bob", "was"]
 
@@ -107,8 +105,8 @@ def test_one_text_too_few_is_refused(tmp_path: Path) -> None:
     tree = planted_choices.tree(tmp_path / "data", encoder="mean")
     tree["phases"] = [{"name": "all", "supervised": True, "selection": "all", "steps": 1}]
     list(train(parse_config(tree, where="test"), tmp_path / "run"))
-    config, models, inputs = open_models(tmp_path / "run")
-    with pytest.raises(DataError, match="2 texts an example, 1 given"):
-        explain(config, models, inputs, ["Only a passage."])
-    found = explain(config, models, inputs, ["One sentence. And two.", "Which?"])
+    model = load_model(tmp_path / "run")
+    with pytest.raises(DataError, match=r"1 text\(s\) where the task has 2"):
+        model.explain("Only a passage.")
+    found = model.explain(("One sentence. And two.", "Which?"))
     assert found.sentences[0].selection.all()

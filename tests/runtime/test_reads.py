@@ -13,7 +13,6 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.runtime.evaluation import evaluate
-from rss_rl.runtime.reading import explain
 from rss_rl.runtime.rollouts import Rollout, SampleJob
 from rss_rl.runtime.run import Finished, open_models, train
 from rss_rl.runtime.sampler import Sampler
@@ -77,7 +76,7 @@ def test_all_ways_to_use_a_run_select_the_same(run: Path, tiny: Prepared) -> Non
     examples = tiny.split("test")
     texts = [examples.words(row) for row in range(len(examples))]
     exported = export_run(run, run.with_name("exported"), which="latest")
-    explained = [explain(config, models, inputs, pair) for pair in texts]
+    explained = [load_model(run, "latest").explain(pair) for pair in texts]  # one at a time
     kept = []
     for model in (load_model(run, "latest"), load_model(exported)):
         for one, other in zip(model.predict(texts), explained, strict=True):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from rss_rl.components import Trust
 from rss_rl.config import RunConfig, load_config, parse_config
 from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.packaged import find_config
@@ -201,7 +202,8 @@ def state_of(run: PlannedRun) -> State:
         return "missing"
     tree = RunDirectory.open(run.path).config
     try:
-        before = parse_config(tree, where=str(run.path / "config.json"))
+        named = Trust.of(run.config.model_dump(mode="json"))
+        before = parse_config(tree, where=str(run.path / "config.json"), trust=named)
     except ConfigError:  # a key that is no more
         return "changed"
     # Where the data lie is of no account: a directory of tables can be moved.

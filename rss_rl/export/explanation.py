@@ -1,0 +1,137 @@
+"""What a trained model answers for a text: a prediction, and the words it rests on.
+
+Legend: N tokens of a sentence.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Explanation", "MarkedSentence", "word_offsets"]
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rss_rl.types import DEPENDENT, HEAD, Array
+
+_QUOTES = {"``": '"', "''": '"'}
+"""Words that the tokenizer writes otherwise than the text."""
+
+
+@dataclass(frozen=True, repr=False)
+class MarkedSentence:
+    """One sentence as the model sees it.
+
+    words          as written
+    known          bool [N], False where the vocabulary does not have the word
+    selection      bool [2, N], heads and dependents
+    probabilities  float32 [2, N] of selecting each; None where the run has no policy
+    offsets        of each word, (start, end) in the characters of the text as it was given; None
+                   where words were given, or are not those of the text
+    """
+
+    words: tuple[str, ...]
+    known: Array
+    selection: Array
+    probabilities: Array | None
+    offsets: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def kept(self) -> Array:
+        """bool [N], selected as head or as dependent."""
+        return np.asarray(self.selection.any(0))
+
+    def __repr__(self) -> str:
+        pairs = zip(self.words, self.kept, strict=True)
+        return " ".join(f"[{word}]" if kept else word for word, kept in pairs)
+
+    def _repr_html_(self) -> str:
+        pairs = zip(self.words, self.kept, strict=True)
+        shown = (
+            f"<mark>{html.escape(word)}</mark>" if kept else html.escape(word)
+            for word, kept in pairs
+        )
+        return f"<p>{' '.join(shown)}</p>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data, a mapping for each word."""
+        return {"words": [self._word(place) for place in range(len(self.words))]}
+
+    def _word(self, place: int) -> dict[str, Any]:
+        word: dict[str, Any] = {
+            "word": self.words[place],
+            "known": bool(self.known[place]),
+            "head": bool(self.selection[HEAD, place]),
+            "dependent": bool(self.selection[DEPENDENT, place]),
+        }
+        if self.offsets is not None:
+            word["start"], word["end"] = self.offsets[place]
+        if self.probabilities is not None:
+            word["head_probability"] = round(float(self.probabilities[HEAD, place]), 4)
+            word["dependent_probability"] = round(float(self.probabilities[DEPENDENT, place]), 4)
+        return word
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """What a model predicts for one example, and from which words.
+
+    prediction           name of a class, sentence or candidate, or a score
+    class_probabilities  by name; None for a score
+    """
+
+    sentences: tuple[MarkedSentence, ...]
+    prediction: str | float
+    class_probabilities: dict[str, float] | None
+
+    @property
+    def kept(self) -> float:
+        """Share of the words of all sentences that are selected as head or dependent."""
+        kept = sum(int(sentence.kept.sum()) for sentence in self.sentences)
+        return kept / sum(len(sentence.words) for sentence in self.sentences)
+
+    @property
+    def title(self) -> str:
+        """The prediction with its probability, or the score."""
+        if self.class_probabilities is None:
+            return f"{self.prediction:.3f}"
+        return f"{self.prediction} ({self.class_probabilities[str(self.prediction)]:.1%})"
+
+    def __repr__(self) -> str:
+        return f"{self.title}: {' | '.join(map(repr, self.sentences))}"
+
+    def _repr_html_(self) -> str:
+        sentences = "".join(sentence._repr_html_() for sentence in self.sentences)
+        return f"<p><b>{html.escape(self.title)}</b>, {self.kept:.0%} kept</p>{sentences}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {
+            "prediction": self.prediction,
+            "class_probabilities": self.class_probabilities,
+            "kept": self.kept,
+            "sentences": [sentence.to_dict()["words"] for sentence in self.sentences],
+        }
+
+
+def word_offsets(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...] | None:
+    """Where each word stands in the text it was cut from, [start, end); None if one does not.
+
+    >>> word_offsets('He said "no".', ("He", "said", "``", "no", "''", "."))
+    ((0, 2), (3, 7), (8, 9), (9, 11), (11, 12), (12, 13))
+    """
+    found, position = [], 0
+    for word in words:
+        forms = (word, _QUOTES[word]) if word in _QUOTES else (word,)
+        places = [(text.find(form, position), len(form)) for form in forms]
+        places = [(start, size) for start, size in places if start >= 0]
+        if not places or not word:
+            return None
+        start, size = min(places)
+        if text[position:start].strip():
+            return None
+        found.append((start, start + size))
+        position = start + size
+    return tuple(found)

@@ -1,0 +1,160 @@
+"""What the program of commit b9a4141 wrote can still be read, used and gone on with.
+
+`b9a4141/` was written by `make_golden.py`, and is never written again. A program that changes the
+layout of configurations adapts `resolved` alone: how its configuration looks in the old layout.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import (
+    GOLDEN,
+    TEXTS,
+    assert_numbers,
+    contents,
+    final_report,
+    final_tensors,
+    machine,
+    predictions,
+    scores,
+)
+from typer.testing import CliRunner
+
+from rss_rl.cli.main import app
+from rss_rl.config import RunConfig, load_config
+from rss_rl.data.store import open_prepared
+
+EXPECTED: dict[str, Any] = json.loads((GOLDEN / "expected.json").read_text())
+RESOLVED = sorted((GOLDEN / "configs").glob("*.resolved.json"))
+OF_ENCODERS = {
+    "resan": {"keep_unselected", "unselected_context", "tanh_scale", "attention_error"},
+    "disan": {"tanh_scale", "attention_error"},
+    "biblosan": {"block_length", "sentence_block_length", "block_local", "block_global"}
+    | {"tanh_scale"},
+    "multi-head": {"attention_heads"},
+    "cnn": {"cnn_windows", "cnn_filters"},
+    "hierarchical-cnn": {"cnn_layers", "cnn_window"},
+}
+"""Settings of `model` that only these encoders read."""
+_NETWORK = {"hidden", "shared", "context", "initial_probability"}
+OF_POLICIES = {
+    "rss": _NETWORK,
+    "gumbel": _NETWORK,
+    "hardkuma": _NETWORK,
+    "top-k": _NETWORK - {"initial_probability"},
+    "iterative": {"hidden", "shared", "cell", "initial_probability"},
+    "bernoulli": {"initial_probability"},
+}
+"""Settings of `policy` that only these policies read."""
+OF_BASELINES = {"moving-average": {"baseline_momentum"}}
+OF_CORRECTIONS = {
+    "truncated-sum": {"ratio_max"},
+    "truncated-token": {"ratio_max"},
+    "clipped-token": {"ratio_clip"},
+}
+
+
+def resolved(config: RunConfig) -> dict[str, Any]:
+    """A configuration as b9a4141 dumped it; settings that have no effect may have any value."""
+    return config.model_dump(mode="json")
+
+
+def effective(tree: dict[str, Any]) -> dict[str, Any]:
+    """A dump of b9a4141 without what no chosen component reads; null estimators are named."""
+    model, policy, learner = (dict(tree[name]) for name in ("model", "policy", "learner"))
+    _keep(model, OF_ENCODERS, model["encoder"])
+    _keep(policy, OF_POLICIES, policy["name"])
+    if learner["estimator"] is None:
+        gated = policy["name"] in ("gumbel", "hardkuma", "top-k")
+        learner["estimator"] = "pathwise" if gated else "reinforce"
+    if learner["estimator"] == "ppo-clip":
+        learner["correction"] = "clipped-token"
+    scored = learner["estimator"] in ("reinforce", "ppo-clip")
+    _keep(learner, OF_BASELINES, learner["baseline"] if scored else "")
+    _keep(learner, OF_CORRECTIONS, learner["correction"] if scored else "")
+    if not scored:
+        del learner["baseline"], learner["correction"]
+    return tree | {"model": model, "policy": policy, "learner": learner}
+
+
+def _keep(section: dict[str, Any], owners: dict[str, set[str]], owner: str) -> None:
+    for key in set().union(*owners.values()) - owners.get(owner, set()):
+        del section[key]
+
+
+@functools.cache
+def same_machine() -> bool:
+    """Whether numbers must agree to the bit."""
+    return machine() == str(EXPECTED["machine"])
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the set. Its runs name their data relative to it: commands run within."""
+    place = tmp_path_factory.mktemp("golden") / "set"
+    shutil.copytree(GOLDEN, place)
+    return place
+
+
+@pytest.fixture(autouse=True)
+def _within(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+
+
+@pytest.mark.parametrize("file", RESOLVED, ids=lambda file: file.name.partition(".")[0])
+def test_a_configuration_means_what_it_meant(file: Path, workplace: Path) -> None:
+    expected = json.loads(file.read_text())
+    name = file.name.removesuffix(".resolved.json")
+    while not (path := Path("configs") / f"{name}.yaml").is_file():
+        name = name.rpartition("-")[0]  # the same file with overrides
+    found = load_config(path, expected["overrides"])
+    assert effective(resolved(found)) == effective(expected["config"])
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_prepared_data_are_read(name: str) -> None:
+    prepared = open_prepared(Path("prepared") / name)
+    assert prepared.vectors().shape == (len(prepared.vocabulary.words), 8)
+    assert {split: len(prepared.split(split)) for split in ("train", "dev", "test")} == {
+        "train": 40,
+        "dev": 16,
+        "test": 8,
+    }
+    assert contents(prepared.folder) == EXPECTED["prepared"][name]
+
+
+@pytest.mark.parametrize("name", EXPECTED["runs"])
+def test_a_stopped_run_is_used_and_gone_on_with(name: str) -> None:
+    run, expected = Path("runs") / name, EXPECTED["runs"][name]
+    assert not (run / "report.json").exists()
+    stopped, finished = expected["stopped"], expected["finished"]
+    assert_numbers(scores(run), stopped["scores"], exact=same_machine())
+    found = predictions(run, TEXTS[expected["data"]])
+    assert found["exact"] == stopped["predictions"]["exact"]
+    assert_numbers(found["numbers"], stopped["predictions"]["numbers"], exact=same_machine())
+
+    result = CliRunner().invoke(app, ["train", "--resume", str(run), "--json"])
+    assert result.exit_code == 0, result.output
+    assert_numbers(final_report(run), finished["report"], exact=same_machine())
+    assert json.loads(result.stdout)["steps"] == finished["report"]["steps"]
+    tensors = final_tensors(run)
+    last = finished["tensors"]["latest"]
+    assert_numbers(tensors["latest"]["values"], last["values"], exact=same_machine())
+    if same_machine():
+        assert tensors["latest"]["tensors"] == last["tensors"]
+        assert tensors == finished["tensors"]
+    assert tensors["latest"]["tensors"].keys() == last["tensors"].keys()
+
+
+@pytest.mark.parametrize("name", EXPECTED["exports"])
+def test_an_export_predicts_as_it_did(name: str) -> None:
+    expected = EXPECTED["exports"][name]
+    found = predictions(Path("exports") / name, TEXTS[EXPECTED["runs"][name]["data"]])
+    assert found["exact"] == expected["exact"]
+    assert_numbers(found["numbers"], expected["numbers"], exact=same_machine())
