@@ -8,7 +8,7 @@ Legend: K samples, B sentences, N tokens, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["check_policy"]
+__all__ = ["check_encoder", "check_policy"]
 
 import pickle
 from collections.abc import Callable
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.errors import PolicyError
+from rss_rl.models.encoder_contract import check_encoder
 from rss_rl.policies.adapters import adapt
 from rss_rl.policies.contract_case import Case
 from rss_rl.policies.contract_empty import check_empty

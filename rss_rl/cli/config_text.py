@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from rss_rl.config import RunConfig
+from rss_rl.config import Choice, RunConfig
 
 _WIDTH = 96
 
@@ -27,9 +27,13 @@ def _section(section: BaseModel, depth: int) -> Iterator[str]:
     indent = "  " * depth
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
+        if isinstance(section, Choice) and name == "options":
+            value = section.component.parse(value)
         for line in textwrap.wrap(_comment(field, value), _WIDTH - 2 * depth):
             yield f"{indent}# {line}"
-        if isinstance(value, BaseModel):
+        if isinstance(value, BaseModel) and not type(value).model_fields:
+            yield f"{indent}{name}: {{}}"
+        elif isinstance(value, BaseModel):
             yield f"{indent}{name}:"
             yield from _section(value, depth + 1)
         elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
@@ -99,7 +103,7 @@ def _describe(section: type[BaseModel], prefix: str) -> Iterator[dict[str, Any]]
             if isinstance(part, type) and issubclass(part, BaseModel)
         ]
         if inner:
-            many = "" if inner[0] is field.annotation else "[]"
+            many = "[]" if get_origin(field.annotation) is tuple else ""
             yield from _describe(inner[0], f"{prefix}{name}{many}.")
             continue
         yield {
