@@ -16,12 +16,10 @@ from torch.func import functional_call
 
 from learners.group import ALONE, Group
 from learners.optim import GradientStep
-from rss_rl.config import RewardConfig, RunConfig
+from rss_rl.config import EncoderChoice, RewardConfig, RunConfig
 from rss_rl.errors import ConfigError
-from rss_rl.models.build import AnyClassifier
-from rss_rl.models.classifier import Classifier
-from rss_rl.models.encoders.protocol import GatedEncoder
 from rss_rl.models.inputs import TensorBatch
+from rss_rl.models.protocol import Classifier
 from rss_rl.ops.relaxed import expected_cost
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.inputs import policy_inputs
@@ -52,7 +50,7 @@ class PathwiseStats(NamedTuple):
     gradient_norm: float
 
 
-def check_gated(policy: PolicyModule, classifier: AnyClassifier) -> None:
+def check_gated(policy: PolicyModule, classifier: Classifier, encoder: EncoderChoice) -> None:
     """Refuse a policy without gates, and a classifier that cannot take them.
 
     Raises:
@@ -64,21 +62,19 @@ def check_gated(policy: PolicyModule, classifier: AnyClassifier) -> None:
             where="learner.estimator",
             remedy="Use a policy with gates, or an estimator that learns from rewards",
         )
-    if not (isinstance(classifier, Classifier) and isinstance(classifier.encoder, GatedEncoder)):
+    if not (encoder.can("gates") and classifier.takes_gates):
         raise ConfigError(
             "this model cannot weigh its tokens by gates, which the policy learns through",
             where="model.encoder",
-            remedy="Use an encoder that takes gates, on one or two sentences, or an estimator that"
-            " learns from rewards",
+            remedy="Use an encoder with the capability `gates` on one or two sentences, see"
+            " `rss-rl components encoders`, or an estimator that learns from rewards",
         )
 
 
 class _Objective(nn.Module):
     """Sums over a shard: loss, entropy, and what is reported."""
 
-    def __init__(
-        self, policy: PolicyModule, classifier: AnyClassifier, reward: RewardConfig
-    ) -> None:
+    def __init__(self, policy: PolicyModule, classifier: Classifier, reward: RewardConfig) -> None:
         super().__init__()
         self.policy = policy
         self._classifier = (classifier,)  # hidden from nn.Module: it does not learn here
@@ -172,12 +168,12 @@ class PathwiseLearner:
     def __init__(
         self,
         policy: PolicyModule,
-        classifier: AnyClassifier,
+        classifier: Classifier,
         config: RunConfig,
         autocast: torch.dtype | None,
         group: Group = ALONE,
     ) -> None:
-        check_gated(policy, classifier)
+        check_gated(policy, classifier, config.model.encoder)
         self._policy, self._classifier = policy, classifier
         self._reads = config.policy.reads
         self._entropy_cost = config.learner.entropy_cost

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from learners.group import ALONE, Group
 from learners.optim import GradientStep
 from rss_rl.config import OptimizerConfig
-from rss_rl.models.build import AnyClassifier
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.inputs import TensorBatch
+from rss_rl.models.protocol import Classifier
 from rss_rl.ops.attention import Backend
 
 
@@ -39,7 +39,7 @@ class SupervisedStats(NamedTuple):
 class _Losses(nn.Module):
     """Loss summed over the examples of a shard, and how many of them were predicted right."""
 
-    def __init__(self, classifier: AnyClassifier, autocast: torch.dtype | None) -> None:
+    def __init__(self, classifier: Classifier, autocast: torch.dtype | None) -> None:
         super().__init__()
         self.classifier = classifier
         self._autocast = autocast
@@ -71,7 +71,7 @@ class SupervisedLearner:
 
     def __init__(
         self,
-        classifier: AnyClassifier,
+        classifier: Classifier,
         config: OptimizerConfig,
         autocast: torch.dtype | None,
         average: float | None = None,

@@ -30,6 +30,7 @@ __all__ = [
     "NoOptions",
     "Options",
     "Trust",
+    "built_in_names",
     "component_names",
     "default_estimator",
     "find_component",
@@ -107,7 +108,8 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "gates": "takes gates in place of a selection",
             "kept_only": "the sentence vector rests on selected tokens alone (faithful)",
             "linear_time": "time in proportion to the length of a sentence",
-            "feature_attention": "computes feature-wise attention, which has compiled kernels",
+            "kernels": "pools or attends feature-wise, which has compiled kernels",
+            "feature_attention": "attends feature-wise between tokens: slow without kernels",
             "context": "also fuses the context of a sequence of sentences, for passages",
             "onnx": "can be exported as an ONNX graph",
         },
@@ -120,7 +122,6 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "score": "labels that are real numbers",
             "sentence": "labels that are a sentence of the passage",
             "candidate": "labels that are a candidate answer of the passage",
-            "gates": "takes gates in place of selections where its encoder does",
         },
     ),
     "reward_model": _KindSpec(
@@ -318,16 +319,22 @@ def _tuples(node: Any) -> Any:
 @functools.cache
 def _installed(kind: Kind) -> Mapping[str, EntryPoint]:
     """Entry points by name; those of rss-rl itself come before others of the same name."""
-    points = sorted(
-        entry_points(group=KINDS[kind].group),
-        key=lambda point: point.dist is not None and point.dist.name == "rss-rl",
-    )
+    points = sorted(entry_points(group=KINDS[kind].group), key=_is_built_in)
     return {point.name: point for point in points}
+
+
+def _is_built_in(point: EntryPoint) -> bool:
+    return point.dist is not None and point.dist.name == "rss-rl"
 
 
 def component_names(kind: Kind) -> list[str]:
     """Names of the installed components of a kind, sorted."""
     return sorted(_installed(kind))
+
+
+def built_in_names(kind: Kind) -> list[str]:
+    """Names of the components of a kind that rss-rl itself installs, sorted."""
+    return sorted(name for name, point in _installed(kind).items() if _is_built_in(point))
 
 
 def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Component:

@@ -7,6 +7,7 @@ __all__ = [
     "ClusterError",
     "ConfigError",
     "DataError",
+    "EncoderError",
     "LearnerError",
     "LearnersLostError",
     "NonFiniteError",
@@ -62,6 +63,10 @@ class CheckpointError(RssError):
 
 class NonFiniteError(RssError):
     """A loss, gradient or log-prob that is NaN or infinite."""
+
+
+class EncoderError(RssError):
+    """A sentence encoder that breaks a promise of its interface."""
 
 
 class PolicyError(RssError):

@@ -95,11 +95,11 @@ def test_unknown_key_in_a_phase_names_its_place() -> None:
         ("seed", -1, ["seed", "greater than or equal to 0"]),
         ("batch_size", 2.5, ["batch_size", "integer", "2.5"]),
         ("model__hidden", 0, ["model.hidden", "greater than or equal to 1"]),
-        ("model__highway", "yes", ["model.highway", "boolean"]),
+        ("model__highway", "yes", ["model.classifier", "option highway", "boolean"]),
         (
             "model__encoder",
             "lstm",
-            ["model.encoder", "'resan', 'source2token'", "'bilstm'", "got 'lstm'"],
+            ["model.encoder", "unknown encoder 'lstm'", "'bilstm'"],
         ),
         ("model__dropout", 1.0, ["model.dropout", "less than 1"]),
         ("model__tanh_scale", 100, ["model.tanh_scale", "less than or equal to 20"]),
@@ -189,7 +189,7 @@ def test_overrides_reach_sections_phases_and_new_keys(minimal: Path) -> None:
     )
     assert config.phases[0].steps == 5
     assert (config.phases[1].name, config.phases[1].supervised) == ("frozen", False)
-    assert config.model.encoder == "mean"
+    assert config.model.encoder.name == "mean"
     assert config.learner.supervised.clip_norm is None
     assert config.data == "a=b"
 

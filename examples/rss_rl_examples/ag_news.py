@@ -29,17 +29,19 @@ class AgNews:
 
     folder: Path
     title_only: bool
-    name = "ag-news"
-    sentences = 1
+    name, sentences = "ag-news", 1
 
     def label_spec(self) -> LabelSpec:
+        """Four classes."""
         return LabelSpec("classes", names=_CLASSES)
 
     def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        """The files of each split."""
         train, test = self.folder / "train.csv", self.folder / "test.csv"
         return {"train": (train,), "dev": (train,), "test": (test,)}
 
     def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        """Stream one split."""
         (path,) = self.splits()[split]
         with path.open(encoding="utf-8", newline="") as file:
             for number, row in enumerate(csv.reader(file), start=1):
@@ -47,10 +49,10 @@ class AgNews:
                     continue
                 if len(row) != 3 or row[0] not in ("1", "2", "3", "4"):
                     yield BadRow(str(path), number, "is not class, title and description")
-                    continue
-                text = row[1] if self.title_only else f"{row[1]}. {row[2]}"
-                label = _CLASSES[int(row[0]) - 1]
-                yield RawExample(f"{path.stem}-{number}", (text,), label, None, str(path), number)
+                else:
+                    text = row[1] if self.title_only else f"{row[1]}. {row[2]}"
+                    label, name = _CLASSES[int(row[0]) - 1], f"{path.stem}-{number}"
+                    yield RawExample(name, (text,), label, None, str(path), number)
 
 
 def _build(request: SourceRequest, options: AgNewsOptions) -> AgNews:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from pydantic import Field
+from rss_rl.metrics.protocol import MetricSetup, Scored
 
 from rss_rl.components import Component, Options
-from rss_rl.metrics.protocol import MetricSetup, Scored
 
 
 class CalibrationOptions(Options):
@@ -27,7 +27,8 @@ class Calibration:
 
     def add(self, scored: Scored) -> None:
         """Count the examples of a batch by their confidence."""
-        assert scored.probabilities is not None and scored.predicted is not None
+        assert scored.probabilities is not None
+        assert scored.predicted is not None
         confidence = scored.probabilities.max(1)
         right = scored.predicted == scored.batch.labels
         bins = np.minimum((confidence * len(self._sums)).astype(int), len(self._sums) - 1)

@@ -29,12 +29,13 @@ def _section(section: BaseModel, depth: int) -> Iterator[str]:
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         if isinstance(section, Choice) and name == "options":
-            value = section.component.parse(section.options)
+            value = section.component.parse(value)
         for line in textwrap.wrap(_comment(field, value), _WIDTH - 2 * depth):
             yield f"{indent}# {line}"
-        if isinstance(value, BaseModel):
-            empty = "" if type(value).model_fields else " {}"
-            yield f"{indent}{name}:{empty}"
+        if isinstance(value, BaseModel) and not type(value).model_fields:
+            yield f"{indent}{name}: {{}}"
+        elif isinstance(value, BaseModel):
+            yield f"{indent}{name}:"
             yield from _section(value, depth + 1)
         elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
             yield f"{indent}{name}:"

@@ -137,7 +137,7 @@ def _gather(model: Model, examples: list[Encoded], flips: int) -> list[Facts]:
 def _note(model: Model) -> str:
     config = model.config
     policy = f"policy {config.policy.name}" if model.selects else "every word is read"
-    return f"Encoder {config.model.encoder}, {policy}; data: {model.inputs.manifest.name}."
+    return f"Encoder {config.model.encoder.name}, {policy}; data: {model.inputs.manifest.name}."
 
 
 def _write(out: Path, text: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 __all__ = [
     "CheckpointConfig",
     "Choice",
+    "ClassifierChoice",
+    "EncoderChoice",
     "EstimatorConfig",
     "EvaluationConfig",
     "LearnerConfig",
@@ -37,6 +39,8 @@ from rss_rl.config.loading import (
 )
 from rss_rl.config.sections import (
     CheckpointConfig,
+    ClassifierChoice,
+    EncoderChoice,
     EstimatorConfig,
     EvaluationConfig,
     LearnerConfig,

@@ -10,7 +10,15 @@ from typing import Any, ClassVar
 from pydantic import Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from rss_rl.components import EVERYTHING, Component, Kind, Options, Trust, find_component
+from rss_rl.components import (
+    DEFAULTS,
+    EVERYTHING,
+    Component,
+    Kind,
+    Options,
+    Trust,
+    find_component,
+)
 from rss_rl.errors import ConfigError
 
 
@@ -37,7 +45,11 @@ class Choice(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, given: Any) -> Any:
-        return {"name": given} if isinstance(given, str) else given
+        if isinstance(given, str):
+            return {"name": given}
+        if isinstance(given, dict) and "name" not in given and cls.kind in DEFAULTS:
+            return {"name": DEFAULTS[cls.kind], **given}
+        return given
 
     @model_validator(mode="after")
     def _complete(self, info: ValidationInfo) -> Choice:

@@ -19,6 +19,7 @@ from rss_rl.components import (
     Component,
     Kind,
     Trust,
+    built_in_names,
     default_estimator,
     find_component,
 )
@@ -71,13 +72,24 @@ class Slot:
 
 
 _POLICY = Slot("policy", ("policy",), "policy")
-SLOTS: tuple[Slot, ...] = (_POLICY, Slot("estimator", ("learner", "estimator"), "learner"))
+SLOTS: tuple[Slot, ...] = (
+    _POLICY,
+    Slot("estimator", ("learner", "estimator"), "learner"),
+    Slot("encoder", ("model", "encoder"), "model"),
+    Slot("classifier", ("model", "classifier"), "model"),
+)
 """A slot comes behind those that its default follows from."""
 
 _RETIRED: Mapping[str, frozenset[str]] = {
     "policy": frozenset({"hidden", "shared", "context", "cell", "initial_probability"}),
     "learner": frozenset({
         "baseline", "baseline_momentum", "correction", "ratio_max", "ratio_clip",
+    }),
+    "model": frozenset({
+        "attention_error", "attention_heads", "block_global", "block_length", "block_local",
+        "cloze_entities", "cloze_output", "cnn_filters", "cnn_layers", "cnn_window", "cnn_windows",
+        "highway", "keep_unselected", "reader", "reader_hidden", "score_bins", "score_loss",
+        "sentence_block_length", "unselected_context",
     }),
 }  # fmt: skip
 """Keys of sections that b9a4141 had and this version has not."""
@@ -99,11 +111,10 @@ def migrate(tree: Mapping[str, Any], *, where: str, trust: Trust) -> dict[str, A
         kept = tree[section].items()
         new[section] = {k: v for k, v in kept if k not in _RETIRED[section]}
     for slot in SLOTS:
-        component = slot.component(new, trust)
+        component = slot.component(new, trust) or _asked_for(slot, new, old)
         if component is None:
             continue
-        was = component.was or {}
-        places = {name: was.get(name, f"{slot.section}.{name}") for name in _names(component)}
+        places = _places(slot, component)
         found = {name: old[place] for name, place in places.items() if place in old}
         if found:
             chosen = {"name": component.name} | slot.chosen(new)
@@ -115,8 +126,27 @@ def migrate(tree: Mapping[str, Any], *, where: str, trust: Trust) -> dict[str, A
     return new
 
 
-def _names(component: Component) -> list[str]:
-    return list(component.options.model_fields)
+def _places(slot: Slot, component: Component) -> dict[str, str]:
+    """Where the options of a component once stood, by their names now."""
+    was = component.was or {}
+    names = component.options.model_fields
+    return {name: was.get(name, f"{slot.section}.{name}") for name in names}
+
+
+def _asked_for(slot: Slot, tree: Mapping[str, Any], old: Mapping[str, Any]) -> Component | None:
+    """Of a slot that may be empty the built-in component whose old options were changed.
+
+    Every resolved configuration had the options of all of them: those at their defaults, which
+    nobody asked for, leave the slot empty.
+    """
+    if slot.chosen(tree):
+        return None
+    for component in (find_component(slot.kind, name) for name in built_in_names(slot.kind)):
+        defaults = component.parse({}).model_dump(mode="json")
+        places = _places(slot, component)
+        if any(place in old and old[place] != defaults[name] for name, place in places.items()):
+            return component
+    return None
 
 
 def _with(tree: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:

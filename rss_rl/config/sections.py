@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = [
     "CheckpointConfig",
+    "ClassifierChoice",
+    "EncoderChoice",
     "EstimatorConfig",
     "EvaluationConfig",
     "LearnerConfig",
@@ -17,7 +19,7 @@ __all__ = [
     "SamplerConfig",
 ]
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -26,47 +28,32 @@ from rss_rl.config.choice import Choice, Section
 from rss_rl.config.workers import EstimatorConfig, LearnerConfig, OptimizerConfig, SamplerConfig
 
 
-class ModelConfig(Section):
-    """The classifier (reward model): encoder and task head."""
+class EncoderChoice(Choice):
+    """A sentence encoder."""
 
-    encoder: Literal[
-        "resan",
-        "source2token",
-        "mean",
-        "disan",
-        "bilstm",
-        "bigru",
-        "bisru",
-        "cnn",
-        "hierarchical-cnn",
-        "multi-head",
-        "attention",
-        "biblosan",
-    ] = Field(default="resan", description="What makes a sentence vector of the selected tokens.")
-    keep_unselected: bool = Field(
-        default=False,
-        description="ReSAN only. true: the paper's ReSAN, an unselected token still reaches the"
-        " sentence vector; false: the faithful form, only selected heads stay.",
+    kind: ClassVar[Kind] = "encoder"
+
+
+class ClassifierChoice(Choice):
+    """A task model."""
+
+    kind: ClassVar[Kind] = "classifier"
+
+
+def _default_encoder() -> EncoderChoice:
+    return EncoderChoice(name=DEFAULTS["encoder"])
+
+
+class ModelConfig(Section):
+    """The classifier (reward model): encoder and task model."""
+
+    encoder: EncoderChoice = Field(
+        default_factory=_default_encoder,
+        description="What makes a sentence vector of the selected tokens.",
     )
-    unselected_context: Literal["real", "dependents"] = Field(
-        default="real", description="Tokens that the context of an unselected head averages."
-    )
-    block_length: int | None = Field(
+    classifier: ClassifierChoice | None = Field(
         default=None,
-        ge=1,
-        description="biblosan only: tokens of a block; default by the paper's rule, from the"
-        " lengths of the training sentences and the batch size.",
-    )
-    sentence_block_length: int = Field(
-        default=4,
-        ge=1,
-        description="biblosan only: sentences of a block, in tasks on passages.",
-    )
-    block_local: bool = Field(
-        default=True, description="biblosan only: a token sees the context within its block."
-    )
-    block_global: bool = Field(
-        default=True, description="biblosan only: a token sees the context of the other blocks."
+        description="The task model around the encoder; null: the built-in one for the labels.",
     )
     hidden: int = Field(
         default=300,
@@ -77,15 +64,6 @@ class ModelConfig(Section):
     head_hidden: int | None = Field(
         default=None, ge=1, description="Hidden size of the task head; default `hidden`."
     )
-    attention_heads: int = Field(
-        default=8, ge=1, description="multi-head: they share its 2 D features out evenly."
-    )
-    cnn_windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(3, 4, 5), min_length=1, strict=False, description="cnn: tokens of each window."
-    )
-    cnn_filters: int = Field(default=200, ge=1, description="cnn: features of each window.")
-    cnn_layers: int = Field(default=3, ge=1, description="hierarchical-cnn: how many.")
-    cnn_window: int = Field(default=5, ge=1, description="hierarchical-cnn: tokens of a window.")
     activation: Literal["relu", "elu"] = "elu"
     dropout: float = Field(
         default=0.25, ge=0, lt=1, description="Drop rate on the input of each Dense layer."
@@ -102,53 +80,6 @@ class ModelConfig(Section):
         " kernels, in C++ on the CPU (linear maps, gates, pooling, RSS and Adadelta too) and"
         " Triton's on CUDA; auto: compiled where the machine that begins the run can.",
     )
-    attention_error: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="resan and disan: error that attention may have, relative to the largest value"
-        " of a feature, for time in proportion to the length of long texts; null: exact.",
-    )
-    highway: bool = Field(
-        default=True, description="Highway layer in the head of pairs with class labels."
-    )
-    score_loss: Literal["divergence", "squared"] = Field(
-        default="divergence",
-        description="Loss of score tasks: KL divergence to bins, or half squared error.",
-    )
-    score_bins: int | None = Field(
-        default=None, ge=2, description="Bins of a score task; default one for each whole score."
-    )
-    reader: Literal["stanford", "sequential"] = Field(
-        default="sequential",
-        description="Cloze tasks: attention by a bilinear form, or by a GRU over its products.",
-    )
-    reader_hidden: int = Field(
-        default=128, ge=1, description="Cloze tasks: hidden size of each direction of the GRUs."
-    )
-    cloze_output: Literal["entities", "words", "pointer"] = Field(
-        default="pointer",
-        description="Score of a candidate. entities: a weight row of its number (the papers, for"
-        " anonymous entities); words: by its word vector; pointer: the attention on it.",
-    )
-    cloze_entities: int = Field(
-        default=600, ge=1, description="Candidate numbers that cloze_output=entities has rows for."
-    )
-
-    @model_validator(mode="after")
-    def _heads_fit(self) -> ModelConfig:
-        if self.encoder == "multi-head" and 2 * self.hidden % self.attention_heads:
-            raise ValueError(
-                f"attention_heads={self.attention_heads} cannot share {2 * self.hidden} features"
-                f" (2 x hidden={self.hidden}) out evenly"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _has_context(self) -> ModelConfig:
-        if not (self.block_local or self.block_global):
-            raise ValueError("without block_local and block_global it is encoder=source2token")
-        return self
 
 
 Reads = Literal["sentence", "example"]
@@ -295,7 +226,7 @@ class RunConfig(Section):
     data: str = Field(description="Directory or URI written by `rss-rl data prepare`.")
     seed: int = Field(default=0, ge=0)
     batch_size: int = Field(default=64, ge=1, description="Examples an update.")
-    model: ModelConfig = ModelConfig()
+    model: ModelConfig = Field(default_factory=ModelConfig)
     policy: PolicyConfig = Field(default_factory=PolicyConfig)
     reward: RewardConfig = RewardConfig()
     learner: LearnerConfig = LearnerConfig()

@@ -80,6 +80,13 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """
     if "name" in over and over["name"] != base.get("name"):
         base = {key: value for key, value in base.items() if key != "options"}
+    # `SLOT: NAME` is short for a component of that name without options.
+    named = {
+        key: {"name": base[key]}
+        for key, value in over.items()
+        if isinstance(value, dict) and "options" in value and isinstance(base.get(key), str)
+    }
+    base = base | named
     both = {
         key: _merged(base[key], value)
         for key, value in over.items()

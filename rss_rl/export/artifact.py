@@ -38,7 +38,7 @@ from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.runtime.atomic import read_json
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.run import open_models
-from rss_rl.runtime.snapshot import Models, build_models, with_block_length
+from rss_rl.runtime.snapshot import Models, build_models, training_lengths
 from rss_rl.runtime.tensor_file import file_sha256, read_tensors, write_tensors
 from rss_rl.runtime.weights import load_weights
 from rss_rl.version import VERSION
@@ -254,12 +254,11 @@ def _rebuild(path: Path, config: RunConfig, inputs: Prepared, tensors: dict[str,
             remedy=_AGAIN,
         )
     return build_models(
-        config.model_copy(
-            update={"model": loadable_attention(with_block_length(config, manifest))}
-        ),
+        config.model_copy(update={"model": loadable_attention(config.model)}),
         manifest.labels,
         manifest.sentences,
         np.concatenate([tuned, fixed]),
         manifest.vocabulary.trainable,
         inputs.vocabulary.words,
+        training_lengths(manifest, config.batch_size),
     )

@@ -58,7 +58,7 @@ def _summary(config: RunConfig, manifest: Manifest, step: int) -> str:
     sampled = config.phases[-1].selection == "sampled"
     how = f"the policy `{config.policy.name}` selects words" if sampled else "it reads every word"
     return (
-        f"Predicts {what}. The encoder is `{config.model.encoder}`; {how}.\n"
+        f"Predicts {what}. The encoder is `{config.model.encoder.name}`; {how}.\n"
         f"Update {step} of a run with seed {config.seed}, written by rss-rl {VERSION}."
     )
 

@@ -68,6 +68,8 @@ def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) 
             f"tasks that choose a {inputs.labels.kind} of a passage have no ONNX form",
             remedy="Export without --onnx",
         )
+    if not config.model.encoder.can("onnx"):
+        raise _refused(config, "the encoder has no such form")
     _require("onnx", "onnxscript", "onnxruntime")
     score = inputs.labels.kind == "score"
     graph = _Graph(models, config.phases[-1].selection == "sampled", score).eval()
@@ -85,8 +87,8 @@ def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) 
 
 def _refused(config: RunConfig, why: str) -> ConfigError:
     return ConfigError(
-        f"encoder '{config.model.encoder}' with policy '{config.policy.name}' cannot be written as"
-        f" ONNX ({why})",
+        f"encoder '{config.model.encoder.name}' with policy '{config.policy.name}' cannot be"
+        f" written as ONNX ({why})",
         remedy="Export without --onnx",
     )
 

@@ -28,23 +28,19 @@ from rss_rl.ops.compilers import missing_compiler, missing_triton
 AttentionName = Literal["auto", "eager", "compiled"]
 
 _log = logging.getLogger("rss_rl.attention")
-_WITHOUT = ("mean", "attention", "cnn")
-"""Encoders without feature-wise attention, that of source2token included."""
-_ATTENDING = ("resan", "disan", "biblosan")
-"""Encoders that would take several times as long without the kernels."""
 
 
 def settled_attention(config: ModelConfig) -> AttentionName:
     """What all processes of a run are told where the configuration says `auto`.
 
     Left to each of them, samplers on machines without a compiler would differ from the learner in
-    their last bits. An encoder without feature-wise attention keeps the name that it has.
+    their last bits. An encoder without kernels keeps the name that it has.
     """
-    if config.attention != "auto" or config.encoder in _WITHOUT:
+    if config.attention != "auto" or not config.encoder.can("kernels"):
         return config.attention
     backend = attention_backend("auto")
     missing = missing_for_kernels()
-    if missing is not None and config.encoder in _ATTENDING:
+    if missing is not None and config.encoder.can("feature_attention"):
         _log.warning("feature-wise attention runs eager, several times slower: %s", missing)
     return backend
 
@@ -80,7 +76,7 @@ def attention_backend(name: AttentionName) -> Backend:
 
 def outer_backend(config: ModelConfig) -> Backend:
     """Of a model's head, its policy and the optimiser: the model's own, eager where it has none."""
-    return "eager" if config.encoder in _WITHOUT else attention_backend(config.attention)
+    return attention_backend(config.attention) if config.encoder.can("kernels") else "eager"
 
 
 def missing_for_kernels() -> str | None:
@@ -95,7 +91,7 @@ def loadable_attention(config: ModelConfig) -> ModelConfig:
     on with is another matter: see `attention_backend`.
     """
     missing = missing_for_kernels()
-    if config.attention != "compiled" or config.encoder in _WITHOUT or missing is None:
+    if config.attention != "compiled" or not config.encoder.can("kernels") or missing is None:
         return config
     _report("eager", missing)
     return config.model_copy(update={"attention": "eager"})

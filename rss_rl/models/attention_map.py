@@ -11,10 +11,9 @@ __all__ = ["attention_map"]
 import torch
 from torch import Tensor
 
-from rss_rl.models.build import AnyClassifier
 from rss_rl.models.directional import DirectionalAttention
-from rss_rl.models.encoders.pooled import GatedPooledEncoder
-from rss_rl.models.encoders.resan import ReSANEncoder
+from rss_rl.models.encoders.protocol import AttendingEncoder
+from rss_rl.models.protocol import Classifier
 from rss_rl.ops.attention import attention_weights
 from rss_rl.types import DEPENDENT, HEAD
 
@@ -23,7 +22,7 @@ _BLOCK_ELEMENTS = 1 << 22
 
 
 def attention_map(
-    classifier: AnyClassifier, tokens: Tensor, selection: Tensor, groups: Tensor | None = None
+    classifier: Classifier, tokens: Tensor, selection: Tensor, groups: Tensor | None = None
 ) -> Tensor | None:
     """Weights P^j_i of head j on dependent i, mean over the features of both directions.
 
@@ -39,18 +38,13 @@ def attention_map(
         float32 [N, N]; None where the encoder has no attention between heads and dependents.
     """
     encoder = getattr(classifier, "encoder", None)
-    if isinstance(encoder, ReSANEncoder):
-        directions, roles = encoder.resa.directions, selection
-    elif isinstance(encoder, GatedPooledEncoder):
-        # Unselected tokens are removed before it, and all that are left are both.
-        directions, roles = encoder.context.directions, selection.any(0).expand(2, -1)
-    else:
+    if not isinstance(encoder, AttendingEncoder):
         return None
+    directions, roles = encoder.attending(selection)
     embedded: Tensor = classifier.embedding(tokens[None])  # [1, N, E]
     heads, dependents = (roles[role].nonzero()[:, 0] for role in (HEAD, DEPENDENT))
     found = embedded.new_zeros(len(tokens), len(tokens), dtype=torch.float32)
     for direction, back in zip(directions, (True, False), strict=True):
-        assert isinstance(direction, DirectionalAttention)
         ordered = heads[:, None] > dependents if back else heads[:, None] < dependents  # [J, I]
         if groups is not None:
             ordered = ordered & (groups[heads][:, None] == groups[dependents])

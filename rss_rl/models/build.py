@@ -2,124 +2,126 @@
 
 from __future__ import annotations
 
-__all__ = ["AnyClassifier", "build_classifier", "parameter_count"]
+__all__ = [
+    "build_classifier",
+    "build_context",
+    "build_encoder",
+    "classifier_for",
+    "parameter_count",
+]
 
-from collections.abc import Callable
+from functools import partial
+from typing import cast
 
 from torch import nn
 
-from rss_rl.config import ModelConfig
+from rss_rl.components import built_in_names
+from rss_rl.config import ClassifierChoice, ModelConfig
+from rss_rl.errors import ConfigError
 from rss_rl.models.attention_choice import outer_backend
-from rss_rl.models.classifier import Classifier
-from rss_rl.models.cloze import BilinearAttention, ClozeReader, SequentialAttention
-from rss_rl.models.cloze_outputs import Answering, EntityOutput, PointerOutput, WordOutput
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.encoders.contexts import build_context
-from rss_rl.models.encoders.registry import build_encoder
-from rss_rl.models.heads import (
-    ClassTask,
-    ScoreTask,
-    SentencesHead,
-    Task,
-    entailment_features,
-    relatedness_features,
+from rss_rl.models.encoders.pooled import NoContext
+from rss_rl.models.encoders.protocol import (
+    Encoder,
+    EncoderComponent,
+    EncoderSetup,
+    TokenEncoder,
+    TrainingLengths,
 )
-from rss_rl.models.passage import PassageClassifier
+from rss_rl.models.protocol import Classifier, ClassifierSetup
 from rss_rl.types import Array, LabelSpec
-
-AnyClassifier = Classifier | PassageClassifier | ClozeReader
-"""A run's reward model: all have `embedding`, `losses` and `predict`, and are called alike."""
 
 
 def build_classifier(
-    config: ModelConfig, labels: LabelSpec, sentences: int, vectors: Array, trainable: int
-) -> AnyClassifier:
+    config: ModelConfig,
+    labels: LabelSpec,
+    sentences: int,
+    vectors: Array,
+    trainable: int,
+    lengths: TrainingLengths | None = None,
+) -> Classifier:
     """The reward model of a task, with weights drawn from torch's global generator.
 
     Args:
         labels: what is predicted.
         sentences: sentence slots of an example, 1 or 2.
         vectors: float32 [V, E] word vectors. trainable: leading rows that are fine-tuned.
+        lengths: of the training sentences, where they are known.
+
+    Raises:
+        ConfigError: the classifier does not serve these labels, or options do not do.
     """
-    embedding = WordEmbedding(vectors, trainable)
-    if labels.kind == "sentence":
-        return _build_passage(config, embedding)
-    if labels.kind == "candidate":
-        return _build_cloze(config, embedding)
-    encoder = build_encoder(config, embedding.size)
-    task, outputs = _build_task(config, labels)
-    return Classifier(
-        embedding,
-        encoder,
-        _build_head(config, labels, sentences, encoder.output_size, outputs),
-        task,
-    )
-
-
-def _build_passage(config: ModelConfig, embedding: WordEmbedding) -> PassageClassifier:
-    return PassageClassifier(
-        embedding,
-        build_encoder(config, embedding.size),
-        build_context(
-            config.model_copy(update={"block_length": config.sentence_block_length}),
-            4 * config.hidden,
-        ),
-        ClassTask(),
+    setup = ClassifierSetup(
+        labels,
+        sentences,
+        WordEmbedding(vectors, trainable),
+        encoder=partial(build_encoder, config, lengths=lengths),
+        context=partial(build_context, config, lengths=lengths),
         hidden=config.hidden,
         head_hidden=config.head_hidden or config.hidden,
         activation=config.activation,
         dropout=config.dropout,
-    )
-
-
-def _build_cloze(config: ModelConfig, embedding: WordEmbedding) -> ClozeReader:
-    size = 2 * config.reader_hidden
-    attention = (
-        BilinearAttention(size)
-        if config.reader == "stanford"
-        else SequentialAttention(size, config.dropout)
-    )
-    outputs: dict[str, Callable[[], Answering]] = {
-        "entities": lambda: EntityOutput(size, config.cloze_entities),
-        "words": lambda: WordOutput(size, embedding.size),
-        "pointer": PointerOutput,
-    }
-    return ClozeReader(
-        embedding,
-        attention,
-        outputs[config.cloze_output](),
-        ClassTask(),
-        hidden=config.reader_hidden,
-        dropout=config.dropout,
-    )
-
-
-def _build_task(config: ModelConfig, labels: LabelSpec) -> tuple[Task, int]:
-    if labels.kind == "classes":
-        return ClassTask(), len(labels.names)
-    whole = float(labels.low).is_integer() and float(labels.high).is_integer()
-    default = int(labels.high - labels.low) + 1 if whole and labels.high - labels.low <= 20 else 11
-    return ScoreTask(labels.low, labels.high, config.score_loss), config.score_bins or default
-
-
-def _build_head(
-    config: ModelConfig, labels: LabelSpec, sentences: int, size: int, outputs: int
-) -> SentencesHead:
-    if sentences == 1:
-        features, inputs = None, size
-    elif labels.kind == "classes":
-        features, inputs = entailment_features, 4 * size
-    else:
-        features, inputs = relatedness_features, 2 * size
-    return SentencesHead(
-        features,
-        inputs,
-        config.head_hidden or config.hidden,
-        outputs,
-        activation=config.activation,
-        dropout=config.dropout,
-        highway=config.highway and sentences == 2 and labels.kind == "classes",
         backend=outer_backend(config),
+    )
+    return cast(Classifier, classifier_for(config, labels).build(setup))
+
+
+def classifier_for(config: ModelConfig, labels: LabelSpec) -> ClassifierChoice:
+    """The configured classifier, or the built-in one that serves such labels.
+
+    Raises:
+        ConfigError: the configured one does not serve them.
+    """
+    built_in = [ClassifierChoice(name=name) for name in built_in_names("classifier")]
+    fitting = [choice for choice in built_in if choice.can(labels.kind)]
+    if config.classifier is None:
+        return fitting[0]
+    if not config.classifier.can(labels.kind):
+        raise ConfigError(
+            f"classifier '{config.classifier.name}' is not for labels of the kind {labels.kind}",
+            where="model.classifier",
+            remedy=f"Use {' or '.join(choice.name for choice in fitting)}, or leave it out",
+        )
+    return config.classifier
+
+
+def build_encoder(
+    config: ModelConfig, inputs: int, lengths: TrainingLengths | None = None
+) -> Encoder:
+    """The configured sentence encoder, reading `inputs` features.
+
+    Raises:
+        ConfigError: options that do not do.
+    """
+    return cast(Encoder, config.encoder.build(_setup(config, inputs, lengths)))
+
+
+def build_context(
+    config: ModelConfig, inputs: int, lengths: TrainingLengths | None = None
+) -> TokenEncoder:
+    """The configured encoder's layer over a sequence of sentences, reading `inputs` features.
+
+    Without one each sentence stays as it is.
+
+    Raises:
+        ConfigError: options that do not do.
+    """
+    component = config.encoder.component
+    if not isinstance(component, EncoderComponent) or component.context is None:
+        return NoContext(inputs)
+    options = component.parse(config.encoder.options)
+    return component.context(_setup(config, inputs, lengths), options)
+
+
+def _setup(config: ModelConfig, inputs: int, lengths: TrainingLengths | None) -> EncoderSetup:
+    return EncoderSetup(
+        inputs,
+        config.hidden,
+        config.activation,
+        config.dropout,
+        config.tanh_scale,
+        outer_backend(config),
+        lengths,
     )
 
 

@@ -16,20 +16,30 @@ Source: Brarda, Yeres and Bowman, Sequential Attention (2017); Chen, Bolton and 
 
 from __future__ import annotations
 
-__all__ = ["BilinearAttention", "ClozeReader", "SequentialAttention", "initial_gru"]
+__all__ = ["CLOZE", "BilinearAttention", "ClozeReader", "SequentialAttention", "initial_gru"]
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
+from rss_rl.components import Component, Options
 from rss_rl.models.bidirectional import Bidirectional, both_ends
-from rss_rl.models.cloze_outputs import Answering, Evidence, small_uniform
+from rss_rl.models.cloze_outputs import (
+    Answering,
+    EntityOutput,
+    Evidence,
+    PointerOutput,
+    WordOutput,
+    small_uniform,
+)
 from rss_rl.models.dropout import Dropout
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.heads import Task
+from rss_rl.models.heads import ClassTask, Task
+from rss_rl.models.protocol import ClassifierSetup
 from rss_rl.ops.grouping import first_places, group_counts, present_groups
 from rss_rl.ops.masking import gather, kept_indices, masked_softmax
 
@@ -97,6 +107,9 @@ class ClozeReader(nn.Module):
         hidden: H. dropout: on the input of each GRU.
         task: what the logits mean.
     """
+
+    shares_sentences = False
+    takes_gates = False
 
     def __init__(
         self, embedding: WordEmbedding, attention: PassageAttention, output: Answering, task: Task,
@@ -170,3 +183,58 @@ def _candidates(tokens: Tensor, marks: Tensor, present: Tensor) -> Tensor:
     if not tokens.shape[1]:
         return tokens.new_zeros(present.shape)
     return gather(tokens, first_places(marks, present))
+
+
+class _ClozeOptions(Options):
+    attention: Literal["stanford", "sequential"] = Field(
+        default="sequential",
+        description="To the passage: by a bilinear form, or by a GRU over its products.",
+    )
+    hidden: int = Field(default=128, ge=1, description="Hidden size of each direction of the GRUs.")
+    output: Literal["entities", "words", "pointer"] = Field(
+        default="pointer",
+        description="Score of a candidate. entities: a weight row of its number (the papers, for"
+        " anonymous entities); words: by its word vector; pointer: the attention on it.",
+    )
+    entities: int = Field(
+        default=600, ge=1, description="Candidate numbers that output=entities has rows for."
+    )
+
+
+def _build(setup: ClassifierSetup, options: _ClozeOptions) -> ClozeReader:
+    size = 2 * options.hidden
+    attention = (
+        BilinearAttention(size)
+        if options.attention == "stanford"
+        else SequentialAttention(size, setup.dropout)
+    )
+    outputs: Mapping[str, Callable[[], Answering]] = {
+        "entities": lambda: EntityOutput(size, options.entities),
+        "words": lambda: WordOutput(size, setup.embedding.size),
+        "pointer": PointerOutput,
+    }
+    return ClozeReader(
+        setup.embedding,
+        attention,
+        outputs[options.output](),
+        ClassTask(),
+        hidden=options.hidden,
+        dropout=setup.dropout,
+    )
+
+
+CLOZE = Component(
+    kind="classifier",
+    name="cloze",
+    help="Which candidate of a passage fills the blank of a question; it reads without an encoder.",
+    build=_build,
+    options=_ClozeOptions,
+    capabilities=frozenset({"candidate"}),
+    source="Brarda et al., 2017; Chen et al., ACL 2016; Kadlec et al., ACL 2016",
+    was={
+        "attention": "model.reader",
+        "hidden": "model.reader_hidden",
+        "output": "model.cloze_output",
+        "entities": "model.cloze_entities",
+    },
+)

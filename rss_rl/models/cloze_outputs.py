@@ -89,8 +89,8 @@ class EntityOutput(nn.Module):
         if count > len(self.weight):
             raise DataError(
                 f"an example has {count} candidates, the model {len(self.weight)}",
-                where="model.cloze_entities",
-                remedy="Give a number as large as that, or model.cloze_output=pointer",
+                where="model.classifier.options.entities",
+                remedy="Give a number as large as that, or another output",
             )
         return (evidence.summary @ self.weight[:count].T).to(evidence.summary.dtype)
 

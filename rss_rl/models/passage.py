@@ -12,18 +12,20 @@ gives the published numbers of parameters (Bi-LSTM .71 M, Bi-GRU .57 M, multi-he
 
 from __future__ import annotations
 
-__all__ = ["PassageClassifier"]
+__all__ = ["PASSAGE", "PassageClassifier"]
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from rss_rl.components import Component, Options
 from rss_rl.models.dropout import keyed_dropout, packed_rows, part_keys
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.encoders.protocol import Encoder, PackedEncoder, TokenEncoder
-from rss_rl.models.heads import Task, entailment_features
+from rss_rl.models.heads import ClassTask, Task, entailment_features
 from rss_rl.models.layers import Dense, Source2Token, glorot_linear
+from rss_rl.models.protocol import ClassifierSetup
 from rss_rl.ops.grouping import Grouped, group_counts, padded_groups, present_groups, regroup
 from rss_rl.ops.masking import gather, kept_indices
 from rss_rl.ops.packing import Packed
@@ -45,6 +47,9 @@ class PassageClassifier(nn.Module):
         hidden: D. head_hidden: of the last Dense. activation, dropout: of each Dense.
         task: what the logits mean.
     """
+
+    shares_sentences = False
+    takes_gates = False
 
     def __init__(
         self, embedding: WordEmbedding, encoder: Encoder, context: TokenEncoder, task: Task,
@@ -133,3 +138,26 @@ class PassageClassifier(nn.Module):
     def predict(self, logits: Tensor) -> Tensor:
         """Number of the most likely sentence, int64 [M]."""
         return self._task.predict(logits)
+
+
+def _build(setup: ClassifierSetup, options: Options) -> PassageClassifier:
+    return PassageClassifier(
+        setup.embedding,
+        setup.encoder(setup.embedding.size),
+        setup.context(4 * setup.hidden),
+        ClassTask(),
+        hidden=setup.hidden,
+        head_hidden=setup.head_hidden,
+        activation=setup.activation,
+        dropout=setup.dropout,
+    )
+
+
+PASSAGE = Component(
+    kind="classifier",
+    name="passage",
+    help="Which sentence of a passage answers a question.",
+    build=_build,
+    capabilities=frozenset({"sentence"}),
+    source="Shen et al., Bi-BloSAN, ICLR 2018, appendix B",
+)

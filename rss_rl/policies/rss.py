@@ -27,7 +27,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
-from rss_rl.models.encoders.contexts import NoContext
+from rss_rl.models.encoders.pooled import NoContext
 from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
 from rss_rl.models.layers import activation_function, glorot_linear

@@ -28,7 +28,6 @@ import torch
 from rss_rl.config import RunConfig
 from rss_rl.data.batching import plain_batches
 from rss_rl.errors import ConfigError, DataError
-from rss_rl.models.classifier import Classifier
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.ops.rationales import moved_at_random, top_share
 from rss_rl.policies.deciding import decide
@@ -105,15 +104,16 @@ def _check(models: Models, examples: ExampleSource, config: RunConfig) -> None:
             where="phases",
             remedy="Name a run whose last phase learns from sampled selections",
         )
-    if examples.labels.kind != "classes" or not isinstance(models.classifier, Classifier):
+    if examples.labels.kind != "classes":
         raise DataError(
             f"labels are {examples.labels.kind}; agreement with people is measured for classes"
         )
-    if models.classifier.encoder.reads_unselected:
+    if not config.model.encoder.can("kept_only"):
         raise ConfigError(
             "not the faithful form: words outside the selection reach the prediction",
-            where="model.keep_unselected",
-            remedy="Train with model.keep_unselected=false",
+            where="model.encoder",
+            remedy=f"Train with other options of {config.model.encoder.name}, or another encoder:"
+            " one with the capability `kept_only`, see `rss-rl components encoders`",
         )
     if examples.batch([0]).rationale is None:
         raise DataError(

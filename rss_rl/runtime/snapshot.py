@@ -11,7 +11,7 @@ __all__ = [
     "build_models",
     "build_prepared_models",
     "fixed_threads",
-    "with_block_length",
+    "training_lengths",
 ]
 
 from collections.abc import Iterator, Sequence
@@ -23,13 +23,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from rss_rl.config import ModelConfig, Reads, RunConfig
+from rss_rl.config import Reads, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared
-from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.attention_choice import outer_backend
-from rss_rl.models.build import AnyClassifier, build_classifier
-from rss_rl.ops.blocks import block_length
+from rss_rl.models.build import build_classifier
+from rss_rl.models.encoders.protocol import TrainingLengths
+from rss_rl.models.protocol import Classifier
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
@@ -66,7 +66,7 @@ class StoredSnapshot:
 class Models(NamedTuple):
     """Classifier and policy of a run, and what the policy reads."""
 
-    classifier: AnyClassifier
+    classifier: Classifier
     policy: PolicyModule
     reads: Reads = "sentence"
 
@@ -130,38 +130,17 @@ def _copy(weights: Array, parameter: nn.Parameter) -> None:
         parameter.copy_(torch.from_numpy(np.array(weights)).view_as(parameter))
 
 
-def with_block_length(config: RunConfig, manifest: Manifest) -> ModelConfig:
-    """The model's configuration with the block length that the data and the batch size ask for.
+def training_lengths(manifest: Manifest, batch_size: int) -> TrainingLengths | None:
+    """How long the training sentences are; None where the data do not tell.
 
-    It is that of the slot with the longest blocks, as all slots share the encoder; a number that
-    the configuration gives stays.
-
-    Raises:
-        ConfigError: the sentences are those within passages, whose lengths nobody counted.
-        DataError: the data were prepared before the spread of lengths was counted, or have no
-            training split.
+    Of passages the lengths of their sentences are not counted, and data of an early version do not
+    say how lengths spread.
     """
-    model = config.model
-    if model.encoder != "biblosan" or model.block_length is not None:
-        return model
-    if manifest.labels.kind == "sentence":
-        raise ConfigError(
-            "the paper's rule wants the lengths of sentences, the data have those of passages",
-            where="model.block_length",
-            remedy="Give a number of tokens, such as 5",
-        )
     train = manifest.splits.get("train")
-    if train is None or train.length_sd is None:
-        raise DataError(
-            f"the manifest of '{manifest.name}' does not say how the lengths of the training"
-            " sentences spread, which the length of a block follows from",
-            remedy="Prepare the data again, or set model.block_length",
-        )
-    lengths = [
-        block_length(tokens / train.rows, spread, config.batch_size)
-        for tokens, spread in zip(train.tokens, train.length_sd, strict=True)
-    ]
-    return model.model_copy(update={"block_length": max(lengths)})
+    if manifest.labels.kind == "sentence" or train is None or train.length_sd is None:
+        return None
+    means = (tokens / train.rows for tokens in train.tokens)
+    return TrainingLengths(tuple(zip(means, train.length_sd, strict=True)), batch_size)
 
 
 def build_models(
@@ -171,19 +150,21 @@ def build_models(
     vectors: Array,
     trainable: int,
     words: Sequence[str] = (),
+    lengths: TrainingLengths | None = None,
 ) -> Models:
     """Fresh modules whose initial weights depend on the run's seed alone.
 
     Args:
-        labels, sentences, vectors, trainable: see `build_classifier`. words: see `build_policy`.
+        labels, sentences, vectors, trainable, lengths: see `build_classifier`. words: see
+            `build_policy`.
 
     Raises:
-        ConfigError: see `build_policy` and `check_reads`.
+        ConfigError: see `build_classifier`, `build_policy` and `check_reads`.
     """
     check_reads(config.policy.reads, sentences)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_key(config.seed, "initial weights"))
-        classifier = build_classifier(config.model, labels, sentences, vectors, trainable)
+        classifier = build_classifier(config.model, labels, sentences, vectors, trainable, lengths)
         size = input_size(config.policy.reads, classifier.embedding.size)
         backend = outer_backend(config.model)
         policy = build_policy(config.policy, size, config.model.activation, words, backend)
@@ -194,16 +175,17 @@ def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
     """Fresh modules for a prepared dataset.
 
     Raises:
-        ConfigError, DataError: see `with_block_length`.
+        ConfigError: see `build_models`.
     """
     manifest = prepared.manifest
     return build_models(
-        config.model_copy(update={"model": with_block_length(config, manifest)}),
+        config,
         manifest.labels,
         manifest.sentences,
         prepared.vectors(),
         prepared.vocabulary.trainable,
         prepared.vocabulary.words,
+        training_lengths(manifest, config.batch_size),
     )
 
 

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-PRELOADED = ["torch", "rss_rl.models.encoders.registry"]
+PRELOADED = ["torch", "rss_rl.models.build"]
 OK, OUT_OF_MEMORY, TOO_SLOW, FAILED = "ok", "out of memory", "too slow", "failed"
 _NO_MEMORY = ("can't allocate memory", "bad_alloc", "could not create a memory")
 """What torch's allocator, C++ and oneDNN say where the system gives no more."""

@@ -27,17 +27,18 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from apart import FAILED, OK, OUT_OF_MEMORY, TOO_SLOW, Peak, available_mb, run_apart
 from lengths_report import write_report
 
+from rss_rl.components import built_in_names
 from rss_rl.config import ModelConfig
-from rss_rl.models.classifier import remove_unselected
+from rss_rl.models.build import build_encoder
 from rss_rl.models.dropout import keyed_dropout
-from rss_rl.models.encoders.registry import build_encoder
-from rss_rl.ops.blocks import block_length
+from rss_rl.models.encoders.protocol import TrainingLengths
+from rss_rl.models.sentences import remove_unselected
 from rss_rl.ops.masking import gather
 from rss_rl.runtime.atomic import replace_file
 
@@ -73,7 +74,7 @@ class Place:
 
 def encoder_names() -> tuple[str, ...]:
     """All that a configuration can name."""
-    return get_args(ModelConfig.model_fields["encoder"].annotation)
+    return tuple(built_in_names("encoder"))
 
 
 def lines_of(encoders: Sequence[str]) -> list[Line]:
@@ -88,10 +89,9 @@ class Step:
     def __init__(self, line: Line, place: Place, embedding: int, hidden: int) -> None:
         torch.manual_seed(place.n)
         self._training, self._share = place.mode == "training", line.share
-        config = ModelConfig.model_validate(
-            {"encoder": line.encoder, "hidden": hidden, "block_length": block_length(place.n)}
-        )
-        self._encoder: Any = build_encoder(config, embedding)
+        config = ModelConfig.model_validate({"encoder": line.encoder, "hidden": hidden})
+        lengths = TrainingLengths(((place.n, 0.0),), batch_size=1)
+        self._encoder: Any = build_encoder(config, embedding, lengths)
         self._encoder.train(self._training)
         shape = (place.batch, place.n)
         self._embedded = torch.randn(*shape, embedding, requires_grad=self._training)

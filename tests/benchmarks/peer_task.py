@@ -153,7 +153,7 @@ def task_of(reward: str) -> Task:
     if reward == "bits":
         return Task(Sentences(), RightBits(), word_vectors())
     if reward == "classifier":
-        config = ModelConfig(hidden=REWARD_HIDDEN, dropout=0.0, keep_unselected=False)
+        config = ModelConfig(hidden=REWARD_HIDDEN, dropout=0.0)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
             model = build_classifier(config, LABELS, 1, word_vectors(), WORDS)

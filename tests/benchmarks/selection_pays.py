@@ -30,8 +30,8 @@ from suite.timing import Settings, in_turns, seconds_of
 
 from rss_rl.config import ModelConfig, PolicyConfig
 from rss_rl.models.attention_choice import attention_backend
+from rss_rl.models.build import build_encoder
 from rss_rl.models.encoders.protocol import Encoder, PackedEncoder
-from rss_rl.models.encoders.registry import build_encoder
 from rss_rl.ops.attention import packed_attention
 from rss_rl.ops.attention_pairs import PackedPairs
 from rss_rl.ops.packing import Packed, Rows
@@ -67,7 +67,12 @@ def models(sentences: int, n: int) -> Works:
     """Inference of the three models, on the same sentences."""
     torch.manual_seed(n)
     faithful, plain = (
-        build_encoder(ModelConfig(hidden=SIZE, keep_unselected=keep), SIZE).eval()
+        build_encoder(
+            ModelConfig(
+                hidden=SIZE, encoder={"name": "resan", "options": {"keep_unselected": keep}}
+            ),
+            SIZE,
+        ).eval()
         for keep in (False, True)
     )
     backend = attention_backend("auto")

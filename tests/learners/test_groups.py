@@ -14,8 +14,8 @@ from learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from learners.supervised import SupervisedLearner
 from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.errors import NonFiniteError
-from rss_rl.models.classifier import Classifier
 from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.types import Batch
 
@@ -23,7 +23,7 @@ K, B = 3, 4
 LABELS = torch.tensor([0, 1, 2, 1])
 
 
-def models(**settings: Any) -> tuple[Classifier, PolicyModule]:
+def models(**settings: Any) -> tuple[SentencesClassifier, PolicyModule]:
     return small.classifier(double=False, **settings), small.policy(double=False)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import get_args
 
 import pytest
+from model_configs import model_config
 
+from rss_rl.components import built_in_names
 from rss_rl.config import ModelConfig
 from rss_rl.errors import ConfigError
 from rss_rl.models import attention_choice as module
@@ -15,7 +16,7 @@ from rss_rl.models.attention_choice import (
     outer_backend,
     settled_attention,
 )
-from rss_rl.models.encoders import contexts, registry
+from rss_rl.models.build import build_encoder
 from rss_rl.ops.compilers import missing_compiler, missing_triton
 
 
@@ -81,18 +82,17 @@ def test_a_run_that_begins_without_a_compiler_is_warned_where_it_matters(
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("encoder", get_args(ModelConfig.model_fields["encoder"].annotation))
+@pytest.mark.parametrize("encoder", built_in_names("encoder"))
 def test_what_is_settled_is_what_the_models_are_built_with(
     encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An encoder that asks for a backend is one that `auto` is settled for, and no other."""
-    asked: list[str] = []
-    for place in (contexts, registry):
-        monkeypatch.setattr(place, "attention_backend", lambda name: asked.append(name) or "eager")
-    config = ModelConfig(encoder=encoder, hidden=128, block_length=2)  # type: ignore[arg-type]
+    """An encoder whose parts take a backend is one that `auto` is settled for, and no other."""
+    options = {"block_length": 2} if encoder == "biblosan" else {}
+    config = model_config(encoder=encoder, hidden=8, **options)
     settled = settled_attention(config)
-    registry.build_encoder(config, 4)
-    assert settled == ("compiled" if asked else "auto")
+    parts = build_encoder(config, 4).modules()  # type: ignore[attr-defined]
+    backends = {part._backend for part in parts if hasattr(part, "_backend")}
+    assert settled == ("compiled" if "compiled" in backends else "auto")
 
 
 @pytest.mark.usefixtures("compiler")

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from model_configs import model_config
 
-from rss_rl.config import ModelConfig
-from rss_rl.models.encoders.registry import build_encoder
+from rss_rl.models.build import build_encoder
 from tests.support.small import selection
 
 ERROR = 1e-2
@@ -16,7 +16,7 @@ def outputs(
     """Sentence vectors of two texts by equal weights."""
     torch.manual_seed(0)
     # Kernels take all pairs of a text that is four times as long.
-    config = ModelConfig(
+    config = model_config(
         encoder=encoder, hidden=8, dropout=0.0, attention_error=error, attention="eager"
     )
     built = build_encoder(config, 6)

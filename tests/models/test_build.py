@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from model_configs import model_config
 
-from rss_rl.config import ModelConfig, PolicyConfig
+from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier, parameter_count
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.layers import Dense, Highway, glorot_linear
@@ -43,7 +44,7 @@ PUBLISHED_MILLIONS = [3.07, 3.07, 2.80, 2.53, 0.99, 0.54]
 @pytest.mark.parametrize("row", TABLE)
 def test_parameter_counts_are_the_published_ones_to_the_unit(row: str) -> None:
     model, policy, wanted = TABLE[row]
-    classifier = build_classifier(ModelConfig(**model), SNLI, 2, VECTORS, 4)
+    classifier = build_classifier(model_config(**model), SNLI, 2, VECTORS, 4)
     selector = build_policy(PolicyConfig.model_validate(policy), 300, "elu")
     count = parameter_count(classifier, without=classifier.embedding) + parameter_count(selector)
     assert count == wanted
@@ -51,7 +52,7 @@ def test_parameter_counts_are_the_published_ones_to_the_unit(row: str) -> None:
 
 
 def test_the_parts_of_resan_have_their_published_counts() -> None:
-    classifier = build_classifier(ModelConfig(keep_unselected=True), SNLI, 2, VECTORS, 4)
+    classifier = build_classifier(model_config(keep_unselected=True), SNLI, 2, VECTORS, 4)
     head: Any = classifier.head
     encoder: Any = classifier.encoder
     counts = {
@@ -73,7 +74,7 @@ def test_the_parts_of_resan_have_their_published_counts() -> None:
 
 
 def test_parameter_count_leaves_out_what_it_is_told() -> None:
-    classifier = build_classifier(ModelConfig(encoder="mean", hidden=2), SNLI, 1, VECTORS, 3)
+    classifier = build_classifier(model_config(encoder="mean", hidden=2), SNLI, 1, VECTORS, 3)
     assert (
         parameter_count(classifier) - parameter_count(classifier, without=classifier.embedding)
         == 3 * 300
@@ -93,7 +94,7 @@ def test_parameter_count_leaves_out_what_it_is_told() -> None:
     ],
 )
 def test_number_of_logits(labels: LabelSpec, settings: dict[str, Any], outputs: int) -> None:
-    model = build_classifier(ModelConfig(hidden=2, **settings), labels, 2, VECTORS, 4).eval()
+    model = build_classifier(model_config(hidden=2, **settings), labels, 2, VECTORS, 4).eval()
     tokens, valid = torch.tensor([[1, 2]]), torch.ones(1, 2, dtype=torch.bool)
     logits = model([tokens, tokens], [valid, valid])
     assert logits.shape == (1, outputs)
@@ -105,7 +106,7 @@ def test_number_of_logits(labels: LabelSpec, settings: dict[str, Any], outputs: 
 
 
 def test_one_sentence_has_no_highway() -> None:
-    head: Any = build_classifier(ModelConfig(hidden=2, encoder="mean"), SNLI, 1, VECTORS, 4).head
+    head: Any = build_classifier(model_config(hidden=2, encoder="mean"), SNLI, 1, VECTORS, 4).head
     assert parameter_count(head) == 300 * 2 + 2 + 2 * 3 + 3
 
 
@@ -115,7 +116,7 @@ def test_initial_weights_are_glorot_and_biases_zero() -> None:
     bound = (6 / 400) ** 0.5
     assert 0.97 * bound < float(layer.weight.detach().abs().max()) <= bound
     assert float(layer.weight.detach().std()) == pytest.approx(bound / 3**0.5, rel=0.02)
-    classifier = build_classifier(ModelConfig(keep_unselected=True), SNLI, 2, VECTORS, 4)
+    classifier = build_classifier(model_config(keep_unselected=True), SNLI, 2, VECTORS, 4)
     for name, parameter in classifier.named_parameters():
         if parameter.ndim == 1:
             assert not parameter.detach().any(), name
@@ -124,7 +125,7 @@ def test_initial_weights_are_glorot_and_biases_zero() -> None:
 def test_equal_seeds_build_equal_models_and_different_ones_do_not() -> None:
     def build(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
-        model = build_classifier(ModelConfig(hidden=3), SNLI, 2, VECTORS, 4)
+        model = build_classifier(model_config(hidden=3), SNLI, 2, VECTORS, 4)
         return torch.cat([p.detach().flatten() for p in model.parameters()])
 
     assert torch.equal(build(1), build(1))

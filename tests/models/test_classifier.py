@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rss_rl.models import directional
-from rss_rl.models.classifier import Classifier
+from rss_rl.models.sentences import SentencesClassifier
 
 every_variant = pytest.mark.parametrize("variant", small.VARIANTS)
 FAITHFUL = [name for name in small.VARIANTS if not name.startswith("resan")]
@@ -161,7 +161,7 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-def largest_tensor(model: Classifier, share_of_tokens: float) -> int:
+def largest_tensor(model: SentencesClassifier, share_of_tokens: float) -> int:
     tokens, valid = small.sentences(200)
     selection = (torch.arange(200) < 200 * share_of_tokens).expand(1, 2, -1)
     with LargestTensor() as mode:

@@ -27,8 +27,13 @@ every_reader = pytest.mark.parametrize(("reader", "output"), READERS)
 LENGTHS = [(9, 4), (12, 1), (1, 5), (7, 7)]
 
 
+def cloze_config(**options: Any) -> ModelConfig:
+    return ModelConfig(classifier={"name": "cloze", "options": options})
+
+
 def read(reader: str, output: str, **settings: Any) -> Any:
-    return choices.model(CANDIDATE, reader=reader, cloze_output=output, **settings)
+    cloze = {"attention": reader, "output": output} | settings.pop("cloze", {})
+    return choices.model(CANDIDATE, cloze=cloze, **settings)
 
 
 @every_reader
@@ -175,7 +180,7 @@ def test_gru_directions_start_at_each_sequences_own_ends() -> None:
 
 def test_initial_weights_are_those_of_the_paper() -> None:
     torch.manual_seed(0)
-    config = ModelConfig(reader_hidden=64, cloze_output="entities")
+    config = cloze_config(hidden=64, output="entities")
     model: Any = build_classifier(config, CANDIDATE, 2, np.zeros((4, 100), np.float32), 4)
     for weight in (model.attention.weight, model.output.weight):
         assert 0.0098 < float(weight.detach().abs().max()) <= 0.01
@@ -192,7 +197,7 @@ def test_parameter_counts_by_arithmetic() -> None:
     attention = {"stanford": (2 * h) ** 2, "sequential": (2 * h) ** 2 + gru[2 * h]}
     output = {"entities": rows * 2 * h, "words": e * 2 * h, "pointer": 0}
     for reader, last in READERS:
-        config = ModelConfig(reader=reader, cloze_output=last)
+        config = cloze_config(attention=reader, output=last)
         model = build_classifier(config, CANDIDATE, 2, np.zeros((4, e), np.float32), 4)
         count = parameter_count(model, without=model.embedding)
         assert count == 2 * gru[e] + attention[reader] + output[last]
@@ -202,8 +207,8 @@ def test_misuse_is_refused() -> None:
     drawn = choices.clozes(*LENGTHS)
     with pytest.raises(ValueError, match="marks"):
         read("stanford", "pointer")(drawn.tokens, drawn.valid)
-    with pytest.raises(DataError, match="cloze_entities"):
-        read("stanford", "entities", cloze_entities=2)(*drawn.inputs)
+    with pytest.raises(DataError, match=r"classifier\.options\.entities"):
+        read("stanford", "entities", cloze={"entities": 2})(*drawn.inputs)
 
 
 @every_reader

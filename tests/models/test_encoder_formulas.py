@@ -11,11 +11,11 @@ import pytest
 import small
 import torch
 import twins
+from model_configs import model_config
 from torch import Tensor, nn
 
-from rss_rl.config import ModelConfig
+from rss_rl.models.build import build_encoder
 from rss_rl.models.encoders.multi_head import MultiHeadContext, sinusoidal_positions
-from rss_rl.models.encoders.registry import build_encoder
 
 HIDDEN, LENGTHS = small.HIDDEN, (6, 1, 3, 2, 0, 9)
 Twin = Callable[[np.ndarray, twins.Parameters], np.ndarray]
@@ -23,7 +23,7 @@ Twin = Callable[[np.ndarray, twins.Parameters], np.ndarray]
 
 def encoder(inputs: int = small.EMBEDDING, **settings: Any) -> Any:
     """A random encoder of a configuration, float64."""
-    config = ModelConfig(**({"hidden": HIDDEN, "dropout": 0.0} | settings))
+    config = model_config(**({"hidden": HIDDEN, "dropout": 0.0} | settings))
     module: Any = build_encoder(config, inputs)
     small.randomise(module)
     return module.double().eval()
@@ -79,14 +79,14 @@ def test_recurrent_encoders(name: str, twin: Twin, size: int) -> None:
 @pytest.mark.parametrize("size", [HIDDEN, 5], ids=["e = d", "e != d"])
 @pytest.mark.parametrize(("layers", "window"), [(3, 5), (1, 1), (2, 4)])
 def test_hierarchical_cnn(layers: int, window: int, size: int) -> None:
-    module = encoder(size, encoder="hierarchical-cnn", cnn_layers=layers, cnn_window=window)
+    module = encoder(size, encoder="hierarchical-cnn", layers=layers, window=window)
     assert len(convolutions(twins.part(twins.parameters(module), "context."))) == layers
     agrees_with(gated_convolutions, module, size)
 
 
 @pytest.mark.parametrize("activation", ["relu", "elu"])
 def test_windows_of_several_lengths(activation: str) -> None:
-    module = encoder(encoder="cnn", cnn_filters=3, cnn_windows=(1, 3, 4), activation=activation)
+    module = encoder(encoder="cnn", filters=3, windows=(1, 3, 4), activation=activation)
     embedded, valid = batch()
     vectors = module(embedded, valid, all_selected(valid)).detach().numpy()
     p = convolutions(twins.parameters(module))
@@ -102,7 +102,7 @@ def test_multi_head(heads: int, size: int) -> None:
     def twin(x: np.ndarray, p: twins.Parameters) -> np.ndarray:
         return encoder_twins.multi_head(x, p, heads, np.ones((len(x), heads, len(x))))
 
-    agrees_with(twin, encoder(size, encoder="multi-head", attention_heads=heads), size)
+    agrees_with(twin, encoder(size, encoder="multi-head", heads=heads), size)
 
 
 class Factors(nn.Module):

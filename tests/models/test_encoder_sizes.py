@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from model_configs import model_config
 
 from rss_rl.config import ModelConfig, parse_config
 from rss_rl.errors import ConfigError
-from rss_rl.models.build import build_classifier, parameter_count
-from rss_rl.models.encoders.registry import build_encoder
+from rss_rl.models.build import build_classifier, build_encoder, parameter_count
 from rss_rl.types import LabelSpec
 
 SNLI = LabelSpec("classes", ("contradiction", "entailment", "neutral"))
@@ -59,7 +59,7 @@ TABLE = {
 @pytest.mark.parametrize("name", TABLE)
 def test_parameter_counts_are_those_of_the_formulas(name: str) -> None:
     derived, number, millions = TABLE[name]
-    config = ModelConfig(encoder=name, highway=False)  # type: ignore[arg-type]
+    config = model_config(encoder=name, highway=False)
     model = build_classifier(config, SNLI, 2, np.zeros((4, E), np.float32), 4)
     assert parameter_count(model, without=model.embedding) == derived == number
     assert abs(number / 1e6 - millions) < 0.05
@@ -68,7 +68,7 @@ def test_parameter_counts_are_those_of_the_formulas(name: str) -> None:
 @pytest.mark.parametrize("name", ["bilstm", "bigru", "bisru", "multi-head"])
 def test_stacked_matrices_are_drawn_one_by_one(name: str) -> None:
     torch.manual_seed(0)
-    encoder: Any = build_encoder(ModelConfig(encoder=name), E)  # type: ignore[arg-type]
+    encoder: Any = build_encoder(model_config(encoder=name), E)
     for label, parameter in encoder.context.named_parameters():
         if parameter.ndim == 1:
             assert not parameter.detach().any(), label
@@ -85,24 +85,25 @@ def parsed(**model: Any) -> ModelConfig:
 
 
 @pytest.mark.parametrize(
-    ("model", "complaint"),
+    ("name", "options", "complaint"),
     [
-        ({"encoder": "multi-head", "hidden": 10}, "attention_heads=8 cannot share 20 features"),
-        ({"attention_heads": 0}, "attention_heads: .* greater than or equal to 1"),
-        ({"cnn_windows": []}, "cnn_windows: .* at least 1 item"),
-        ({"cnn_windows": [3, 0]}, "cnn_windows.1: .* greater than or equal to 1"),
-        ({"cnn_filters": 0}, "cnn_filters: .* greater than or equal to 1"),
-        ({"cnn_layers": 0}, "cnn_layers: .* greater than or equal to 1"),
-        ({"cnn_window": 0}, "cnn_window: .* greater than or equal to 1"),
-        ({"encoder": "multihead"}, "encoder: .*'multi-head'"),
+        ("multi-head", {"heads": 0}, "option heads: .* greater than or equal to 1"),
+        ("cnn", {"windows": []}, "option windows: .* at least 1 item"),
+        ("cnn", {"windows": [3, 0]}, "option windows.1: .* greater than or equal to 1"),
+        ("cnn", {"filters": 0}, "option filters: .* greater than or equal to 1"),
+        ("hierarchical-cnn", {"layers": 0}, "option layers: .* greater than or equal to 1"),
+        ("hierarchical-cnn", {"window": 0}, "option window: .* greater than or equal to 1"),
+        ("multihead", {}, "unknown encoder 'multihead'.*'multi-head'"),
     ],
 )
-def test_impossible_sizes_are_configuration_errors(model: dict[str, Any], complaint: str) -> None:
+def test_impossible_sizes_are_configuration_errors(
+    name: str, options: dict[str, Any], complaint: str
+) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        parsed(**model)
+        parsed(encoder={"name": name, "options": options})
 
 
-def test_heads_need_not_fit_encoders_that_have_none() -> None:
-    assert parsed(encoder="bigru", hidden=10).hidden == 10
-    assert parsed(encoder="multi-head", hidden=10, attention_heads=4).attention_heads == 4
-    assert parsed(encoder="cnn", cnn_windows=[2, 7]).cnn_windows == (2, 7)
+def test_heads_that_cannot_share_the_features_are_refused() -> None:
+    with pytest.raises(ConfigError, match="heads=8 cannot share 20 features"):
+        build_encoder(model_config(encoder="multi-head", hidden=10), E)
+    build_encoder(model_config(encoder="multi-head", hidden=10, heads=4), E)

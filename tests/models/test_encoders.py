@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import small
 import torch
+from model_configs import model_config
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rss_rl.config import ModelConfig
+from rss_rl.components import built_in_names
+from rss_rl.models import build as build_module
+from rss_rl.models.build import build_encoder
 from rss_rl.models.dropout import keyed_dropout
-from rss_rl.models.encoders import contexts, registry
 from rss_rl.models.encoders.pooled import PooledEncoder
-from rss_rl.models.encoders.registry import build_encoder
 from rss_rl.ops.compilers import missing_compiler
 
-NAMES = get_args(ModelConfig.model_fields["encoder"].annotation)
+NAMES = built_in_names("encoder")
 LENGTHS = (6, 1, 3, 0, 9, 2)
-SIZES = {
-    "attention_heads": 2,
-    "block_length": 2,
-    "cnn_filters": 3,
-    "cnn_windows": (2, 5),
-    "cnn_layers": 2,
+SIZES: dict[str, dict[str, Any]] = {
+    "multi-head": {"heads": 2},
+    "biblosan": {"block_length": 2},
+    "cnn": {"filters": 3, "windows": (2, 5)},
+    "hierarchical-cnn": {"layers": 2},
 }
 
 every_encoder = pytest.mark.parametrize("name", NAMES)
@@ -36,13 +36,12 @@ def attention(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """What `auto` comes to."""
     if request.param == "compiled" and missing_compiler() is not None:
         pytest.skip(str(missing_compiler()))
-    for place in (contexts, registry):
-        monkeypatch.setattr(place, "attention_backend", lambda _: request.param)
+    monkeypatch.setattr(build_module, "outer_backend", lambda _: request.param)
 
 
 def build(name: str, *, seed: int = 0, double: bool = True, dropout: float = 0.0) -> Any:
     """A random encoder; in training mode where there is dropout."""
-    config = ModelConfig(encoder=name, hidden=small.HIDDEN, dropout=dropout, **SIZES)  # type: ignore[arg-type]
+    config = model_config(encoder=name, hidden=small.HIDDEN, dropout=dropout, **SIZES.get(name, {}))
     module: Any = build_encoder(config, small.EMBEDDING)
     small.randomise(module, seed)
     return (module.double() if double else module).train(dropout > 0)
@@ -139,7 +138,7 @@ def test_every_parameter_gets_gradient(name: str) -> None:
 
 @every_encoder
 def test_unselected_tokens_leave_the_logits_bit_equal(name: str) -> None:
-    model = small.classifier(double=False, encoder=name, **SIZES)
+    model = small.classifier(double=False, encoder=name, **SIZES.get(name, {}))
     tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5))
     unselected = [v & ~s.any(1) for v, s in zip(valid, selections, strict=True)]
     assert all(bits.any() for bits in unselected)
@@ -157,7 +156,7 @@ def test_unselected_tokens_leave_the_logits_bit_equal(name: str) -> None:
 
 @every_encoder
 def test_dropout_does_not_depend_on_who_shares_the_batch(name: str) -> None:
-    model = small.classifier(dropout=0.4, encoder=name, **SIZES).train()
+    model = small.classifier(dropout=0.4, encoder=name, **SIZES.get(name, {})).train()
     # The first example has no token in its first sentence: alone, that batch has no column.
     tokens, valid, _ = small.pairs((0, 3), (6, 2), (1, 7), (5, 0))
     keys = small.keys(0, 4)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.models.classifier import remove_unselected
 from rss_rl.models.encoders.pooled import PooledEncoder
+from rss_rl.models.sentences import remove_unselected
 
 every_variant = pytest.mark.parametrize("variant", small.VARIANTS)
 FAITHFUL = [name for name in small.VARIANTS if not name.startswith("resan")]

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.models.classifier import Classifier
 from rss_rl.models.layers import Source2Token
+from rss_rl.models.sentences import SentencesClassifier
 
 LENGTHS = (6, 1, 3, 2)
 READINGS = ["real", "dependents"]
 ACTIVATIONS = ["relu", "elu"]
 
 
-def embedded(model: Classifier, tokens: Tensor, valid: Tensor) -> list[np.ndarray]:
+def embedded(model: SentencesClassifier, tokens: Tensor, valid: Tensor) -> list[np.ndarray]:
     """x of each sentence, without its padding."""
     vectors = model.embedding(tokens).detach().numpy()
     return [x[real] for x, real in zip(vectors, valid.numpy(), strict=True)]
@@ -36,7 +36,9 @@ def bits(selection: Tensor, valid: Tensor) -> list[tuple[np.ndarray, np.ndarray]
     ]
 
 
-def encode(model: Classifier, tokens: Tensor, valid: Tensor, selection: Tensor) -> np.ndarray:
+def encode(
+    model: SentencesClassifier, tokens: Tensor, valid: Tensor, selection: Tensor
+) -> np.ndarray:
     return model._encode(tokens, valid, selection).detach().numpy()
 
 
@@ -119,7 +121,9 @@ def test_source2token_and_mean_encoders_read_the_union_of_the_roles(share: float
         np.testing.assert_allclose(by_mean[row], average, rtol=1e-9, atol=1e-12)
 
 
-def sentence_vectors(model: Classifier, slots: list[tuple[Tensor, Tensor]]) -> list[np.ndarray]:
+def sentence_vectors(
+    model: SentencesClassifier, slots: list[tuple[Tensor, Tensor]]
+) -> list[np.ndarray]:
     return [encode(model, t, v, v[:, None].expand(-1, 2, -1)) for t, v in slots]
 
 

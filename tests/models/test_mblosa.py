@@ -10,15 +10,15 @@ import pytest
 import small
 import torch
 import twins
+from model_configs import model_config
 from torch import Tensor
 from torch.autograd import gradcheck
 
 from rss_rl.config import ModelConfig, PolicyConfig, parse_config
 from rss_rl.errors import ConfigError
 from rss_rl.models import mblosa
-from rss_rl.models.build import build_classifier, parameter_count
+from rss_rl.models.build import build_classifier, build_encoder, parameter_count
 from rss_rl.models.dropout import keyed_dropout
-from rss_rl.models.encoders.registry import build_encoder
 from rss_rl.models.mblosa import BlockContext, BlockSelfAttention
 from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.policies.build import build_policy
@@ -212,8 +212,8 @@ def snli_head(size: int) -> int:
 
 TABLE: dict[str, tuple[dict[str, Any], int, int, float]] = {
     "480D Bi-BloSAN": ({}, whole(3, across=True), 2_799_603, 2.8),
-    "w/o local": ({"block_local": False}, whole(2, across=True), 2_569_203, 2.5),
-    "w/o global": ({"block_global": False}, whole(2, across=False), 1_876_083, 1.8),
+    "w/o local": ({"local": False}, whole(2, across=True), 2_569_203, 2.5),
+    "w/o global": ({"across": False}, whole(2, across=False), 1_876_083, 1.8),
     "w/o mBloSA": (
         {"encoder": "source2token"}, 2 * (E * E + E) + snli_head(E), 541_803, 0.54,
     ),
@@ -231,9 +231,9 @@ rounded, at their last digit.
 @pytest.mark.parametrize("row", TABLE)
 def test_parameter_counts_are_those_of_the_published_ablations(row: str) -> None:
     settings, by_parts, wanted, published = TABLE[row]
-    config = ModelConfig(
-        **{"encoder": "biblosan", "block_length": 4, "hidden": D, "head_hidden": HEAD}
-        | {"highway": False}
+    config = model_config(
+        **{"encoder": "biblosan", "hidden": D, "head_hidden": HEAD, "highway": False}
+        | ({} if "encoder" in settings else {"block_length": 4})
         | settings
     )
     vectors = np.zeros((4, E), np.float32)
@@ -246,8 +246,8 @@ def test_parameter_counts_are_those_of_the_published_ablations(row: str) -> None
 
 def test_settings_that_make_no_encoder_are_refused() -> None:
     tree = {"data": "d", "phases": [{"name": "a", "supervised": True, "steps": 1}]}
-    nothing = {"encoder": "biblosan", "block_local": False, "block_global": False}
-    with pytest.raises(ConfigError, match="encoder=source2token"):
+    nothing = {"encoder": {"name": "biblosan", "options": {"local": False, "across": False}}}
+    with pytest.raises(ConfigError, match="without local and across a token sees no other"):
         parse_config({**tree, "model": nothing}, where="f")
-    with pytest.raises(ConfigError, match=r"model\.block_length"):
+    with pytest.raises(ConfigError, match=r"encoder\.options\.block_length"):
         build_encoder(ModelConfig(encoder="biblosan"), 5)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from rss_rl.models import embedding as embedding_module
-from rss_rl.models.classifier import Classifier
 from rss_rl.models.dropout import keyed_dropout, slot_keys
 from rss_rl.models.encoders.protocol import PackedEncoder
 from rss_rl.models.encoders.resan import ReSANEncoder
+from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.ops import linear_maps as maps_module
 from rss_rl.ops.packing import Packed, Rows
 
@@ -38,7 +38,7 @@ def outcome(
     return logits.detach(), found
 
 
-def padding_calls(model: Classifier) -> list[tuple[int, ...]]:
+def padding_calls(model: SentencesClassifier) -> list[tuple[int, ...]]:
     """Shapes of the tokens that will be looked up."""
     seen: list[tuple[int, ...]] = []
     model.embedding.register_forward_hook(lambda module, read, out: seen.append(read[0].shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import choice_twins
 import choices
@@ -14,16 +14,18 @@ import twins
 from choices import SENTENCE, Choices
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model_configs import model_config
 from torch import Tensor
 
+from rss_rl.components import built_in_names
 from rss_rl.config import ModelConfig
-from rss_rl.models.build import build_classifier, parameter_count
+from rss_rl.models.build import build_classifier, build_context, parameter_count
 from rss_rl.models.dropout import keyed_dropout
-from rss_rl.models.encoders.contexts import build_context
 
-ENCODERS = get_args(ModelConfig.model_fields["encoder"].annotation)
+ENCODERS = built_in_names("encoder")
 VARIANTS: dict[str, dict[str, Any]] = {
-    **{name: {"encoder": name, "block_length": 4, "sentence_block_length": 2} for name in ENCODERS},
+    **{name: {"encoder": name} for name in ENCODERS},
+    "biblosan": {"encoder": "biblosan", "block_length": 4, "sentence_block_length": 2},
     "resan, paper's": {"keep_unselected": True},
 }
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
@@ -234,7 +236,7 @@ def test_parameter_counts_by_arithmetic() -> None:
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_encoder_has_a_context_layer_over_sentences(name: str) -> None:
-    layer = build_context(ModelConfig(encoder=name, hidden=4, block_length=2), 6)
+    layer = build_context(model_config(encoder=name, hidden=4), 6)
     valid = torch.tensor([[True, True, False], [True, False, False]])
     values = torch.randn(2, 3, 6)
     assert layer(values, valid).shape == (2, 3, layer.output_size)

@@ -15,9 +15,9 @@ ALL: dict[str, dict[str, Any]] = VARIANTS | {
     "disan": {"encoder": "disan"},
     "bilstm": {"encoder": "bilstm"},
     "bigru": {"encoder": "bigru"},
-    "cnn": {"encoder": "cnn", "cnn_filters": 4},
+    "cnn": {"encoder": "cnn", "filters": 4},
     "hierarchical-cnn": {"encoder": "hierarchical-cnn"},
-    "multi-head": {"encoder": "multi-head", "attention_heads": 2},
+    "multi-head": {"encoder": "multi-head", "heads": 2},
 }
 
 

@@ -11,10 +11,11 @@ import pytest
 import small
 import torch
 import twins
+from model_configs import model_config
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from rss_rl.config import ModelConfig, PolicyConfig
+from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier, parameter_count
 from rss_rl.ops.importance import truncated_sum, truncated_token
 from rss_rl.policies.build import build_policy
@@ -247,7 +248,7 @@ def test_parameter_counts(cell: Any, gates: int, wanted: int, millions: float) -
     """The paper has 4.0 M, which a GRU comes near and its plain RNN does not."""
     labels = LabelSpec("classes", ("contradiction", "entailment", "neutral"))
     model = build_classifier(
-        ModelConfig(keep_unselected=True), labels, 2, np.zeros((4, E), np.float32), 4
+        model_config(keep_unselected=True), labels, 2, np.zeros((4, E), np.float32), 4
     )
     policy = build_policy(PolicyConfig(name="iterative", options={"cell": cell}), E, "elu")
     count = parameter_count(model, without=model.embedding) + parameter_count(policy)

@@ -17,7 +17,7 @@ from rationale_twins import curve_area, iou_f1, people_similarity, roc, token_sc
 from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
-from rss_rl.config import RunConfig
+from rss_rl.config import EncoderChoice, RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample
 from rss_rl.data.store import Prepared, open_prepared
@@ -215,11 +215,12 @@ def test_what_cannot_be_scored(
 ) -> None:
     split = tiny.split("test")
     models = build_prepared_models(tiny_config, tiny)
-    unfaithful = with_(tiny_config, "model", keep_unselected=True)
+    paper = {"name": "resan", "options": {"keep_unselected": True}}
+    unfaithful = with_(tiny_config, "model", encoder=EncoderChoice.model_validate(paper))
     other = build_prepared_models(unfaithful, tiny)
-    with pytest.raises(ConfigError, match=r"keep_unselected: not the faithful form") as caught:
+    with pytest.raises(ConfigError, match=r"model\.encoder: not the faithful form") as caught:
         score_agreement(other, split, unfaithful, device=_CPU)
-    assert "keep_unselected=false" in str(caught.value)
+    assert "kept_only" in str(caught.value)
     without = tiny_config.model_copy(update={"phases": tiny_config.phases[:1]})
     with pytest.raises(ConfigError, match="the run has no policy"):
         score_agreement(models, split, without, device=_CPU)

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rss_rl.config import RunConfig
+from rss_rl.config import EncoderChoice, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared
-from rss_rl.errors import DataError
+from rss_rl.errors import ConfigError
+from rss_rl.models.build import build_encoder
 from rss_rl.ops.blocks import block_length, expected_longest
-from rss_rl.runtime.snapshot import build_prepared_models, with_block_length
+from rss_rl.runtime.snapshot import build_prepared_models, training_lengths
+from rss_rl.types import LabelSpec
 
 
-def blocks(config: RunConfig, **settings: object) -> RunConfig:
-    model = config.model.model_copy(update={"encoder": "biblosan", **settings})
+def blocks(config: RunConfig, **options: object) -> RunConfig:
+    encoder = EncoderChoice(name="biblosan", options=options)
+    model = config.model.model_copy(update={"encoder": encoder})
     return config.model_copy(update={"model": model})
+
+
+def built(config: RunConfig, manifest: Manifest) -> int:
+    """The block length that an encoder gets."""
+    lengths = training_lengths(manifest, config.batch_size)
+    encoder: Any = build_encoder(config.model, 4, lengths)
+    return int(encoder.context.directions[0]._length)
 
 
 def test_the_manifest_holds_mean_and_spread_of_the_lengths(tiny: Prepared) -> None:
@@ -38,15 +49,14 @@ def test_the_rule_reads_the_training_split(
         for mean, sd in zip(lengths.mean(0), lengths.std(0), strict=True)
     )
     config = blocks(tiny_config).model_copy(update={"batch_size": batch})
-    assert with_block_length(config, tiny.manifest).block_length == wanted
+    assert built(config, tiny.manifest) == wanted
     assert wanted == {1: 2, 8: 3, 512: 3}[batch]
 
 
-def test_a_given_length_and_other_encoders_stay(tiny: Prepared, tiny_config: RunConfig) -> None:
-    assert with_block_length(blocks(tiny_config, block_length=7), tiny.manifest).block_length == 7
-    assert with_block_length(tiny_config, tiny.manifest) == tiny_config.model
-    encoder = build_prepared_models(blocks(tiny_config), tiny).classifier.encoder
-    assert encoder.context.directions[0]._length == 3  # type: ignore[attr-defined]
+def test_a_given_length_stays(tiny: Prepared, tiny_config: RunConfig) -> None:
+    assert built(blocks(tiny_config, block_length=7), tiny.manifest) == 7
+    classifier: Any = build_prepared_models(blocks(tiny_config), tiny).classifier
+    assert classifier.encoder.context.directions[0]._length == 3
 
 
 def test_data_prepared_before_are_still_read_but_give_no_length(
@@ -56,10 +66,12 @@ def test_data_prepared_before_are_still_read_but_give_no_length(
     for split in tree["splits"].values():
         del split["length_sd"]
     old = Manifest.model_validate(tree)
-    with pytest.raises(DataError, match=r"Prepare the data again, or set model\.block_length"):
-        with_block_length(blocks(tiny_config), old)
-    assert with_block_length(blocks(tiny_config, block_length=2), old).block_length == 2
-    assert with_block_length(tiny_config, old) == tiny_config.model
+    passages = tiny.manifest.model_copy(update={"labels": LabelSpec("sentence")})
+    for manifest in (old, passages):
+        with pytest.raises(ConfigError, match=r"options\.block_length.*prepare the data again"):
+            built(blocks(tiny_config), manifest)
+        assert built(blocks(tiny_config, block_length=2), manifest) == 2
+    build_encoder(tiny_config.model, 4, training_lengths(old, 8))
 
 
 @pytest.mark.parametrize("spread", [(1.0,), (1.0, -1.0), (1.0, float("nan"))])

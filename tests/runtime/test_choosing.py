@@ -52,7 +52,11 @@ def test_the_right_sentence_is_learnt_to_be_chosen(tmp_path: Path) -> None:
 
 
 def test_the_right_candidate_is_learnt_to_be_chosen(tmp_path: Path) -> None:
-    path, events = run(planted_choices.PlantedNames(), tmp_path, reader="sequential")
+    path, events = run(
+        planted_choices.PlantedNames(),
+        tmp_path,
+        classifier={"name": "cloze", "options": {"hidden": 8}},
+    )
     check_learnt(path, events, 0.75)  # chance 0.33
     found = load_model(path).explain(("the key ann and @bob was 1", "the key is @placeholder"))
     assert found.class_probabilities is not None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from rss_rl.config import EstimatorConfig, PolicyConfig, RunConfig
+from rss_rl.config import EncoderChoice, EstimatorConfig, PolicyConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.runtime.backend import LocalBackend
 from rss_rl.runtime.learner import LocalLearner
@@ -60,7 +60,7 @@ def test_a_run_learns_a_policy_and_opens_again(
     tiny_config: RunConfig, tiny: Prepared, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     config = with_policy(tiny_config, settings)
-    config = changed(config, "model", encoder="biblosan")
+    config = changed(config, "model", encoder=EncoderChoice(name="biblosan"))
     config = changed(config, "evaluation", all_tokens=False)
     list(train(config, tmp_path / "run"))
     _, models, _ = open_models(tmp_path / "run", "latest")

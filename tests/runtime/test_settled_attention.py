@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rss_rl.config import RunConfig
+from rss_rl.config import EncoderChoice, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.models import attention_choice
@@ -80,10 +80,10 @@ def test_what_the_machine_does_not_decide_is_not_settled(
     tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler(monkeypatch, None)  # there is one
-    for change in ({"attention": "eager"}, {"encoder": "mean"}):
+    for change in ({"attention": "eager"}, {"encoder": EncoderChoice(name="mean")}):
         model = tiny_config.model.model_copy(update=change)
         config = tiny_config.model_copy(update={"model": model})
-        path, roles = tmp_path / model.encoder, ToldRoles()
+        path, roles = tmp_path / model.encoder.name, ToldRoles()
         list(train(config, path, roles=roles, stop=lambda: True))
         assert roles.told == [model.attention]
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import small
 import torch
+from model_configs import model_config
 from torch import Tensor
 
-from rss_rl.config import ModelConfig
 from rss_rl.models.build import build_classifier
 from rss_rl.types import LabelSpec
 
@@ -75,11 +75,14 @@ def clozes(*lengths: tuple[int, int], seed: int = 0, share: float = 0.7) -> Choi
 
 
 def model(labels: LabelSpec, *, seed: int = 0, double: bool = True, **settings: Any) -> Any:
-    """A random passage classifier or cloze reader in evaluation mode."""
+    """A random passage classifier, or cloze reader with options `cloze`, in evaluation mode."""
     vectors = np.random.default_rng(seed).normal(size=(small.WORDS, small.EMBEDDING))
     vectors[0] = 0
-    chosen = {"hidden": small.HIDDEN, "dropout": 0.0, "reader_hidden": 3}
-    config = ModelConfig(**(chosen | {"cloze_entities": ENTITIES} | settings))
+    chosen = {"hidden": small.HIDDEN, "dropout": 0.0} | settings
+    if labels.kind == "candidate":
+        options = {"hidden": 3, "entities": ENTITIES} | chosen.pop("cloze", {})
+        chosen["classifier"] = {"name": "cloze", "options": options}
+    config = model_config(**chosen)
     built = build_classifier(config, labels, 2, vectors.astype(np.float32), small.TRAINABLE)
     table = built.embedding.trainable.detach().clone()
     small.randomise(built, seed)

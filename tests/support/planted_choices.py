@@ -82,7 +82,7 @@ def tree(data: Path, **model: Any) -> dict[str, Any]:
     return {
         "data": str(data),
         "batch_size": 24,
-        "model": {"hidden": 12, "reader_hidden": 8, "dropout": 0.1, **model},
+        "model": {"hidden": 12, "dropout": 0.1, **model},
         "policy": {"options": {"hidden": 8, "initial_probability": 0.8}},
         "reward": {"sparsity_cost": 0.4},
         "learner": {

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from model_configs import model_tree
 from small import EMBEDDING, HIDDEN, SCORE, TRAINABLE, WORDS, policy, randomise
 
 from rss_rl.config import ModelConfig, Reads, RunConfig
@@ -56,7 +57,9 @@ def reader(
     labels, texts, _ = TASKS[task]
     vectors = np.random.default_rng(seed).normal(size=(WORDS, EMBEDDING)).astype(np.float32)
     vectors[0] = 0
-    given = {"hidden": HIDDEN, "reader_hidden": HIDDEN, "dropout": 0.0} | settings
+    given = model_tree(**{"hidden": HIDDEN, "dropout": 0.0} | settings)
+    if labels.kind == "candidate":
+        given["classifier"] = {"name": "cloze", "options": {"hidden": HIDDEN}}
     torch.manual_seed(seed)
     classifier = build_classifier(ModelConfig(**given), labels, texts, vectors, TRAINABLE)
     for number, part in enumerate(child for name, child in classifier.named_children()):

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from model_configs import model_config
 from torch import Tensor, nn
 
 from rss_rl.components import find_component
-from rss_rl.config import EstimatorConfig, ModelConfig, PolicyConfig, Reads
+from rss_rl.config import EstimatorConfig, PolicyConfig, Reads
 from rss_rl.models.build import build_classifier
-from rss_rl.models.classifier import Classifier
+from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.ops.attention import Backend
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.build import build_policy
@@ -35,10 +36,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mean": {"encoder": "mean"},
     "attention": {"encoder": "attention"},
     "biblosan": {"encoder": "biblosan", "block_length": 3},
-    "biblosan w/o local": {"encoder": "biblosan", "block_length": 2, "block_local": False},
-    "biblosan w/o global": {"encoder": "biblosan", "block_length": 2, "block_global": False},
+    "biblosan w/o local": {"encoder": "biblosan", "block_length": 2, "local": False},
+    "biblosan w/o global": {"encoder": "biblosan", "block_length": 2, "across": False},
 }
-"""Settings of `ModelConfig` for each encoder."""
+"""Settings of `model_config` for each encoder."""
 
 
 def randomise(module: nn.Module, seed: int = 0) -> None:
@@ -56,12 +57,12 @@ def classifier(
     seed: int = 0,
     double: bool = True,
     **settings: Any,
-) -> Classifier:
+) -> SentencesClassifier:
     """A random classifier in evaluation mode."""
     vectors = np.random.default_rng(seed).normal(size=(WORDS, EMBEDDING)).astype(np.float32)
     vectors[0] = 0
-    config = ModelConfig(**({"hidden": HIDDEN, "dropout": 0.0} | settings))
-    model = build_classifier(config, labels, sentences, vectors, TRAINABLE)
+    config = model_config(**({"hidden": HIDDEN, "dropout": 0.0} | settings))
+    model: Any = build_classifier(config, labels, sentences, vectors, TRAINABLE)
     randomise(model.encoder, seed)
     randomise(model.head, seed + 1)
     return (model.double() if double else model).eval()

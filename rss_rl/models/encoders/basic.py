@@ -5,10 +5,13 @@ Legend: M sentences, N tokens, R tokens of all sentences, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["MeanEncoder", "Source2TokenEncoder"]
+__all__ = ["ATTENTION", "MEAN", "SOURCE2TOKEN", "MeanEncoder", "Source2TokenEncoder"]
 
 from torch import Tensor, nn
 
+from rss_rl.components import Options
+from rss_rl.models.encoders.pooled import source2token
+from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import gated_mean, union
 from rss_rl.ops.masking import masked_mean
@@ -63,3 +66,43 @@ class MeanEncoder(nn.Module):
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """See `GatedEncoder`."""
         return gated_mean(embedded, union(gates))
+
+
+def _source2token(setup: EncoderSetup, options: Options) -> Source2TokenEncoder:
+    return Source2TokenEncoder(source2token(setup, setup.inputs), setup.inputs)
+
+
+def _attention(setup: EncoderSetup, options: Options) -> Source2TokenEncoder:
+    pool = Source2Token(setup.inputs, setup.activation, setup.dropout, by_feature=False)
+    return Source2TokenEncoder(pool, setup.inputs)
+
+
+def _mean(setup: EncoderSetup, options: Options) -> MeanEncoder:
+    return MeanEncoder(setup.inputs)
+
+
+_CAPABILITIES = frozenset({"gates", "kept_only", "linear_time", "onnx"})
+
+SOURCE2TOKEN = EncoderComponent(
+    name="source2token",
+    help="Feature-wise attention of the sentence to its selected tokens; no context.",
+    build=_source2token,
+    capabilities=_CAPABILITIES | {"kernels"},
+    source="Shen et al., DiSAN, AAAI 2018, section 3.2",
+)
+
+ATTENTION = EncoderComponent(
+    name="attention",
+    help="One attention weight for each selected token, the same for all features; no context.",
+    build=_attention,
+    capabilities=_CAPABILITIES,
+    source="Shen et al., Bi-BloSAN, ICLR 2018, table 2",
+)
+
+MEAN = EncoderComponent(
+    name="mean",
+    help="Mean of the selected word vectors.",
+    build=_mean,
+    capabilities=_CAPABILITIES,
+    source="Shen et al., ReSAN, IJCAI 2018, table 2",
+)

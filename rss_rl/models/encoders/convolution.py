@@ -5,15 +5,20 @@ Legend: M sentences, N tokens, E embedding size, D hidden, F filters.
 
 from __future__ import annotations
 
-__all__ = ["GatedConvolutions", "WindowsEncoder"]
+__all__ = ["CNN", "HIERARCHICAL_CNN", "GatedConvolutions", "WindowsEncoder"]
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
+from rss_rl.components import Options
 from rss_rl.models.dropout import Dropout
+from rss_rl.models.encoders.pooled import PooledEncoder
+from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import activation_function, glorot_linear
 
 
@@ -102,3 +107,57 @@ class GatedConvolutions(nn.Module):
             gated = F.glu(convolution(room)[..., :tokens].to(values.dtype), 1)
             values = values + gated
         return values.transpose(1, 2)
+
+
+class _WindowsOptions(Options):
+    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(3, 4, 5), min_length=1, description="Tokens of each window."
+    )
+    filters: int = Field(default=200, ge=1, description="Features of each window.")
+
+
+class _LayersOptions(Options):
+    layers: int = Field(default=3, ge=1, description="How many.")
+    window: int = Field(default=5, ge=1, description="Tokens that a layer sees at once.")
+
+
+def _windows(setup: EncoderSetup, options: _WindowsOptions) -> WindowsEncoder:
+    return WindowsEncoder(
+        setup.inputs,
+        options.windows,
+        options.filters,
+        activation=setup.activation,
+        dropout=setup.dropout,
+    )
+
+
+def _layers(setup: EncoderSetup, options: _LayersOptions) -> GatedConvolutions:
+    return GatedConvolutions(
+        setup.inputs,
+        setup.hidden,
+        layers=options.layers,
+        window=options.window,
+        dropout=setup.dropout,
+    )
+
+
+CNN = EncoderComponent(  # without context: its windows end in one maximum for the whole sequence
+    name="cnn",
+    help="Largest response of each filter, over windows of several lengths.",
+    build=_windows,
+    options=_WindowsOptions,
+    capabilities=frozenset({"kept_only", "linear_time", "onnx"}),
+    source="Kim, EMNLP 2014",
+    was={"windows": "model.cnn_windows", "filters": "model.cnn_filters"},
+)
+
+HIERARCHICAL_CNN = EncoderComponent(
+    name="hierarchical-cnn",
+    help="Layers of gated convolutions with residual connections, then source2token.",
+    build=lambda setup, options: PooledEncoder.over(_layers(setup, options), setup),
+    context=_layers,
+    options=_LayersOptions,
+    capabilities=frozenset({"kept_only", "linear_time", "kernels", "onnx"}),
+    source="Gehring et al., ICML 2017",
+    was={"layers": "model.cnn_layers", "window": "model.cnn_window"},
+)

@@ -6,15 +6,20 @@ Source: Vaswani et al., Attention Is All You Need (2017), sections 3.2 and 3.5.
 
 from __future__ import annotations
 
-__all__ = ["MultiHeadContext", "sinusoidal_positions"]
+__all__ = ["MULTI_HEAD", "MultiHeadContext", "sinusoidal_positions"]
 
 import math
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
+from rss_rl.components import Options
+from rss_rl.errors import ConfigError
 from rss_rl.models.dropout import Dropout
+from rss_rl.models.encoders.pooled import PooledEncoder
+from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import glorot_blocks, glorot_linear
 
 
@@ -81,3 +86,31 @@ class MultiHeadContext(nn.Module):
         # Heads stand behind tokens, or the place of a weight would depend on the padding.
         dropped: Tensor = self.attention_dropout(weights.transpose(1, 2))
         return dropped.transpose(1, 2) @ value
+
+
+class _MultiHeadOptions(Options):
+    heads: int = Field(default=8, ge=1, description="They share 2 D features out evenly.")
+
+
+def _context(setup: EncoderSetup, options: _MultiHeadOptions) -> MultiHeadContext:
+    size = 2 * setup.hidden
+    if size % options.heads:
+        raise ConfigError(
+            f"heads={options.heads} cannot share {size} features (2 x hidden={setup.hidden}) out"
+            " evenly",
+            where="model.encoder.options",
+            remedy="Give a divisor of 2 x model.hidden",
+        )
+    return MultiHeadContext(setup.inputs, size, options.heads, setup.dropout)
+
+
+MULTI_HEAD = EncoderComponent(
+    name="multi-head",
+    help="Scaled dot-product attention in several heads, then source2token.",
+    build=lambda setup, options: PooledEncoder.over(_context(setup, options), setup),
+    context=_context,
+    options=_MultiHeadOptions,
+    capabilities=frozenset({"kept_only", "kernels", "onnx"}),
+    source="Vaswani et al., NeurIPS 2017",
+    was={"heads": "model.attention_heads"},
+)

@@ -1,17 +1,84 @@
-"""What a sentence encoder is.
+"""What a sentence encoder is, what it is built from, and how one is declared.
 
-Legend: M sentences, N tokens, R tokens of all sentences, E embedding size.
+Legend: M sentences, N tokens, R tokens of all sentences, E embedding size, D hidden.
 """
 
 from __future__ import annotations
 
-__all__ = ["Encoder", "GatedEncoder", "PackedEncoder", "TokenEncoder"]
+__all__ = [
+    "AttendingEncoder",
+    "Encoder",
+    "EncoderComponent",
+    "EncoderSetup",
+    "GatedEncoder",
+    "PackedEncoder",
+    "SharingEncoder",
+    "TokenEncoder",
+    "TrainingLengths",
+]
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from rss_rl.components import Component, Kind
+from rss_rl.models.directional import DirectionalAttention
+from rss_rl.ops.attention import Backend
 from rss_rl.ops.packing import Packed, Rows
+
+
+@dataclass(frozen=True)
+class TrainingLengths:
+    """How long the training sentences are, for options that follow from it.
+
+    slots       mean and standard deviation of the tokens of a sentence, by sentence slot
+    batch_size  examples of an update
+    """
+
+    slots: tuple[tuple[float, float], ...]
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class EncoderSetup:
+    """What an encoder, or its context layer, is built from.
+
+    inputs      E, features that it reads
+    hidden      D; vectors have 2 D features where an encoder has two directions or several heads
+    activation  relu or elu
+    dropout     rate on the input of each layer
+    tanh_scale  c of the attention logit c tanh(s / c)
+    backend     what computes its layers; eager without the capability `kernels`
+    lengths     of the training sentences; None where nobody counted them
+    """
+
+    inputs: int
+    hidden: int
+    activation: str = "elu"
+    dropout: float = 0.0
+    tanh_scale: float = 5.0
+    backend: Backend = "eager"
+    lengths: TrainingLengths | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderComponent(Component):
+    """A sentence encoder as its own file declares it; `build` returns an `Encoder`.
+
+    context  returns the layer that fuses the vectors of a sequence of sentences, for passages; None
+             where the encoder has none, so that a passage's sentences exchange nothing. With one it
+             has the capability `context`.
+    """
+
+    kind: Kind = "encoder"
+    context: Callable[[EncoderSetup, Any], TokenEncoder] | None = None
+
+    def all_capabilities(self, options: Any = None) -> frozenset[str]:
+        """See `Component`."""
+        own = super().all_capabilities(options)
+        return own if self.context is None else own | {"context"}
 
 
 class Encoder(Protocol):
@@ -42,6 +109,30 @@ class GatedEncoder(Protocol):
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """[M, N, E], bool [M, N] (valid tokens first), [M, 2, N] (0 on padding) to [M, output]."""
+
+
+@runtime_checkable
+class SharingEncoder(Protocol):
+    """An encoder that computes once what several selections of a sentence have in common."""
+
+    def shares(self, valid: Tensor, selection: Tensor) -> bool:
+        """`many` computes less than the encoder called on each of M selections of B sentences.
+
+        Args:
+            valid: bool [B, N]. selection: bool [M, 2, N], M a multiple of B.
+        """
+
+    def many(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        """[B, N, E], bool [B, N] and bool [M, 2, N], nothing removed, to [M, output_size]."""
+
+
+@runtime_checkable
+class AttendingEncoder(Protocol):
+    """An encoder whose attention from heads to dependents can be shown."""
+
+    def attending(self, selection: Tensor) -> tuple[Sequence[DirectionalAttention], Tensor]:
+        """The layer that looks back, the one that looks ahead, and the heads and dependents [2, N]
+        between which they attend, of a selection [2, N]."""
 
 
 @runtime_checkable

@@ -5,13 +5,16 @@ Legend: M sentences, N tokens, E embedding size, D hidden size of each direction
 
 from __future__ import annotations
 
-__all__ = ["RecurrentContext", "SRUContext"]
+__all__ = ["BIGRU", "BILSTM", "BISRU", "RecurrentContext", "SRUContext"]
 
 import torch
 from torch import Tensor, nn
 
+from rss_rl.components import Options
 from rss_rl.models.bidirectional import Bidirectional
 from rss_rl.models.dropout import Dropout
+from rss_rl.models.encoders.pooled import PooledEncoder
+from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import glorot_blocks, glorot_linear
 from rss_rl.ops.recurrence import gated_average
 
@@ -79,3 +82,45 @@ class SRUContext(nn.Module):
         ]
         carried = embedded.repeat(1, 1, 2) if self.carry is None else self.carry(dropped)
         return torch.lerp(carried, torch.cat(states, -1).tanh(), reset)
+
+
+def _lstm(setup: EncoderSetup, options: Options) -> RecurrentContext:
+    return RecurrentContext(nn.LSTM, setup.inputs, setup.hidden, setup.dropout)
+
+
+def _gru(setup: EncoderSetup, options: Options) -> RecurrentContext:
+    return RecurrentContext(nn.GRU, setup.inputs, setup.hidden, setup.dropout)
+
+
+def _sru(setup: EncoderSetup, options: Options) -> SRUContext:
+    return SRUContext(setup.inputs, setup.hidden, setup.dropout)
+
+
+_CAPABILITIES = frozenset({"kept_only", "linear_time", "kernels"})
+
+BILSTM = EncoderComponent(
+    name="bilstm",
+    help="A bidirectional LSTM, then source2token.",
+    build=lambda setup, options: PooledEncoder.over(_lstm(setup, options), setup),
+    context=_lstm,
+    capabilities=_CAPABILITIES | {"onnx"},
+    source="Graves et al., ASRU 2013",
+)
+
+BIGRU = EncoderComponent(
+    name="bigru",
+    help="A bidirectional GRU, then source2token.",
+    build=lambda setup, options: PooledEncoder.over(_gru(setup, options), setup),
+    context=_gru,
+    capabilities=_CAPABILITIES | {"onnx"},
+    source="Chung et al., 2014",
+)
+
+BISRU = EncoderComponent(
+    name="bisru",
+    help="A bidirectional simple recurrent unit, then source2token.",
+    build=lambda setup, options: PooledEncoder.over(_sru(setup, options), setup),
+    context=_sru,
+    capabilities=_CAPABILITIES,
+    source="Lei and Zhang, 2017",
+)

@@ -6,10 +6,18 @@ selected heads of all, E embedding size, D hidden.
 
 from __future__ import annotations
 
-__all__ = ["ReSANEncoder"]
+__all__ = ["RESAN", "ReSANEncoder"]
 
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
 from torch import Tensor, nn
 
+from rss_rl.models.directional import DirectionalAttention, each_of
+from rss_rl.models.encoders.disan import DiSANOptions, disa
+from rss_rl.models.encoders.pooled import source2token
+from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
 from rss_rl.models.resa import ReSA
 from rss_rl.ops.packing import Packed, Rows
@@ -80,3 +88,58 @@ class ReSANEncoder(nn.Module):
         shown = valid.repeat(len(selection) // max(1, len(valid)), 1)
         common = self.pool.scores(found.baseline), found.baseline
         return self.pool.reduce_shared(found.fused, (found.selection, found.token), shown, common)
+
+    def attending(self, selection: Tensor) -> tuple[Sequence[DirectionalAttention], Tensor]:
+        """See `AttendingEncoder`."""
+        return list(each_of(self.resa.directions)), selection
+
+
+class _ReSANOptions(DiSANOptions):
+    keep_unselected: bool = Field(
+        default=False,
+        description="true: the paper's ReSAN, an unselected token still reaches the sentence"
+        " vector; false: the faithful form, only selected heads stay.",
+    )
+    unselected_context: Literal["real", "dependents"] = Field(
+        default="real", description="Tokens that the context of an unselected head averages."
+    )
+
+
+def _build(setup: EncoderSetup, options: _ReSANOptions) -> ReSANEncoder:
+    resa = ReSA(
+        setup.inputs,
+        setup.hidden,
+        activation=setup.activation,
+        dropout=setup.dropout,
+        scale=setup.tanh_scale,
+        keep_unselected=options.keep_unselected,
+        unselected_context=options.unselected_context,
+        backend=setup.backend,
+        error=options.attention_error,
+    )
+    return ReSANEncoder(
+        resa,
+        source2token(setup, 2 * setup.hidden),
+        hidden=setup.hidden,
+        reads_unselected=options.keep_unselected,
+    )
+
+
+def _capabilities(options: _ReSANOptions) -> frozenset[str]:
+    found = {"gates", "kernels", "feature_attention", "onnx"}
+    if not options.keep_unselected:
+        found.add("kept_only")
+    if options.attention_error is not None:
+        found.add("linear_time")
+    return frozenset(found)
+
+
+RESAN = EncoderComponent(
+    name="resan",
+    help="Feature-wise attention of each selected head to the selected dependents.",
+    build=_build,
+    context=disa,  # a selection is of words: of sentences all are selected
+    options=_ReSANOptions,
+    capabilities=_capabilities,
+    source="Shen et al., ReSAN, IJCAI 2018",
+)

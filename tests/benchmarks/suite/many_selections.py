@@ -69,7 +69,8 @@ def _vectors() -> Array:
 
 
 def _reward(examples: Batch, keeps: bool) -> Callable[[int], object]:
-    config = ModelConfig(encoder="resan", keep_unselected=keeps, hidden=HIDDEN)
+    resan = {"name": "resan", "options": {"keep_unselected": keeps}}
+    config = ModelConfig(encoder=resan, hidden=HIDDEN)
     model = build_classifier(config, _CLASSES, 2, _vectors(), SIZES["SICK"].words)
     reward, draw = ClassifierReward(model), np.random.default_rng(0)
     drawn = [

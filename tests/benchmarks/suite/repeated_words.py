@@ -16,9 +16,9 @@ import torch
 
 from rss_rl.config import ModelConfig
 from rss_rl.models.attention_choice import attention_backend
+from rss_rl.models.build import build_encoder
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.encoders.protocol import PackedEncoder
-from rss_rl.models.encoders.registry import build_encoder
 from rss_rl.ops.packing import Packed, Rows
 from suite.records import Record, compared
 from suite.timing import Settings, in_turns, seconds_of
@@ -41,7 +41,8 @@ def works(
     ids = torch.from_numpy(words_of(size, tuple(real.shape), draw))
     roles = torch.from_numpy(draw.random((*real.shape, 2)) < share)
     torch.manual_seed(0)
-    encoder = build_encoder(ModelConfig(hidden=HIDDEN, keep_unselected=keep_unselected), HIDDEN)
+    resan = {"name": "resan", "options": {"keep_unselected": keep_unselected}}
+    encoder = build_encoder(ModelConfig(encoder=resan, hidden=HIDDEN), HIDDEN)
     encoder.eval()
     vectors = draw.normal(size=(size.words, HIDDEN)).astype(np.float32)
     embedding = WordEmbedding(vectors, size.words).eval()

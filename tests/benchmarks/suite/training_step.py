@@ -134,7 +134,8 @@ def ours(size: str, precision: str, threads: int, clock: str) -> Callable[[], fl
     sizes = SIZES[size]
     torch.manual_seed(0)
     vectors = np.random.default_rng(0).normal(size=(sizes.words, HIDDEN)).astype(np.float32)
-    config = ModelConfig(encoder="resan", keep_unselected=True, hidden=HIDDEN, dropout=_DROPOUT)
+    resan = {"name": "resan", "options": {"keep_unselected": True}}
+    config = ModelConfig(encoder=resan, hidden=HIDDEN, dropout=_DROPOUT)
     model = build_classifier(config, _CLASSES, 2, vectors, sizes.words)
     rule = OptimizerConfig(
         name="adadelta", learning_rate=_RATE, rho=_RHO, eps=_EPS, clip_norm=_CLIP

@@ -49,7 +49,7 @@ def test_runs_and_their_places(plan: Plan, tmp_path: Path) -> None:
     run = next(run for run in plan.runs if run.label == "cr-fold-2/mean/seed-0")
     assert run.path == tmp_path / "own" / "cr-fold-2" / "mean" / "seed-0"
     assert run.config.data == str(tmp_path / "data" / "cr-fold-2")
-    assert run.config.model.encoder == "mean"
+    assert run.config.model.encoder.name == "mean"
     assert {run.config.seed for run in plan.runs} == {0, 1}
 
 

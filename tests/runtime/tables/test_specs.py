@@ -36,8 +36,10 @@ def test_every_row_has_a_configuration(name: str, row: Row, dataset: Dataset) ->
     config = configure(name, SHIPPED[name], row, dataset)
     assert isinstance(config, RunConfig)
     assert not config.evaluation.all_tokens
-    if dataset.source == "squad" and config.model.encoder == "biblosan":
-        assert config.model.block_length, "nobody counts the lengths of sentences in passages"
+    if dataset.source == "squad" and config.model.encoder.name == "biblosan":
+        assert config.model.encoder.options["block_length"], (
+            "nobody counts the lengths of sentences in passages"
+        )
     if row.mode == "all":
         assert config.policy.name == "select-all"
         (phase,) = config.phases

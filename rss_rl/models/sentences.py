@@ -1,4 +1,4 @@
-"""The classifier: embedding, shared sentence encoder, task head. It is the policy's reward model.
+"""The classifier of one or two sentences: embedding, shared sentence encoder, task head.
 
 Legend: M examples (or B, of which there are M = K * B selections, sample-major), N_s tokens of
 sentence slot s, L tokens left of the fullest sentence, R of all sentences.
@@ -6,20 +6,37 @@ sentence slot s, L tokens left of the fullest sentence, R of all sentences.
 
 from __future__ import annotations
 
-__all__ = ["Classifier", "remove_unselected"]
+__all__ = ["SENTENCES", "SentencesClassifier", "remove_unselected"]
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from rss_rl.components import Component, Options
 from rss_rl.models.dropout import keyed_dropout, packed_rows, slot_keys
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.encoders.protocol import Encoder, GatedEncoder, PackedEncoder
-from rss_rl.models.encoders.resan import ReSANEncoder
-from rss_rl.models.heads import Head, Task
+from rss_rl.models.encoders.protocol import (
+    Encoder,
+    GatedEncoder,
+    PackedEncoder,
+    SharingEncoder,
+)
+from rss_rl.models.heads import (
+    ClassTask,
+    Head,
+    ScoreTask,
+    SentencesHead,
+    Task,
+    entailment_features,
+    relatedness_features,
+)
+from rss_rl.models.protocol import ClassifierSetup
 from rss_rl.ops.masking import gather, kept_indices
 from rss_rl.ops.packing import Packed
+from rss_rl.types import LabelSpec
 
 
 def remove_unselected(
@@ -42,7 +59,7 @@ def remove_unselected(
     )
 
 
-class Classifier(nn.Module):
+class SentencesClassifier(nn.Module):
     """Tokens and selections to logits, losses and predictions.
 
     Args:
@@ -59,6 +76,11 @@ class Classifier(nn.Module):
         self.encoder = encoder
         self.head = head
         self._task = task
+
+    @property
+    def takes_gates(self) -> bool:
+        """See `TaskModel`."""
+        return isinstance(self.encoder, GatedEncoder)
 
     def forward(
         self,
@@ -123,7 +145,7 @@ class Classifier(nn.Module):
             assert isinstance(self.encoder, GatedEncoder)
             return self.encoder.gated(self.embedding(tokens), valid, selection)
         if selection.shape[0] > tokens.shape[0]:
-            if isinstance(self.encoder, ReSANEncoder) and self.encoder.shares(valid, selection):
+            if isinstance(self.encoder, SharingEncoder) and self.encoder.shares(valid, selection):
                 return self.encoder.many(self.embedding(tokens), valid, selection)
             repeats = len(selection) // max(1, len(tokens))
             tokens, valid = tokens.repeat(repeats, 1), valid.repeat(repeats, 1)
@@ -138,3 +160,60 @@ class Classifier(nn.Module):
     def predict(self, logits: Tensor) -> Tensor:
         """Class index or score of each example, [M]."""
         return self._task.predict(logits)
+
+
+class _SentencesOptions(Options):
+    highway: bool = Field(
+        default=True, description="Highway layer in the head of pairs with class labels."
+    )
+    score_loss: Literal["divergence", "squared"] = Field(
+        default="divergence",
+        description="Loss of scores: KL divergence to bins, or half squared error.",
+    )
+    score_bins: int | None = Field(
+        default=None, ge=2, description="Bins of scores; null: one for each whole score."
+    )
+
+
+def _build(setup: ClassifierSetup, options: _SentencesOptions) -> SentencesClassifier:
+    encoder = setup.encoder(setup.embedding.size)
+    task, outputs = _task(setup.labels, options)
+    size, pair, classes = encoder.output_size, setup.sentences == 2, setup.labels.kind == "classes"
+    if not pair:
+        features, inputs = None, size
+    elif classes:
+        features, inputs = entailment_features, 4 * size
+    else:
+        features, inputs = relatedness_features, 2 * size
+    head = SentencesHead(
+        features,
+        inputs,
+        setup.head_hidden,
+        outputs,
+        activation=setup.activation,
+        dropout=setup.dropout,
+        highway=options.highway and pair and classes,
+        backend=setup.backend,
+    )
+    return SentencesClassifier(setup.embedding, encoder, head, task)
+
+
+def _task(labels: LabelSpec, options: _SentencesOptions) -> tuple[Task, int]:
+    """What logits mean, and how many there are."""
+    if labels.kind == "classes":
+        return ClassTask(), len(labels.names)
+    whole = float(labels.low).is_integer() and float(labels.high).is_integer()
+    default = int(labels.high - labels.low) + 1 if whole and labels.high - labels.low <= 20 else 11
+    task = ScoreTask(labels.low, labels.high, options.score_loss)
+    return task, options.score_bins or default
+
+
+SENTENCES = Component(
+    kind="classifier",
+    name="sentences",
+    help="Class or score of one sentence, or of two that share the encoder.",
+    build=_build,
+    options=_SentencesOptions,
+    capabilities=frozenset({"classes", "score"}),
+    source="Bowman et al., EMNLP 2015; Tai et al., ACL 2015",
+)

@@ -1,0 +1,87 @@
+"""Bi-BloSAN: masked block self-attention in both directions, then source2token.
+
+Source: Shen et al., Bi-directional Block Self-Attention (ICLR 2018).
+"""
+
+from __future__ import annotations
+
+__all__ = ["BIBLOSAN"]
+
+from pydantic import Field, model_validator
+
+from rss_rl.components import Options
+from rss_rl.errors import ConfigError
+from rss_rl.models.encoders.pooled import PooledEncoder
+from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
+from rss_rl.models.mblosa import BlockContext
+from rss_rl.ops.blocks import block_length
+
+
+class _BiBloSANOptions(Options):
+    block_length: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens of a block; null: by the paper's rule, from the lengths of the training"
+        " sentences and the batch size.",
+    )
+    sentence_block_length: int = Field(
+        default=4, ge=1, description="Sentences of a block, in tasks on passages."
+    )
+    local: bool = Field(default=True, description="A token sees the context within its block.")
+    across: bool = Field(default=True, description="A token sees the context of other blocks.")
+
+    @model_validator(mode="after")
+    def _has_context(self) -> _BiBloSANOptions:
+        if not (self.local or self.across):
+            raise ValueError("without local and across a token sees no other: set one of them")
+        return self
+
+
+def _blocks(setup: EncoderSetup, options: _BiBloSANOptions, length: int) -> BlockContext:
+    return BlockContext(
+        setup.inputs,
+        setup.hidden,
+        block_length=length,
+        activation=setup.activation,
+        dropout=setup.dropout,
+        scale=setup.tanh_scale,
+        backend=setup.backend,
+        local=options.local,
+        across=options.across,
+    )
+
+
+def _length(setup: EncoderSetup, options: _BiBloSANOptions) -> int:
+    """Tokens of a block: of the slot with the longest, as all slots share the encoder."""
+    if options.block_length is not None:
+        return options.block_length
+    if setup.lengths is None:
+        raise ConfigError(
+            "the length of a block follows from the lengths of the training sentences, which nobody"
+            " counted: data of passages do not have them, nor those that an earlier version"
+            " prepared",
+            where="model.encoder.options.block_length",
+            remedy="Give a number of tokens, such as 5, or prepare the data again",
+        )
+    batch = setup.lengths.batch_size
+    return max(block_length(mean, spread, batch) for mean, spread in setup.lengths.slots)
+
+
+def _build(setup: EncoderSetup, options: _BiBloSANOptions) -> PooledEncoder:
+    return PooledEncoder.over(_blocks(setup, options, _length(setup, options)), setup)
+
+
+def _context(setup: EncoderSetup, options: _BiBloSANOptions) -> BlockContext:
+    return _blocks(setup, options, options.sentence_block_length)
+
+
+BIBLOSAN = EncoderComponent(
+    name="biblosan",
+    help="Feature-wise attention within blocks of tokens, and between the blocks.",
+    build=_build,
+    context=_context,
+    options=_BiBloSANOptions,
+    capabilities=frozenset({"kept_only", "kernels", "feature_attention"}),
+    source="Shen et al., Bi-BloSAN, ICLR 2018",
+    was={"local": "model.block_local", "across": "model.block_global"},
+)

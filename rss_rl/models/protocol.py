@@ -1,0 +1,87 @@
+"""What a classifier is, the task model around an encoder, and what it is built from.
+
+Legend: M examples (or selections of examples), N_s tokens of sentence slot s, C outputs.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Classifier", "ClassifierSetup", "TaskModel"]
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from rss_rl.models.embedding import WordEmbedding
+from rss_rl.models.encoders.protocol import Encoder, TokenEncoder
+from rss_rl.ops.attention import Backend
+from rss_rl.types import LabelSpec
+
+
+@dataclass(frozen=True)
+class ClassifierSetup:
+    """What a classifier is built from.
+
+    labels       what is predicted; its kind is a capability of classifiers
+    sentences    sentence slots of an example, 1 or 2; of passages 2, passage and question
+    embedding    of words, to be held as the classifier's `embedding`
+    encoder      makes the sentence encoder, reading so many features
+    context      makes the layer that fuses a sequence of sentence vectors, reading so many
+    hidden       D of the encoder. head_hidden: of the layers behind it
+    activation   relu or elu. dropout: rate on the input of each layer
+    backend      what computes the layers
+    """
+
+    labels: LabelSpec
+    sentences: int
+    embedding: WordEmbedding
+    encoder: Callable[[int], Encoder]
+    context: Callable[[int], TokenEncoder]
+    hidden: int
+    head_hidden: int
+    activation: str
+    dropout: float
+    backend: Backend
+
+
+class TaskModel(Protocol):
+    """What a run asks of a classifier.
+
+    embedding  of words; policies read it, too
+    """
+
+    embedding: WordEmbedding
+
+    @property
+    def shares_sentences(self) -> bool:
+        """Whether it takes K M selections of M examples, sample-major."""
+
+    @property
+    def takes_gates(self) -> bool:
+        """Whether selections may be gates in [0, 1], see `GatedEncoder`."""
+
+    def forward(
+        self,
+        tokens: Sequence[Tensor],
+        valid: Sequence[Tensor],
+        selections: Sequence[Tensor] | None = None,
+        marks: Tensor | None = None,
+    ) -> Tensor:
+        """Logits [M, C].
+
+        Args:
+            tokens: S x int64 [M, N_s]. valid: S x bool [M, N_s].
+            selections: S x bool [M, 2, N_s]; None selects every token in both roles.
+            marks: int64 [M, N_0], of passages alone, see `Batch`.
+        """
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Loss of each example, [M]; its negative is the log-likelihood of the reward."""
+
+    def predict(self, logits: Tensor) -> Tensor:
+        """Class index, score, or number of the sentence or candidate of each example, [M]."""
+
+
+class Classifier(nn.Module, TaskModel):
+    """What a classifier is to the runtime: nobody has to inherit from it."""

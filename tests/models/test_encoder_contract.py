@@ -1,0 +1,110 @@
+"""`check_encoder`: every built-in encoder keeps its promises, and each broken one is noticed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import bad_encoders
+import pytest
+import torch
+from bad_encoders import component
+
+from rss_rl.components import built_in_names, find_component
+from rss_rl.errors import ConfigError, EncoderError
+from rss_rl.models.encoders.protocol import EncoderSetup
+from rss_rl.testing import check_encoder
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in built_in_names("encoder")},
+    "multi-head": ("multi-head", {"heads": 2}),
+    "cnn": ("cnn", {"filters": 3}),
+    "resan, paper's": ("resan", {"keep_unselected": True}),
+    "resan, paper's context": (
+        "resan",
+        {"keep_unselected": True, "unselected_context": "dependents"},
+    ),
+    "biblosan w/o local": ("biblosan", {"local": False}),
+    "biblosan w/o global": ("biblosan", {"across": False}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_built_in_encoder_keeps_its_promises(case: str) -> None:
+    name, options = CASES[case]
+    check_encoder(find_component("encoder", name), 5, options=options)
+
+
+def test_an_encoder_of_ones_own_passes_as_component_and_as_module() -> None:
+    check_encoder(component(), 5)
+    module = bad_encoders.Good(EncoderSetup(5, 4))
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    check_encoder(module, 5)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("module", "changed", "message"),
+    [
+        ("CountsPadding", {}, "depends on the batch around it"),
+        ("ReadsPadding", {"capabilities": frozenset()}, "what stands on padding reaches a vector"),
+        ("BiasOfNothing", {"capabilities": frozenset()}, "without a token does not give zeros"),
+        ("Unused", {}, "no finite gradient reaches unused"),
+        ("Detached", {"capabilities": frozenset()}, "no finite gradient reaches embeddings"),
+        ("OtherGates", {}, "gates of 0 and 1 do not give what that selection gives"),
+        ("HardGates", {}, "gates get no finite gradient"),
+        ("ReadsUnselected", {}, "an unselected word changes a vector"),
+        ("Unpickled", {}, "cannot be pickled"),
+        ("HiddenState", {"capabilities": frozenset()}, "copy by state_dict gives other vectors"),
+        ("LostBuffer", {"capabilities": frozenset()}, "copy by state_dict gives other vectors"),
+        ("OtherWeights", {}, "equal seeds give other weights in 'map.weight'"),
+        ("Random", {"capabilities": frozenset()}, "in evaluation mode"),
+        ("Changes", {"capabilities": frozenset()}, "changed its arguments|in evaluation mode"),
+        ("WrongSize", {}, r"vectors have the shape \(5, 4\), not \(5, 5\)"),
+        (
+            "Good",
+            {"context": lambda setup, options: bad_encoders.PaddedContext(setup)},
+            "context layer's output for .* depends on the padding",
+        ),
+    ],
+)
+def test_a_broken_promise_is_named(module: str, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(EncoderError, match=message):
+        check_encoder(component(getattr(bad_encoders, module), **changed), 5)
+
+
+def test_gates_that_are_declared_and_not_there_are_noticed() -> None:
+    plain = torch.nn.Linear(5, 4)
+    with pytest.raises(EncoderError, match="declares `gates` and has no method gated"):
+        check_encoder(component(build=lambda setup, options: plain), 5)
+
+
+def test_what_is_no_encoder_is_refused() -> None:
+    with pytest.raises(ConfigError, match="neither a component nor a module"):
+        check_encoder(torch.nn.Linear(5, 4), 5)
+    with pytest.raises(ConfigError, match="of kind classifier, not encoder"):
+        check_encoder(find_component("classifier", "sentences"), 5)
+
+
+def test_context_is_a_capability_of_those_that_have_a_layer_for_it() -> None:
+    with_layer = {
+        n for n in built_in_names("encoder") if find_component("encoder", n).can("context")
+    }
+    assert with_layer == {*built_in_names("encoder")} - {"attention", "cnn", "mean", "source2token"}
+
+
+def test_no_module_of_the_core_names_a_component() -> None:
+    """But the file that declares it."""
+    from pathlib import Path
+
+    import rss_rl.components
+
+    root = Path(rss_rl.components.__file__).parents[1]
+    words = {"attention", "cnn", "mean", "passage", "sentences", "source2token"}  # also others
+    names = {*built_in_names("encoder"), *built_in_names("classifier")} - words
+    quoted = re.compile("[\"'](" + "|".join(names) + ")[\"']")
+    allowed = {"components.py"}
+    for path in (p for room in ("rss_rl", "envs", "learners") for p in (root / room).rglob("*.py")):
+        text = path.read_text()
+        found = set(quoted.findall(text)) - set(re.findall(r'name="([a-z0-9-]+)"', text))
+        assert not found or path.name in allowed, (path, found)

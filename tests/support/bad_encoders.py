@@ -1,0 +1,157 @@
+"""Encoders that each break one promise of theirs, and one that breaks none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
+from rss_rl.ops.gated import gated_mean, union
+from rss_rl.ops.masking import masked_mean
+
+
+class Good(nn.Module):
+    """Mean of a linear map of the selected tokens."""
+
+    reads_unselected = False
+
+    def __init__(self, setup: EncoderSetup) -> None:
+        super().__init__()
+        self.map = nn.Linear(setup.inputs, setup.hidden, bias=False)
+        self.output_size = setup.hidden
+
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        return masked_mean(self.map(embedded), valid & selection.any(1))
+
+    def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
+        return gated_mean(self.map(embedded), union(gates))
+
+
+class CountsPadding(Good):
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        vectors = super().forward(embedded, valid, selection)
+        return vectors * valid.sum(1, keepdim=True) / max(1, valid.shape[1])
+
+
+class ReadsPadding(Good):
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        return self.map(embedded).sum(1) * valid.any(1, keepdim=True)
+
+    reads_unselected = True
+
+
+class BiasOfNothing(Good):
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        return super().forward(embedded, valid, selection) + 1
+
+
+class Unused(Good):
+    def __init__(self, setup: EncoderSetup) -> None:
+        super().__init__(setup)
+        self.unused = nn.Parameter(torch.ones(3))
+
+
+class Detached(Good):
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        return super().forward(embedded.detach(), valid, selection)
+
+
+class OtherGates(Good):
+    def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
+        return gated_mean(self.map(embedded), gates[:, 0])
+
+
+class HardGates(Good):
+    def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
+        return gated_mean(self.map(embedded), union(gates.round().detach())) + 0 * gates.sum()
+
+
+class ReadsUnselected(Good):
+    reads_unselected = True
+
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        return masked_mean(self.map(embedded), valid)
+
+
+class Unpickled(Good):
+    def __init__(self, setup: EncoderSetup) -> None:
+        super().__init__(setup)
+        self.function = lambda: None
+
+
+class HiddenState(Good):
+    """A number that no state_dict has."""
+
+    made = 0
+
+    def __init__(self, setup: EncoderSetup) -> None:
+        super().__init__(setup)
+        HiddenState.made += 1
+        self.scale = float(HiddenState.made)
+
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        return self.scale * super().forward(embedded, valid, selection)
+
+
+class LostBuffer(Good):
+    """A buffer that no state_dict has, though it is drawn."""
+
+    def __init__(self, setup: EncoderSetup) -> None:
+        super().__init__(setup)
+        scale = torch.from_numpy(np.random.default_rng().normal(size=1))
+        self.register_buffer("scale", scale, persistent=False)
+
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        return self.scale * super().forward(embedded, valid, selection)
+
+
+class OtherWeights(Good):
+    drawn = torch.Generator().manual_seed(1)
+
+    def __init__(self, setup: EncoderSetup) -> None:
+        super().__init__(setup)
+        nn.init.normal_(self.map.weight, generator=OtherWeights.drawn)
+
+
+class Random(Good):
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        return torch.dropout(super().forward(embedded, valid, selection), 0.5, True)
+
+
+class Changes(Good):
+    def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        vectors = super().forward(embedded, valid, selection)
+        with torch.no_grad():
+            embedded.add_(1)
+        return vectors
+
+    reads_unselected = True
+
+
+class WrongSize(Good):
+    def __init__(self, setup: EncoderSetup) -> None:
+        super().__init__(setup)
+        self.output_size = setup.hidden + 1
+
+
+class PaddedContext(nn.Module):
+    def __init__(self, setup: EncoderSetup) -> None:
+        super().__init__()
+        self.output_size = setup.inputs
+
+    def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        return embedded - embedded.mean(1, keepdim=True)
+
+
+def component(module: type[nn.Module] = Good, **changed: Any) -> EncoderComponent:
+    """An encoder component that builds `module`."""
+    given: dict[str, Any] = {
+        "name": module.__name__,
+        "help": "For tests.",
+        "build": lambda setup, options: module(setup),
+        "capabilities": frozenset({"gates", "kept_only"}),
+    }
+    return EncoderComponent(**given | changed)
