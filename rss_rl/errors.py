@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "CheckpointError",
     "ClusterError",
+    "ComponentError",
     "ConfigError",
     "DataError",
     "LearnerError",
@@ -66,6 +67,10 @@ class NonFiniteError(RssError):
 
 class PolicyError(RssError):
     """A selection policy that breaks a promise of its interface."""
+
+
+class ComponentError(RssError):
+    """A component that breaks a promise of its kind."""
 
 
 class SamplerError(RssError):

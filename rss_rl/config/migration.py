@@ -51,7 +51,7 @@ class Slot:
             return None
 
 
-SLOTS: tuple[Slot, ...] = ()
+SLOTS: tuple[Slot, ...] = (Slot("reward_model", ("reward", "model"), "reward"),)
 
 _RETIRED: Mapping[str, frozenset[str]] = {}
 """Keys of sections that b9a4141 had and this version has not."""

@@ -24,7 +24,7 @@ from rss_rl.runtime.observer import Observer
 from rss_rl.runtime.roles import LocalRoles, Roles
 from rss_rl.runtime.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
 from rss_rl.runtime.snapshot import Models, build_prepared_models
-from rss_rl.runtime.trainer import Event, check_best_metric
+from rss_rl.runtime.trainer import Event, find_best_metric
 from rss_rl.runtime.weights import load_weights
 
 _ATTENTION = "model.attention"
@@ -102,8 +102,7 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
     prepared = open_prepared(config.data)
     if not config.learner.actors:
         find_device(config.learner.device)
-    dev = prepared.manifest.splits.get("dev")
-    check_best_metric(config, prepared.labels, dev is not None and dev.questions)
+    find_best_metric(config, prepared)
     return prepared
 
 

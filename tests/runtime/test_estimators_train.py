@@ -72,7 +72,8 @@ def test_each_phase_teaches_whom_it_names(
     assert len(moved) == len(policy), set(policy) - set(moved)
     assert np.isfinite(scalars["reward/total"])
     assert 0 < scalars["selection/kept"] <= 1
-    total = scalars["reward/log_likelihood"] - scalars["reward/sparsity_cost"]
+    costs = scalars["reward/sparsity_cost"] + scalars.get("reward/coherence_cost", 0.0)
+    total = scalars["reward/log_likelihood"] - costs
     assert scalars["reward/total"] == pytest.approx(total, abs=1e-5)
     assert ("time/sample_s" in scalars) == (config.estimator != "pathwise")
     session.update(), session.update()
