@@ -8,7 +8,7 @@ Legend: K samples, B sentences, N tokens, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["check_policy"]
+__all__ = ["check_metric", "check_policy", "check_reward_model"]
 
 import pickle
 from collections.abc import Callable
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.errors import PolicyError
+from rss_rl.metrics.contract import check_metric
 from rss_rl.policies.adapters import adapt
 from rss_rl.policies.contract_case import Case
 from rss_rl.policies.contract_empty import check_empty
@@ -26,6 +27,7 @@ from rss_rl.policies.protocol import (
     RelaxedPolicy,
     StochasticPolicy,
 )
+from rss_rl.reward_models.contract import check_reward_model
 from rss_rl.types import ROLES
 
 _FREQUENCY_DRAWS = 20_000

@@ -20,7 +20,7 @@ from rss_rl.data.sources import Text
 from rss_rl.data.store import Prepared
 from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import PAD, UNKNOWN
-from rss_rl.errors import DataError
+from rss_rl.errors import ConfigError, DataError
 from rss_rl.export.artifact import open_result
 from rss_rl.policies.deciding import decide
 from rss_rl.runtime.choosing import mark_passage
@@ -93,7 +93,7 @@ class Model:
         return [explanation.sentences for explanation in self.predict(examples)]
 
     def predict(self, examples: Sequence[Example]) -> list[Explanation]:
-        """Prediction of each example, and the words it rests on.
+        """Prediction of each example, and the words it rests on; see `Explanation`.
 
         Args:
             examples: a text each, or a pair of texts where the task has two. A text that is a tuple
@@ -154,7 +154,17 @@ class Model:
         return Chosen(tokens, valid, marks, [each.selection for each in both], chances)
 
     def logits(self, chosen: Chosen) -> Tensor:
-        """[B, C]."""
+        """[B, C].
+
+        Raises:
+            ConfigError: the run trained no classifier.
+        """
+        if not self.config.predicts:
+            raise ConfigError(
+                "the run trained no classifier, so its model predicts nothing",
+                where="phases",
+                remedy="Train with a phase that has supervised: true, or select words alone",
+            )
         with torch.inference_mode():
             logits: Tensor = self.models.classifier(
                 chosen.tokens, chosen.valid, chosen.selections, chosen.marks
@@ -164,14 +174,17 @@ class Model:
     def read(self, examples: Sequence[Encoded]) -> list[Explanation]:
         """Selections and predictions of one batch."""
         chosen = self.choose(examples)
+        if not self.config.predicts:
+            return [
+                Explanation(_sentences(example, chosen, row), None, None)
+                for row, example in enumerate(examples)
+            ]
         logits = self.logits(chosen)
         predicted = self.models.classifier.predict(logits).tolist()
         shares = torch.softmax(logits, -1).tolist()
         found = []
         for row, example in enumerate(examples):
-            sentences = tuple(
-                _marked(example, chosen, slot, row) for slot in range(len(example.ids))
-            )
+            sentences = _sentences(example, chosen, row)
             if self.labels.kind == "score":
                 found.append(Explanation(sentences, float(predicted[row]), None))
                 continue
@@ -217,6 +230,10 @@ def _padded(rows: Sequence[Array], filler: int) -> Tensor:
     for row, values in zip(filled, rows, strict=True):
         row[: len(values)] = values
     return torch.from_numpy(filled)
+
+
+def _sentences(example: Encoded, chosen: Chosen, row: int) -> tuple[MarkedSentence, ...]:
+    return tuple(_marked(example, chosen, slot, row) for slot in range(len(example.ids)))
 
 
 def _marked(example: Encoded, chosen: Chosen, slot: int, row: int) -> MarkedSentence:

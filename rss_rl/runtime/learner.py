@@ -233,7 +233,8 @@ class LocalLearner:
 
     def showcase(self) -> Showcase:
         """See `Learner`."""
-        return make_showcase(self.models, self._prepared.split("dev"), self.device)
+        dev, attends = self._prepared.split("dev"), self.config.predicts
+        return make_showcase(self.models, dev, self.device, attends)
 
     def tensors(self) -> dict[str, Any]:
         """See `Learner`."""

@@ -54,12 +54,13 @@ class MarkedSentence:
 class Explanation:
     """What a model predicts for one example, and from which words.
 
-    prediction           name of a class, sentence or candidate, or a score
-    class_probabilities  by name; None for a score
+    prediction           name of a class, sentence or candidate, or a score; None where the run has
+                         no trained classifier
+    class_probabilities  by name; None for a score, or without a prediction
     """
 
     sentences: tuple[MarkedSentence, ...]
-    prediction: str | float
+    prediction: str | float | None
     class_probabilities: dict[str, float] | None
 
 
@@ -91,6 +92,8 @@ def explain(
     tokenised = _tokenise(inputs, texts)
     with torch.inference_mode():
         read = _select(config, models, inputs, tokenised, sampled_seed)
+        if not config.predicts:
+            return Explanation(read.sentences, None, None)
         marks = None if marked is None else torch.from_numpy(marked.marks)[None]
         logits = models.classifier(read.tokens, read.valid, read.selections, marks)  # [1, C]
         predicted = models.classifier.predict(logits)

@@ -156,7 +156,9 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
 
 
 def _compares(config: RunConfig) -> bool:
-    return config.evaluation.all_tokens and config.phases[-1].selection == "sampled"
+    """Whether there is something to compare: a classifier that reads a selection."""
+    sampled = config.phases[-1].selection == "sampled"
+    return config.evaluation.all_tokens and sampled and config.predicts
 
 
 def _train_all_tokens(

@@ -147,7 +147,7 @@ def test_a_flip_is_paid_what_the_flipped_selection_earns(
         for role, token in np.ndindex(2, int(valid[1].sum())):
             turned = [s[0].copy() for s in rollout.selections]
             turned[slot][1, role, token] ^= True
-            earned = sampler._core.score(batch, turned).by_sentence[1, slot]
+            earned = sampler._reward.score(batch, turned).by_sentence[1, slot]
             assert rollout.flipped[slot][0, 1, role, token] == pytest.approx(earned, abs=1e-5)
             changed += abs(earned - rollout.rewards[0, 1, slot]) > 1e-5
     assert changed > 1
