@@ -5,6 +5,8 @@ Importing it registers `rss_rl/TokenSelection-v0` with Gymnasium:
     import envs
     gymnasium.make("rss_rl/TokenSelection-v0", examples=..., reward_model=..., sparsity_cost=0.02)
     gymnasium.make_vec("rss_rl/TokenSelection-v0", num_envs=64, prepared="DIR", reward_model=...)
+
+`rss_rl.runtime.environments.make_env` makes the one that a run or a configuration trains on.
 """
 
 from __future__ import annotations

@@ -8,23 +8,68 @@ Legend: B examples, S sentences an example, N tokens of a slot's longest sentenc
 
 from __future__ import annotations
 
-__all__ = ["SelectionInterface", "Words", "open_examples"]
+__all__ = ["RewardLike", "SelectionInterface", "Words", "make_reward", "open_examples"]
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from gymnasium import error, spaces
 
-from envs.core import SelectionCore, kept_shares
-from envs.rewards import Penalty, RewardModel, RewardParts, RewardSpec
+from envs.rewards import Reward, RewardParts
+from envs.shares import kept_shares
+from rss_rl.config import RewardConfig, parse_section
 from rss_rl.errors import ConfigError
 from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch, ExampleSource
 
 Words = Callable[[int], tuple[tuple[str, ...], ...]]
 
+RewardLike = Reward | RewardConfig | Mapping[str, Any]
+"""A whole reward, or the section `reward` of a configuration, whole or in part."""
+
 _ANY_ID = 2**31 - 1
+_WHERE = "TokenSelection"
+
+
+def make_reward(reward: RewardLike | None, reward_model: Any, **costs: Any) -> Reward:
+    """What an environment pays.
+
+    Args:
+        reward: all of it, or what the kept tokens cost; the default of a run's configuration.
+        reward_model: what scores selections, where `reward` does not say it.
+        costs: keys of the section `reward` by themselves; those that are None were not given.
+
+    Raises:
+        ConfigError: no reward model or two, or costs given twice or out of range.
+    """
+    given = {name: value for name, value in costs.items() if value is not None}
+    if isinstance(reward, Reward):
+        twice = [*given, *(["reward_model"] if reward_model is not None else [])]
+        if twice:
+            raise ConfigError(
+                f"a whole `reward` was given, and {', '.join(twice)} beside it",
+                where=_WHERE,
+                remedy="Give one of the two",
+            )
+        return reward
+    if reward_model is None:
+        raise ConfigError(
+            "an environment needs what scores selections",
+            where=_WHERE,
+            remedy="Give reward_model=, or reward= as a whole `envs.rewards.Reward`",
+        )
+    if isinstance(reward, RewardConfig):
+        reward = reward.model_dump()
+    twice = sorted(set(reward or {}) & set(given))
+    if twice:
+        raise ConfigError(
+            f"{twice[0]} is given by itself and in `reward`",
+            where=_WHERE,
+            remedy="Give one of the two",
+        )
+    section = parse_section(RewardConfig, {**(reward or {}), **given}, where=_WHERE)
+    return Reward(section, reward_model)
 
 
 def open_examples(
@@ -44,7 +89,7 @@ def open_examples(
     if (examples is None) == (prepared is None):
         raise ConfigError(
             "an environment needs either `examples` or `prepared`",
-            where="TokenSelection",
+            where=_WHERE,
             remedy="Give the one that you have",
         )
     size = None
@@ -57,39 +102,36 @@ def open_examples(
     if len(examples) == 0:
         raise ConfigError(
             "there is no example to draw",
-            where="TokenSelection",
+            where=_WHERE,
             remedy="Choose a split that has rows",
         )
     return examples, size
 
 
 class SelectionInterface:
-    """Translates between Gymnasium's padded spaces and the core's batches.
+    """Translates between Gymnasium's padded spaces and batches of examples.
 
     Args:
         examples: where rows are drawn from.
-        reward_model: scores selections; one call for any number of examples.
-        sparsity_cost, penalty: see `RewardSpec`.
+        reward: what selections earn; one call for any number of examples.
         max_len: padded length of every sentence; the longest of `examples` by default.
         vocabulary_size: bound of the token ids; any int32 by default.
         words: the words of a row, for rendering; ids are shown without it.
 
     Raises:
-        ConfigError: a sentence longer than max_len, or a bad reward setting.
+        ConfigError: a sentence longer than max_len.
     """
 
     def __init__(
         self,
         examples: ExampleSource,
-        reward_model: RewardModel,
+        reward: Reward,
         *,
-        sparsity_cost: float,
-        penalty: Penalty,
         max_len: int | None,
         vocabulary_size: int | None,
         words: Words | None,
     ) -> None:
-        self.core = SelectionCore(examples, reward_model, RewardSpec(sparsity_cost, penalty))
+        self.examples, self.reward = examples, reward
         self.size = len(examples)
         self._words = words
         longest = max(1, int(examples.lengths().max()))
@@ -122,7 +164,7 @@ class SelectionInterface:
                 where="reset options",
                 remedy=f"Rows are 0 to {self.size - 1}",
             )
-        return self.core.examples.batch(rows)
+        return self.examples.batch(rows)
 
     def observe(self, batch: Batch) -> dict[str, Array]:
         """Fresh observation arrays, [B, max_len] each; the label is not among them."""
@@ -155,12 +197,12 @@ class SelectionInterface:
     def info(
         self, batch: Batch, selections: tuple[Array, ...], parts: RewardParts
     ) -> dict[str, Array]:
-        """The parts of the reward and the shares kept, [B] each (by_sentence [B, S])."""
+        """The terms of the reward and the shares kept, [B] each (by_sentence [B, S])."""
         shares = kept_shares(selections, batch.valid)
         return {
+            **{name: values.astype(np.float64) for name, values in parts.scores.items()},
+            **{name: cost.sum(1, dtype=np.float64) for name, cost in parts.costs.items()},
             "row": batch.rows.astype(np.int64),
-            "log_likelihood": parts.log_likelihood.astype(np.float64),
-            "sparsity_cost": parts.sparsity_cost.sum(1, dtype=np.float64),
             "by_sentence": parts.by_sentence.astype(np.float64),
             "heads_kept": shares.heads,
             "dependents_kept": shares.dependents,
@@ -177,7 +219,7 @@ class SelectionInterface:
         if self._words is not None:
             sentences = self._words(row)
         else:
-            batch = self.core.examples.batch([row])
+            batch = self.examples.batch([row])
             sentences = tuple(
                 tuple(str(token) for token in tokens[0][valid[0]])
                 for tokens, valid in zip(batch.tokens, batch.valid, strict=True)

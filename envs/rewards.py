@@ -1,14 +1,16 @@
-"""What a selection earns: the reward model's log-likelihood minus what the kept tokens cost.
+"""What a selection earns: the reward model's score minus what the kept tokens cost.
 
-    R_s = log p(y* | x*, selection) - lambda * penalty_s          one reward for each sentence s
-    R   = log p(y* | x*, selection) - lambda * sum_s penalty_s    and one for the example
+    R_s = score - sum_t cost_t,s          one reward for each sentence s
+    R   = score - sum_t sum_s cost_t,s    and one for the example
 
-with, for a sentence of n real tokens of which h are heads and d dependents,
+of terms t, with, for a sentence of n real tokens of which h are heads and d dependents,
 
-    penalty = (h + d) / n          "sum", the paper
-    penalty = (h / n) * (d / n)    "product", the released program
+    sparsity_cost  = lambda * (h + d) / n          penalty "sum", the paper
+                   = lambda * (h / n) * (d / n)    penalty "product", the released program
+    coherence_cost = c * changes / n               where c is not 0
 
-and, where there is a coherence cost, c * changes / n beside lambda * penalty.
+The score is that of the component in `reward.model`: by default log p(y* | x*, selection), the
+paper's. A constraint on the policy is no term of it: see `learners.share_control`.
 
 Legend: M scored selections (K * B, sample-major), S sentences an example, N tokens of a slot.
 """
@@ -16,97 +18,78 @@ Legend: M scored selections (K * B, sample-major), S sentences an example, N tok
 from __future__ import annotations
 
 __all__ = [
-    "ClassifierReward",
-    "RewardModel",
+    "COHERENCE",
+    "SPARSITY",
+    "Reward",
     "RewardParts",
-    "RewardSpec",
     "change_shares",
     "penalties",
     "rewards",
 ]
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast, get_args
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
-import torch
-from torch import nn
 
-from rss_rl.errors import ConfigError, nearest
+from rss_rl.config import RewardConfig
+from rss_rl.errors import ComponentError, ConfigError, NonFiniteError
+from rss_rl.reward_models.protocol import (
+    LogitsReward,
+    RewardModel,
+    RewardSetup,
+    Scores,
+    named_scores,
+)
 from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Penalty = Literal["sum", "product"]
-
-
-class RewardModel(Protocol):
-    """Whatever can tell how likely the right label is under a selection."""
-
-    def log_likelihood(self, batch: Batch, selections: Sequence[Array]) -> Array:
-        """Log-likelihood of each example's label, given its selection.
-
-        Args:
-            batch: M examples.
-            selections: S x bool [M, 2, N_s].
-
-        Returns:
-            float32 [M], in nats.
-        """
-
-
-@dataclass(frozen=True)
-class RewardSpec:
-    """How kept tokens are charged.
-
-    sparsity_cost  lambda, in nats; at least 0
-    penalty        "sum" (the paper) or "product" (the released program)
-    coherence_cost nats for n changes between neighbours of n tokens; at least 0
-
-    Raises:
-        ConfigError: a negative or non-finite sparsity cost, an unknown penalty.
-    """
-
-    sparsity_cost: float = 0.02
-    penalty: Penalty = "sum"
-    coherence_cost: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.sparsity_cost) and self.sparsity_cost >= 0):
-            raise ConfigError(
-                f"the sparsity cost is {self.sparsity_cost}",
-                where="sparsity_cost",
-                remedy="Give a number of at least 0, such as 0.02",
-            )
-        if not (np.isfinite(self.coherence_cost) and self.coherence_cost >= 0):
-            raise ConfigError(
-                f"the coherence cost is {self.coherence_cost}",
-                where="coherence_cost",
-                remedy="Give a number of at least 0",
-            )
-        known = list(get_args(Penalty))
-        if self.penalty not in known:
-            raise ConfigError(
-                f"unknown penalty '{self.penalty}'{nearest(str(self.penalty), known)}",
-                where="penalty",
-                remedy=f"Choose one of {', '.join(known)}",
-            )
+SPARSITY, COHERENCE = "sparsity_cost", "coherence_cost"
+"""Names of the costs as terms of the reward."""
+_TAKEN = frozenset({SPARSITY, COHERENCE, "total", "lambda", "lambda_heads", "lambda_dependents"})
+"""What no reward model may call a term: `reward/<name>` is something else."""
 
 
 @dataclass(frozen=True)
 class RewardParts:
-    """Rewards of M scored selections and what they are made of, float32.
+    """Rewards of M scored selections and the terms they are made of, float32.
 
-    log_likelihood  [M]      log p(y* | x*, selection), nats
-    sparsity_cost   [M, S]   lambda * penalty of each sentence, and its coherence cost
-    by_sentence     [M, S]   log_likelihood - sparsity_cost
-    total           [M]      log_likelihood - sparsity_cost summed over the sentences
+    scores  of the reward model, [M] each, by name
+    costs   of kept tokens, [M, S] each, by name
     """
 
-    log_likelihood: Array
-    sparsity_cost: Array
-    by_sentence: Array
-    total: Array
+    scores: Mapping[str, Array]
+    costs: Mapping[str, Array]
+
+    @cached_property
+    def score(self) -> Array:
+        """The sum of the scores, [M]."""
+        return _sum(self.scores)
+
+    @cached_property
+    def cost(self) -> Array:
+        """The sum of the costs, [M, S]."""
+        return _sum(self.costs)
+
+    @cached_property
+    def by_sentence(self) -> Array:
+        """R_s, [M, S]."""
+        return self.score[:, None] - self.cost
+
+    @cached_property
+    def total(self) -> Array:
+        """R, [M]."""
+        return cast(Array, self.score - self.cost.sum(1))
+
+
+def _sum(terms: Mapping[str, Array]) -> Array:
+    return reduce(operator.add, terms.values())
 
 
 def penalties(selection: Array, valid: Array, penalty: Penalty) -> Array:
@@ -154,99 +137,137 @@ def change_shares(selection: Array, valid: Array) -> Array:
 
 
 def rewards(
-    log_likelihood: Array,
+    scores: Mapping[str, Array],
     selections: Sequence[Array],
     valid: Sequence[Array],
-    spec: RewardSpec,
+    config: RewardConfig,
 ) -> RewardParts:
-    """The rewards of M selections, by sentence and in total.
+    """The rewards of M selections, by term, by sentence and in total.
 
     Args:
-        log_likelihood: [M], nats.
+        scores: float32 [M] each, by name; at least one.
         selections: S x bool [M, 2, N_s].
         valid: S x bool [M, N_s].
-        spec: what kept tokens cost.
+        config: what kept tokens cost; nothing for those that a target share steers.
 
     Raises:
         ValueError: shapes or dtypes that do not fit.
     """
     if len(selections) != len(valid) or not selections:
         raise ValueError(f"{len(selections)} selections for {len(valid)} sentences")
-    if log_likelihood.shape != (len(valid[0]),):
-        raise ValueError(
-            f"log_likelihood must be [{len(valid[0])}], got {list(log_likelihood.shape)}"
-        )
-    likelihood = log_likelihood.astype(np.float32)  # [M]
-    charged = [penalties(s, v, spec.penalty) for s, v in zip(selections, valid, strict=True)]
-    cost: Array = np.float32(spec.sparsity_cost) * np.stack(charged, axis=1)  # [M, S]
-    if spec.coherence_cost:
-        turns = [change_shares(s, v) for s, v in zip(selections, valid, strict=True)]
-        cost = cost + np.float32(spec.coherence_cost) * np.stack(turns, axis=1)
-    return RewardParts(
-        log_likelihood=likelihood,
-        sparsity_cost=cost,
-        by_sentence=likelihood[:, None] - cost,
-        total=likelihood - cost.sum(1),
-    )
+    for name, values in scores.items():
+        if values.shape != (len(valid[0]),):
+            raise ValueError(f"{name} must be [{len(valid[0])}], got {list(values.shape)}")
+    pairs = list(zip(selections, valid, strict=True))
+    charged = np.stack([penalties(s, v, config.penalty) for s, v in pairs], axis=1)  # [M, S]
+    costs: dict[str, Array] = {SPARSITY: np.float32(config.fixed_cost) * charged}
+    if config.coherence_cost:
+        turns = np.stack([change_shares(s, v) for s, v in pairs], axis=1)
+        costs[COHERENCE] = np.float32(config.coherence_cost) * turns
+    return RewardParts({name: v.astype(np.float32) for name, v in scores.items()}, costs)
 
 
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; on leaving, each submodule is back in the mode it was in."""
-    training = [child for child in module.modules() if child.training]
-    module.eval()
-    try:
-        yield
-    finally:
-        for child in training:
-            child.training = True
+class Reward:
+    """The reward of a run: a reward model's score minus what the kept tokens cost.
 
-
-def _period(batch: Batch) -> int:
-    """B where the M examples of a batch are B that come again and again in one order, else M."""
-    again = np.flatnonzero(batch.rows[1:] == batch.rows[:1])
-    found = int(again[0]) + 1 if len(again) else len(batch)
-    if len(batch) % found or found == len(batch):
-        return len(batch)
-    # The same row under another name would be no loss; other words under the same row would be.
-    arrays = [batch.rows, *batch.tokens, *batch.valid]
-    repeated = all((a.reshape(-1, found, *a.shape[1:]) == a[:found]).all() for a in arrays)
-    return found if repeated else len(batch)
-
-
-class ClassifierReward:
-    """A torch classifier as reward model: no dropout, no gradient, frozen or still learning.
-
-    The classifier is held, not copied, so a live one is always scored with its present weights.
+    Samplers, evaluation and both Gymnasium environments pay by it, so it is one definition.
 
     Args:
-        classifier: a module with `forward(tokens, valid, selections) -> logits [M, C]` and
-            `losses(logits, labels) -> [M]` (minus the log-likelihood); where batches have `marks`,
-            `forward` is given them by that name. Where it has `shares_sentences = True`, several
-            selections of the same examples come with one copy of these.
-        device: where its weights live, such as "cpu" or "cuda:0".
+        config: what kept tokens cost.
+        model: a reward model, or a function `score(batch, selections)`.
+
+    Raises:
+        ConfigError: the model can score nothing.
     """
 
-    def __init__(self, classifier: nn.Module, device: str | torch.device = "cpu") -> None:
-        self._classifier = classifier
-        self._device = torch.device(device)
+    def __init__(
+        self,
+        config: RewardConfig,
+        model: RewardModel | Callable[[Batch, Sequence[Array]], Scores],
+    ) -> None:
+        self.config = config
+        self.model: Any = model
+        self._score: Any = getattr(model, "score", model)
+        if not callable(self._score):
+            raise ConfigError(
+                f"{type(model).__name__} is no reward model: it has no `score`",
+                where="reward model",
+                remedy="Give it score(batch, selections), which returns a float for each selection",
+            )
 
-    def log_likelihood(self, batch: Batch, selections: Sequence[Array]) -> Array:
-        """See `RewardModel.log_likelihood`."""
-        classifier: Any = self._classifier
-        marks = {} if batch.marks is None else {"marks": self._tensor(batch.marks)}
-        unique = len(batch)
-        if getattr(classifier, "shares_sentences", False):
-            unique = _period(batch)
-        with torch.inference_mode(), _evaluating(self._classifier):
-            logits = classifier(
-                [self._tensor(tokens[:unique]) for tokens in batch.tokens],
-                [self._tensor(valid[:unique]) for valid in batch.valid],
-                [self._tensor(selection) for selection in selections],
-                **marks,
-            )  # [M, C]
-            losses = classifier.losses(logits, self._tensor(batch.labels))  # [M]
-        return cast(Array, (-losses).float().cpu().numpy())
+    @classmethod
+    def build(cls, config: RewardConfig, setup: RewardSetup) -> Reward:
+        """The reward that a configuration asks for.
 
-    def _tensor(self, array: Array) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        Raises:
+            ConfigError: see the component.
+        """
+        if not config.model.can("classifier"):
+            setup = replace(setup, classifier=None)
+        return cls(config, config.model.build(setup))
+
+    def score(self, batch: Batch, selections: Sequence[Array]) -> RewardParts:
+        """Rewards of M = K * B selections of B examples, with one call of the reward model.
+
+        Args:
+            batch: the B examples.
+            selections: S x bool [K * B, 2, N_s], sample-major: entry k * B + b is of example b.
+                Bits on padding are ignored.
+
+        Raises:
+            ValueError: selections that do not fit the examples.
+            NonFiniteError: the reward model returned NaN or an infinity.
+            ComponentError: it returned something else than a number for each selection.
+        """
+        count = len(selections[0]) if selections else 0
+        fits = count > 0 and len(batch) > 0 and count % len(batch) == 0
+        if len(selections) != batch.sentences or not fits:
+            raise ValueError(
+                f"{count} selections of {len(selections)} sentences for {len(batch)} examples"
+                f" of {batch.sentences} sentences"
+            )
+        repeated = batch.repeat(count // len(batch))
+        # The reward model must not see bits on padding either, whatever the caller left there.
+        shown = [s & v[:, None, :] for s, v in zip(selections, repeated.valid, strict=True)]
+        scores = self._named(self._score(repeated, shown), count)
+        _check_finite(scores, repeated.rows)
+        return rewards(scores, shown, repeated.valid, self.config)
+
+    def score_logits(
+        self, logits: Tensor, batch: Batch, selections: Sequence[Array]
+    ) -> RewardParts:
+        """As `score` of one selection an example, where the classifier was asked already.
+
+        A reward model that sees no more than its answer is handed that; it is not asked again.
+
+        Args:
+            logits: [B, C], what the run's classifier answers to the selections.
+            batch: the B examples.
+            selections: S x bool [B, 2, N_s], False on padding.
+        """
+        if not isinstance(self.model, LogitsReward):
+            return self.score(batch, selections)
+        scores = self._named(self.model.score_logits(logits, batch.labels), len(batch))
+        return rewards(scores, selections, batch.valid, self.config)
+
+    def _named(self, scores: Scores, count: int) -> dict[str, Array]:
+        named = named_scores(scores, count, self.model)
+        if taken := sorted(_TAKEN & set(named)):
+            raise ComponentError(
+                f"the reward model calls a term '{taken[0]}', which is another's name",
+                where=type(self.model).__name__,
+                remedy=f"Choose a name beside {', '.join(sorted(_TAKEN))}",
+            )
+        return named
+
+
+def _check_finite(scores: Mapping[str, Array], rows: Array) -> None:
+    for name, values in scores.items():
+        finite = np.isfinite(values)
+        if not finite.all():
+            bad = int(np.flatnonzero(~finite)[0])
+            raise NonFiniteError(
+                f"the reward model's {name} is {values[bad]}",
+                where=f"row {rows[bad]}",
+                remedy="Look for non-finite weights: lower the learning rate or clip gradients",
+            )

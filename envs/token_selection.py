@@ -11,8 +11,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import error
 
-from envs.interface import SelectionInterface, Words, open_examples
-from envs.rewards import Penalty, RewardModel
+from envs.interface import RewardLike, SelectionInterface, Words, make_reward, open_examples
+from envs.rewards import Penalty
+from rss_rl.reward_models.protocol import RewardModel
 from rss_rl.types import Array, ExampleSource
 
 
@@ -22,7 +23,8 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
     Observation (Dict), for each sentence slot s: `tokens_s` int64 [max_len], padding 0, and
     `valid_s` int8 [max_len], 1 = real token. Action (MultiBinary): S * 2 * max_len bits, ordered
     sentence, role (heads first), token; bits on padding are ignored. Reward: see `envs.rewards`.
-    After the step, `info` has `row, log_likelihood, sparsity_cost, by_sentence, heads_kept,
+    After the step, `info` has each term of the reward by its name (`score`, or the names that the
+    reward model gives; `sparsity_cost`, `coherence_cost`) and `row, by_sentence, heads_kept,
     dependents_kept, kept` (shares of the real tokens; kept = head or dependent).
 
     `reset(options={"row": i})` picks an example; without it one is drawn with the seeded
@@ -30,9 +32,11 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
 
     Args:
         examples: the examples, or give `prepared`.
-        reward_model: scores a selection; injected, frozen or still learning.
+        reward_model: scores selections; injected, frozen or still learning.
+        reward: the `Reward` of a run, or, beside `reward_model`, the section `reward` of a
+            configuration or some of its keys.
         prepared, split: a directory written by `rss-rl data prepare`, and one of its splits.
-        sparsity_cost, penalty: what kept tokens cost, see `RewardSpec`.
+        sparsity_cost, penalty, coherence_cost: keys of that section by themselves.
         max_len: padded length of a sentence; the longest of the examples by default.
         vocabulary_size: bound of the token ids, where known.
         words: the words of a row, for rendering; found on `examples` where it has `words`.
@@ -47,12 +51,14 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
     def __init__(
         self,
         *,
-        reward_model: RewardModel,
+        reward_model: RewardModel | None = None,
+        reward: RewardLike | None = None,
         examples: ExampleSource | None = None,
         prepared: str | Path | None = None,
         split: str = "train",
-        sparsity_cost: float = 0.02,
-        penalty: Penalty = "sum",
+        sparsity_cost: float | None = None,
+        penalty: Penalty | None = None,
+        coherence_cost: float | None = None,
         max_len: int | None = None,
         vocabulary_size: int | None = None,
         words: Words | None = None,
@@ -61,9 +67,13 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
         found, size = open_examples(examples, prepared, split)
         self._task = SelectionInterface(
             found,
-            reward_model,
-            sparsity_cost=sparsity_cost,
-            penalty=penalty,
+            make_reward(
+                reward,
+                reward_model,
+                sparsity_cost=sparsity_cost,
+                penalty=penalty,
+                coherence_cost=coherence_cost,
+            ),
             max_len=max_len,
             vocabulary_size=vocabulary_size or size,
             words=words or getattr(found, "words", None),
@@ -100,7 +110,7 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
             raise error.ResetNeeded("an episode has one step: call reset() before each step()")
         batch = self._task.batch(np.array([self._row]))
         selections = self._task.selections(np.asarray(action)[None], batch)
-        parts = self._task.core.score(batch, selections)
+        parts = self._task.reward.score(batch, selections)
         info = self._task.info(batch, selections, parts)
         self._chosen = tuple(s[0] for s in selections)
         one = {name: _scalar(values[0]) for name, values in info.items()}

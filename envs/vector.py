@@ -16,9 +16,10 @@ from gymnasium import error
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from envs.interface import SelectionInterface, Words, open_examples
-from envs.rewards import Penalty, RewardModel
+from envs.interface import RewardLike, SelectionInterface, Words, make_reward, open_examples
+from envs.rewards import Penalty
 from rss_rl.errors import ConfigError, nearest
+from rss_rl.reward_models.protocol import RewardModel
 from rss_rl.types import Array, Batch, ExampleSource
 
 Step = tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]
@@ -47,12 +48,14 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self,
         num_envs: int = 1,
         *,
-        reward_model: RewardModel,
+        reward_model: RewardModel | None = None,
+        reward: RewardLike | None = None,
         examples: ExampleSource | None = None,
         prepared: str | Path | None = None,
         split: str = "train",
-        sparsity_cost: float = 0.02,
-        penalty: Penalty = "sum",
+        sparsity_cost: float | None = None,
+        penalty: Penalty | None = None,
+        coherence_cost: float | None = None,
         max_len: int | None = None,
         vocabulary_size: int | None = None,
         words: Words | None = None,
@@ -62,9 +65,13 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         found, size = open_examples(examples, prepared, split)
         self._task = SelectionInterface(
             found,
-            reward_model,
-            sparsity_cost=sparsity_cost,
-            penalty=penalty,
+            make_reward(
+                reward,
+                reward_model,
+                sparsity_cost=sparsity_cost,
+                penalty=penalty,
+                coherence_cost=coherence_cost,
+            ),
             max_len=max_len,
             vocabulary_size=vocabulary_size or size,
             words=words or getattr(found, "words", None),
@@ -175,7 +182,7 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if len(places):
             batch = shown if running.all() else self._task.batch(shown.rows[places])
             selections = self._task.selections(actions[places], batch)
-            parts = self._task.core.score(batch, selections)
+            parts = self._task.reward.score(batch, selections)
             rewards[places] = parts.total
             for name, values in self._task.info(batch, selections, parts).items():
                 infos[name] = np.zeros((self.num_envs, *values.shape[1:]), values.dtype)

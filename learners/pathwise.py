@@ -35,6 +35,7 @@ class PathwiseStats(NamedTuple):
     objective       log-likelihood - cost, of an example, without the entropy cost
     log_likelihood  under the gates, in nats
     cost            expected sparsity and coherence cost, summed over the sentences
+    coherence       the second part of it
     entropy         of [gate > 0], of a bit, in nats
     heads, dependents, kept  shares of the tokens whose gates are not 0
     gradient_norm   before clipping
@@ -43,6 +44,7 @@ class PathwiseStats(NamedTuple):
     objective: float
     log_likelihood: float
     cost: float
+    coherence: float
     entropy: float
     heads: float
     dependents: float
@@ -83,13 +85,14 @@ class _Objective(nn.Module):
     def forward(
         self, shown: Sequence[Tensor], batch: TensorBatch, uniforms: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss [] and entropy [] to be differentiated; sums [7] of what is reported."""
+        """Loss [] and entropy [] to be differentiated; sums [8] of what is reported."""
         policy = cast(RelaxedPolicy, self.policy)
-        gates, costs, entropies = [], [], []
+        gates, costs, turns, entropies = [], [], [], []
         for vectors, valid, drawn in zip(shown, batch.valid, uniforms, strict=True):
             gates.append(policy.gates(vectors, valid, drawn))
             chance = policy.probabilities(vectors, valid)  # [B, 2, N_s]
             costs.append(self._cost(chance, valid))
+            turns.append(self._coherence(chance, valid))
             entropies.append(_entropy(chance, valid))
         samples = len(gates[0])
         losses = self._losses(batch, gates)  # [K * B]
@@ -97,7 +100,7 @@ class _Objective(nn.Module):
         with torch.no_grad():
             shares = _shares(gates, batch.valid)
             counted = losses.new_tensor([float(len(batch.labels))])
-            parts = [-losses.sum() / samples, cost, entropy]
+            parts = [-losses.sum() / samples, cost, torch.stack(turns).sum(), entropy]
             sums = torch.cat([torch.stack(parts), shares, counted]).double()
         return losses.sum() / samples + cost, entropy, sums
 
@@ -109,6 +112,14 @@ class _Objective(nn.Module):
             product=self._reward.penalty == "product",
             coherence=self._reward.coherence_cost,
         ).sum()
+
+    @torch.no_grad()
+    def _coherence(self, chance: Tensor, valid: Tensor) -> Tensor:
+        """The part of the cost that changes have, for the report."""
+        weight = self._reward.coherence_cost
+        if not weight:
+            return chance.new_zeros(())
+        return expected_cost(chance, valid, sparsity=0.0, product=False, coherence=weight).sum()
 
     def _losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
         """Of the classifier as reward model, [K * B]: no dropout, no gradient to its weights."""
@@ -214,7 +225,7 @@ class PathwiseLearner:
                 loss, entropy, sums = self._objective(self._shown(batch), batch, uniforms)
             totals = self._group.sum(sums).tolist()
             examples = totals[-1]
-            likelihood, cost, summed, heads, dependents, kept = (
+            likelihood, cost, coherence, summed, heads, dependents, kept = (
                 total / examples for total in totals[:-1]
             )
             bits = summed / len(batch.tokens)
@@ -225,5 +236,5 @@ class PathwiseLearner:
                 cost - likelihood - self._entropy_cost * bits,
             )
         return PathwiseStats(
-            likelihood - cost, likelihood, cost, bits, heads, dependents, kept, norm
+            likelihood - cost, likelihood, cost, coherence, bits, heads, dependents, kept, norm
         )

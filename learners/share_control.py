@@ -175,12 +175,27 @@ class ShareController:
         self.target = config.target_share
         self._roles = tuple(_Multiplier(config.sparsity_cost) for _ in range(ROLES))
         self._error: float | None = None
+        self._charged, self._violation = self.costs, math.nan
 
     @property
     def costs(self) -> tuple[float, float]:
         """Lambda of heads and of dependents."""
         heads, dependents = (role.cost for role in self._roles)
         return heads, dependents
+
+    @property
+    def scalars(self) -> dict[str, float]:
+        """What the last update was charged and by how much it missed, by metric tag."""
+        heads, dependents = self._charged
+        return {
+            "constraint/multiplier_heads": heads,
+            "constraint/multiplier_dependents": dependents,
+            "constraint/violation": self._violation,
+            "reward/lambda": (heads + dependents) / 2,
+            "reward/lambda_heads": heads,
+            "reward/lambda_dependents": dependents,
+            "selection/share_error": self.error,
+        }
 
     @property
     def error(self) -> float:
@@ -190,6 +205,7 @@ class ShareController:
     def observe(self, reached: Reached) -> None:
         """Move both by what the policy of one update keeps."""
         error = reached.kept - self.target
+        self._charged, self._violation = self.costs, error
         before = error if self._error is None else self._error
         self._error = _MEMORY * before + (1 - _MEMORY) * error
         for role, margin in zip(self._roles, reached.margins, strict=True):

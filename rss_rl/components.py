@@ -129,7 +129,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
         "reward.model",
         {
             "classifier": "scores with the run's classifier",
-            "gates": "is differentiable in gates, so that pathwise gradients reach the policy",
+            "gates": "is minus the classifier's loss, which pathwise gradients differentiate",
         },
     ),
     "source": _KindSpec(
@@ -150,13 +150,21 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "score": "labels that are real numbers",
             "sentence": "labels that are a sentence of the passage",
             "candidate": "labels that are a candidate answer of the passage",
-            "rationales": "needs people's marks",
+            "rationales": "compares with the words that people marked",
             "questions": "needs questions with rival answers",
+            "predictions": "rests on what the classifier predicts",
+            "standard": "is reported wherever the data fit, without being asked for",
+            "main": "its first name picks the best checkpoint where best_metric is auto",
         },
     ),
 }
 
-DEFAULTS: Mapping[Kind, str] = {"policy": "rss", "encoder": "resan", "estimator": "reinforce"}
+DEFAULTS: Mapping[Kind, str] = {
+    "policy": "rss",
+    "encoder": "resan",
+    "estimator": "reinforce",
+    "reward_model": "likelihood",
+}
 """What stands where a configuration is silent; nothing else in the program names a component."""
 _THROUGH_GATES = "pathwise"
 """In place of the default estimator, for policies that learn through their gates."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "CheckpointError",
     "ClusterError",
+    "ComponentError",
     "ConfigError",
     "DataError",
     "EncoderError",
@@ -71,6 +72,10 @@ class EncoderError(RssError):
 
 class PolicyError(RssError):
     """A selection policy that breaks a promise of its interface."""
+
+
+class ComponentError(RssError):
+    """A component that breaks a promise of its kind."""
 
 
 class SamplerError(RssError):

@@ -8,7 +8,7 @@ Legend: K samples, B sentences, N tokens, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["check_encoder", "check_policy"]
+__all__ = ["check_encoder", "check_metric", "check_policy", "check_reward_model"]
 
 import copy
 import pickle
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component
 from rss_rl.errors import ConfigError, PolicyError
+from rss_rl.metrics.contract import check_metric
 from rss_rl.models.encoder_contract import check_encoder
 from rss_rl.policies.adapters import CertainPolicy, PolicyModule, adapt
 from rss_rl.policies.contract_case import VOCABULARY, Case
@@ -30,6 +31,7 @@ from rss_rl.policies.protocol import (
     RelaxedPolicy,
     StochasticPolicy,
 )
+from rss_rl.reward_models.contract import check_reward_model
 from rss_rl.types import ROLES
 
 _FREQUENCY_DRAWS = 20_000

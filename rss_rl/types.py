@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["DEPENDENT", "HEAD", "ROLES", "Array", "Batch", "ExampleSource", "LabelSpec"]
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -83,19 +83,27 @@ class Batch:
         """The batch `times` over, sample-major: element k * B + b is example b."""
         if times == 1:
             return self
+        return self._each(lambda array: np.tile(array, (times,) + (1,) * (array.ndim - 1)))
 
-        def tile(array: Array) -> Array:
-            return np.tile(array, (times,) + (1,) * (array.ndim - 1))
+    def take(self, places: Array) -> Batch:
+        """The examples at `places`, int64 [b], as often as each stands there."""
+        return self._each(lambda array: array[places])
+
+    def _each(self, change: Callable[[Array], Array]) -> Batch:
+        """The batch with every array changed alike."""
+
+        def slots(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+            return tuple(change(array) for array in arrays)
 
         return Batch(
-            rows=tile(self.rows),
-            tokens=tuple(tile(a) for a in self.tokens),
-            valid=tuple(tile(a) for a in self.valid),
-            labels=tile(self.labels),
-            rationale=None if self.rationale is None else tuple(tile(a) for a in self.rationale),
-            marks=None if self.marks is None else tile(self.marks),
-            questions=None if self.questions is None else tile(self.questions),
-            annotations=None if self.annotations is None else tile(self.annotations),
+            rows=change(self.rows),
+            tokens=slots(self.tokens),
+            valid=slots(self.valid),
+            labels=change(self.labels),
+            rationale=None if self.rationale is None else slots(self.rationale),
+            marks=None if self.marks is None else change(self.marks),
+            questions=None if self.questions is None else change(self.questions),
+            annotations=None if self.annotations is None else change(self.annotations),
         )
 
 

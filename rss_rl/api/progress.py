@@ -21,7 +21,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rss_rl.api.scores import format_metric
+from rss_rl.api.scores import COLUMNS, format_metric
 from rss_rl.runtime.life import LearnersLost
 from rss_rl.runtime.run import Finished, RunEvent
 from rss_rl.runtime.session import UpdateReport
@@ -103,7 +103,7 @@ def _dev_numbers(event: Evaluated) -> str:
     (metrics,) = event.metrics.values()
     shown = [
         f"{_SHORT.get(name, name)} {format_metric(name, metrics[name])}"
-        for name in _DEV
+        for name in [*_DEV, *sorted(set(metrics) - {*_DEV, *COLUMNS})]
         if name in metrics
     ]
     return "  ".join(shown)

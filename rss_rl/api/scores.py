@@ -43,6 +43,8 @@ COLUMNS = {
     "rationale_f1": "F1",
     "rationale_f1_random": "random F1",
 }
+_UNSHOWN = {"reward"}
+"""In the report, and of no use beside the loss and what is kept."""
 _SHARES = {"accuracy", "majority_accuracy", "kept", "heads_kept", "dependents_kept"}
 
 
@@ -56,19 +58,25 @@ def format_metric(name: str, value: float | None) -> str:
 
 
 def scores_table(splits: Mapping[str, Scores]) -> Table:
-    """Rows of split and kind of selection; columns of the metrics that any row has."""
+    """Rows of split and kind of selection; columns of the metrics that any row has.
+
+    Those that have a heading here come first, others follow by name.
+    """
     rows = [
         (split, mode, scores) for split, modes in splits.items() for mode, scores in modes.items()
     ]
-    known = [name for name in COLUMNS if any(name in scores for _, _, scores in rows)]
+    found = {name for _, _, scores in rows for name in scores} - _UNSHOWN
+    # Without a classifier there is nothing else to tell selections by.
+    found |= _UNSHOWN if found and "loss" not in found else set()
+    columns = [name for name in COLUMNS if name in found] + sorted(found - set(COLUMNS))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("split")
     table.add_column("selection")
-    for name in known:
-        table.add_column(COLUMNS[name], justify="right")
+    for name in columns:
+        table.add_column(escape(COLUMNS.get(name, name)), justify="right")
     for number, (split, mode, scores) in enumerate(rows):
         last = number + 1 == len(rows) or rows[number + 1][0] != split
-        cells = [format_metric(name, scores.get(name)) for name in known]
+        cells = [format_metric(name, scores.get(name)) for name in columns]
         table.add_row(split, MODE_NAMES.get(mode, mode), *cells, end_section=last)
     return table
 

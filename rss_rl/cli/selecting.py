@@ -85,6 +85,9 @@ def print_explanation(out: Console, explanation: Explanation, *, details: bool =
     if any(not sentence.known.all() for sentence in explanation.sentences):
         out.print("? the vocabulary does not have this word", style="dim")
     out.print(f"kept {explanation.kept:.0%} of the tokens ([bold]bold[/bold] above)")
+    if explanation.prediction is None:
+        out.print("no prediction: the run trained no classifier", style="dim")
+        return
     if explanation.class_probabilities is None:
         out.print(f"prediction: [bold]{explanation.prediction:.3f}[/bold]")
         return

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from rss_rl.api.scores import format_metric
+from rss_rl.api.scores import COLUMNS, format_metric
 from rss_rl.cli.options import Json, console
 
 if TYPE_CHECKING:
@@ -144,7 +144,8 @@ def _scored(scored: dict[str, Any] | None) -> str:
         return "-"
     parts = []
     for mode, metrics in scored["scores"].items():
-        shown = [f"{n} {format_metric(n, metrics[n])}" for n in _SCORES if n in metrics]
+        names = [*_SCORES, *sorted(set(metrics) - {*_SCORES, *COLUMNS})]
+        shown = [f"{n} {format_metric(n, metrics[n])}" for n in names if n in metrics]
         parts.append(f"{mode}: {', '.join(shown)}")
     return f"{'; '.join(parts)} (update {scored['update']}, {scored['phase']})"
 

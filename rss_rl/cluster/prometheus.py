@@ -15,7 +15,7 @@ from typing import SupportsFloat
 
 from ray.util.metrics import Gauge
 
-from rss_rl.runtime.metric_registry import METRICS
+from rss_rl.runtime.metric_registry import known_metric
 
 
 def gauge_name(tag: str) -> str:
@@ -52,6 +52,6 @@ def _description(tag: str) -> str:
     >>> _description("train/loss")
     'supervised loss of the classifier without L2 [nats, or score2]'
     """
-    metric = METRICS.get(tag)
+    metric = known_metric(tag)
     text = "updates done" if metric is None else f"{metric.meaning} [{metric.unit}]"
     return unicodedata.normalize("NFKD", text).encode("ascii", "replace").decode()

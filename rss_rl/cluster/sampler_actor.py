@@ -27,7 +27,7 @@ class SamplerActor:
         self._config = RunConfig.model_validate(config)
         data = open_prepared(self._config.data)
         models = build_prepared_models(self._config, data)
-        self._sampler = Sampler(self._config, models, data.split("train"))
+        self._sampler = Sampler(self._config, models, data.split("train"), data.vocabulary.words)
         self._serial: int | None = None
 
     def home(self) -> Home:

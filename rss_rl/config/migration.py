@@ -77,6 +77,7 @@ SLOTS: tuple[Slot, ...] = (
     Slot("estimator", ("learner", "estimator"), "learner"),
     Slot("encoder", ("model", "encoder"), "model"),
     Slot("classifier", ("model", "classifier"), "model"),
+    Slot("reward_model", ("reward", "model"), "reward"),
 )
 """A slot comes behind those that its default follows from."""
 

@@ -9,12 +9,14 @@ __all__ = [
     "EstimatorConfig",
     "EvaluationConfig",
     "LearnerConfig",
+    "MetricChoice",
     "ModelConfig",
     "OptimizerConfig",
     "PhaseConfig",
     "PolicyConfig",
     "Reads",
     "RewardConfig",
+    "RewardModelChoice",
     "RunConfig",
     "SamplerConfig",
 ]
@@ -113,9 +115,27 @@ class PolicyConfig(Choice):
         return self
 
 
-class RewardConfig(Section):
-    """Reward = log-likelihood - sparsity_cost * penalty, for each sentence."""
+class RewardModelChoice(Choice):
+    """What says how good a selection is."""
 
+    kind: ClassVar[Kind] = "reward_model"
+    name: str = Field(
+        default=DEFAULTS["reward_model"],
+        description="An installed component, see `rss-rl components reward_models`, or"
+        " package.module:OBJECT.",
+    )
+
+
+class MetricChoice(Choice):
+    """A measure of the selections and predictions of a split."""
+
+    kind: ClassVar[Kind] = "metric"
+
+
+class RewardConfig(Section):
+    """Reward = score of the model - sparsity_cost * penalty, for each sentence."""
+
+    model: RewardModelChoice = Field(default_factory=RewardModelChoice)
     sparsity_cost: float = Field(
         default=0.02, ge=0, description="Lambda of the paper; with target_share where it begins."
     )
@@ -196,12 +216,16 @@ class EvaluationConfig(Section):
     every: int = Field(default=100, ge=1, description="Updates between evaluations on dev.")
     selections: int = Field(default=4, ge=1, description="K of the sampled evaluation.")
     batch_size: int = Field(default=128, ge=1)
-    best_metric: Literal[
-        "auto", "accuracy", "pearson", "spearman", "mse", "map", "mrr", "loss", "reward"
-    ] = Field(
+    best_metric: str = Field(
         default="auto",
-        description="Dev metric that picks the best checkpoint; auto: accuracy or pearson. map and"
-        " mrr: where questions have rival answers.",
+        min_length=1,
+        description="Dev metric that picks the best checkpoint: auto, loss, reward, or any that the"
+        " run reports. auto: accuracy or pearson, as the labels are.",
+    )
+    metrics: tuple[MetricChoice, ...] = Field(
+        default=(),
+        strict=False,
+        description="Reported beside those of the task; see `rss-rl components metrics`.",
     )
     all_tokens: bool = Field(
         default=True,
@@ -228,7 +252,7 @@ class RunConfig(Section):
     batch_size: int = Field(default=64, ge=1, description="Examples an update.")
     model: ModelConfig = Field(default_factory=ModelConfig)
     policy: PolicyConfig = Field(default_factory=PolicyConfig)
-    reward: RewardConfig = RewardConfig()
+    reward: RewardConfig = Field(default_factory=RewardConfig)
     learner: LearnerConfig = LearnerConfig()
     sampler: SamplerConfig = SamplerConfig()
     phases: tuple[PhaseConfig, ...] = Field(min_length=1, strict=False)
@@ -277,6 +301,24 @@ class RunConfig(Section):
                 f" '{self.policy.name}' does not declare that it keeps that (capability share): set"
                 " reward.sparsity_cost"
             )
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the run has a trained classifier, or one that its reward asks: else it selects
+        words and predicts nothing."""
+        learns = any(phase.supervised for phase in self.phases)
+        return learns or self.reward.model.can("classifier")
+
+    @model_validator(mode="after")
+    def _reward_fits(self) -> RunConfig:
+        learns = any(phase.policy for phase in self.phases)
+        if learns and self.estimator.can("gates") and not self.reward.model.can("gates"):
+            raise ValueError(
+                f"estimator '{self.estimator.name}' differentiates the classifier's loss, and"
+                f" reward.model '{self.reward.model.name}' is something else: choose another"
+                " estimator"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:

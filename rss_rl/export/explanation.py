@@ -78,12 +78,13 @@ class MarkedSentence:
 class Explanation:
     """What a model predicts for one example, and from which words.
 
-    prediction           name of a class, sentence or candidate, or a score
-    class_probabilities  by name; None for a score
+    prediction           name of a class, sentence or candidate, or a score; None where the run has
+                         no trained classifier
+    class_probabilities  by name; None for a score, or without a prediction
     """
 
     sentences: tuple[MarkedSentence, ...]
-    prediction: str | float
+    prediction: str | float | None
     class_probabilities: dict[str, float] | None
 
     @property
@@ -95,6 +96,8 @@ class Explanation:
     @property
     def title(self) -> str:
         """The prediction with its probability, or the score."""
+        if self.prediction is None:
+            return "no prediction"
         if self.class_probabilities is None:
             return f"{self.prediction:.3f}"
         return f"{self.prediction} ({self.class_probabilities[str(self.prediction)]:.1%})"

@@ -21,7 +21,7 @@ from rss_rl.data.sources import Text
 from rss_rl.data.store import Prepared
 from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import PAD, UNKNOWN
-from rss_rl.errors import DataError
+from rss_rl.errors import ConfigError, DataError
 from rss_rl.export.artifact import open_result
 from rss_rl.export.explanation import Explanation, MarkedSentence, word_offsets
 from rss_rl.policies.deciding import decide
@@ -211,7 +211,17 @@ class Model:
         return self.models.policy.sample(shown, valid, uniforms).selection[0]
 
     def logits(self, chosen: Chosen) -> Tensor:
-        """[B, C]."""
+        """[B, C].
+
+        Raises:
+            ConfigError: the run trained no classifier.
+        """
+        if not self.config.predicts:
+            raise ConfigError(
+                "the run trained no classifier, so its model predicts nothing",
+                where="phases",
+                remedy="Train with a phase that has supervised: true, or select words alone",
+            )
         with torch.inference_mode():
             logits: Tensor = self.models.classifier(
                 chosen.tokens, chosen.valid, chosen.selections, chosen.marks
@@ -223,14 +233,17 @@ class Model:
     ) -> list[Explanation]:
         """Selections and predictions of one batch; `seed` as of `choose`."""
         chosen = self.choose(examples, seed)
+        if not self.config.predicts:
+            return [
+                Explanation(_sentences(example, chosen, row), None, None)
+                for row, example in enumerate(examples)
+            ]
         logits = self.logits(chosen)
         predicted = self.models.classifier.predict(logits).tolist()
         shares = torch.softmax(logits, -1).tolist()
         found = []
         for row, example in enumerate(examples):
-            sentences = tuple(
-                _marked(example, chosen, slot, row) for slot in range(len(example.ids))
-            )
+            sentences = _sentences(example, chosen, row)
             if self.labels.kind == "score":
                 found.append(Explanation(sentences, float(predicted[row]), None))
                 continue
@@ -276,6 +289,10 @@ def _padded(rows: Sequence[Array], filler: int) -> Tensor:
     for row, values in zip(filled, rows, strict=True):
         row[: len(values)] = values
     return torch.from_numpy(filled)
+
+
+def _sentences(example: Encoded, chosen: Chosen, row: int) -> tuple[MarkedSentence, ...]:
+    return tuple(_marked(example, chosen, slot, row) for slot in range(len(example.ids)))
 
 
 def _marked(example: Encoded, chosen: Chosen, slot: int, row: int) -> MarkedSentence:

@@ -104,6 +104,12 @@ def _check(models: Models, examples: ExampleSource, config: RunConfig) -> None:
             where="phases",
             remedy="Name a run whose last phase learns from sampled selections",
         )
+    if not config.predicts:
+        raise ConfigError(
+            "the run trained no classifier that could predict from the words it selects",
+            where="phases",
+            remedy="Name a run that has a phase with supervised: true",
+        )
     if examples.labels.kind != "classes":
         raise DataError(
             f"labels are {examples.labels.kind}; agreement with people is measured for classes"

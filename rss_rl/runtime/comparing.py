@@ -40,7 +40,7 @@ FEWEST = 3
 
 _MOST_ENUMERATED = 16
 _DRAWS = 100_000
-_MAIN = ("map", "accuracy", "pearson", "spearman", "mse", "loss")
+_MAIN = ("map", "accuracy", "pearson", "spearman", "mse", "loss", "reward")
 _MODES = ("thresholded", "sampled", "all")
 _LOWER_IS_BETTER = ("mse", "loss")
 

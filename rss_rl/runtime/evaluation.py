@@ -5,8 +5,7 @@ K drawn selections; `random` the thresholded selection moved to random tokens of
 so that its shares are the same.
 
 'Kept' is the union of heads and dependents over the real tokens of all sentences of an example;
-shares are means over examples, precision and recall of rationales are over tokens.
-`rationale_f1_random` is the F1 of each pass's selection moved to random tokens.
+shares are means over examples. What else is measured: see `rss_rl.metrics`.
 
 Legend: B examples, S sentences, N_s tokens of slot s.
 """
@@ -17,105 +16,54 @@ __all__ = ["MODES", "Mode", "evaluate"]
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from envs.core import kept_shares
-from envs.rewards import RewardSpec, rewards
+from envs.rewards import Reward
+from envs.shares import kept_shares
 from rss_rl.config import RunConfig
 from rss_rl.data.batching import plain_batches
+from rss_rl.metrics.chosen import RunMetrics
+from rss_rl.metrics.protocol import Metric, MetricSetup, Scored
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.ops.rationales import moved_at_random
-from rss_rl.ops.scores import (
-    choice_metrics,
-    class_metrics,
-    precision_recall_f1,
-    ranking_metrics,
-    score_metrics,
-)
+from rss_rl.runtime.reward import build_reward
 from rss_rl.runtime.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
-from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch, ExampleSource, LabelSpec
+from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
 Mode = Literal["all", "thresholded", "sampled", "random"]
 MODES: tuple[Mode, ...] = ("all", "thresholded", "sampled", "random")
 
 
-class _Scored(NamedTuple):
-    """Predictions and losses of a batch, [B]; of classes also the log-odds of the last one."""
-
-    predicted: Array
-    losses: Array
-    odds: Array | None
-
-
-@dataclass
 class _Tally:
     """What is gathered over the batches of one pass."""
 
-    labels: LabelSpec
-    columns: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
-    found: int = 0
-    found_at_random: int = 0
-    kept: int = 0
-    wanted: int = 0
-    has_rationale: bool = False
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+        self._columns: dict[str, list[Array]] = defaultdict(list)
 
-    def add(
-        self,
-        batch: Batch,
-        selections: Sequence[Array],
-        moved: Sequence[Array],
-        scored: _Scored,
-        spec: RewardSpec,
-    ) -> None:
-        """Take in one batch; `selections` and the same `moved` at random, S x bool [B, 2, N_s]."""
-        losses = scored.losses
-        self.columns["gold"].append(batch.labels)
-        self.columns["predicted"].append(scored.predicted)
-        if scored.odds is not None:
-            self.columns["odds"].append(scored.odds)
-        if batch.questions is not None and scored.odds is not None:
-            self.columns["questions"].append(batch.questions)
-        self.columns["loss"].append(losses)
-        self.columns["reward"].append(rewards(-losses, selections, batch.valid, spec).total)
-        shares = kept_shares(selections, batch.valid)
-        self.columns["kept"].append(shares.kept)
-        self.columns["heads_kept"].append(shares.heads)
-        self.columns["dependents_kept"].append(shares.dependents)
-        unions: list[Array] = [s[:, HEAD] | s[:, DEPENDENT] for s in selections]
-        for slot, rationale in enumerate(batch.rationale or ()):
-            self.has_rationale = True
-            self.found += int((unions[slot] & rationale).sum())
-            self.found_at_random += int((moved[slot].any(1) & rationale).sum())
-            self.kept += int(unions[slot].sum())
-            self.wanted += int(rationale.sum())
+    def add(self, scored: Scored, reward: Array) -> None:
+        """Take in one batch and its rewards, float32 [B]."""
+        if scored.losses is not None:
+            self._columns["loss"].append(scored.losses)
+        self._columns["reward"].append(reward)
+        shares = kept_shares(scored.selections, scored.batch.valid)
+        self._columns["kept"].append(shares.kept)
+        self._columns["heads_kept"].append(shares.heads)
+        self._columns["dependents_kept"].append(shares.dependents)
+        for metric in self._metrics:
+            metric.add(scored)
 
-    def metrics(self) -> dict[str, float]:
+    def result(self) -> dict[str, float]:
         """The measures of the pass."""
-        joined = {name: np.concatenate(parts) for name, parts in self.columns.items()}
-        gold, predicted = joined.pop("gold"), joined.pop("predicted")
-        questions, odds = joined.pop("questions", None), joined.pop("odds", None)
+        joined = {name: np.concatenate(parts) for name, parts in self._columns.items()}
         result = {name: float(values.mean()) for name, values in joined.items()}
-        if questions is not None and odds is not None:
-            result |= ranking_metrics(odds, gold == len(self.labels.names) - 1, questions)
-        if self.labels.kind == "score":
-            result |= score_metrics(predicted, gold)
-        elif self.labels.chooses:
-            result |= choice_metrics(predicted, gold)
-        else:
-            two = odds if len(self.labels.names) == 2 else None
-            result |= class_metrics(predicted, gold, two)
-        if self.has_rationale:
-            scores = precision_recall_f1(self.found, self.kept, self.wanted)
-            names = ("rationale_precision", "rationale_recall", "rationale_f1")
-            result |= dict(zip(names, scores, strict=True))
-            at_random = precision_recall_f1(self.found_at_random, self.kept, self.wanted)
-            result["rationale_f1_random"] = at_random[2]
+        for metric in self._metrics:
+            result |= metric.result()
         return result
 
 
@@ -126,17 +74,21 @@ def evaluate(
     modes: Iterable[Mode],
     *,
     device: torch.device,
+    reward: Reward | None = None,
 ) -> dict[str, dict[str, float]]:
     """Metrics of a split under each mode, without dropout; equal calls give equal numbers.
 
-    Metrics: loss and reward (nats; a sampled or random one under its own selections), accuracy and
-    majority_accuracy (classes, sentences, candidates), macro_f1 (classes), roc_auc (two classes) or
-    pearson, spearman and mse (score), kept, heads_kept, dependents_kept, where the data has
-    questions with rival answers map, mrr, map_all and mrr_all (answers sorted by the log-odds of
-    the last class, which is the right one), and where it has rationales rationale_precision,
-    rationale_recall, rationale_f1 and rationale_f1_random.
+    Metrics: loss and reward (a sampled or random one under its own selections), kept, heads_kept,
+    dependents_kept, and those of `RunMetrics`. Without a trained classifier there is no loss.
+
+    Args:
+        reward: of the run, where it was built already.
     """
-    evaluator = _Evaluator(models, config, device, examples.labels)
+    if reward is None:
+        reward = build_reward(config, models, examples, device=device)
+    setup = MetricSetup(examples.labels, examples.sentences)
+    classes = examples.labels.kind == "classes"
+    evaluator = _Evaluator(models, config, device, reward, RunMetrics(config, setup), classes)
     with (
         models.evaluating(),
         fixed_threads(config.learner.threads),
@@ -147,50 +99,58 @@ def evaluate(
 
 
 class _Evaluator:
+    # Where the share is what it shall be, the constraint is worth 0; a lambda that moves would make
+    # rewards of different updates incomparable. So the reward here is without it, too.
     def __init__(
-        self, models: Models, config: RunConfig, device: torch.device, labels: LabelSpec
+        self,
+        models: Models,
+        config: RunConfig,
+        device: torch.device,
+        reward: Reward,
+        metrics: RunMetrics,
+        classes: bool,
     ) -> None:
-        self._models, self._config, self._device, self._labels = models, config, device, labels
-        # Where the share is what it shall be, the constraint's part of the reward is 0; a lambda
-        # that moves would make rewards of different updates incomparable.
-        reward = config.reward
-        self._spec = RewardSpec(reward.fixed_cost, reward.penalty, reward.coherence_cost)
+        self._models, self._config, self._device = models, config, device
+        self._reward, self._metrics, self._classes = reward, metrics, classes
 
     def score(self, examples: ExampleSource, mode: Mode) -> dict[str, float]:
         passes = self._config.evaluation.selections if mode == "sampled" else 1
-        tallies = [_Tally(self._labels) for _ in range(passes)]
+        tallies = [_Tally(self._metrics.begin()) for _ in range(passes)]
         for rows in plain_batches(examples.lengths(), self._config.evaluation.batch_size):
             batch = examples.batch(rows)
             tensors = tensor_batch(batch, self._device)
             choices = self._choose(batch, tensors, mode, passes)
             for number, tally in enumerate(tallies):
                 selections = [choice[number] for choice in choices]
-                logits = self._models.classifier(
-                    tensors.tokens,
-                    tensors.valid,
-                    to_tensors(selections, self._device),
-                    tensors.marks,
-                )
-                tally.add(
-                    batch,
-                    selections,
-                    self._moved(selections, batch, mode),
-                    self._scored(logits, tensors.labels),
-                    self._spec,
-                )
-        each = [tally.metrics() for tally in tallies]
+                moved = self._moved(selections, batch, mode)
+                if self._config.predicts:
+                    tally.add(*self._predict(batch, tensors, selections, moved))
+                else:
+                    paid = self._reward.score(batch, selections)
+                    tally.add(Scored(batch, tuple(selections), tuple(moved)), paid.total)
+        each = [tally.result() for tally in tallies]
         shared = set.intersection(*(set(metrics) for metrics in each))
         return {name: float(np.mean([m[name] for m in each])) for name in sorted(shared)}
 
-    def _scored(self, logits: Tensor, labels: Tensor) -> _Scored:
+    def _predict(
+        self, batch: Batch, tensors: TensorBatch, selections: list[Array], moved: list[Array]
+    ) -> tuple[Scored, Array]:
+        """What the classifier predicts from the selections alone, and the rewards, float32 [B]."""
         classifier, odds = self._models.classifier, None
-        if self._labels.kind == "classes" and logits.shape[1] > 1:
+        chosen = to_tensors(selections, self._device)
+        logits: Tensor = classifier(tensors.tokens, tensors.valid, chosen, tensors.marks)
+        if self._classes and logits.shape[1] > 1:
             odds = (logits[:, -1] - logits[:, :-1].logsumexp(1)).float().cpu().numpy()
-        return _Scored(
-            classifier.predict(logits).cpu().numpy(),
-            classifier.losses(logits, labels).cpu().numpy(),
-            odds,
+        scored = Scored(
+            batch,
+            tuple(selections),
+            tuple(moved),
+            predicted=classifier.predict(logits).cpu().numpy(),
+            losses=classifier.losses(logits, tensors.labels).cpu().numpy(),
+            logits=logits.float().cpu().numpy(),
+            odds=odds,
         )
+        return scored, self._reward.score_logits(logits, batch, selections).total
 
     def _choose(self, batch: Batch, tensors: TensorBatch, mode: Mode, passes: int) -> list[Array]:
         """S x bool [passes, B, 2, N_s]."""

@@ -8,35 +8,18 @@ from __future__ import annotations
 __all__ = ["flip_rewards"]
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from envs.core import SelectionCore
+from envs.rewards import Reward
 from rss_rl.types import ROLES, Array, Batch
 
 _CALL = 4096
 """Selections of one call of the reward model: it bounds the memory."""
 
 
-def _take(batch: Batch, index: Array) -> Batch:
-    """The examples at `index`, repeated as it repeats them."""
-    marks = None if batch.marks is None else batch.marks[index]
-    return replace(
-        batch,
-        rows=batch.rows[index],
-        tokens=tuple(tokens[index] for tokens in batch.tokens),
-        valid=tuple(valid[index] for valid in batch.valid),
-        labels=batch.labels[index],
-        rationale=None,
-        annotations=None,
-        marks=marks,
-        questions=None,
-    )
-
-
 def flip_rewards(
-    core: SelectionCore, batch: Batch, selections: Sequence[Array], roles: int
+    reward: Reward, batch: Batch, selections: Sequence[Array], roles: int
 ) -> tuple[Array, ...]:
     """S x float32 [K, B, 2, N_s]: the slot's reward with this bit turned over, 0 on padding.
 
@@ -55,7 +38,7 @@ def flip_rewards(
             flips = np.arange(len(sample))
             for turned in [role] if roles == ROLES else range(ROLES):
                 chosen[slot][flips, turned, token] ^= True
-            parts = core.score(_take(batch, example), chosen)
+            parts = reward.score(batch.take(example), chosen)
             earned[sample, example, role, token] = parts.by_sentence[:, slot]
         result.append(earned)
     return tuple(result)

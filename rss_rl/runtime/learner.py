@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from envs.core import kept_shares
+from envs.rewards import Reward
+from envs.shares import kept_shares
 from learners.group import ALONE, Group, shard
 from learners.optim import load_optimizer_tensors, optimizer_tensors
 from learners.pathwise import PathwiseLearner
@@ -40,6 +41,7 @@ from rss_rl.runtime.policy_learning import (
     reached_share,
     selection_uniforms,
 )
+from rss_rl.runtime.reward import build_reward
 from rss_rl.runtime.rollouts import Rollout, join_rollouts
 from rss_rl.runtime.showcase import Showcase, make_showcase
 from rss_rl.runtime.snapshot import (
@@ -128,6 +130,7 @@ class LocalLearner:
             group,
             outer_backend(config.model),
         )
+        self._reward: Reward | None = None
         self._policy: PolicyGradientLearner | None = None
         self._pathwise: PathwiseLearner | None = None
         check_learns(self.models, config)
@@ -159,7 +162,8 @@ class LocalLearner:
             rollout = join_rollouts(task.rollouts)
             part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
             selections = to_tensors(part.selections, self.device)
-            whole = self.examples.batch(task.rows)
+            alone = len(rows) == len(task.rows)
+            whole = batch if alone else self.examples.batch(task.rows)
             if task.turn.policy:
                 scalars |= reached_share(self.models, self.config, whole, self.device)
                 scalars |= self._learn_policy(task, batch, tensors, part, selections)
@@ -230,11 +234,17 @@ class LocalLearner:
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
         """See `Learner`."""
         examples = self._prepared.split(split)
-        return evaluate(self.models, examples, self.config, modes, device=self.device)
+        if self._reward is None:  # a reward model may load much: once, and where it is asked for
+            words = self._prepared.vocabulary.words
+            self._reward = build_reward(self.config, self.models, examples, words, self.device)
+        return evaluate(
+            self.models, examples, self.config, modes, device=self.device, reward=self._reward
+        )
 
     def showcase(self) -> Showcase:
         """See `Learner`."""
-        return make_showcase(self.models, self._prepared.split("dev"), self.device)
+        dev, attends = self._prepared.split("dev"), self.config.predicts
+        return make_showcase(self.models, dev, self.device, attends)
 
     def tensors(self) -> dict[str, Any]:
         """See `Learner`."""
@@ -273,19 +283,17 @@ class LocalLearner:
 
 
 def _rewards(rollout: Rollout) -> dict[str, float]:
-    total = rollout.log_likelihood - rollout.sparsity_cost.sum(-1)
-    return {
-        "reward/total": float(total.mean()),
-        "reward/log_likelihood": float(rollout.log_likelihood.mean()),
-        "reward/sparsity_cost": float(rollout.sparsity_cost.sum(-1).mean()),
-    }
+    """Means of the reward and of its terms, those of costs summed over the sentences."""
+    total = rollout.score - rollout.cost.sum(-1)
+    scores = {f"reward/{name}": float(each.mean()) for name, each in rollout.scores.items()}
+    costs = {f"reward/{name}": float(each.sum(-1).mean()) for name, each in rollout.costs.items()}
+    return {"reward/total": float(total.mean()), **scores, **costs}
 
 
 def _shares(rollout: Rollout, batch: Batch) -> dict[str, float]:
     """Shares of tokens kept by the sampled selections, averaged over selections and examples."""
-    samples = len(rollout.log_likelihood)
     flat = [s.reshape(-1, *s.shape[2:]) for s in rollout.selections]  # S x [K * B, 2, N_s]
-    shares = kept_shares(flat, batch.repeat(samples).valid)
+    shares = kept_shares(flat, batch.repeat(rollout.samples).valid)
     return {
         "selection/kept": float(shares.kept.mean()),
         "selection/heads_kept": float(shares.heads.mean()),

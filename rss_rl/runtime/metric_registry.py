@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["METRICS", "Metric", "find_metric", "metrics_markdown", "register"]
+__all__ = ["METRICS", "Metric", "find_metric", "known_metric", "metrics_markdown", "register"]
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ Kind = Literal["scalar", "histogram", "text", "image"]
 class Metric:
     """One metric, or several whose tags differ in a part.
 
-    tag      the name in TensorBoard and Parquet; `{a,b}` stands for a and for b
+    tag      the name in TensorBoard and Parquet; `{a,b}` stands for a and for b, and `<name>` at
+             its end for any identifier: what components call their terms and measures
     unit     of the value
     meaning  what it is, or its formula
     reducer  how the values of several updates become one
@@ -60,13 +61,19 @@ def register(metric: Metric) -> Metric:
     return metric
 
 
+def known_metric(tag: str) -> Metric | None:
+    """The metric of `tag`, by its own name or by the place that names of components have."""
+    place, _, name = tag.rpartition("/")
+    return METRICS.get(tag) or (METRICS.get(f"{place}/<name>") if name.isidentifier() else None)
+
+
 def find_metric(tag: str, kind: Kind) -> Metric:
     """The metric of `tag`.
 
     Raises:
         ValueError: none of this kind; names the nearest known one.
     """
-    metric = METRICS.get(tag)
+    metric = known_metric(tag)
     if metric is None or metric.kind != kind:
         known = [name for name, other in METRICS.items() if other.kind == kind]
         raise ValueError(f"no registered {kind} metric {tag!r}{nearest(tag, known)}")
@@ -122,20 +129,39 @@ for _metric in (
         "target minus behaviour version, mean of an update's rollouts",
     ),
     Metric("policy/lag_max", "versions", "the largest of an update's rollouts", "max"),
-    Metric("reward/total", "nats", "log-likelihood minus sparsity cost, mean over selections"),
+    Metric("reward/total", "nats", "score minus all costs, mean over selections"),
     Metric(
         "reward/log_likelihood",
         "nats",
-        "log p(label) under the selection, without dropout (scores: minus the loss)",
+        "score of the default reward model: log p(label) under the selection, without dropout"
+        " (scores: minus the loss)",
     ),
+    Metric("reward/<name>", "-", "a term of another reward model, mean over selections"),
     Metric("reward/sparsity_cost", "nats", "λ × penalty, summed over the sentences of an example"),
+    Metric(
+        "reward/coherence_cost",
+        "nats",
+        "coherence cost × changes / n, summed over the sentences; where it is not 0",
+    ),
     Metric(
         "reward/lambda",
         "nats",
-        "where a target share steers it, mean of both roles; the reward is without it then",
+        "mean of both roles' constraint/multiplier, which is no part of the reward",
         "last",
     ),
-    Metric("reward/lambda_{heads,dependents}", "nats", "λ of a role, with a target share", "last"),
+    Metric("reward/lambda_{heads,dependents}", "nats", "the same as constraint/multiplier", "last"),
+    Metric(
+        "constraint/multiplier_{heads,dependents}",
+        "nats",
+        "λ of a role, charged on the policy's probabilities so that the target share is kept",
+        "last",
+    ),
+    Metric(
+        "constraint/violation",
+        "share",
+        "thresholded share kept of the batch minus the target share",
+        "last",
+    ),
     Metric("selection/kept", _SHARE, "heads or dependents in the sampled selections"),
     Metric(
         "selection/thresholded_kept",
@@ -210,6 +236,7 @@ for _metric in (
     Metric("storage/upload_s", "s", "the last upload to the storage that succeeded", "last"),
     Metric("metrics/non_finite", "number", "NaN or infinite values left out at this step", "sum"),
     Metric(_DEV + "loss", "nats, or score²", "mean loss without dropout"),
+    Metric(_DEV + "<name>", "-", "a metric that evaluation.metrics or a plug-in adds"),
     Metric(_DEV + "accuracy", "share", "examples predicted right (all labels but scores)"),
     Metric(_DEV + "majority_accuracy", "share", "accuracy of always saying the commonest label"),
     Metric(_DEV + "macro_f1", "-", "mean over classes of the F1 of each (class labels)"),
@@ -221,7 +248,7 @@ for _metric in (
     Metric(_DEV + "pearson", "-", "Pearson correlation with the gold score (score labels)"),
     Metric(_DEV + "spearman", "-", "Spearman rank correlation with the gold score (score labels)"),
     Metric(_DEV + "mse", "score²", "mean squared error of the score (score labels)"),
-    Metric(_DEV + "reward", "nats", "mean reward; with a target share the log-likelihood"),
+    Metric(_DEV + "reward", "nats", "mean reward; with a target share the score alone"),
     Metric(_DEV + "kept", _SHARE, "heads or dependents"),
     Metric(_DEV + "heads_kept", _SHARE, "heads"),
     Metric(_DEV + "dependents_kept", _SHARE, "dependents"),

@@ -17,6 +17,7 @@ __all__ = [
 import torch
 from torch import Tensor
 
+from envs.rewards import COHERENCE, SPARSITY
 from learners.group import Group
 from learners.pathwise import PathwiseStats
 from learners.policy_gradient import PolicyGradientLearner, PolicyStats
@@ -134,13 +135,14 @@ def policy_scalars(stats: PolicyStats) -> dict[str, float]:
 
 def pathwise_scalars(stats: PathwiseStats) -> dict[str, float]:
     """What an update through gates reports, by metric tag."""
-    return {
+    coherence = {f"reward/{COHERENCE}": stats.coherence} if stats.coherence else {}
+    return coherence | {
         "policy/loss": -stats.objective,
         "policy/gradient_norm": stats.gradient_norm,
         "policy/entropy": stats.entropy,
         "reward/total": stats.objective,
         "reward/log_likelihood": stats.log_likelihood,
-        "reward/sparsity_cost": stats.cost,
+        f"reward/{SPARSITY}": stats.cost - stats.coherence,
         "selection/kept": stats.kept,
         "selection/heads_kept": stats.heads,
         "selection/dependents_kept": stats.dependents,

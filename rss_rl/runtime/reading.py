@@ -16,6 +16,7 @@ from rss_rl.errors import DataError
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.device import find_device
 from rss_rl.runtime.evaluation import Mode, evaluate
+from rss_rl.runtime.reward import build_reward
 from rss_rl.runtime.run import open_models
 from rss_rl.runtime.snapshot import Models
 
@@ -40,7 +41,9 @@ def score_run(
         RssError: no such run, checkpoint or split, or the data were prepared anew since.
     """
     config, models, prepared, place = open_with_data(path, which, device, trust)
-    metrics = evaluate(models, prepared.split(split), config, modes, device=place)
+    examples = prepared.split(split)
+    reward = build_reward(config, models, examples, prepared.vocabulary.words, place)
+    metrics = evaluate(models, examples, config, modes, device=place, reward=reward)
     return load_checkpoint(path, which).step, metrics
 
 

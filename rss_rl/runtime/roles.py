@@ -49,7 +49,9 @@ class LocalRoles:
     def backend(self, config: RunConfig, prepared: Prepared, log: EventSink) -> Backend:
         """See `Roles`; nothing happens to a sampler of this process alone."""
         models = build_prepared_models(config, prepared)
-        return LocalBackend(Sampler(config, models, prepared.split("train")))
+        return LocalBackend(
+            Sampler(config, models, prepared.split("train"), prepared.vocabulary.words)
+        )
 
     def sinks(self, run: str) -> Sequence[ScalarSink]:
         """See `Roles`; none."""

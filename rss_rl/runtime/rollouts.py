@@ -10,8 +10,10 @@ from __future__ import annotations
 
 __all__ = ["Rollout", "SampleJob", "join_rollouts"]
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +41,8 @@ class SampleJob:
     bitwise: bool = False
 
 
+_SCORE, _COST = "score/", "cost/"
+"""Before the names of terms in those of columns."""
 _BITWISE = ("bit_log_prob", "flipped")
 """Fields with a number for each bit."""
 
@@ -50,8 +54,8 @@ class Rollout:
     rows            int64 [B]
     selections      S x bool [K, B, 2, N_s]
     log_prob        float32 [K, B, S], of the behaviour policy
-    log_likelihood  float32 [K, B]; NaN where not scored
-    sparsity_cost   float32 [K, B, S]
+    scores          float32 [K, B] each, terms of the reward model by name; none where not scored
+    costs           float32 [K, B, S] each, of kept tokens, by name; none where not scored
     thresholded     float32 [B, S], reward of the thresholded selection; NaN where not asked for
     version         of the policy that sampled
     bit_log_prob    S x float32 [K, B, 2, N_s], 0 on padding; empty where not asked for
@@ -62,17 +66,34 @@ class Rollout:
     rows: Array
     selections: tuple[Array, ...]
     log_prob: Array
-    log_likelihood: Array
-    sparsity_cost: Array
+    scores: Mapping[str, Array]
+    costs: Mapping[str, Array]
     thresholded: Array
     version: int
     bit_log_prob: tuple[Array, ...] = ()
     flipped: tuple[Array, ...] = ()
 
     @property
+    def samples(self) -> int:
+        """K."""
+        return len(self.log_prob)
+
+    @property
+    def score(self) -> Array:
+        """The sum of the scores, float32 [K, B]; NaN where not scored."""
+        unscored = np.full(self.log_prob.shape[:2], np.nan, np.float32)
+        return reduce(operator.add, self.scores.values()) if self.scores else unscored
+
+    @property
+    def cost(self) -> Array:
+        """The sum of the costs, float32 [K, B, S]; NaN where not scored."""
+        unscored = np.full(self.log_prob.shape, np.nan, np.float32)
+        return reduce(operator.add, self.costs.values()) if self.costs else unscored
+
+    @property
     def rewards(self) -> Array:
-        """R_s = log-likelihood - sparsity cost of each sentence, float32 [K, B, S]."""
-        return self.log_likelihood[..., None] - self.sparsity_cost
+        """R_s = score - costs of each sentence, float32 [K, B, S]."""
+        return self.score[..., None] - self.cost
 
     def of(self, places: Array, widths: Sequence[int]) -> Rollout:
         """The part of the examples at `places`, int64 [b], cut to `widths`, N_s of that part."""
@@ -86,8 +107,8 @@ class Rollout:
             rows=self.rows[places],
             selections=cut(self.selections),
             log_prob=self.log_prob[:, places],
-            log_likelihood=self.log_likelihood[:, places],
-            sparsity_cost=self.sparsity_cost[:, places],
+            scores={name: values[:, places] for name, values in self.scores.items()},
+            costs={name: values[:, places] for name, values in self.costs.items()},
             thresholded=self.thresholded[places],
             bit_log_prob=cut(self.bit_log_prob),
             flipped=cut(self.flipped),
@@ -99,13 +120,15 @@ class Rollout:
         Every byte here is paid for each selection: rows take 4 of them where they fit, and what was
         not asked for (scores, thresholded rewards) does not travel.
         """
-        samples, examples = self.log_likelihood.shape
+        samples, examples, _ = self.log_prob.shape
         narrow = self.rows.max(initial=0) <= np.iinfo(np.int32).max
         columns = {
             "row": pa.array(np.tile(self.rows.astype(np.int32 if narrow else np.int64), samples))
         }
-        if not np.isnan(self.log_likelihood).all():
-            columns["log_likelihood"] = pa.array(self.log_likelihood.reshape(-1))
+        columns |= {
+            f"{_SCORE}{name}": pa.array(np.ascontiguousarray(values).reshape(-1))
+            for name, values in self.scores.items()
+        }
         for slot, selection in enumerate(self.selections):
             packed = np.packbits(selection.reshape(samples * examples, -1), axis=1)
             columns[f"selection_{slot}"] = _binary(packed)
@@ -120,16 +143,13 @@ class Rollout:
 
     def _numbers(self, slot: int) -> dict[str, pa.Array]:
         """Columns of the numbers of a sentence that are present."""
-        samples = len(self.log_likelihood)
-        present = {
-            "log_prob": self.log_prob[..., slot],
-            "sparsity_cost": self.sparsity_cost[..., slot],
-            "thresholded": np.tile(self.thresholded[:, slot], samples),
-        }
+        present = {"log_prob": self.log_prob[..., slot]}
+        present |= {f"{_COST}{name}": values[..., slot] for name, values in self.costs.items()}
+        if not np.isnan(self.thresholded[:, slot]).all():
+            present["thresholded"] = np.tile(self.thresholded[:, slot], self.samples)
         return {
             f"{name}_{slot}": pa.array(np.ascontiguousarray(values).reshape(-1))
             for name, values in present.items()
-            if name == "log_prob" or not np.isnan(values).all()
         }
 
     @classmethod
@@ -157,6 +177,14 @@ class Rollout:
                 if f"{name}_{slot}" in batch.schema.names
             )
 
+        def named(prefix: str, suffix: str) -> list[str]:
+            """What stands between the two in names of columns, in their order."""
+            return [
+                name.removeprefix(prefix).removesuffix(suffix)
+                for name in batch.schema.names
+                if name.startswith(prefix) and name.endswith(suffix)
+            ]
+
         selections = tuple(
             _unpack(batch.column(f"selection_{slot}"), width).reshape(
                 samples, examples, ROLES, width
@@ -167,8 +195,8 @@ class Rollout:
             rows=column("row")[0].astype(np.int64),
             selections=selections,
             log_prob=by_sentence("log_prob"),
-            log_likelihood=column("log_likelihood"),
-            sparsity_cost=by_sentence("sparsity_cost"),
+            scores={name: column(f"{_SCORE}{name}") for name in named(_SCORE, "")},
+            costs={name: by_sentence(f"{_COST}{name}") for name in named(_COST, "_0")},
             thresholded=by_sentence("thresholded")[0],
             version=int(metadata["version"]),
             **{name: bitwise(name) for name in _BITWISE},
@@ -210,12 +238,18 @@ def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
             for parts, width in zip(slots, widths, strict=False)
         )
 
+    def terms(shards: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+        """Arrays by name from the shards' own, which have one set of names."""
+        return {
+            name: np.concatenate([shard[name] for shard in shards], axis=1) for name in shards[0]
+        }
+
     return Rollout(
         rows=np.concatenate([r.rows for r in rollouts]),
         selections=joined([r.selections for r in rollouts]),
         log_prob=np.concatenate([r.log_prob for r in rollouts], axis=1),
-        log_likelihood=np.concatenate([r.log_likelihood for r in rollouts], axis=1),
-        sparsity_cost=np.concatenate([r.sparsity_cost for r in rollouts], axis=1),
+        scores=terms([r.scores for r in rollouts]),
+        costs=terms([r.costs for r in rollouts]),
         thresholded=np.concatenate([r.thresholded for r in rollouts]),
         version=min(r.version for r in rollouts),
         bit_log_prob=joined([r.bit_log_prob for r in rollouts]),

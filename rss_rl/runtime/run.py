@@ -27,7 +27,7 @@ from rss_rl.runtime.provenance import provenance
 from rss_rl.runtime.roles import LocalRoles, Roles
 from rss_rl.runtime.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
 from rss_rl.runtime.snapshot import Models, build_prepared_models
-from rss_rl.runtime.trainer import Event, check_best_metric
+from rss_rl.runtime.trainer import Event, find_best_metric
 from rss_rl.runtime.weights import load_weights
 
 _ATTENTION = "model.attention"
@@ -109,8 +109,7 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
     prepared = open_prepared(config.data)
     if not config.learner.actors:
         find_device(config.learner.device)
-    dev = prepared.manifest.splits.get("dev")
-    check_best_metric(config, prepared.labels, dev is not None and dev.questions)
+    find_best_metric(config, prepared)
     return prepared
 
 
@@ -169,7 +168,9 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
 
 
 def _compares(config: RunConfig) -> bool:
-    return config.evaluation.all_tokens and config.phases[-1].selection == "sampled"
+    """Whether there is something to compare: a classifier that reads a selection."""
+    sampled = config.phases[-1].selection == "sampled"
+    return config.evaluation.all_tokens and sampled and config.predicts
 
 
 def _train_all_tokens(

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 __all__ = ["Sampler"]
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
-from envs.core import SelectionCore
-from envs.rewards import ClassifierReward, RewardParts, RewardSpec
 from rss_rl.config import RunConfig
 from rss_rl.errors import NonFiniteError
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.policies.estimators.build import build_estimator, drawn_roles
 from rss_rl.policies.estimators.protocol import BitEstimator
 from rss_rl.runtime.flips import flip_rewards
+from rss_rl.runtime.reward import build_reward
 from rss_rl.runtime.rollouts import Rollout, SampleJob
 from rss_rl.runtime.snapshot import Models, Snapshot, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
@@ -35,19 +36,21 @@ class Sampler:
         config: of the run.
         models: this sampler's own copies; snapshots are loaded into them.
         examples: the training split.
+        words: of the token ids, for reward models that ask; None where nobody knows them.
     """
 
-    def __init__(self, config: RunConfig, models: Models, examples: ExampleSource) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        models: Models,
+        examples: ExampleSource,
+        words: Sequence[str] | None = None,
+    ) -> None:
         self._config = config
         self._models = models
         self._version: int | None = None
         self._examples = examples
-        reward = config.reward
-        self._core = SelectionCore(
-            examples,
-            ClassifierReward(models.classifier),
-            RewardSpec(reward.fixed_cost, reward.penalty, reward.coherence_cost),
-        )
+        self._reward = build_reward(config, models, examples, words, _CPU)
         estimator = build_estimator(config.estimator, config.sampler.selections)
         self._by_bit = estimator if isinstance(estimator, BitEstimator) else None
 
@@ -86,25 +89,28 @@ class Sampler:
         selections, log_probs = self._draw(job, batch, tensors, embedded)
         summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
         _check_finite(summed, job.rows)
-        shape = (job.selections, len(batch))
-        unasked = np.full((*shape, batch.sentences), np.nan, np.float32)
-        likelihood, cost, thresholded = unasked[..., 0], unasked, unasked[0]
+        scores: Mapping[str, Array] = {}
+        costs: Mapping[str, Array] = {}
+        thresholded = np.full((len(batch), batch.sentences), np.nan, np.float32)
         if job.scored:
             drawn = [s.reshape(-1, *s.shape[2:]) for s in selections]
             if job.thresholded:
                 drawn = self._with_thresholded(drawn, tensors, embedded)
-            parts = self._core.score(batch, drawn)
-            likelihood, cost, thresholded = _split(parts, job.selections, len(batch))
+            parts = self._reward.score(batch, drawn)
+            scores = _drawn(parts.scores, job.selections, len(batch))
+            costs = _drawn(parts.costs, job.selections, len(batch))
+            if job.thresholded:
+                thresholded = parts.by_sentence[job.selections * len(batch) :]
         flipped: tuple[Array, ...] = ()
         if job.scored and self._by_bit is not None and self._by_bit.pays_flips:
             roles = drawn_roles(self._models.policy, embedded[0], tensors.valid[0])
-            flipped = flip_rewards(self._core, batch, selections, roles)
+            flipped = flip_rewards(self._reward, batch, selections, roles)
         return Rollout(
             job.rows,
             tuple(selections),
             np.stack(summed, -1),
-            likelihood,
-            cost,
+            scores,
+            costs,
             thresholded,
             version,
             tuple(log_probs) if job.bitwise else (),
@@ -152,15 +158,10 @@ def _check_finite(log_probs: list[Array], rows: Array) -> None:
             )
 
 
-def _split(parts: RewardParts, samples: int, examples: int) -> tuple[Array, Array, Array]:
-    """Log-likelihood [K, B], cost [K, B, S] and thresholded rewards [B, S] (NaN where none)."""
-    sampled = samples * examples
-    sentences = parts.by_sentence.shape[1]
-    thresholded = parts.by_sentence[sampled:]
-    if not len(thresholded):
-        thresholded = np.full((examples, sentences), np.nan, np.float32)
-    return (
-        parts.log_likelihood[:sampled].reshape(samples, examples),
-        parts.sparsity_cost[:sampled].reshape(samples, examples, sentences),
-        thresholded,
-    )
+def _drawn(terms: Mapping[str, Array], samples: int, examples: int) -> dict[str, Array]:
+    """Terms [M, ...] of what was drawn, as [K, B, ...]."""
+    count = samples * examples
+    return {
+        name: values[:count].reshape(samples, examples, *values.shape[1:])
+        for name, values in terms.items()
+    }

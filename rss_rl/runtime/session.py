@@ -129,15 +129,9 @@ class Session:
         """Let lambda follow what was kept; here, so that it is one for all learners."""
         if self.share is None:
             return {}
-        heads, dependents = self.share.costs
         margins = scalars["selection/margin_heads"], scalars["selection/margin_dependents"]
         self.share.observe(Reached(scalars["selection/thresholded_kept"], margins))
-        return {
-            "reward/lambda": (heads + dependents) / 2,
-            "reward/lambda_heads": heads,
-            "reward/lambda_dependents": dependents,
-            "selection/share_error": self.share.error,
-        }
+        return self.share.scalars
 
     def _asks_samplers(self, turn: Turn | None) -> bool:
         """Whether an update needs rollouts; gates are drawn where they are learnt through."""

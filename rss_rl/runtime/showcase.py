@@ -63,8 +63,10 @@ class Showcase:
             writer.image(step, "selection/attention", lambda: attention_image(words, attention))
 
 
-def make_showcase(models: Models, examples: Split, device: torch.device) -> Showcase:
-    """Of the first examples of a split."""
+def make_showcase(
+    models: Models, examples: Split, device: torch.device, attends: bool = True
+) -> Showcase:
+    """Of the first examples of a split; `attends`: the classifier's attention is shown."""
     rows = np.arange(min(_HISTOGRAM_EXAMPLES, len(examples)))
     batch = examples.batch(rows)
     tensors = tensor_batch(batch, device)
@@ -81,7 +83,7 @@ def make_showcase(models: Models, examples: Split, device: torch.device) -> Show
                 values.append(chances[:, role][batch.valid[slot]])
             for row, texts in lines.items():
                 texts.append(mark_sentence(examples.words(row)[slot], selection[row]))
-            if slot == 0:
+            if slot == 0 and attends:
                 attention = _first_attention(models, tensors, torch.from_numpy(selection[0]))
     return Showcase(
         np.concatenate(gathered[HEAD]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Evaluated", "Event", "PhaseBegan", "Stopped", "Trainer", "check_best_metric"]
+__all__ = ["Evaluated", "Event", "PhaseBegan", "Stopped", "Trainer", "find_best_metric"]
 
 import math
 import time
@@ -14,7 +14,9 @@ from typing import Any
 from learners.share_control import merit
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.errors import ConfigError, NonFiniteError
+from rss_rl.errors import NonFiniteError
+from rss_rl.metrics.chosen import BestMetric, best_metric
+from rss_rl.metrics.protocol import MetricSetup
 from rss_rl.runtime.backend import Backend
 from rss_rl.runtime.checkpoint import (
     Checkpoint,
@@ -30,36 +32,21 @@ from rss_rl.runtime.learner import Learner
 from rss_rl.runtime.metrics import MetricsWriter
 from rss_rl.runtime.phase_budget import PhaseBudget
 from rss_rl.runtime.session import Session, UpdateReport
-from rss_rl.types import LabelSpec
-
-_LOWER_IS_BETTER = {"loss", "mse"}
-_OF_SCORES, _OF_RIVALS = {"pearson", "spearman", "mse"}, {"map", "mrr"}
-_NOT_OF_TASK = {
-    "classes": _OF_SCORES,
-    "score": {"accuracy"} | _OF_RIVALS,
-    "sentence": _OF_SCORES | _OF_RIVALS,
-    "candidate": _OF_SCORES | _OF_RIVALS,
-}
 
 
-def check_best_metric(config: RunConfig, labels: LabelSpec, questions: bool) -> None:
-    """Refuse to choose checkpoints by a metric that the data cannot have.
-
-    Args:
-        questions: the dev split has questions with rival answers.
+def find_best_metric(config: RunConfig, prepared: Prepared) -> BestMetric:
+    """What checkpoints are chosen by.
 
     Raises:
-        ConfigError: naming the metric and the remedy.
+        ConfigError: the dev split has no such metric.
     """
-    metric = config.evaluation.best_metric
-    rivals = questions or metric not in _OF_RIVALS
-    if metric in _NOT_OF_TASK[labels.kind] or not rivals:
-        what = f"labels are {labels.kind}" if rivals else "questions have no rival answers"
-        raise ConfigError(
-            f"this data set's {what}, so there is no '{metric}'",
-            where="evaluation.best_metric",
-            remedy="Give evaluation.best_metric=auto, or a metric that such reports name",
-        )
+    dev = prepared.manifest.splits.get("dev")
+    return best_metric(
+        config,
+        MetricSetup(prepared.labels, prepared.sentences),
+        questions=dev is not None and dev.questions,
+        rationales=dev is not None and dev.rationale,
+    )
 
 
 @dataclass(frozen=True)
@@ -124,6 +111,7 @@ class Trainer:
     ) -> None:
         self.config, self.path = config, path
         self._writer, self._stop, self._budget = writer, stop, budget
+        self._best_metric = find_best_metric(config, prepared)
         self.session = Session(config, prepared, learner, backend, log)
         self._opened = False  # the phase's opening evaluation was made
         self._evaluation_due = False  # a stop may come between an update and its evaluation
@@ -212,15 +200,12 @@ class Trainer:
                 mark_best(self.path, update)
 
     def _is_best(self, metrics: dict[str, float]) -> bool:
-        name = self.config.evaluation.best_metric
-        if name == "auto":
-            name = "accuracy" if "accuracy" in metrics else "pearson"
-        value = metrics.get(name, math.nan)
+        value = metrics.get(self._best_metric.name, math.nan)
         if not math.isfinite(value):
             # A correlation is undefined where every prediction is the same. The checkpoint at the
             # opening of a phase is marked all the same: the end of the phase goes back to a mark.
             return self.session.schedule.steps == 0
-        value = -value if name in _LOWER_IS_BETTER else value
+        value = -value if self._best_metric.lower_is_better else value
         if self.session.schedule.phase.selection == "sampled":
             value = merit(value, metrics, self.config.reward)
         if self._best is not None and value <= self._best:

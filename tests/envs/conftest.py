@@ -48,11 +48,11 @@ class TinyExamples:
 
 @dataclass
 class CountingReward:
-    """Log-likelihood = -(sum of the selected ids + label) / 100; remembers its calls."""
+    """Score = -(sum of the selected ids + label) / 100; remembers its calls."""
 
     calls: list[int] = field(default_factory=list)
 
-    def log_likelihood(self, batch: Batch, selections: Sequence[Array]) -> Array:
+    def score(self, batch: Batch, selections: Sequence[Array]) -> Array:
         self.calls.append(len(batch))
         total = batch.labels.astype(np.float64)
         for tokens, selection in zip(batch.tokens, selections, strict=True):

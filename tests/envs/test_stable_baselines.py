@@ -22,7 +22,7 @@ from rss_rl.types import Array, Batch
 class HeadsOnly:
     """Log-likelihood: minus the share of bits that are no head or a dependent; -0.5 at random."""
 
-    def log_likelihood(self, batch: Batch, selections: Sequence[Array]) -> Array:
+    def score(self, batch: Batch, selections: Sequence[Array]) -> Array:
         (selection,), (valid,) = selections, batch.valid
         heads, dependents = ((selection[:, role] & valid).sum(1) for role in (0, 1))
         sizes = valid.sum(1)

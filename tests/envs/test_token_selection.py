@@ -14,8 +14,8 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 import envs
-from envs.core import SelectionCore
-from envs.rewards import RewardSpec
+from envs.rewards import Reward
+from rss_rl.config import RewardConfig
 from rss_rl.errors import ConfigError
 
 
@@ -73,12 +73,12 @@ def test_a_step_is_what_the_core_says(examples: Any, reward_model: Any) -> None:
     selections = [draw.random((2, v.shape[1])) < 0.5 for v in batch.valid]
     env.reset(options={"row": row})
     observation, reward, terminated, truncated, info = env.step(_flat(selections, 9))
-    core = SelectionCore(examples, reward_model, RewardSpec(0.3, "product"))
-    parts = core.score([row], [s[None] for s in selections])
+    expected = Reward(RewardConfig(sparsity_cost=0.3, penalty="product"), reward_model)
+    parts = expected.score(batch, [s[None] for s in selections])
     assert reward == pytest.approx(float(parts.total[0]), abs=1e-6)
     assert (terminated, truncated) == (True, False)
     np.testing.assert_array_equal(info["by_sentence"], parts.by_sentence[0])
-    assert reward == pytest.approx(info["log_likelihood"] - info["sparsity_cost"], abs=1e-6)
+    assert reward == pytest.approx(info["score"] - info["sparsity_cost"], abs=1e-6)
     size = sum(v.sum() for v in batch.valid)
     assert info["heads_kept"] == pytest.approx(sum(s[0].sum() for s in selections) / size)
     assert info["dependents_kept"] == pytest.approx(sum(s[1].sum() for s in selections) / size)
@@ -174,3 +174,48 @@ def test_it_needs_neither_ray_nor_a_learner() -> None:
         "assert not {'ray', 'learners', 'rss_rl.runtime', 'rss_rl.models'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("form", ["whole", "section", "mapping", "keys"])
+def test_it_pays_a_reward_of_every_form(examples: Any, reward_model: Any, form: str) -> None:
+    config = RewardConfig(sparsity_cost=0.3, penalty="product", coherence_cost=0.4)
+    keys = {"sparsity_cost": 0.3, "penalty": "product", "coherence_cost": 0.4}
+    whole = Reward(config, reward_model)
+    given: dict[str, dict[str, Any]] = {
+        "whole": {"reward": whole},
+        "section": {"reward": config, "reward_model": reward_model},
+        "mapping": {"reward": keys, "reward_model": reward_model},
+        "keys": {**keys, "reward_model": reward_model},
+    }
+    env = gym.make(envs.ENV_ID, examples=examples, **given[form]).unwrapped
+    env.reset(options={"row": 0})
+    action = np.tile([1, 0], env.action_space.shape[0] // 2)
+    _, paid, _, _, info = env.step(action)
+    batch = examples.batch([0])
+    by_slot = action.reshape(len(batch.valid), 2, -1).astype(bool)
+    bits = [s[None, :, : v.shape[1]] for s, v in zip(by_slot, batch.valid, strict=True)]
+    assert paid == float(whole.score(batch, bits).total[0])
+    assert info["coherence_cost"] > 0
+    assert set(info) >= {"score", "sparsity_cost"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "fragment"),
+    [
+        ({}, "what scores selections"),
+        ({"reward_model": len, "sparsity_cost": -0.1}, "sparsity_cost: .*greater"),
+        ({"reward_model": len, "sparsity_cost": float("nan")}, "sparsity_cost: .*finite"),
+        ({"reward_model": len, "penalty": "produkt"}, "penalty: .*'product'"),
+        ({"reward_model": len, "reward": {"sparsity": 1.0}}, "did you mean 'sparsity_cost'"),
+        (
+            {"reward_model": len, "reward": {"penalty": "sum"}, "penalty": "sum"},
+            "penalty is given by itself and in `reward`",
+        ),
+        ({"reward": Reward(RewardConfig(), len), "penalty": "sum"}, "penalty beside it"),
+    ],
+)
+def test_a_reward_that_cannot_be_is_refused(
+    examples: Any, settings: dict[str, Any], fragment: str
+) -> None:
+    with pytest.raises(ConfigError, match=fragment):
+        gym.make(envs.ENV_ID, examples=examples, **settings)

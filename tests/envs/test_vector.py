@@ -17,7 +17,7 @@ import envs
 from envs.vector import TokenSelectionVectorEnv
 from rss_rl.errors import ConfigError
 
-PARTS = ("log_likelihood", "sparsity_cost", "by_sentence", "heads_kept", "dependents_kept", "kept")
+PARTS = ("score", "sparsity_cost", "by_sentence", "heads_kept", "dependents_kept", "kept")
 MODES = [mode.value for mode in AutoresetMode]
 
 

@@ -202,7 +202,11 @@ class TestErrors:
         other = replace(snapshot, weights=snapshot.weights + np.float32(0.3))
         assert other.version == snapshot.version
         found = [sample(backend, self.job(), s)[0].rollout for s in (snapshot, other)]
-        assert not found[0].column("log_likelihood").equals(found[1].column("log_likelihood"))
+        assert (
+            not found[0]
+            .column("score/log_likelihood")
+            .equals(found[1].column("score/log_likelihood"))
+        )
 
     def test_an_unexpected_one_says_where(self, backend: RayBackend, snapshot: Snapshot) -> None:
         bad = replace(snapshot, weights=snapshot.weights[:-1])

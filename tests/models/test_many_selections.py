@@ -10,9 +10,9 @@ import small
 import torch
 from torch import Tensor, nn
 
-from envs.rewards import ClassifierReward
 from rss_rl.models import embedding as embedding_module
 from rss_rl.models.encoders.resan import ReSANEncoder
+from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.types import Batch
 
 SAMPLES = 3
@@ -126,10 +126,10 @@ def test_rewards_of_repeated_examples_are_those_of_each(monkeypatch: pytest.Monk
     model.embedding.register_forward_hook(
         lambda module, inputs, output: read.append(len(inputs[0]))
     )
-    found = reward.log_likelihood(batch.repeat(SAMPLES), selections)
+    found = reward.score(batch.repeat(SAMPLES), selections)["log_likelihood"]
     assert read == [3, 3]
     monkeypatch.setattr(type(model), "shares_sentences", False)
-    alone = reward.log_likelihood(batch.repeat(SAMPLES), selections)
+    alone = reward.score(batch.repeat(SAMPLES), selections)["log_likelihood"]
     assert read == [3, 3, 9, 9]
     np.testing.assert_allclose(found, alone, rtol=0, atol=1e-6)
 
@@ -139,6 +139,8 @@ def test_other_words_under_one_row_are_not_taken_for_the_same(rows: list[int]) -
     model = small.classifier(keep_unselected=True)
     tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5))
     chosen = [s.numpy() for s in selections]
-    found = ClassifierReward(model).log_likelihood(batch_of(tokens, valid, rows), chosen)
-    expected = ClassifierReward(model).log_likelihood(batch_of(tokens, valid, [0, 1, 2]), chosen)
+    found = ClassifierReward(model).score(batch_of(tokens, valid, rows), chosen)["log_likelihood"]
+    expected = ClassifierReward(model).score(batch_of(tokens, valid, [0, 1, 2]), chosen)[
+        "log_likelihood"
+    ]
     np.testing.assert_array_equal(found, expected)

@@ -79,19 +79,22 @@ def test_hardkuma_starts_at_the_probability_asked_for(probability: float) -> Non
 @pytest.mark.parametrize("product", [False, True])
 def test_expected_cost_is_the_mean_over_all_selections(product: bool) -> None:
     """By enumeration, against the environment's own cost."""
-    from envs.rewards import RewardSpec, rewards
+    from envs.rewards import rewards
+    from rss_rl.config import RewardConfig
 
     n = 3
     chance = torch.tensor([[[0.2, 0.9, 0.5], [0.6, 0.1, 0.7]]], dtype=torch.float64)
     valid = torch.ones(1, n, dtype=torch.bool)
-    spec = RewardSpec(0.3, "product" if product else "sum", coherence_cost=0.2)
+    spec = RewardConfig(
+        sparsity_cost=0.3, penalty="product" if product else "sum", coherence_cost=0.2
+    )
     total = 0.0
     for bits in itertools.product([False, True], repeat=2 * n):
         mask = np.array(bits).reshape(1, 2, n)
         p = chance.numpy()
         likely = float(np.where(mask, p, 1 - p).prod())
-        parts = rewards(np.zeros(1, np.float32), [mask], [valid.numpy()], spec)
-        total += likely * float(parts.sparsity_cost[0, 0])
+        parts = rewards({"score": np.zeros(1, np.float32)}, [mask], [valid.numpy()], spec)
+        total += likely * float(parts.cost[0, 0])
     cost = expected_cost(chance, valid, sparsity=0.3, product=product, coherence=0.2)
     assert float(cost) == pytest.approx(total, abs=1e-6)
 

@@ -74,7 +74,8 @@ def test_each_phase_teaches_whom_it_names(
     assert len(moved) == len(policy), set(policy) - set(moved)
     assert np.isfinite(scalars["reward/total"])
     assert 0 < scalars["selection/kept"] <= 1
-    total = scalars["reward/log_likelihood"] - scalars["reward/sparsity_cost"]
+    costs = scalars["reward/sparsity_cost"] + scalars.get("reward/coherence_cost", 0.0)
+    total = scalars["reward/log_likelihood"] - costs
     assert scalars["reward/total"] == pytest.approx(total, abs=1e-5)
     assert ("time/sample_s" in scalars) == (not config.estimator.can("gates"))
     session.update(), session.update()
@@ -148,7 +149,7 @@ def test_a_flip_is_paid_what_the_flipped_selection_earns(
         for role, token in np.ndindex(2, int(valid[1].sum())):
             turned = [s[0].copy() for s in rollout.selections]
             turned[slot][1, role, token] ^= True
-            earned = sampler._core.score(batch, turned).by_sentence[1, slot]
+            earned = sampler._reward.score(batch, turned).by_sentence[1, slot]
             assert rollout.flipped[slot][0, 1, role, token] == pytest.approx(earned, abs=1e-5)
             changed += abs(earned - rollout.rewards[0, 1, slot]) > 1e-5
     assert changed > 1

@@ -26,8 +26,11 @@ def _rollout(
         rows=draw.integers(0, 1000, examples),
         selections=tuple(draw.random((*shape, 2, width)) < 0.5 for width in widths),
         log_prob=draw.normal(size=(*shape, sentences)).astype(np.float32),
-        log_likelihood=draw.normal(size=shape).astype(np.float32),
-        sparsity_cost=draw.random((*shape, sentences)).astype(np.float32),
+        scores={name: draw.normal(size=shape).astype(np.float32) for name in ("right", "fluent")},
+        costs={
+            name: draw.random((*shape, sentences)).astype(np.float32)
+            for name in ("sparsity_cost", "coherence_cost")
+        },
         thresholded=draw.normal(size=(examples, sentences)).astype(np.float32),
         version=version,
         bit_log_prob=tuple(
@@ -58,7 +61,7 @@ def test_arrow_round_trip(
     sent = _rollout(samples, examples, widths, seed, bitwise=bitwise)
     got = Rollout.from_arrow(_through_ipc(sent.to_arrow()))
     assert got.version == sent.version
-    for name in ("rows", "log_prob", "log_likelihood", "sparsity_cost", "thresholded"):
+    for name in ("rows", "log_prob", "score", "cost", "thresholded"):
         np.testing.assert_array_equal(getattr(got, name), getattr(sent, name), err_msg=name)
     for mine, theirs in zip(got.selections, sent.selections, strict=True):
         assert mine.dtype == np.bool_
@@ -81,11 +84,15 @@ def test_joined_shards_are_padded_and_carry_the_oldest_version() -> None:
     np.testing.assert_array_equal(joined.bit_log_prob[1][:, 3:, :, :2], second.bit_log_prob[1])
     assert not joined.bit_log_prob[0][:, :3, :, 4:].any()
     np.testing.assert_array_equal(joined.rewards[:, 3:], second.rewards)
+    assert list(joined.scores) == list(first.scores)
+    assert list(joined.costs) == list(first.costs)
     np.testing.assert_array_equal(joined.rows, [*first.rows, *second.rows])
 
 
-def test_reward_is_likelihood_minus_the_sentences_own_cost() -> None:
+def test_reward_is_the_score_minus_the_sentences_own_cost() -> None:
     rollout = _rollout(3, 2, [4, 4], 7)
     for k, b, s in np.ndindex(3, 2, 2):
-        expected = rollout.log_likelihood[k, b] - rollout.sparsity_cost[k, b, s]
+        score = rollout.scores["right"][k, b] + rollout.scores["fluent"][k, b]
+        costs = rollout.costs
+        expected = score - (costs["sparsity_cost"][k, b, s] + costs["coherence_cost"][k, b, s])
         assert rollout.rewards[k, b, s] == expected

@@ -90,11 +90,13 @@ def test_log_probs_and_rewards_are_those_of_the_modules(
             chosen = [torch.from_numpy(s[k]) for s in rollout.selections]
             logits = models.classifier(tensors.tokens, tensors.valid, chosen)
             losses = models.classifier.losses(logits, tensors.labels)
-            np.testing.assert_allclose(rollout.log_likelihood[k], -losses, atol=1e-5)
+            np.testing.assert_allclose(rollout.scores["log_likelihood"][k], -losses, atol=1e-5)
             for slot, valid in enumerate(batch.valid):
                 share = rollout.selections[slot][k].sum((1, 2)) / valid.sum(1)
                 cost = tiny_config.reward.sparsity_cost * share
-                np.testing.assert_allclose(rollout.sparsity_cost[k, :, slot], cost, atol=1e-6)
+                np.testing.assert_allclose(
+                    rollout.costs["sparsity_cost"][k, :, slot], cost, atol=1e-6
+                )
 
 
 def test_unscored_jobs_carry_no_rewards(tiny_config: RunConfig, tiny: Prepared) -> None:

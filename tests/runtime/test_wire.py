@@ -21,8 +21,8 @@ def _pairs(samples: int, *, bitwise: bool = False) -> Rollout:
         rows=draw.integers(0, 10**6, PAIRS),
         selections=tuple(draw.random((*shape, 2, WIDTH)) < 0.5 for _ in range(2)),
         log_prob=draw.normal(size=(*shape, 2)).astype(np.float32),
-        log_likelihood=draw.normal(size=shape).astype(np.float32),
-        sparsity_cost=draw.random((*shape, 2)).astype(np.float32),
+        scores={"log_likelihood": draw.normal(size=shape).astype(np.float32)},
+        costs={"sparsity_cost": draw.random((*shape, 2)).astype(np.float32)},
         thresholded=np.full((PAIRS, 2), np.nan, np.float32),
         version=7,
         bit_log_prob=tuple(
@@ -54,13 +54,12 @@ def test_log_probs_of_bits_cost_extra_only_where_they_travel() -> None:
 
 def test_what_was_not_asked_for_does_not_travel() -> None:
     whole = _pairs(2)
-    unasked = np.full_like(whole.sparsity_cost, np.nan)
-    unscored = replace(whole, log_likelihood=unasked[..., 0], sparsity_cost=unasked)
+    unscored = replace(whole, scores={}, costs={})
     saved = whole.to_arrow().nbytes - unscored.to_arrow().nbytes
     assert saved == 2 * PAIRS * (4 + 2 * 4)
     back = Rollout.from_arrow(unscored.to_arrow())
-    assert np.isnan(back.log_likelihood).all()
-    assert np.isnan(back.sparsity_cost).all()
+    assert np.isnan(back.score).all()
+    assert np.isnan(back.cost).all()
     assert np.isnan(back.thresholded).all()
     assert back.thresholded.shape == whole.thresholded.shape
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from envs.rewards import ClassifierReward
 from rss_rl.config import ModelConfig, PolicyConfig
 from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.policies.build import build_policy
+from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.types import Array, Batch, LabelSpec
 from suite.records import Record, compared
 from suite.timing import Settings, Turn, in_turns, seconds_of
@@ -81,7 +81,7 @@ def _reward(examples: Batch, keeps: bool) -> Callable[[int], object]:
 
     def work(samples: int) -> object:
         rows = samples * len(examples)
-        return reward.log_likelihood(examples.repeat(samples), [s[:rows] for s in drawn])
+        return reward.score(examples.repeat(samples), [s[:rows] for s in drawn])["log_likelihood"]
 
     return work
 

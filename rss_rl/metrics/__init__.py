@@ -1,0 +1,1 @@
+"""Metrics: measures of a split's selections and predictions."""

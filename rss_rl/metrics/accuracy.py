@@ -1,0 +1,54 @@
+"""How many examples are predicted right, and what that is worth where labels are unbalanced."""
+
+from __future__ import annotations
+
+__all__ = ["ACCURACY"]
+
+import numpy as np
+
+from rss_rl.components import Component, NoOptions
+from rss_rl.metrics.protocol import MetricSetup, Scored
+from rss_rl.ops.scores import choice_metrics, class_metrics
+from rss_rl.types import Array
+
+_OF_CHOICES = ("accuracy", "majority_accuracy")
+
+
+class _Accuracy:
+    """The accuracy and the majority's; of classes also macro-F1 and, of two, the area under ROC."""
+
+    lower_is_better: frozenset[str] = frozenset()
+
+    def __init__(self, setup: MetricSetup, options: NoOptions) -> None:
+        self._chooses = setup.labels.chooses
+        self._two = len(setup.labels.names) == 2
+        more = ("macro_f1", "roc_auc") if self._two else ("macro_f1",)
+        self.names = _OF_CHOICES if self._chooses else (*_OF_CHOICES, *more)
+        self._gold: list[Array] = []
+        self._predicted: list[Array] = []
+        self._odds: list[Array] = []
+
+    def add(self, scored: Scored) -> None:
+        assert scored.predicted is not None
+        self._gold.append(scored.batch.labels)
+        self._predicted.append(scored.predicted)
+        if scored.odds is not None:
+            self._odds.append(scored.odds)
+
+    def result(self) -> dict[str, float]:
+        if not self._gold:
+            return {}
+        gold, predicted = np.concatenate(self._gold), np.concatenate(self._predicted)
+        if self._chooses:
+            return choice_metrics(predicted, gold)
+        odds = np.concatenate(self._odds) if self._two and self._odds else None
+        return class_metrics(predicted, gold, odds)
+
+
+ACCURACY = Component(
+    kind="metric",
+    name="accuracy",
+    help="Share of the examples predicted right; beside it the majority's, macro-F1, ROC area.",
+    build=_Accuracy,
+    capabilities=frozenset({"classes", "sentence", "candidate", "predictions", "standard", "main"}),
+)

@@ -1,0 +1,203 @@
+"""Contract tests for metrics; see `rss_rl.testing`.
+
+Legend: B examples, C classes or what else is chosen from.
+"""
+
+from __future__ import annotations
+
+__all__ = ["check_metric"]
+
+import copy
+import math
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rss_rl.components import Component
+from rss_rl.errors import ComponentError
+from rss_rl.metrics.protocol import Metric, MetricSetup, Scored
+from rss_rl.random_batches import cut_batch, random_batch, random_selections
+from rss_rl.types import Array, LabelSpec
+
+_CLASSES = LabelSpec("classes", ("no", "yes"))
+_TOLERANCE = 1e-6
+
+
+def check_metric(
+    metric: Component | Callable[[], Metric],
+    *,
+    labels: LabelSpec = _CLASSES,
+    sentences: int = 1,
+    options: Mapping[str, Any] | None = None,
+) -> None:
+    """Check all that evaluation relies on: finite numbers under the names that it says, whatever
+    the order and the batches that the examples come in; passes that do not know of each other, and
+    one without an example; arguments that stay as they are; pickling.
+
+    Args:
+        metric: a component of kind `metric`, or a function without arguments that makes one.
+        labels, sentences: of a task that it is for.
+        options: of the component.
+
+    Raises:
+        ComponentError: the first promise that it breaks, with what to do about it.
+        ConfigError: options that do not do, or the component refuses the task.
+    """
+    if isinstance(metric, Component):
+        component, parsed = metric, metric.parse(options or {})
+        setup = MetricSetup(labels, sentences)
+        make: Callable[[], Metric] = lambda: component.build(setup, parsed)  # noqa: E731
+    else:
+        make = metric
+    checked = _Checked(make)
+    checked.check_names()
+    whole = _scored(labels, sentences)
+    count = len(whole.batch)
+    result = checked.result([whole])
+    checked.require(
+        bool(result), "reports nothing of data that it is for", "Return each name that is defined"
+    )
+    everything = np.arange(count)
+    orders = {
+        "the batches that examples come in": [everything[:1], everything[1:4], everything[4:]],
+        "the order of examples": [everything[::-1]],
+        "the order of batches": [everything[3:], everything[:3]],
+    }
+    for what, parts in orders.items():
+        found = checked.result([_cut(whole, places) for places in parts])
+        same = found.keys() == result.keys() and all(
+            math.isclose(found[n], result[n], rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+            for n in result
+        )
+        checked.require(
+            same, f"depends on {what}", "Gather sums or columns, and combine at the end"
+        )
+    checked.require(
+        checked.result([whole]) == result,
+        "remembers earlier passes",
+        "Keep sums in the object, not in its class or module",
+    )
+    checked.result([])
+    checked.check_pickling(whole, result)
+
+
+def _scored(labels: LabelSpec, sentences: int) -> Scored:
+    """Six examples with random logits, about half of them predicted right."""
+    batch = random_batch(labels, sentences)
+    draw = np.random.default_rng(5)
+    count = len(batch)
+    if labels.kind == "score":
+        logits: Array = draw.normal(size=(count, 5)).astype(np.float32)
+        predicted: Array = draw.uniform(labels.low, labels.high, count).astype(np.float32)
+        losses: Array = ((predicted - batch.labels) ** 2).astype(np.float32)
+        odds = None
+    else:
+        width = len(labels.names) if labels.kind == "classes" else int(batch.marks.max()) + 1  # type: ignore[union-attr]
+        logits = draw.normal(size=(count, width)).astype(np.float32)
+        if batch.marks is not None:
+            offered = np.arange(width) <= batch.marks.max(1)[:, None]
+            logits = np.where(offered, logits, -np.inf).astype(np.float32)
+        predicted = logits.argmax(1)
+        normal = np.log(np.exp(logits).sum(1))
+        losses = (normal - logits[np.arange(count), batch.labels]).astype(np.float32)
+        rest = np.log(np.exp(logits[:, :-1]).sum(1)) if labels.kind == "classes" else None
+        odds = None if rest is None else (logits[:, -1] - rest).astype(np.float32)
+    selections = random_selections(batch)
+    moved = tuple(
+        np.roll(s, 1, axis=0) & v[:, None] for s, v in zip(selections, batch.valid, strict=True)
+    )
+    return Scored(batch, selections, moved, predicted, losses, logits, odds)
+
+
+def _cut(scored: Scored, places: Array) -> Scored:
+    def taken(array: Array | None) -> Array | None:
+        return None if array is None else array[places]
+
+    batch, selections = cut_batch(scored.batch, scored.selections, places)
+    return replace(
+        scored,
+        batch=batch,
+        selections=selections,
+        moved=cut_batch(scored.batch, scored.moved, places)[1],
+        predicted=taken(scored.predicted),
+        losses=taken(scored.losses),
+        logits=taken(scored.logits),
+        odds=taken(scored.odds),
+    )
+
+
+class _Checked:
+    """A metric that is made anew for each pass, and what is asked of it."""
+
+    def __init__(self, make: Callable[[], Metric]) -> None:
+        self._make = make
+        self._kind = type(make()).__name__
+
+    def require(self, holds: bool, what: str, remedy: str) -> None:
+        if not holds:
+            raise ComponentError(f"the metric {what}", where=self._kind, remedy=remedy)
+
+    def check_names(self) -> None:
+        metric = self._make()
+        names, lower = getattr(metric, "names", None), getattr(metric, "lower_is_better", None)
+        good = isinstance(names, tuple) and names and all(_is_name(name) for name in names)
+        self.require(
+            bool(good) and len(set(names or ())) == len(names or ()),
+            f"has the names {names!r:.80}",
+            "Give `names`, a tuple of different identifiers",
+        )
+        self.require(
+            isinstance(lower, set | frozenset) and lower <= set(names or ()),
+            f"has lower_is_better {lower!r:.80}",
+            "Give a set of some of its names, or an empty one",
+        )
+
+    def result(self, passed: Sequence[Scored]) -> dict[str, float]:
+        """Of a pass; checked for names, finiteness, and that it leaves its arguments alone."""
+        metric = self._make()
+        for scored in passed:
+            before = pickle.dumps(copy.deepcopy(scored))
+            metric.add(scored)
+            unchanged = pickle.dumps(copy.deepcopy(scored)) == before
+            self.require(unchanged, "changes what it is shown", "Work on a copy")
+        return self._read(metric)
+
+    def _read(self, metric: Metric) -> dict[str, float]:
+        try:
+            result = metric.result()
+        except (ValueError, ZeroDivisionError, IndexError) as error:
+            raise ComponentError(
+                f"the metric's result fails: {error}",
+                where=self._kind,
+                remedy="Leave out what is undefined, as of a pass without an example",
+            ) from error
+        extra = sorted(set(result) - set(metric.names))
+        self.require(not extra, f"reports {extra} beside its names", "List all in `names`")
+        for name, value in result.items():
+            self.require(
+                isinstance(value, float) and math.isfinite(value),
+                f"reports {value!r:.40} as '{name}'",
+                "Return a finite float, or leave the name out",
+            )
+        self.require(
+            metric.result() == result, "answers otherwise when asked again", "Keep its sums"
+        )
+        return result
+
+    def check_pickling(self, whole: Scored, result: Mapping[str, float]) -> None:
+        metric = self._make()
+        metric.add(whole)
+        try:
+            copied = pickle.loads(pickle.dumps(metric))
+        except Exception as error:  # whatever its own reduction raises
+            self.require(
+                False, f"cannot be pickled: {error}", "Keep lambdas and open files out of it"
+            )
+        self.require(self._read(copied) == result, "reports otherwise when pickled", "See above")
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier()

@@ -1,0 +1,47 @@
+"""How well selections agree with the words that people marked, over all tokens of a split.
+
+A token is kept as head, as dependent or as both. `rationale_f1_random` is the F1 of the same
+selections moved to random tokens of their sentences: what chance would find.
+"""
+
+from __future__ import annotations
+
+__all__ = ["RATIONALES"]
+
+from rss_rl.components import Component, NoOptions
+from rss_rl.metrics.protocol import MetricSetup, Scored
+from rss_rl.ops.scores import precision_recall_f1
+
+
+class _Rationales:
+    names = ("rationale_precision", "rationale_recall", "rationale_f1", "rationale_f1_random")
+    lower_is_better: frozenset[str] = frozenset()
+
+    def __init__(self, setup: MetricSetup, options: NoOptions) -> None:
+        self._known = False
+        self._found = self._found_at_random = self._kept = self._wanted = 0
+
+    def add(self, scored: Scored) -> None:
+        for slot, rationale in enumerate(scored.batch.rationale or ()):
+            self._known = True
+            union = scored.selections[slot].any(1)  # [B, N_s]
+            self._found += int((union & rationale).sum())
+            self._found_at_random += int((scored.moved[slot].any(1) & rationale).sum())
+            self._kept += int(union.sum())
+            self._wanted += int(rationale.sum())
+
+    def result(self) -> dict[str, float]:
+        if not self._known:
+            return {}
+        scores = precision_recall_f1(self._found, self._kept, self._wanted)
+        at_random = precision_recall_f1(self._found_at_random, self._kept, self._wanted)
+        return dict(zip(self.names, (*scores, at_random[2]), strict=True))
+
+
+RATIONALES = Component(
+    kind="metric",
+    name="rationales",
+    help="Precision, recall and F1 of kept tokens against those that people marked.",
+    build=_Rationales,
+    capabilities=frozenset({"rationales", "standard"}),
+)

@@ -1,0 +1,194 @@
+"""Contract tests for reward models; see `rss_rl.testing`.
+
+Legend: M scored selections, S sentences an example.
+"""
+
+from __future__ import annotations
+
+__all__ = ["check_reward_model"]
+
+import copy
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from rss_rl.components import Component
+from rss_rl.config import ModelConfig
+from rss_rl.errors import ComponentError
+from rss_rl.models.build import build_classifier
+from rss_rl.models.protocol import Classifier
+from rss_rl.random_batches import WORDS, cut_batch, random_batch, random_selections
+from rss_rl.reward_models.protocol import LogitsReward, RewardSetup, named_scores
+from rss_rl.types import Array, Batch, LabelSpec
+
+_CLASSES = LabelSpec("classes", ("no", "yes"))
+_TOLERANCE = 1e-4
+_EMBEDDING = 6
+
+
+def check_reward_model(
+    model: Any,
+    *,
+    labels: LabelSpec = _CLASSES,
+    sentences: int = 1,
+    options: Mapping[str, Any] | None = None,
+) -> None:
+    """Check all that a run relies on: one finite number for each selection, of equal arguments
+    equal ones, the same alone as in a batch and in any order; arguments that stay as they are;
+    pickling. Of one that scores with the classifier also that dropout does not reach it, that
+    its mode stays, and that `score_logits` says what `score` says.
+
+    Args:
+        model: a component of kind `reward_model`, an object with `score`, or a function.
+        labels, sentences: of a task that it is for.
+        options: of the component.
+
+    Raises:
+        ComponentError: the first promise that it breaks, with what to do about it.
+        ConfigError: options that do not do, or the component refuses the task.
+    """
+    classifier = None
+    if isinstance(model, Component):
+        parsed = model.parse(options or {})
+        if model.can("classifier", parsed):
+            classifier = _classifier(labels, sentences)
+        words = tuple(f"w{number}" for number in range(WORDS))
+        model = model.build(RewardSetup(labels, sentences, classifier, "cpu", words), parsed)
+    checked = _Checked(model)
+    for seed in range(2):
+        batch = random_batch(labels, sentences, seed)
+        selections = random_selections(batch, seed)
+        _check_scores(checked, batch, selections)
+        if classifier is not None:
+            checked.require(
+                classifier.training, "leaves the classifier in evaluation mode", "Restore its mode"
+            )
+            _check_logits(checked, classifier, batch, selections)
+
+
+def _classifier(labels: LabelSpec, sentences: int) -> Classifier:
+    """A small random one, in training mode and with dropout that shows."""
+    vectors = np.random.default_rng(0).normal(size=(WORDS, _EMBEDDING)).astype(np.float32)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = ModelConfig(hidden=4, dropout=0.5)
+        return build_classifier(config, labels, sentences, vectors, WORDS).train()
+
+
+class _Checked:
+    """A reward model that is asked, and what is asked of it."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._kind = getattr(model, "__name__", type(model).__name__)
+
+    def require(self, holds: bool, what: str, remedy: str) -> None:
+        if not holds:
+            raise ComponentError(f"the reward model {what}", where=self._kind, remedy=remedy)
+
+    def score(self, batch: Batch, selections: tuple[Array, ...]) -> dict[str, Array]:
+        """Its terms; checked for shape, finiteness, and that it leaves its arguments alone."""
+        score = getattr(self.model, "score", self.model)
+        self.require(callable(score), "has no `score`", "Give it score(batch, selections)")
+        before = copy.deepcopy((batch, selections))
+        said = named_scores(score(batch, selections), len(batch), self.model)
+        self.require(
+            pickle.dumps(before) == pickle.dumps(copy.deepcopy((batch, selections))),
+            "changes its arguments",
+            "Work on a copy",
+        )
+        for name, values in said.items():
+            self.require(
+                bool(np.isfinite(values).all()),
+                f"returned a '{name}' that is not finite",
+                "An empty selection has a finite score, too",
+            )
+        return said
+
+    def same(
+        self, one: Mapping[str, Array], other: Mapping[str, Array], what: str, to: str
+    ) -> None:
+        """Raise unless the terms are equal, up to rounding."""
+        self.require(list(one) == list(other), "names other terms from call to call", "Name all")
+        equal = all(np.allclose(one[n], other[n], atol=_TOLERANCE) for n in one)
+        self.require(equal, what, to)
+
+
+def _check_scores(checked: _Checked, batch: Batch, selections: tuple[Array, ...]) -> None:
+    whole = checked.score(batch, selections)
+    again = checked.score(batch, selections)
+    equal = list(whole) == list(again) and all(
+        np.array_equal(whole[name], again[name]) for name in whole
+    )
+    checked.require(
+        equal,
+        "scores equal selections unlike from call to call",
+        "Draw nothing, and ask networks in evaluation mode, without dropout",
+    )
+    for place in range(len(batch)):
+        alone = checked.score(*cut_batch(batch, selections, np.array([place])))
+        checked.same(
+            alone,
+            {name: values[place : place + 1] for name, values in whole.items()},
+            "scores a selection alone unlike in a padded batch",
+            "Look at real tokens alone, and at each example by itself",
+        )
+    back = np.arange(len(batch))[::-1]
+    checked.same(
+        checked.score(batch.take(back), tuple(s[back] for s in selections)),
+        {name: values[back] for name, values in whole.items()},
+        "scores depend on the order of the batch",
+        "Look at each example by itself",
+    )
+    twice = tuple(
+        np.concatenate([s, s[back] & v[:, None]])
+        for s, v in zip(selections, batch.valid, strict=True)
+    )
+    checked.same(
+        {n: v[: len(batch)] for n, v in checked.score(batch.repeat(2), twice).items()},
+        whole,
+        "scores depend on other selections of the same examples",
+        "Entry k * B + b of a batch is the k-th selection of example b",
+    )
+    try:
+        copied = pickle.loads(pickle.dumps(checked.model))
+    except Exception as error:  # whatever its own reduction raises
+        checked.require(
+            False,
+            f"cannot be pickled: {error}",
+            "Keep lambdas and open files out of its attributes",
+        )
+    checked.same(
+        _Checked(copied).score(batch, selections),
+        whole,
+        "scores otherwise when it was pickled",
+        "Keep what it needs in attributes",
+    )
+
+
+def _check_logits(
+    checked: _Checked, classifier: Classifier, batch: Batch, selections: tuple[Array, ...]
+) -> None:
+    """A model that sees logits alone says of them what it says of the selection."""
+    if not isinstance(checked.model, LogitsReward):
+        return
+    tokens, valid = (
+        [torch.from_numpy(a) for a in arrays] for arrays in (batch.tokens, batch.valid)
+    )
+    marks = None if batch.marks is None else torch.from_numpy(batch.marks)
+    chosen = [torch.from_numpy(selection) for selection in selections]
+    classifier.eval()
+    try:
+        with torch.inference_mode():
+            logits = classifier(tokens, valid, chosen, marks)
+    finally:
+        classifier.train()
+    checked.same(
+        named_scores(checked.model.score_logits(logits, batch.labels), len(batch), checked.model),
+        checked.score(batch, selections),
+        "says of the classifier's logits something else than of the selection",
+        "Leave out score_logits where the score needs more than the logits",
+    )

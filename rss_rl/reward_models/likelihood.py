@@ -1,0 +1,108 @@
+"""The classifier's log-likelihood of the label, given the selection: the paper's reward.
+
+Legend: M scored selections, C classes.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LIKELIHOOD", "ClassifierReward"]
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rss_rl.components import Component, NoOptions
+from rss_rl.errors import ConfigError
+from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.types import Array, Batch
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; on leaving, each submodule is back in the mode it was in."""
+    training = [child for child in module.modules() if child.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for child in training:
+            child.training = True
+
+
+def _period(batch: Batch) -> int:
+    """B where the M examples of a batch are B that come again and again in one order, else M."""
+    again = np.flatnonzero(batch.rows[1:] == batch.rows[:1])
+    found = int(again[0]) + 1 if len(again) else len(batch)
+    if len(batch) % found or found == len(batch):
+        return len(batch)
+    # The same row under another name would be no loss; other words under the same row would be.
+    arrays = [batch.rows, *batch.tokens, *batch.valid]
+    repeated = all((a.reshape(-1, found, *a.shape[1:]) == a[:found]).all() for a in arrays)
+    return found if repeated else len(batch)
+
+
+class ClassifierReward:
+    """A torch classifier as reward model: no dropout, no gradient, frozen or still learning.
+
+    The classifier is held, not copied, so a live one is always scored with its present weights.
+
+    Args:
+        classifier: a module with `forward(tokens, valid, selections) -> logits [M, C]` and
+            `losses(logits, labels) -> [M]` (minus the log-likelihood); where batches have `marks`,
+            `forward` is given them by that name. Where it has `shares_sentences = True`, several
+            selections of the same examples come with one copy of these.
+        device: where its weights live, such as "cpu" or "cuda:0".
+    """
+
+    def __init__(self, classifier: nn.Module, device: str | torch.device = "cpu") -> None:
+        self._classifier = classifier
+        self._device = torch.device(device)
+
+    def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
+        """`log_likelihood`, float32 [M] in nats; see `RewardModel.score`."""
+        classifier: Any = self._classifier
+        marks = {} if batch.marks is None else {"marks": self._tensor(batch.marks)}
+        unique = len(batch)
+        if getattr(classifier, "shares_sentences", False):
+            unique = _period(batch)
+        with torch.inference_mode(), _evaluating(self._classifier):
+            logits = classifier(
+                [self._tensor(tokens[:unique]) for tokens in batch.tokens],
+                [self._tensor(valid[:unique]) for valid in batch.valid],
+                [self._tensor(selection) for selection in selections],
+                **marks,
+            )  # [M, C]
+            return self.score_logits(logits, batch.labels)
+
+    def score_logits(self, logits: Tensor, labels: Array) -> dict[str, Array]:
+        """See `LogitsReward.score_logits`."""
+        classifier: Any = self._classifier
+        with torch.inference_mode():
+            losses = classifier.losses(logits, self._tensor(labels))  # [M]
+        return {"log_likelihood": cast(Array, (-losses).float().cpu().numpy())}
+
+    def _tensor(self, array: Array) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+
+
+def _build(setup: RewardSetup, options: NoOptions) -> ClassifierReward:
+    if setup.classifier is None:
+        raise ConfigError(
+            "there is no classifier whose likelihood could be the reward",
+            where="reward.model",
+            remedy="Choose a reward model that needs none",
+        )
+    return ClassifierReward(setup.classifier, setup.device)
+
+
+LIKELIHOOD = Component(
+    kind="reward_model",
+    name="likelihood",
+    help="Log-likelihood of the label by the run's classifier (scores: minus its loss).",
+    build=_build,
+    capabilities=frozenset({"classifier", "gates"}),
+)

@@ -1,0 +1,161 @@
+"""check_reward_model passes what keeps its promises, and finds each planted fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plugged_rewards
+import pytest
+
+from rss_rl.components import Component, find_component
+from rss_rl.errors import ComponentError
+from rss_rl.reward_models.likelihood import ClassifierReward
+from rss_rl.testing import check_reward_model
+from rss_rl.types import Array, LabelSpec
+
+TASKS = {
+    "classes": LabelSpec("classes", ("no", "maybe", "yes")),
+    "score": LabelSpec("score", low=1.0, high=5.0),
+    "sentence": LabelSpec("sentence"),
+    "candidate": LabelSpec("candidate"),
+}
+
+
+def kept(selections: Any) -> Array:
+    return sum(s.sum((1, 2)) for s in selections) / 10  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("task", list(TASKS))
+def test_the_likelihood_keeps_its_promises(task: str) -> None:
+    labels = TASKS[task]
+    check_reward_model(
+        find_component("reward_model", "likelihood"), labels=labels, sentences=1 + labels.chooses
+    )
+
+
+def test_a_rule_keeps_its_promises() -> None:
+    check_reward_model(plugged_rewards.RULE, options={"weight": 3.0}, sentences=2)
+    check_reward_model(by_rule)
+
+
+def by_rule(batch: Any, selections: Any) -> Array:
+    return kept(selections) * (batch.labels + 1)
+
+
+def noisy(batch: Any, selections: Any) -> Array:
+    return kept(selections) + np.random.default_rng().random(len(batch))
+
+
+def of_padding(batch: Any, selections: Any) -> Array:
+    return kept(selections) / batch.tokens[0].shape[1]
+
+
+def of_the_batch(batch: Any, selections: Any) -> Array:
+    return kept(selections) - kept(selections).mean()
+
+
+def by_place(batch: Any, selections: Any) -> Array:
+    return kept(selections) + (np.arange(len(batch)) if len(batch) > 1 else batch.rows)
+
+
+def changing(batch: Any, selections: Any) -> Array:
+    selections[0][:] = False
+    return kept(selections)
+
+
+def infinite(batch: Any, selections: Any) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.log(kept(selections))
+
+
+def column(batch: Any, selections: Any) -> Array:
+    return kept(selections)[:, None]
+
+
+def by_row_alone(batch: Any, selections: Any) -> Array:
+    """The first selection of a row is taken for all of them."""
+    first = {row: value for row, value in zip(batch.rows[::-1], kept(selections)[::-1])}  # noqa
+    seen = len(set(batch.rows)) < len(batch)
+    return np.array([first[r] for r in batch.rows]) * (1 + seen)
+
+
+class Unpicklable:
+    def __init__(self) -> None:
+        self.rule = lambda batch, selections: kept(selections)
+
+    def score(self, batch: Any, selections: Any) -> Array:
+        return self.rule(batch, selections)  # type: ignore[no-any-return]
+
+
+class Moody:
+    """Other names when it is asked for one selection alone."""
+
+    def score(self, batch: Any, selections: Any) -> dict[str, Array]:
+        return {"one" if len(batch) == 1 else "many": kept(selections)}
+
+
+@pytest.mark.parametrize(
+    ("model", "fragment"),
+    [
+        (noisy, "from call to call"),
+        (of_padding, "alone unlike"),
+        (of_the_batch, "alone unlike"),
+        (by_place, "order of the batch"),
+        (changing, "changes its arguments"),
+        (infinite, "not finite"),
+        (column, "of shape"),
+        (by_row_alone, "other selections"),
+        (Unpicklable(), "cannot be pickled"),
+        (Moody(), "other terms"),
+        (object(), "has no `score`"),
+    ],
+)
+def test_a_planted_fault_is_found(model: Any, fragment: str) -> None:
+    with pytest.raises(ComponentError, match=fragment):
+        check_reward_model(model)
+
+
+class WithDropout(ClassifierReward):
+    def score(self, batch: Any, selections: Any) -> Any:
+        import torch
+
+        chosen = [torch.from_numpy(np.ascontiguousarray(s)) for s in selections]
+        tokens, valid = ([torch.from_numpy(a) for a in b] for b in (batch.tokens, batch.valid))
+        with torch.inference_mode():
+            return self.score_logits(self._classifier(tokens, valid, chosen), batch.labels)
+
+
+class StaysInEvaluation(ClassifierReward):
+    def score(self, batch: Any, selections: Any) -> Any:
+        self._classifier.eval()
+        return super().score(batch, selections)
+
+
+class SaysOtherwise(ClassifierReward):
+    def score_logits(self, logits: Any, labels: Any) -> Any:
+        return {"log_likelihood": logits.float().numpy()[:, 0]}
+
+    def score(self, batch: Any, selections: Any) -> Any:
+        likely = ClassifierReward(self._classifier)
+        return likely.score(batch, selections)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fragment"),
+    [
+        (WithDropout, "from call to call"),
+        (StaysInEvaluation, "evaluation mode"),
+        (SaysOtherwise, "of the classifier's logits"),
+    ],
+)
+def test_faults_of_those_that_ask_the_classifier(kind: Any, fragment: str) -> None:
+    component = Component(
+        kind="reward_model",
+        name="faulty",
+        help="Faulty.",
+        build=lambda setup, options: kind(setup.classifier),
+        capabilities=frozenset({"classifier"}),
+    )
+    with pytest.raises(ComponentError, match=fragment):
+        check_reward_model(component)
