@@ -14,6 +14,15 @@ from torch import Tensor, nn
 from rss_rl.ops.masking import gather
 
 
+def _recurs_in_float32(device: torch.device) -> bool:
+    """Whether autocast asks for a precision in which torch has no LSTM here.
+
+    On processors without AVX-512 it refuses bfloat16, with an error of oneDNN's.
+    """
+    rounded = device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    return rounded and torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2")
+
+
 class Bidirectional(nn.Module):
     """h_i = [forward h_i; backward h_i] of torch's LSTM or GRU, one layer each.
 
@@ -48,10 +57,16 @@ class Bidirectional(nn.Module):
             return read[: len(valid), : valid.shape[1]]  # type: ignore[no-any-return]
         last = valid.sum(1, keepdim=True) - 1
         turned = (last - torch.arange(valid.shape[1], device=valid.device)).clamp_min(0)  # [M, N]
-        forward, _ = self.ahead(values)
-        backward, _ = self.back(gather(values, turned))
+        dtype, back = values.dtype, gather(values, turned)
+        if _recurs_in_float32(values.device):
+            with torch.autocast("cpu", enabled=False):
+                forward, _ = self.ahead(values.float())
+                backward, _ = self.back(back.float())
+        else:
+            forward, _ = self.ahead(values)
+            backward, _ = self.back(back)
         both = torch.cat([forward, gather(backward, turned)], -1)
-        return both.to(values.dtype) * valid[..., None]  # autocast leaves its own precision
+        return both.to(dtype) * valid[..., None]  # autocast leaves its own precision
 
 
 def both_ends(hidden: Tensor, valid: Tensor) -> Tensor:
