@@ -42,6 +42,8 @@ from rss_rl.cache import cache_root
 _SOURCES = Path(__file__).with_name("kernels")
 _OPTIONS = ("-std=gnu++17", "-O2", "-fno-math-errno", "-fPIC", "-pthread", "-w")
 _TUNED = ("-march=native",)
+_FLAGS_VARIABLE = "RSS_RL_KERNEL_FLAGS"
+"""Of the environment: options in place of `_TUNED`, such as those of a sanitizer."""
 _LINKED = ("-shared",)
 _LIBRARIES = ("-ldl",)
 _LONGEST_S = 300.0
@@ -71,8 +73,9 @@ def load_kernels() -> ctypes.CDLL:
     Raises:
         KernelsError: there is no C++ compiler (`CXX`, or g++), or it does not compile them.
     """
+    flags = os.environ.get(_FLAGS_VARIABLE)
     with _once:
-        found = _tried(os.environ.get("CXX") or "g++", cache_root() / "kernels")
+        found = _tried(os.environ.get("CXX") or "g++", flags, cache_root() / "kernels")
     if isinstance(found, KernelsError):
         raise found
     return found
@@ -196,29 +199,32 @@ def _argument(value: Any, dtype: torch.dtype) -> Any:
 
 
 @functools.cache
-def _tried(compiler: str, cache: Path) -> ctypes.CDLL | KernelsError:
+def _tried(compiler: str, flags: str | None, cache: Path) -> ctypes.CDLL | KernelsError:
     """Tried once: a compiler that does not compile them takes its time, too."""
+    # Where the processor's own options are asked for by nobody, a compiler need not know them.
+    choices = [_TUNED, ()] if flags is None else [tuple(flags.split())]
     try:
-        return _loaded(compiler, cache)
+        return _loaded(compiler, choices, cache)
     except KernelsError as error:
         return error
 
 
-def _loaded(compiler: str, cache: Path) -> ctypes.CDLL:
+def _loaded(compiler: str, choices: Sequence[tuple[str, ...]], cache: Path) -> ctypes.CDLL:
+    """By the first of these options that the compiler takes."""
     path = shutil.which(compiler)
     if path is None:
         raise KernelsError(f"there is no C++ compiler '{compiler}'")
-    library = cache / f"{_identity(path)}.so"
+    library = cache / f"{_identity(path, choices[0])}.so"
     with suppress(OSError):  # it is not there yet, or is not whole
         return ctypes.CDLL(str(library))
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:
-            os.replace(_compiled(path, Path(folder)), library)
+            os.replace(_compiled(path, choices, Path(folder)), library)
         return ctypes.CDLL(str(library))
     except OSError:  # a cache that cannot be written, or lies where nothing may be executed
         with tempfile.TemporaryDirectory() as folder:
-            return _opened(_compiled(path, Path(folder)))
+            return _opened(_compiled(path, choices, Path(folder)))
 
 
 def _opened(library: Path) -> ctypes.CDLL:
@@ -228,13 +234,11 @@ def _opened(library: Path) -> ctypes.CDLL:
         raise KernelsError(f"what the compiler made cannot be loaded: {error}") from None
 
 
-def _identity(compiler: str) -> str:
+def _identity(compiler: str, tuned: tuple[str, ...]) -> str:
     """Of what the machine's code depends on."""
     parts = [path.read_bytes() for path in sorted(_SOURCES.glob("*.[ch]*"))]
     parts.extend((_output([compiler, "--version"]).encode(), _processor().encode()))
-    parts.extend(
-        option.encode() for option in (compiler, *_OPTIONS, *_TUNED, *_LINKED, *_LIBRARIES)
-    )
+    parts.extend(option.encode() for option in (compiler, *_OPTIONS, *tuned, *_LINKED, *_LIBRARIES))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 
 
@@ -247,12 +251,13 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in text.splitlines() if line.startswith(told)}))
 
 
-def _compiled(compiler: str, folder: Path) -> Path:
+def _compiled(compiler: str, choices: Sequence[tuple[str, ...]], folder: Path) -> Path:
     """The library, in `folder`."""
-    try:
-        return _built([compiler, *_OPTIONS, *_TUNED], folder)
-    except KernelsError:  # a compiler that does not know the processor
-        return _built([compiler, *_OPTIONS], folder)
+    *others, last = choices
+    for tuned in others:
+        with suppress(KernelsError):
+            return _built([compiler, *_OPTIONS, *tuned], folder)
+    return _built([compiler, *_OPTIONS, *last], folder)
 
 
 def _built(command: list[str], folder: Path) -> Path:

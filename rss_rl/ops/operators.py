@@ -27,6 +27,7 @@ __all__ = [
     "parts_of",
     "pooling_backward",
     "pooling_forward",
+    "registered",
     "selector_back",
     "selector_logits",
     "selector_rows",
@@ -65,6 +66,8 @@ _LARGEST_EXPONENT = 40.0
 _LARGEST_SCALE = 40.0
 """A weight is e^(-2c) or more, and stays a normal number."""
 
+registered: set[str] = set()
+"""Full names of the operators."""
 _LIBRARY: Any = torch.library.Library("rss_rl", "DEF")  # type: ignore[no-untyped-call]
 
 
@@ -84,6 +87,7 @@ def _operator(schema: str) -> Callable[[Callable[..., None]], Any]:
                 raise RuntimeError(f"rss_rl::{name} has no gradient: its callers have")
             run(*given)
 
+        registered.add(f"rss_rl::{name}")
         _LIBRARY.define(f"{schema} -> ()")
         _LIBRARY.impl(name, checked, "CPU")
         _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")

@@ -70,7 +70,8 @@ def selector_logits(
             f"tokens {tuple(tokens.shape)} {tokens.dtype}, valid {tuple(valid.shape)} {valid.dtype}"
             f" and selectors {[tuple(tensor.shape) for tensor in given]} do not fit"
         )
-    return _Logits.apply(tokens, valid, activation, *given)  # type: ignore[no-any-return, no-untyped-call]
+    starts = F.pad(valid.sum(1).cumsum(0), (1, 0))
+    return _Logits.apply(tokens, valid, starts, int(starts[-1]), activation, *given)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _factors(hidden: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -90,11 +91,18 @@ class _Logits(torch.autograd.Function):
     """What the activation gives is made again on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, tokens: Tensor, valid: Tensor, activation: str, *given: Tensor) -> Tensor:
+    def forward(
+        ctx: Any,
+        tokens: Tensor,
+        valid: Tensor,
+        starts: Tensor,
+        count: int,
+        activation: str,
+        *given: Tensor,
+    ) -> Tensor:
         hidden, biases, last, last_biases = (given[k::4] for k in range(4))
         tokens, valid, lower = tokens.contiguous(), valid.contiguous(), product_type(tokens)
-        starts = F.pad(valid.sum(1).cumsum(0), (1, 0))
-        count, features = int(starts[-1]), tokens.shape[-1]
+        features = tokens.shape[-1]
         rows = room_for(count, 2 * features, lower)
         means = tokens.new_empty(len(tokens), features)
         operators.selector_rows(tokens, valid, starts, rows, means)
@@ -122,7 +130,7 @@ class _Logits(torch.autograd.Function):
         given = valid, starts, *made, ctx.activation, gradient.contiguous()
         operators.selector_back(*given, flow, sums[0], sums[1], last_sums)
         by_hidden: Sequence[Tensor | None] = (None,) * selectors
-        if any(ctx.needs_input_grad[3::4]):
+        if any(ctx.needs_input_grad[5::4]):
             mean_flow = room_for(sentences, columns, rows.dtype).copy_(sums[0])
             by_rows = weight_gradient(flow, rows, dtype).view(columns, 2, features)
             by_means = weight_gradient(mean_flow, mean_rows, dtype)
@@ -134,4 +142,4 @@ class _Logits(torch.autograd.Function):
             last_sums.sum(0).chunk(selectors),
             strict=True,
         )
-        return None, None, None, *(tensor for parts in found for tensor in parts)
+        return *(None,) * 5, *(tensor for parts in found for tensor in parts)
