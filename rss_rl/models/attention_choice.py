@@ -90,8 +90,10 @@ def loadable_attention(config: ModelConfig) -> ModelConfig:
     The two differ by rounding alone, so that a model goes where no compiler is. A run that is gone
     on with is another matter: see `attention_backend`.
     """
+    if config.attention != "compiled" or not config.encoder.can("kernels"):
+        return config
     missing = missing_for_kernels()
-    if config.attention != "compiled" or not config.encoder.can("kernels") or missing is None:
+    if missing is None:
         return config
     _report("eager", missing)
     return config.model_copy(update={"attention": "eager"})

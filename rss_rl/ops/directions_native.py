@@ -18,21 +18,19 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rss_rl.ops.attention_native import Backward, Forward, Problem, side_of
+from rss_rl.ops.attention_native import side_of
 from rss_rl.ops.attention_pairs import Order
 from rss_rl.ops.direction_weights import Direction, Weights
 from rss_rl.ops.dropping import Drop
-from rss_rl.ops.linear_maps import (
-    ACTIVATIONS,
-    Gate,
-    factor,
-    lower_name,
-    product_type,
-    row_sums,
-    stacked,
-    threads_by_numbers,
+from rss_rl.ops.linear_maps import factor, product_type, row_sums, stacked
+from rss_rl.ops.operators import (
+    activate,
+    activate_back,
+    attention_backward,
+    attention_forward,
+    mix,
+    mix_back,
 )
-from rss_rl.ops.native import run_kernel
 from rss_rl.ops.packing import Packed
 from rss_rl.ops.products import product, room_for, weight_gradient
 
@@ -75,17 +73,16 @@ class _Saved(NamedTuple):
     score_bias: Tensor
     gate_bias: Tensor
 
-    def problem(self, sides: Sequence[Tensor], order: Order, scale: float) -> Problem:
-        """That of the attention kernels."""
+    def attention(self, sides: Sequence[Tensor], order: Order, scale: float) -> tuple[Any, ...]:
+        """What the attention kernels are given."""
         head, dependent, _ = self.maps.chunk(3, 1)
-        given = (head, dependent), self.score_bias, self.hidden
-        return Problem.of(*given, (*sides, *sides), order, scale)
+        given = head, dependent, self.score_bias, self.hidden
+        return *given, *sides, *sides, order, scale
 
-    def gate(self, mixed: Tensor) -> Gate:
-        """That of the gate's kernels."""
+    def gate(self) -> tuple[Tensor, ...]:
+        """What the gate's kernels are given."""
         logit = self.maps.chunk(3, 1)[2]
-        sides = self.hidden, self.context, logit, self.more
-        return Gate.of(sides, self.gate_bias, mixed, self.maps.stride(0))
+        return self.hidden, self.context, logit, self.more, self.gate_bias
 
 
 def _forward(
@@ -104,21 +101,14 @@ def _forward(
         given.gate_context.to(lower),
     )
     rows = factor(values, drop, lower)
-    run_kernel(
-        lower_name("activate", lower),
-        values.dtype,
-        *(product(rows, weights[0].T), given.hidden_bias.contiguous(), hidden),
-        None if once else hidden_rows,
-        *(count, size, size, ACTIVATIONS[activation], threads_by_numbers(hidden)),
-    )
+    bias, rounded = given.hidden_bias.contiguous(), None if once else hidden_rows
+    activate(product(rows, weights[0].T), bias, activation, hidden, rounded)
     maps = product(hidden_rows, weights[1].T)
     biases = given.score_bias.contiguous(), given.gate_bias.contiguous()
     made = context, context_rows, inverse, by_head
     saved = _Saved(rows, hidden, hidden_rows, maps, *made, maps, *weights, *biases)
-    problem = saved.problem(sides, order, scale)
-    brief = None if once else context_rows
-    forward = Forward.of(context=context, inverse=inverse, by_head=by_head, brief_context=brief)
-    run_kernel("attention_forward", values.dtype, problem, forward)
+    rounded = None if once else context_rows
+    attention_forward(*saved.attention(sides, order, scale), context, inverse, by_head, rounded)
     return saved._replace(more=product(context_rows, weights[2].T))
 
 
@@ -139,54 +129,23 @@ def _backward(
     by_gate = flow.chunk(3, 1)[2]
     by_hidden, by_context = (torch.empty_like(saved.hidden) for _ in range(2))
     gate_sums, hidden_sums = (row_sums(saved.hidden, count, size) for _ in range(2))
-    made = by_hidden, by_context, by_gate, gate_sums
-    run_kernel(lower_name("mix_back", lower), dtype, saved.gate(gradient), gradient, *made)
-    by_maps = by_context, product(by_gate, saved.context_weight), by_hidden
-    head_sums = _attention_back(saved, saved.problem(sides, order, scale), *by_maps, flow)
-    by_product = room_for(count, size, lower)
-    run_kernel(
-        lower_name("activate_back", lower),
-        dtype,
-        *(by_hidden, product(flow, saved.map_weights), saved.hidden, by_product, hidden_sums),
-        *(count, size, size, ACTIVATIONS[activation], threads_by_numbers(by_hidden)),
+    mix_back(*saved.gate(), gradient, by_hidden, by_context, by_gate, gate_sums)
+    head_sums = by_hidden.new_empty(len(sides[1]) - 1, size)
+    attention_backward(
+        *saved.attention(sides, order, scale),
+        *(saved.context, saved.inverse, saved.by_head),
+        *(by_context, product(by_gate, saved.context_weight), True),
+        *(*flow.chunk(3, 1)[:2], by_hidden, head_sums),
     )
+    by_product = room_for(count, size, lower)
+    more = product(flow, saved.map_weights)
+    activate_back(by_hidden, more, saved.hidden, activation, by_product, hidden_sums)
     by_head, by_dependent, by_gate_input = weight_gradient(flow, saved.hidden_rows, dtype).chunk(3)
     return by_product, [
         *(weight_gradient(by_product, saved.rows, dtype), hidden_sums.sum(0)),
         *(by_head, by_dependent, head_sums.sum(0), by_gate_input),
         *(weight_gradient(by_gate, saved.context_rows, dtype), gate_sums.sum(0)),
     ]
-
-
-def _attention_back(
-    saved: _Saved,
-    problem: Problem,
-    by_context: Tensor,
-    more: Tensor,
-    by_hidden: Tensor,
-    flow: Tensor,
-) -> Tensor:
-    """Adds to the gradient by h, writes those by v and u into `flow`; that by v by sequence.
-
-    Args:
-        by_context, more: whose sum is the gradient by s.
-    """
-    by_head, by_dependent, _ = flow.chunk(3, 1)
-    head_sums = by_hidden.new_empty(problem.sequences, by_hidden.shape[1])
-    backward = Backward.of(
-        context=saved.context,
-        inverse=saved.inverse,
-        by_head=saved.by_head,
-        gradient=by_context,
-        more_gradient=more,
-        more_value=by_hidden,
-        head_scores=by_head,
-        dependent_scores=by_dependent,
-        values=by_hidden,
-        head_sums=head_sums,
-    )
-    run_kernel("attention_backward", by_hidden.dtype, problem, backward)
-    return head_sums
 
 
 class _Directions(torch.autograd.Function):
@@ -208,8 +167,7 @@ class _Directions(torch.autograd.Function):
         for k, out in enumerate(mixed.chunk(count, 1)):
             weights = Weights(*given[width * k : width * (k + 1)])
             saved = _forward(flat, Direction(weights, *rest[k]), sides, *settings)
-            name = lower_name("mix", saved.rows.dtype)
-            run_kernel(name, flat.dtype, saved.gate(out), out)
+            mix(*saved.gate(), out)
             every.extend(saved)
         ctx.save_for_backward(*sides, *every)
         ctx.rest = rest, settings

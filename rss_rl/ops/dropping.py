@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rss_rl.ops.native import run_kernel, threads_for
+from rss_rl.ops.operators import dropout
 
 LEVELS = 1 << 16
 """Of the uniform number that decides on an element: one of 16 bits, of which a hash gives four."""
@@ -21,7 +21,7 @@ LEVELS = 1 << 16
 class Drop(NamedTuple):
     """Which elements of [R, D] are dropped.
 
-    keys     int64 [R] in any shape, contiguous
+    keys     int64 [R] in any shape
     dropped  levels, of LEVELS, at which an element is set to 0
     """
 
@@ -39,18 +39,17 @@ class Drop(NamedTuple):
         Args:
             values: on a CPU; float64, float32, or bfloat16 to be made float32.
             out: contiguous, for the result if it is of another type: bfloat16 of float32.
+
+        Raises:
+            ValueError: tensors of another shape or type, or a number of keys other than R.
         """
         given = values.contiguous()
         result = torch.empty_like(given) if out is None else out
-        dtype = result.dtype
-        name, kind = "dropout", dtype
-        if dtype != values.dtype:
-            name = "dropout_to_bfloat16" if dtype == torch.bfloat16 else "dropout_of_bfloat16"
-            kind = torch.float32
-        run_kernel(
-            name,
-            kind,
-            *(self.keys, given, result, self.keys.numel(), values.shape[-1]),
-            *(self.dropped - LEVELS // 2, self.scale, threads_for(given.numel())),
-        )
+        if result.shape != values.shape or not result.is_contiguous():
+            raise ValueError(
+                f"what is left of {tuple(values.shape)} goes to a contiguous tensor of that shape,"
+                f" not {tuple(result.shape)}"
+            )
+        flat, keys = given.flatten(0, -2), self.keys.contiguous().flatten()
+        dropout(flat, keys, self.dropped - LEVELS // 2, self.scale, result.view(flat.shape))
         return result

@@ -6,20 +6,15 @@ Legend: R rows (tokens of all sequences), I inputs, K maps of O outputs each.
 from __future__ import annotations
 
 __all__ = [
-    "ACTIVATIONS",
-    "Gate",
     "factor",
     "gate_mix",
     "has_kernels",
     "linear_maps",
-    "lower_name",
     "product_type",
     "row_sums",
     "stacked",
-    "threads_by_numbers",
 ]
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,14 +24,11 @@ from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.dropping import Drop
-from rss_rl.ops.native import one_kind, run_kernel, threads_for
+from rss_rl.ops.native import one_kind
+from rss_rl.ops.operators import activate, activate_back, mix, mix_back, parts_of
 from rss_rl.ops.products import product, room_for, weight_gradient
 from rss_rl.ops.tracing import recording
 
-ACTIVATIONS = {"none": 0, "relu": 1, "elu": 2}
-"""Their numbers in the kernels' source."""
-_STEPS = 2
-"""Of a kernel's innermost loop, a number is as long as so many."""
 _KINDS = (torch.float32, torch.float64)
 
 
@@ -99,8 +91,10 @@ def gate_mix(parts: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:
     """
     given = [tensor for part in parts for tensor in part]
     _check(given)
-    if any(tensor.shape != given[0].shape for tensor in given):
-        raise ValueError(f"one shape for all, got {[tuple(tensor.shape) for tensor in given]}")
+    if given[0].ndim < 2 or any(tensor.shape != given[0].shape for tensor in given):
+        raise ValueError(
+            f"one shape for all, [R, D] or longer, got {[tuple(tensor.shape) for tensor in given]}"
+        )
     return _Mix.apply(*given)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -117,16 +111,6 @@ def product_type(values: Tensor) -> torch.dtype:
     if lower and torch.get_autocast_dtype("cpu") == torch.bfloat16:
         return torch.bfloat16
     return values.dtype
-
-
-def threads_by_numbers(values: Tensor) -> int:
-    """Threads for a kernel that goes over all numbers once."""
-    return threads_for(_STEPS * values.numel())
-
-
-def lower_name(name: str, lower: torch.dtype) -> str:
-    """Of a kernel, by the type of its products."""
-    return f"{name}_bfloat16" if lower == torch.bfloat16 else name
 
 
 def stacked(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
@@ -150,7 +134,7 @@ def factor(values: Tensor, drop: Drop | None, lower: torch.dtype) -> Tensor:
 
 def row_sums(like: Tensor, rows: int, features: int) -> Tensor:
     """For the sums over rows that a kernel takes, [(R + 63) / 64, features]."""
-    return like.new_empty(-(-rows // 64), features)
+    return like.new_empty(parts_of(rows), features)
 
 
 class _Maps(torch.autograd.Function):
@@ -168,13 +152,8 @@ class _Maps(torch.autograd.Function):
         outs = tuple(values.new_empty(shape) for _ in range(count))
         products = product(rows, weight.T).chunk(count, 1)
         for part, bias, out in zip(products, biases, outs, strict=True):
-            run_kernel(
-                lower_name("activate", lower),
-                values.dtype,
-                *(part, None if bias is None else bias.contiguous(), out, None),
-                *(len(rows), shape[-1], len(weight), ACTIVATIONS[activation]),
-                threads_by_numbers(out),
-            )
+            whole = None if bias is None else bias.contiguous()
+            activate(part, whole, activation, out.view(part.shape), None)
         ctx.save_for_backward(rows, weight, *(outs if activation != "none" else ()))
         ctx.rest = drop, activation, shape
         return outs
@@ -190,13 +169,9 @@ class _Maps(torch.autograd.Function):
         by_bias: list[Tensor | None] = []
         for k, part in enumerate(flow.chunk(count, 1)):
             sums = row_sums(gradients[k], len(rows), shape[-1])
-            run_kernel(
-                lower_name("activate_back", rows.dtype),
-                dtype,
-                *(gradients[k].contiguous(), None, outs[k] if outs else None, part, sums),
-                *(len(rows), shape[-1], len(weight), ACTIVATIONS[activation]),
-                threads_by_numbers(part),
-            )
+            out = outs[k].view(part.shape) if outs else None
+            given = gradients[k].contiguous().view(part.shape)
+            activate_back(given, None, out, activation, part, sums)
             by_bias.append(sums.sum(0) if wanted[1][k] else None)
         by_weight: Sequence[Tensor | None] = (None,) * count
         if any(wanted[0]):
@@ -212,34 +187,6 @@ class _Maps(torch.autograd.Function):
         return by_values, None, None, None, *by_weight, *by_bias
 
 
-class Gate(ctypes.Structure):
-    """`Gate` of the kernels' source."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("hidden", "context", "gate", "more", "bias")),
-        *((name, ctypes.c_int64) for name in ("rows", "features", "gate_stride", "side_stride")),
-        ("threads", ctypes.c_int64),
-    )
-
-    @classmethod
-    def of(
-        cls, sides: Sequence[Tensor], bias: Tensor | None, mixed: Tensor, gate_stride: int
-    ) -> Gate:
-        """Of tensors [R, D] that must outlive it.
-
-        Args:
-            sides: h, s and both parts of the logit, of which the first has rows of `gate_stride`.
-            mixed: or its gradient, whose rows may be parts of longer ones.
-        """
-        rows, features = mixed.shape
-        return cls(
-            *(tensor.data_ptr() for tensor in sides),
-            None if bias is None else bias.data_ptr(),
-            *(rows, features, gate_stride, mixed.stride(0)),
-            threads_by_numbers(mixed),
-        )
-
-
 class _Mix(torch.autograd.Function):
     """The gates are made again on the way back."""
 
@@ -249,8 +196,8 @@ class _Mix(torch.autograd.Function):
         features, shape = given[0].shape[-1], given[0].shape[:-1]
         mixed = whole[0].new_empty(*shape, parts * features)
         for k, out in enumerate(mixed.flatten(0, -2).chunk(parts, 1)):
-            gate = Gate.of(whole[4 * k : 4 * k + 4], None, out, features)
-            run_kernel("mix", mixed.dtype, gate, out)
+            sides = (side.view(out.shape) for side in whole[4 * k : 4 * k + 4])
+            mix(*sides, None, out)
         ctx.save_for_backward(*whole)
         return mixed
 
@@ -261,9 +208,9 @@ class _Mix(torch.autograd.Function):
         found: list[Tensor] = []
         flows = gradient.contiguous().flatten(0, -2).chunk(parts, 1)
         for k, flow in enumerate(flows):
-            sides = whole[4 * k : 4 * k + 4]
-            by_hidden, by_context, by_gate = (torch.empty_like(sides[0]) for _ in range(3))
-            gate = Gate.of(sides, None, flow, flow.shape[1])
-            run_kernel("mix_back", flow.dtype, gate, flow, by_hidden, by_context, by_gate, None)
+            sides = [side.view(flow.shape) for side in whole[4 * k : 4 * k + 4]]
+            made = [torch.empty_like(sides[0]) for _ in range(3)]
+            mix_back(*sides, None, flow, *made, None)
+            by_hidden, by_context, by_gate = (part.view(whole[0].shape) for part in made)
             found.extend((by_hidden, by_context, by_gate, by_gate))
         return tuple(found)

@@ -9,9 +9,12 @@ from __future__ import annotations
 __all__ = [
     "KernelsError",
     "OutOfRange",
+    "address",
+    "has_kernels_for",
     "load_ahead",
     "load_kernels",
     "one_kind",
+    "row_stride",
     "run_kernel",
     "threads_for",
 ]
@@ -25,7 +28,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -39,6 +42,8 @@ from rss_rl.cache import cache_root
 _SOURCES = Path(__file__).with_name("kernels")
 _OPTIONS = ("-std=gnu++17", "-O2", "-fno-math-errno", "-fPIC", "-pthread", "-w")
 _TUNED = ("-march=native",)
+_FLAGS_VARIABLE = "RSS_RL_KERNEL_FLAGS"
+"""Of the environment: options in place of `_TUNED`, such as those of a sanitizer."""
 _LINKED = ("-shared",)
 _LIBRARIES = ("-ldl",)
 _LONGEST_S = 300.0
@@ -68,8 +73,9 @@ def load_kernels() -> ctypes.CDLL:
     Raises:
         KernelsError: there is no C++ compiler (`CXX`, or g++), or it does not compile them.
     """
+    flags = os.environ.get(_FLAGS_VARIABLE)
     with _once:
-        found = _tried(os.environ.get("CXX") or "g++", cache_root() / "kernels")
+        found = _tried(os.environ.get("CXX") or "g++", flags, cache_root() / "kernels")
     if isinstance(found, KernelsError):
         raise found
     return found
@@ -91,20 +97,73 @@ def one_kind(tensors: Iterable[Tensor]) -> bool:
     return len(kinds) == 1 and kinds <= {(dtype, "cpu") for dtype in _SUFFIXES}
 
 
+def has_kernels_for(dtype: torch.dtype) -> bool:
+    """float32 and float64."""
+    return dtype in _SUFFIXES
+
+
+def address(
+    tensor: Tensor | None, dtype: torch.dtype, shape: Sequence[int], stride: int | None = None
+) -> ctypes.c_void_p:
+    """Where a tensor begins in memory, once it is all that a kernel takes it for; null for None.
+
+    Args:
+        shape: whole, [R, D] where there is a stride.
+        stride: numbers from a row to the next; None: the tensor is contiguous.
+
+    Raises:
+        ValueError: it is of another type, on another device, of another shape, its rows are at
+            other distances or lie across each other, or a note says to negate what is read.
+    """
+    if tensor is None:
+        return ctypes.c_void_p()
+    fits = tensor.dtype == dtype and tensor.shape == tuple(shape) and tensor.is_cpu
+    fits = fits and tensor.layout == torch.strided and not tensor.is_neg()
+    if stride is None:
+        fits = fits and tensor.is_contiguous()
+    elif fits:
+        rows, features = shape
+        fits = stride >= features and (rows < 2 or tensor.stride(0) == stride)
+        fits = fits and (features < 2 or tensor.stride(1) == 1)
+    if not fits:
+        raise ValueError(
+            f"a kernel takes {dtype} {tuple(shape)} in memory"
+            f" {'without gaps' if stride is None else f'in rows of {stride}'}, not {tensor.dtype}"
+            f" {tuple(tensor.shape)} on {tensor.device}"
+        )
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def row_stride(*tensors: Tensor) -> int:
+    """Numbers from a row to the next one of tensors [R, D] that agree on it.
+
+    A dimension of size 1 may have any stride, which says nothing.
+
+    Raises:
+        ValueError: they do not agree.
+    """
+    found = {tensor.stride(0) for tensor in tensors if len(tensor) > 1}
+    if len(found) > 1:
+        raise ValueError(f"rows of one length, got {sorted(found)}")
+    return found.pop() if found else tensors[0].shape[1]
+
+
 def run_kernel(name: str, dtype: torch.dtype, *arguments: Any) -> None:
     """Run `rss_<name>_<type>`.
 
     Args:
         dtype: float32 or float64, of all tensors that are not integers.
-        arguments: structures, tensors on the CPU or None for their pointers, contiguous where the
-            kernel asks for no stride, whole and other numbers.
+        arguments: structures; addresses; tensors that are contiguous, of this type or int64; None
+            for a null pointer; whole and other numbers.
 
     Raises:
+        ValueError: a tensor is not that.
         OutOfRange: the kernel says so.
         MemoryError: it found none.
         KernelsError: see `load_kernels`.
     """
-    outcome = _function(f"rss_{name}_{_SUFFIXES[dtype]}")(*map(_argument, arguments))
+    given = (_argument(value, dtype) for value in arguments)
+    outcome = _function(f"rss_{name}_{_SUFFIXES[dtype]}")(*given)
     if outcome == 1:
         raise OutOfRange
     if outcome:
@@ -128,38 +187,44 @@ def _has_team() -> bool:
     return bool(load_kernels().rss_has_team())
 
 
-def _argument(value: Any) -> Any:
+def _argument(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, ctypes.c_void_p):
+        return value
     if value is None or isinstance(value, Tensor):
-        return ctypes.c_void_p(None if value is None else value.data_ptr())
+        whole = value is not None and value.dtype == torch.int64
+        return address(value, torch.int64 if whole else dtype, () if value is None else value.shape)
     if isinstance(value, ctypes.Structure | ctypes.Array):
         return ctypes.byref(value)
     return ctypes.c_int64(value) if isinstance(value, int) else ctypes.c_double(value)
 
 
 @functools.cache
-def _tried(compiler: str, cache: Path) -> ctypes.CDLL | KernelsError:
+def _tried(compiler: str, flags: str | None, cache: Path) -> ctypes.CDLL | KernelsError:
     """Tried once: a compiler that does not compile them takes its time, too."""
+    # Where the processor's own options are asked for by nobody, a compiler need not know them.
+    choices = [_TUNED, ()] if flags is None else [tuple(flags.split())]
     try:
-        return _loaded(compiler, cache)
+        return _loaded(compiler, choices, cache)
     except KernelsError as error:
         return error
 
 
-def _loaded(compiler: str, cache: Path) -> ctypes.CDLL:
+def _loaded(compiler: str, choices: Sequence[tuple[str, ...]], cache: Path) -> ctypes.CDLL:
+    """By the first of these options that the compiler takes."""
     path = shutil.which(compiler)
     if path is None:
         raise KernelsError(f"there is no C++ compiler '{compiler}'")
-    library = cache / f"{_identity(path)}.so"
+    library = cache / f"{_identity(path, choices[0])}.so"
     with suppress(OSError):  # it is not there yet, or is not whole
         return ctypes.CDLL(str(library))
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:
-            os.replace(_compiled(path, Path(folder)), library)
+            os.replace(_compiled(path, choices, Path(folder)), library)
         return ctypes.CDLL(str(library))
     except OSError:  # a cache that cannot be written, or lies where nothing may be executed
         with tempfile.TemporaryDirectory() as folder:
-            return _opened(_compiled(path, Path(folder)))
+            return _opened(_compiled(path, choices, Path(folder)))
 
 
 def _opened(library: Path) -> ctypes.CDLL:
@@ -169,13 +234,11 @@ def _opened(library: Path) -> ctypes.CDLL:
         raise KernelsError(f"what the compiler made cannot be loaded: {error}") from None
 
 
-def _identity(compiler: str) -> str:
+def _identity(compiler: str, tuned: tuple[str, ...]) -> str:
     """Of what the machine's code depends on."""
     parts = [path.read_bytes() for path in sorted(_SOURCES.glob("*.[ch]*"))]
     parts.extend((_output([compiler, "--version"]).encode(), _processor().encode()))
-    parts.extend(
-        option.encode() for option in (compiler, *_OPTIONS, *_TUNED, *_LINKED, *_LIBRARIES)
-    )
+    parts.extend(option.encode() for option in (compiler, *_OPTIONS, *tuned, *_LINKED, *_LIBRARIES))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 
 
@@ -188,12 +251,13 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in text.splitlines() if line.startswith(told)}))
 
 
-def _compiled(compiler: str, folder: Path) -> Path:
+def _compiled(compiler: str, choices: Sequence[tuple[str, ...]], folder: Path) -> Path:
     """The library, in `folder`."""
-    try:
-        return _built([compiler, *_OPTIONS, *_TUNED], folder)
-    except KernelsError:  # a compiler that does not know the processor
-        return _built([compiler, *_OPTIONS], folder)
+    *others, last = choices
+    for tuned in others:
+        with suppress(KernelsError):
+            return _built([compiler, *_OPTIONS, *tuned], folder)
+    return _built([compiler, *_OPTIONS, *last], folder)
 
 
 def _built(command: list[str], folder: Path) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 __all__ = ["feature_wise_pooling", "packed_pooling", "packed_shared_pooling", "shared_pooling"]
 
-import ctypes
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +17,8 @@ from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.masking import masked_softmax
-from rss_rl.ops.native import OutOfRange, one_kind, run_kernel, threads_for
+from rss_rl.ops.native import OutOfRange, one_kind
+from rss_rl.ops.operators import pooling_backward, pooling_forward, shared_pooling_forward
 from rss_rl.ops.packing import Packed, even_starts
 from rss_rl.ops.tracing import recording
 
@@ -33,12 +34,21 @@ def feature_wise_pooling(
 
     Returns:
         [M, D].
+
+    Raises:
+        ValueError: a mask of another shape or type.
     """
     alike = scores.shape == values.shape and scores.dtype == values.dtype == torch.float32
+    _check_kept(kept, values.shape[:2])
     if backend == "compiled" and alike and scores.device.type == "cpu" and not recording():
         with suppress(OutOfRange):
             return _Pooling.apply(scores, values, kept)  # type: ignore[no-any-return, no-untyped-call]
     return (masked_softmax(scores, kept) * values).sum(1)
+
+
+def _check_kept(kept: Tensor, shape: Sequence[int]) -> None:
+    if kept.dtype != torch.bool or kept.shape != tuple(shape):
+        raise ValueError(f"kept: bool {tuple(shape)}, got {kept.dtype} {tuple(kept.shape)}")
 
 
 def packed_pooling(scores: Tensor, values: Tensor, tokens: Packed) -> Tensor:
@@ -86,7 +96,7 @@ def packed_shared_pooling(
         own = torch.full((times * len(tokens),), -1, dtype=torch.int64)
         own[cells] = torch.arange(len(cells))
         with suppress(OutOfRange):
-            return _run_shared(rows, own, None, tokens.starts, times, common)
+            return _run_shared(rows, own, None, tokens.starts.contiguous(), times, common)
     scores, values = (
         base.repeat(times, 1).index_copy(0, cells, part)
         for base, part in zip(common, rows, strict=True)
@@ -130,8 +140,12 @@ def shared_pooling(
 
     Returns:
         [M, D].
+
+    Raises:
+        ValueError: tensors that do not fit.
     """
     scores, values = rows
+    _check_common(rows, kept, common)
     alike = scores.shape == values.shape and scores.dtype == values.dtype == torch.float32
     learns = torch.is_grad_enabled() and any(t.requires_grad for t in (*rows, *(common or ())))
     if backend == "compiled" and alike and scores.device.type == "cpu" and not learns:
@@ -147,6 +161,21 @@ def shared_pooling(
     return feature_wise_pooling(whole[0], whole[1], kept, backend)
 
 
+def _check_common(
+    rows: tuple[Tensor, Tensor], kept: Tensor, common: tuple[Tensor, Tensor] | None
+) -> None:
+    _check_kept(kept, kept.shape[:2])
+    if common is None:
+        return
+    shape, dtype = (len(common[0]), kept.shape[1], rows[0].shape[-1]), rows[0].dtype
+    whole = not len(kept) or (shape[0] > 0 and len(kept) % shape[0] == 0)
+    if not whole or any(part.shape != shape or part.dtype != dtype for part in common):
+        raise ValueError(
+            f"common {[(tuple(part.shape), part.dtype) for part in common]} do not fit kept"
+            f" {tuple(kept.shape)} and rows {tuple(rows[0].shape)} {dtype}"
+        )
+
+
 def _pool_shared(
     rows: tuple[Tensor, Tensor],
     places: tuple[Tensor, Tensor],
@@ -156,10 +185,10 @@ def _pool_shared(
     own = torch.full(kept.shape, -1, dtype=torch.int64)
     own[places] = torch.arange(len(rows[0]))
     shared = len(kept) if common is None else len(common[0])
-    base = rows if common is None else (common[0].flatten(0, 1), common[1].flatten(0, 1))
+    base = None if common is None else (common[0].flatten(0, 1), common[1].flatten(0, 1))
     times = len(kept) // max(1, shared)
     starts = even_starts(shared, kept.shape[1])
-    return _run_shared(rows, own, kept.contiguous(), starts, times, base)
+    return _run_shared(rows, own.flatten(), kept.contiguous().flatten(), starts, times, base)
 
 
 def _run_shared(
@@ -168,43 +197,13 @@ def _run_shared(
     kept: Tensor | None,
     starts: Tensor,
     times: int,
-    common: tuple[Tensor, Tensor],
+    common: tuple[Tensor, Tensor] | None,
 ) -> Tensor:
-    given = [*(t.contiguous() for t in common), starts, kept, *(t.contiguous() for t in rows), own]
-    shared, features = len(starts) - 1, rows[0].shape[1]
-    pooled = rows[0].new_empty(times * shared, features)
-    problem = _Problem(
-        *(None if tensor is None else tensor.data_ptr() for tensor in given),
-        *(len(pooled), shared, features, threads_for(own.numel() * features)),
-    )
-    run_kernel("pooling_forward", pooled.dtype, problem, pooled, None, None)
+    scores, values = (None, None) if common is None else (t.contiguous() for t in common)
+    mine = (tensor.contiguous() for tensor in rows)
+    pooled = rows[0].new_empty(times * (len(starts) - 1), rows[0].shape[1])
+    shared_pooling_forward(scores, values, starts, kept, *mine, own, pooled)
     return pooled
-
-
-class _Problem(ctypes.Structure):
-    """`Problem` of the kernel's source."""
-
-    _fields_ = (
-        ("scores", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("starts", ctypes.c_void_p),
-        ("kept", ctypes.c_void_p),
-        ("own_scores", ctypes.c_void_p),
-        ("own_values", ctypes.c_void_p),
-        ("own", ctypes.c_void_p),
-        ("sequences", ctypes.c_int64),
-        ("shared", ctypes.c_int64),
-        ("features", ctypes.c_int64),
-        ("threads", ctypes.c_int64),
-    )
-
-    @classmethod
-    def of(cls, scores: Tensor, values: Tensor, starts: Tensor, kept: Tensor | None) -> _Problem:
-        """Of contiguous tensors, which must outlive it; all are kept where `kept` is None."""
-        pointers = (tensor.data_ptr() for tensor in (scores, values, starts))
-        mask, sequences = None if kept is None else kept.data_ptr(), len(starts) - 1
-        sizes = sequences, sequences, scores.shape[-1]
-        return cls(*pointers, mask, None, None, None, *sizes, threads_for(scores.numel()))
 
 
 class _Pooling(torch.autograd.Function):
@@ -216,27 +215,20 @@ class _Pooling(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, values: Tensor, tokens: Tensor | Packed) -> Tensor:
         if isinstance(tokens, Packed):
-            starts, kept = tokens.starts, None
+            starts, kept = tokens.starts.contiguous(), None
         else:
-            starts, kept = even_starts(*tokens.shape), tokens.contiguous()
-        given = (scores.contiguous(), values.contiguous(), starts)
-        pooled, largest, inverse = (
-            scores.new_empty(len(starts) - 1, scores.shape[-1]) for _ in range(3)
-        )
-        problem = _Problem.of(*given, kept)
-        run_kernel("pooling_forward", scores.dtype, problem, pooled, largest, inverse)
-        ctx.save_for_backward(*given, kept, pooled, largest, inverse)
-        return pooled
+            starts, kept = even_starts(*tokens.shape), tokens.contiguous().flatten()
+        rows = (tensor.contiguous().flatten(0, -2) for tensor in (scores, values))
+        given = (*rows, starts, kept)
+        made = [scores.new_empty(len(starts) - 1, scores.shape[-1]) for _ in range(3)]
+        pooling_forward(*given, *made)
+        ctx.save_for_backward(*given, *made)
+        ctx.shape = scores.shape
+        return made[0]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        *given, pooled, largest, inverse = ctx.saved_tensors
-        by_score, by_value = (torch.empty_like(given[0]) for _ in range(2))
-        run_kernel(
-            "pooling_backward",
-            gradient.dtype,
-            _Problem.of(*given),
-            *(pooled, largest, inverse, gradient.contiguous(), by_score, by_value),
-        )
-        return by_score, by_value, None
+        found = [torch.empty_like(ctx.saved_tensors[0]) for _ in range(2)]
+        pooling_backward(*ctx.saved_tensors, gradient.contiguous(), *found)
+        return found[0].view(ctx.shape), found[1].view(ctx.shape), None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 __all__ = ["Selector", "has_selectors", "selector_logits"]
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,9 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rss_rl.ops import operators
 from rss_rl.ops.attention import Backend
-from rss_rl.ops.linear_maps import ACTIVATIONS, has_kernels, lower_name, product_type
-from rss_rl.ops.native import one_kind, run_kernel, threads_for
+from rss_rl.ops.linear_maps import has_kernels, product_type
+from rss_rl.ops.native import one_kind
 from rss_rl.ops.products import product, room_for, weight_gradient
 
 
@@ -70,39 +70,8 @@ def selector_logits(
             f"tokens {tuple(tokens.shape)} {tokens.dtype}, valid {tuple(valid.shape)} {valid.dtype}"
             f" and selectors {[tuple(tensor.shape) for tensor in given]} do not fit"
         )
-    return _Logits.apply(tokens, valid, activation, *given)  # type: ignore[no-any-return, no-untyped-call]
-
-
-class _Given(ctypes.Structure):
-    """`Selectors` of the kernels' source."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("tokens", "valid", "starts")),
-        *((name, ctypes.c_int64) for name in ("sentences", "width", "features", "selectors")),
-        *((name, ctypes.c_int64) for name in ("hidden", "threads")),
-    )
-
-    @classmethod
-    def of(cls, tokens: Tensor | None, valid: Tensor, starts: Tensor, *sizes: int) -> Any:
-        """Of tensors that must outlive it; sizes E, R and D. The way back needs no tokens."""
-        features, selectors, hidden = sizes
-        steps = 2 * valid.numel() * max(features, selectors * hidden)
-        words = None if tokens is None else tokens.data_ptr()
-        pointers = words, valid.data_ptr(), starts.data_ptr()
-        return cls(*pointers, *valid.shape, *sizes, threads_for(steps))
-
-
-class _Products(ctypes.Structure):
-    """`Products` of the kernels' source."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_void_p) for name in ("by_row", "by_sentence", "bias", "weight", "last")
-    )
-
-    @classmethod
-    def of(cls, *given: Tensor) -> Any:
-        """Of tensors that must outlive it."""
-        return cls(*(tensor.data_ptr() for tensor in given))
+    starts = F.pad(valid.sum(1).cumsum(0), (1, 0))
+    return _Logits.apply(tokens, valid, starts, int(starts[-1]), activation, *given)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _factors(hidden: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -112,7 +81,7 @@ def _factors(hidden: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tens
     of_rows = hidden[0].new_empty(shape, dtype=dtype)
     of_means = hidden[0].new_empty(len(hidden), len(hidden[0]), features, dtype=dtype)
     for number, weight in enumerate(hidden):
-        parts = weight.view(-1, 3, features)
+        parts = weight.reshape(-1, 3, features)
         of_rows[number].copy_(parts[:, ::2])
         of_means[number].copy_(parts[:, 1])
     return of_rows.flatten(0, 1).flatten(1), of_means.flatten(0, 1)
@@ -122,15 +91,21 @@ class _Logits(torch.autograd.Function):
     """What the activation gives is made again on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, tokens: Tensor, valid: Tensor, activation: str, *given: Tensor) -> Tensor:
+    def forward(
+        ctx: Any,
+        tokens: Tensor,
+        valid: Tensor,
+        starts: Tensor,
+        count: int,
+        activation: str,
+        *given: Tensor,
+    ) -> Tensor:
         hidden, biases, last, last_biases = (given[k::4] for k in range(4))
         tokens, valid, lower = tokens.contiguous(), valid.contiguous(), product_type(tokens)
-        starts = F.pad(valid.sum(1).cumsum(0), (1, 0))
-        count, features = int(starts[-1]), tokens.shape[-1]
-        problem = _Given.of(tokens, valid, starts, features, len(hidden), len(biases[0]))
+        features = tokens.shape[-1]
         rows = room_for(count, 2 * features, lower)
         means = tokens.new_empty(len(tokens), features)
-        run_kernel(lower_name("selector_rows", lower), tokens.dtype, problem, rows, means)
+        operators.selector_rows(tokens, valid, starts, rows, means)
         of_rows, of_means = _factors(hidden, lower)
         mean_rows = room_for(len(means), features, lower).copy_(means)
         made = (
@@ -138,10 +113,7 @@ class _Logits(torch.autograd.Function):
             *(torch.cat(biases), torch.cat(last, 1), torch.cat(last_biases)),
         )
         logits = tokens.new_empty(len(tokens), len(hidden), tokens.shape[1])
-        kernel = lower_name("selector_logits", lower)
-        run_kernel(
-            kernel, tokens.dtype, problem, _Products.of(*made), ACTIVATIONS[activation], logits
-        )
+        operators.selector_logits(valid, starts, *made, activation, logits)
         ctx.save_for_backward(valid, starts, rows, mean_rows, *made)
         ctx.activation = activation
         return logits
@@ -152,18 +124,13 @@ class _Logits(torch.autograd.Function):
         valid, starts, rows, mean_rows, *made = ctx.saved_tensors
         dtype, (sentences, features) = gradient.dtype, mean_rows.shape
         selectors, columns = made[-1].numel(), made[0].shape[1]
-        problem = _Given.of(None, valid, starts, features, selectors, columns // selectors)
         flow = room_for(len(rows), columns, rows.dtype)
         sums = gradient.new_empty(2, sentences, columns)  # by what the mean adds, and by w
         last_sums = gradient.new_empty(sentences, selectors)
-        run_kernel(
-            lower_name("selector_back", rows.dtype),
-            dtype,
-            *(problem, _Products.of(*made), ACTIVATIONS[ctx.activation], gradient.contiguous()),
-            *(flow, sums[0], sums[1], last_sums),
-        )
+        given = valid, starts, *made, ctx.activation, gradient.contiguous()
+        operators.selector_back(*given, flow, sums[0], sums[1], last_sums)
         by_hidden: Sequence[Tensor | None] = (None,) * selectors
-        if any(ctx.needs_input_grad[3::4]):
+        if any(ctx.needs_input_grad[5::4]):
             mean_flow = room_for(sentences, columns, rows.dtype).copy_(sums[0])
             by_rows = weight_gradient(flow, rows, dtype).view(columns, 2, features)
             by_means = weight_gradient(mean_flow, mean_rows, dtype)
@@ -175,4 +142,4 @@ class _Logits(torch.autograd.Function):
             last_sums.sum(0).chunk(selectors),
             strict=True,
         )
-        return None, None, None, *(tensor for parts in found for tensor in parts)
+        return *(None,) * 5, *(tensor for parts in found for tensor in parts)

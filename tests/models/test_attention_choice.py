@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pytest
 from model_configs import model_config
 
@@ -13,11 +14,14 @@ from rss_rl.errors import ConfigError
 from rss_rl.models import attention_choice as module
 from rss_rl.models.attention_choice import (
     attention_backend,
+    loadable_attention,
     outer_backend,
     settled_attention,
 )
-from rss_rl.models.build import build_encoder
+from rss_rl.models.build import build_classifier, build_encoder
+from rss_rl.ops import native
 from rss_rl.ops.compilers import missing_compiler, missing_triton
+from rss_rl.types import LabelSpec
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +58,25 @@ def test_an_optimiser_goes_with_its_model() -> None:
     # Nothing has settled it for all processes of a run.
     assert outer_backend(ModelConfig(encoder="cnn")) == "eager"
     assert outer_backend(ModelConfig(encoder="cnn", attention="compiled")) == "eager"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [ModelConfig(attention="eager"), ModelConfig(encoder="mean")],
+    ids=["eager", "without attention"],
+)
+def test_what_needs_no_kernels_compiles_none(
+    config: ModelConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "_loaded", lambda *_: pytest.fail("loaded or compiled kernels"))
+    native._tried.cache_clear()
+    try:
+        assert settled_attention(config) == config.attention
+        assert loadable_attention(config) == config
+        assert outer_backend(config) == "eager"
+        build_classifier(config, LabelSpec("classes", ("no", "yes")), 2, np.ones((5, 4)), 5)
+    finally:
+        native._tried.cache_clear()
 
 
 @pytest.mark.usefixtures("compiler")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.ops import attention_native, directions, directions_native, linear_maps, native
+from rss_rl.ops import directions, directions_native, operators
 from rss_rl.ops.attention import feature_wise_attention
 from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.direction_weights import Direction, Weights
@@ -191,8 +191,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyP
     given_ = together(weights, drops_of(tokens))
     found = []
     for threads in (1, 3):
-        for module in (native, attention_native, linear_maps):
-            monkeypatch.setattr(module, "threads_for", lambda _, n=threads: n)
+        monkeypatch.setattr(operators, "threads_for", lambda _, n=threads: n)
         out = native_directions(values, given_, tokens, "elu", C)
         found.append([out, *torch.autograd.grad(out.square().sum(), all_of(values, weights))])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.layers import Dense, linear
-from rss_rl.ops import linear_maps as module
+from rss_rl.ops import operators
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.dropping import LEVELS, Drop
 from rss_rl.ops.linear_maps import gate_mix, has_kernels, linear_maps
@@ -156,7 +156,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyP
     values, weight, bias = drawn((300, 24), (40, 24), (40,))
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(module, "threads_for", lambda _, n=threads: n)
+        monkeypatch.setattr(operators, "threads_for", lambda _, n=threads: n)
         (out,) = linear_maps(values, [weight], [bias], activation="elu")
         mixed = gate_mix([(out, out.flip(0), out.flip(1), -out)])
         found.append([out, mixed, *gradients([mixed], [values, weight, bias])])

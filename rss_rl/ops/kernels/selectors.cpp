@@ -85,7 +85,7 @@ int logits_as(const Selectors<T>& given, const Products<T, P>& made, T* logits) 
   const std::int64_t all = given.selectors * given.hidden;
   return each_sentence(given, [&](std::int64_t b) {
     T* out = logits + b * given.selectors * given.width;
-    std::memset(out, 0, given.selectors * given.width * sizeof(T));
+    std::fill_n(out, given.selectors * given.width, T(0));
     each_token(given, b, [&](std::int64_t row, std::int64_t n) {
       for (std::int64_t r = 0; r < given.selectors; ++r) {
         Vector sum = {};
@@ -110,9 +110,9 @@ int logits_back_as(const Selectors<T>& given, const Products<T, P>& made, const 
   using Vector = typename Lanes<T>::Vector;
   const std::int64_t all = given.selectors * given.hidden;
   return each_sentence(given, [&](std::int64_t b) {
-    std::memset(flow_sums + b * all, 0, all * sizeof(T));
-    std::memset(weight_sums + b * all, 0, all * sizeof(T));
-    std::memset(last_sums + b * given.selectors, 0, given.selectors * sizeof(T));
+    std::fill_n(flow_sums + b * all, all, T(0));
+    std::fill_n(weight_sums + b * all, all, T(0));
+    std::fill_n(last_sums + b * given.selectors, given.selectors, T(0));
     each_token(given, b, [&](std::int64_t row, std::int64_t n) {
       for (std::int64_t r = 0; r < given.selectors; ++r) {
         const T moved = gradient[(b * given.selectors + r) * given.width + n];

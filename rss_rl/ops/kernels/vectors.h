@@ -36,7 +36,7 @@ struct Lanes {
 
 typedef Lanes<float>::Vector Floats;
 typedef Lanes<double>::Vector Doubles;
-typedef std::int32_t Ints __attribute__((vector_size(kBytes)));
+typedef std::uint32_t Words __attribute__((vector_size(kBytes)));
 
 // 1 / x of x in [1, e^80].
 inline Floats reciprocal(Floats x) {
@@ -59,7 +59,7 @@ inline Floats assembled(Floats rest, Floats shifted) {
   power = power * rest + 0.24022122f;
   power = power * rest + 0.69314695f;
   power = power * rest + 1.00000007f;
-  return (Floats)((Ints)power + ((Ints)shifted << 23));
+  return (Floats)((Words)power + ((Words)shifted << 23));
 }
 
 constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to a whole number
@@ -151,7 +151,6 @@ struct Brief {
 };
 
 typedef std::uint16_t Briefs __attribute__((vector_size(kBytes / 2)));
-typedef std::uint32_t Words __attribute__((vector_size(kBytes)));
 
 template <>
 struct Lanes<Brief> {

@@ -1,0 +1,721 @@
+"""The kernels of a CPU as operators of torch, `torch.ops.rss_rl`, and all that they may be given.
+
+A kernel reads and writes whatever stands where it is told to. So every pointer that one gets goes
+through `address`, which asks for a type, a device, a shape and a distance of rows; and numbers of
+rows that other tensors hold are held against the rows that there are.
+
+An operator writes its results into tensors that the caller has made, and returns nothing. It has no
+gradient: given a tensor that asks for one it refuses. Gradients are those of the autograd functions
+that call it, and which call other operators for them. All are for tensors on the CPU, float32 or
+float64 of one type; what a matrix product reads or has made may be bfloat16 where that is float32.
+
+Legend: R rows, D features; X heads, Y dependents, M sequences of attention; P parts of 64 rows, the
+last one shorter.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ACTIVATIONS",
+    "activate",
+    "activate_back",
+    "attention_backward",
+    "attention_forward",
+    "dropout",
+    "mix",
+    "mix_back",
+    "parts_of",
+    "pooling_backward",
+    "pooling_forward",
+    "registered",
+    "selector_back",
+    "selector_logits",
+    "selector_rows",
+    "shared_pooling_forward",
+]
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rss_rl.ops.native import (
+    OutOfRange,
+    address,
+    has_kernels_for,
+    row_stride,
+    run_kernel,
+    threads_for,
+)
+
+ACTIVATIONS = {"none": 0, "relu": 1, "elu": 2}
+"""Their numbers in the kernels' source."""
+_ORDERS = {"before": 0, "after": 1, "others": 2}
+_PART = 64
+"""Rows of a part, `kRows` of the kernels' source."""
+_STEPS = 2
+"""Of a kernel's innermost loop, a number is as long as so many."""
+
+_LARGEST_SCORE = 40.0
+"""Processors without fused products round 2 u / c, which moves E by up to 6e-8 |2 u / c| and a
+weight by c / 2 times that: 2.4e-6."""
+_LARGEST_EXPONENT = 40.0
+"""E F stays under e^80, and neither E nor F is rounded to 0."""
+_LARGEST_SCALE = 40.0
+"""A weight is e^(-2c) or more, and stays a normal number."""
+
+registered: set[str] = set()
+"""Full names of the operators."""
+_LIBRARY: Any = torch.library.Library("rss_rl", "DEF")  # type: ignore[no-untyped-call]
+
+
+def _operator(schema: str) -> Callable[[Callable[..., None]], Any]:
+    """Register the decorated function, which checks what it is given, as what runs on a CPU.
+
+    A call by `Library` takes 3 microseconds more than one of the function, where it takes 30 more
+    by `torch.library.custom_op`; the smallest kernels take 4.
+    """
+    name = schema.partition("(")[0]
+
+    def register(run: Callable[..., None]) -> Any:
+        def checked(*given: Any) -> None:
+            if torch.is_grad_enabled() and any(
+                isinstance(tensor, Tensor) and tensor.requires_grad for tensor in given
+            ):
+                raise RuntimeError(f"rss_rl::{name} has no gradient: its callers have")
+            run(*given)
+
+        registered.add(f"rss_rl::{name}")
+        _LIBRARY.define(f"{schema} -> ()")
+        _LIBRARY.impl(name, checked, "CPU")
+        _LIBRARY.impl(name, torch.library.fallthrough_kernel, "Autograd")
+        torch.library.register_fake(f"rss_rl::{name}", lambda *_: None, lib=_LIBRARY)
+        return getattr(torch.ops.rss_rl, name).default
+
+    return register
+
+
+def parts_of(rows: int) -> int:
+    """P, of the sums that kernels take over rows."""
+    return -(-rows // _PART)
+
+
+def _kinds(number: Tensor, product: Tensor) -> tuple[torch.dtype, torch.dtype]:
+    """Types of numbers, and of what a matrix product reads or has made."""
+    kind, lower = number.dtype, product.dtype
+    if not has_kernels_for(kind) or (
+        lower != kind and (kind, lower) != (torch.float32, torch.bfloat16)
+    ):
+        raise ValueError(f"no kernel is for {kind} with products of {lower}")
+    return kind, lower
+
+
+def _name(name: str, lower: torch.dtype) -> str:
+    return f"{name}_bfloat16" if lower == torch.bfloat16 else name
+
+
+def _activation(name: str, *, least: int = 0) -> int:
+    number = ACTIVATIONS.get(name, -1)
+    if number < least:
+        raise ValueError(f"no kernel computes the activation '{name}'")
+    return number
+
+
+def _starts(starts: Tensor, rows: int) -> ctypes.c_void_p:
+    """Of M sequences that share `rows` among them, [M + 1]."""
+    first, found = address(starts, torch.int64, (starts.numel(),)), starts.tolist()
+    if not found or found[0] or found[-1] != rows or found != sorted(found):
+        raise ValueError(f"starts of {len(found) - 1} sequences do not rise from 0 to {rows}")
+    return first
+
+
+class _Attention(ctypes.Structure):
+    """`Problem` of attention.cpp."""
+
+    _fields_ = (
+        ("head_scores", ctypes.c_void_p),
+        ("dependent_scores", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("heads", ctypes.c_void_p),
+        ("dependents", ctypes.c_void_p),
+        ("head_starts", ctypes.c_void_p),
+        ("dependent_starts", ctypes.c_void_p),
+        ("sequences", ctypes.c_int64),
+        ("features", ctypes.c_int64),
+        ("stride", ctypes.c_int64),
+        ("brief", ctypes.c_int64),
+        ("order", ctypes.c_int64),
+        ("threads", ctypes.c_int64),
+        ("scale", ctypes.c_double),
+        ("largest", ctypes.c_double),
+    )
+
+
+class _Pointers(ctypes.Structure):
+    """Of tensors, or null."""
+
+
+class _Forward(_Pointers):
+    """`Forward` of attention.cpp."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p) for name in ("context", "inverse", "by_head", "brief_context")
+    )
+
+
+class _Backward(_Pointers):
+    """`Backward` of attention.cpp."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in (
+            *("context", "inverse", "by_head", "gradient", "more_gradient", "more_value"),
+            *("head_scores", "dependent_scores", "values", "head_sums"),
+        )
+    )
+
+
+_ATTENTION = (
+    "Tensor head_scores, Tensor dependent_scores, Tensor? bias, Tensor values, Tensor heads,"
+    " Tensor head_starts, Tensor dependents, Tensor dependent_starts, str order, float scale"
+)
+
+
+def _attention(
+    head_scores: Tensor,
+    dependent_scores: Tensor,
+    bias: Tensor | None,
+    values: Tensor,
+    heads: Tensor,
+    head_starts: Tensor,
+    dependents: Tensor,
+    dependent_starts: Tensor,
+    order: str,
+    scale: float,
+    *more: Tensor,
+) -> tuple[_Attention, int]:
+    """And the distance of rows of scores, and of `more` tensors.
+
+    Raises:
+        OutOfRange: the scale is too large.
+    """
+    kind, lower = _kinds(values, head_scores)
+    (seen, features), looking = values.shape, heads.numel()
+    if order not in _ORDERS:
+        raise ValueError(f"no kernel pairs tokens in the order '{order}'")
+    if head_starts.numel() != dependent_starts.numel():
+        raise ValueError(
+            f"heads of {head_starts.numel() - 1} sequences, dependents of"
+            f" {dependent_starts.numel() - 1}"
+        )
+    if not scale <= _LARGEST_SCALE:
+        raise OutOfRange
+    stride = row_stride(head_scores, dependent_scores, *more)
+    sequences = head_starts.numel() - 1
+    problem = _Attention(
+        address(head_scores, lower, (looking, features), stride),
+        address(dependent_scores, lower, (seen, features), stride),
+        address(bias, kind, (features,)),
+        address(values, kind, (seen, features)),
+        address(heads, torch.int64, (looking,)),
+        address(dependents, torch.int64, (seen,)),
+        _starts(head_starts, looking),
+        _starts(dependent_starts, seen),
+        *(sequences, features, stride, lower == torch.bfloat16, _ORDERS[order]),
+        threads_for(looking * features * seen // max(1, sequences)),
+        scale,
+        min(_LARGEST_SCORE, _LARGEST_EXPONENT * scale / 2.0),
+    )
+    return problem, stride
+
+
+@_operator(
+    f"attention_forward({_ATTENTION}, Tensor(a!) context, Tensor(b!)? inverse,"
+    " Tensor(c!)? by_head, Tensor(d!)? rounded)"
+)
+def attention_forward(*given: Any) -> None:
+    """s [X, D]; of it what a backward pass needs; s once more, in the type of the scores.
+
+    Args:
+        head_scores: v [X, D], to which `bias` [D] is added; dependent_scores: u [Y, D]. Their rows
+            may be parts of longer ones, as long as each other's.
+        values: h [Y, D]. heads, dependents: positions [X] and [Y], negative where none is kept.
+        head_starts, dependent_starts: first rows of the sequences, and what is behind the last.
+        order: before, after or others. scale: c.
+        inverse, by_head: 1 / sum of weights and ds_j / dv_j, [X, D]; both or neither.
+
+    Raises:
+        OutOfRange: a score or the scale is too large, or not a number.
+    """
+    problem, _ = _attention(*given[:10])
+    values, (context, inverse, by_head, rounded) = given[3], given[10:]
+    kind, lower, shape = values.dtype, given[0].dtype, given[0].shape
+    if (inverse is None) != (by_head is None):
+        raise ValueError("a backward pass needs both of what the forward pass makes for it")
+    made = _Forward(
+        *(address(tensor, kind, shape) for tensor in (context, inverse, by_head)),
+        address(rounded, lower, shape),
+    )
+    if rounded is not None and lower == kind:
+        raise ValueError("what is not rounded is made once")
+    run_kernel("attention_forward", kind, problem, made)
+
+
+@_operator(
+    f"attention_backward({_ATTENTION}, Tensor context, Tensor inverse, Tensor by_head,"
+    " Tensor gradient, Tensor? more_gradient, bool adds, Tensor(a!) by_head_score,"
+    " Tensor(b!) by_dependent_score, Tensor(c!) by_value, Tensor(d!)? head_sums)"
+)
+def attention_backward(*given: Any) -> None:
+    """The gradients by v, u and h, [X, D] and [Y, D]; that by v summed over each sequence, [M, D].
+
+    Args:
+        context, inverse, by_head: of the forward pass, which found all in range. The ten before
+            them are what it was given.
+        gradient, more_gradient: whose sum is the gradient by s; the second is of the scores' type.
+        adds: to what stands in `by_value`; then all tokens must be kept.
+        by_head_score, by_dependent_score: as v and u are, in rows as far apart.
+    """
+    *made, gradient, more, adds, by_head_score, by_dependent_score, by_value, sums = given[10:]
+    problem, stride = _attention(*given[:10], by_head_score, by_dependent_score)
+    values, kind, lower = given[3], given[3].dtype, given[0].dtype
+    looking, seen = given[0].shape, values.shape
+    written = address(by_value, kind, seen)
+    back = _Backward(
+        *(address(tensor, kind, looking) for tensor in (*made, gradient)),
+        address(more, lower, looking),
+        written if adds else None,
+        address(by_head_score, lower, looking, stride),
+        address(by_dependent_score, lower, seen, stride),
+        written,
+        address(sums, kind, (problem.sequences, seen[1])),
+    )
+    run_kernel("attention_backward", kind, problem, back)
+
+
+class _Pooling(ctypes.Structure):
+    """`Problem` of pooling.cpp."""
+
+    _fields_ = (
+        ("scores", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("starts", ctypes.c_void_p),
+        ("kept", ctypes.c_void_p),
+        ("own_scores", ctypes.c_void_p),
+        ("own_values", ctypes.c_void_p),
+        ("own", ctypes.c_void_p),
+        ("sequences", ctypes.c_int64),
+        ("shared", ctypes.c_int64),
+        ("features", ctypes.c_int64),
+        ("threads", ctypes.c_int64),
+    )
+
+
+def _pooling(scores: Tensor, values: Tensor, starts: Tensor, kept: Tensor | None) -> _Pooling:
+    kind, _ = _kinds(scores, scores)
+    (rows, features), sequences = scores.shape, starts.numel() - 1
+    return _Pooling(
+        *(address(tensor, kind, (rows, features)) for tensor in (scores, values)),
+        _starts(starts, rows),
+        address(kept, torch.bool, (rows,)),
+        *(None, None, None, sequences, sequences, features, threads_for(scores.numel())),
+    )
+
+
+_TOKENS = "Tensor scores, Tensor values, Tensor starts, Tensor? kept"
+
+
+@_operator(f"pooling_forward({_TOKENS}, Tensor(a!) pooled, Tensor(b!) largest, Tensor(c!) inverse)")
+def pooling_forward(
+    scores: Tensor,
+    values: Tensor,
+    starts: Tensor,
+    kept: Tensor | None,
+    pooled: Tensor,
+    largest: Tensor,
+    inverse: Tensor,
+) -> None:
+    """Each sequence's mean, weighted by a softmax for each feature; its largest score, 1 / sum.
+
+    Args:
+        scores, values: [R, D]. starts: int64 [M + 1]. kept: bool [R], None where all tokens are.
+        pooled, largest, inverse: [M, D].
+
+    Raises:
+        OutOfRange: a score is not finite.
+    """
+    problem = _pooling(scores, values, starts, kept)
+    shape = problem.sequences, problem.features
+    made = (address(tensor, scores.dtype, shape) for tensor in (pooled, largest, inverse))
+    run_kernel("pooling_forward", scores.dtype, problem, *made)
+
+
+@_operator(
+    "shared_pooling_forward(Tensor? scores, Tensor? values, Tensor starts, Tensor? kept,"
+    " Tensor own_scores, Tensor own_values, Tensor own, Tensor(a!) pooled)"
+)
+def shared_pooling_forward(
+    scores: Tensor | None,
+    values: Tensor | None,
+    starts: Tensor,
+    kept: Tensor | None,
+    own_scores: Tensor,
+    own_values: Tensor,
+    own: Tensor,
+    pooled: Tensor,
+) -> None:
+    """`pooling_forward` of K times the tokens, some of which have scores and values of their own.
+
+    Args:
+        scores, values: None where all that are kept have.
+        kept: [K R]. own_scores, own_values: [U, D].
+        own: which of these a token has, int64 [K R]; negative where it has none.
+        pooled: [K M, D].
+    """
+    kind, (count, features) = pooled.dtype, own_scores.shape
+    sequences, cells = starts.numel() - 1, own.numel()
+    times = len(pooled) // max(1, sequences)
+    rows = cells // max(1, times)
+    given = _Pooling(
+        *(address(tensor, kind, (rows, features)) for tensor in (scores, values)),
+        _starts(starts, rows),
+        address(kept, torch.bool, (times * rows,)),
+        *(address(tensor, kind, (count, features)) for tensor in (own_scores, own_values)),
+        address(own, torch.int64, (times * rows,)),
+        *(times * sequences, sequences, features, threads_for(cells * features)),
+    )
+    if cells and int(own.max()) >= count:
+        raise ValueError(f"a token has row {int(own.max())} of {count}")
+    if scores is None or values is None:
+        alone = own < 0 if kept is None else (own < 0) & kept
+        if bool(alone.any()):
+            raise ValueError(f"{int(alone.sum())} tokens have no scores and values")
+    made = address(pooled, kind, (times * sequences, features))
+    run_kernel("pooling_forward", kind, given, made, None, None)
+
+
+@_operator(
+    f"pooling_backward({_TOKENS}, Tensor pooled, Tensor largest, Tensor inverse, Tensor gradient,"
+    " Tensor(a!) by_score, Tensor(b!) by_value)"
+)
+def pooling_backward(*given: Any) -> None:
+    """The gradients by scores and by values, [R, D].
+
+    Args:
+        pooled, largest, inverse: of the forward pass; the four before them are what it was given.
+        gradient: by `pooled`, [M, D].
+    """
+    (scores, *_), of_sequences, of_tokens = given[:4], given[4:8], given[8:]
+    problem = _pooling(*given[:4])
+    shape = problem.sequences, problem.features
+    run_kernel(
+        "pooling_backward",
+        scores.dtype,
+        problem,
+        *(address(tensor, scores.dtype, shape) for tensor in of_sequences),
+        *(address(tensor, scores.dtype, scores.shape) for tensor in of_tokens),
+    )
+
+
+@_operator(
+    "activate(Tensor product, Tensor? bias, str activation, Tensor(a!) out, Tensor(b!)? rounded)"
+)
+def activate(
+    product: Tensor, bias: Tensor | None, activation: str, out: Tensor, rounded: Tensor | None
+) -> None:
+    """activation(product + bias), [R, D]; the same once more in the product's type.
+
+    Args:
+        product: whose rows may be parts of longer ones. activation: none, relu or elu.
+    """
+    (kind, lower), (rows, features) = _kinds(out, product), out.shape
+    stride = row_stride(product)
+    run_kernel(
+        _name("activate", lower),
+        kind,
+        address(product, lower, (rows, features), stride),
+        address(bias, kind, (features,)),
+        address(out, kind, (rows, features)),
+        address(rounded, lower, (rows, features)),
+        *(rows, features, stride, _activation(activation), threads_for(_STEPS * out.numel())),
+    )
+
+
+@_operator(
+    "activate_back(Tensor gradient, Tensor? more, Tensor? out, str activation, Tensor(a!) flow,"
+    " Tensor(b!) sums)"
+)
+def activate_back(
+    gradient: Tensor,
+    more: Tensor | None,
+    out: Tensor | None,
+    activation: str,
+    flow: Tensor,
+    sums: Tensor,
+) -> None:
+    """The gradient by a product, [R, D] in its type; summed over each part of its rows, [P, D].
+
+    Args:
+        gradient: by what `activate` made; `more` of the product's type is added. out: that, if
+            there is an activation. flow: whose rows may be parts of longer ones.
+    """
+    (kind, lower), (rows, features) = _kinds(gradient, flow), gradient.shape
+    number, stride = _activation(activation), row_stride(flow)
+    if number and out is None:
+        raise ValueError(f"the gradient of {activation} is made of its result")
+    run_kernel(
+        _name("activate_back", lower),
+        kind,
+        address(gradient, kind, (rows, features)),
+        address(more, lower, (rows, features)),
+        address(out, kind, (rows, features)),
+        address(flow, lower, (rows, features), stride),
+        address(sums, kind, (parts_of(rows), features)),
+        *(rows, features, stride, number, threads_for(_STEPS * flow.numel())),
+    )
+
+
+class _Gate(ctypes.Structure):
+    """`Gate` of gate.cpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("hidden", "context", "gate", "more", "bias")),
+        *((name, ctypes.c_int64) for name in ("rows", "features", "gate_stride", "side_stride")),
+        ("threads", ctypes.c_int64),
+    )
+
+
+def _gate(
+    hidden: Tensor,
+    context: Tensor,
+    gate: Tensor,
+    more: Tensor,
+    bias: Tensor | None,
+    mixed: Tensor,
+    *like_gate: Tensor,
+) -> _Gate:
+    (kind, lower), (rows, features) = _kinds(hidden, gate), hidden.shape
+    stride, side = row_stride(gate, *like_gate), row_stride(mixed)
+    address(mixed, kind, (rows, features), side)
+    return _Gate(
+        *(address(tensor, kind, (rows, features)) for tensor in (hidden, context)),
+        address(gate, lower, (rows, features), stride),
+        address(more, lower, (rows, features)),
+        address(bias, kind, (features,)),
+        *(rows, features, stride, side, threads_for(_STEPS * hidden.numel())),
+    )
+
+
+_SIDES = "Tensor hidden, Tensor context, Tensor gate, Tensor more, Tensor? bias"
+
+
+@_operator(f"mix({_SIDES}, Tensor(a!) out)")
+def mix(
+    hidden: Tensor, context: Tensor, gate: Tensor, more: Tensor, bias: Tensor | None, out: Tensor
+) -> None:
+    """F h + (1 - F) s with F = sigmoid(a + c + b), all [R, D] but b [D].
+
+    Args:
+        gate, more: a and c, which products may have left. Rows of a and `out` may be parts of
+            longer ones.
+    """
+    problem = _gate(hidden, context, gate, more, bias, out)
+    made = address(out, hidden.dtype, hidden.shape, problem.side_stride)
+    run_kernel(_name("mix", gate.dtype), hidden.dtype, problem, made)
+
+
+@_operator(
+    f"mix_back({_SIDES}, Tensor gradient, Tensor(a!) by_hidden, Tensor(b!) by_context,"
+    " Tensor(c!) by_gate, Tensor(d!)? sums)"
+)
+def mix_back(
+    hidden: Tensor,
+    context: Tensor,
+    gate: Tensor,
+    more: Tensor,
+    bias: Tensor | None,
+    gradient: Tensor,
+    by_hidden: Tensor,
+    by_context: Tensor,
+    by_gate: Tensor,
+    sums: Tensor | None,
+) -> None:
+    """The gradients by h, s and the logit, [R, D]; the last summed over each part, [P, D].
+
+    Args:
+        gradient: by what `mix` made, whose rows may be parts of longer ones. by_gate: in rows as
+            far apart as those of `gate`, and of its type.
+    """
+    problem = _gate(hidden, context, gate, more, bias, gradient, by_gate)
+    kind, lower, shape = hidden.dtype, gate.dtype, hidden.shape
+    run_kernel(
+        _name("mix_back", lower),
+        kind,
+        problem,
+        address(gradient, kind, shape, problem.side_stride),
+        *(address(tensor, kind, shape) for tensor in (by_hidden, by_context)),
+        address(by_gate, lower, shape, problem.gate_stride),
+        address(sums, kind, (parts_of(shape[0]), shape[1])),
+    )
+
+
+_DROPOUTS = {
+    (torch.float32, torch.float32): "dropout",
+    (torch.float64, torch.float64): "dropout",
+    (torch.float32, torch.bfloat16): "dropout_to_bfloat16",
+    (torch.bfloat16, torch.float32): "dropout_of_bfloat16",
+}
+"""By the types of values and results."""
+
+
+@_operator("dropout(Tensor values, Tensor keys, int lowest, float scale, Tensor(a!) out)")
+def dropout(values: Tensor, keys: Tensor, lowest: int, scale: float, out: Tensor) -> None:
+    """The values [R, D] that are kept, times `scale`, and zeros.
+
+    Args:
+        keys: int64 [R]. lowest: of the hash's lanes, signed 16 bits, that keep an element.
+        out: of another type where one of the two is float32 and the other bfloat16.
+    """
+    name, (rows, features) = _DROPOUTS.get((values.dtype, out.dtype)), values.shape
+    if name is None or not -(1 << 15) <= lowest < 1 << 15:
+        raise ValueError(f"no dropout of {values.dtype} to {out.dtype} from lane {lowest} on")
+    run_kernel(
+        name,
+        torch.float64 if out.dtype == torch.float64 else torch.float32,
+        address(keys, torch.int64, (rows,)),
+        *(address(tensor, tensor.dtype, (rows, features)) for tensor in (values, out)),
+        *(rows, features, lowest, scale, threads_for(values.numel())),
+    )
+
+
+class _Selectors(ctypes.Structure):
+    """`Selectors` of selectors.cpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("tokens", "valid", "starts")),
+        *((name, ctypes.c_int64) for name in ("sentences", "width", "features", "selectors")),
+        *((name, ctypes.c_int64) for name in ("hidden", "threads")),
+    )
+
+
+class _Products(_Pointers):
+    """`Products` of selectors.cpp."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p) for name in ("by_row", "by_sentence", "bias", "weight", "last")
+    )
+
+
+def _sentences(valid: Tensor, starts: Tensor, rows: int) -> tuple[ctypes.c_void_p, ...]:
+    """Which tokens are real, bool [B, N], and the first row of each sentence's, int64 [B + 1]."""
+    counts, first = valid.sum(1), _starts(starts, rows)
+    if not torch.equal(starts.diff(), counts):
+        raise ValueError("starts are not those of the sentences' real tokens")
+    return address(valid, torch.bool, valid.shape), first
+
+
+@_operator(
+    "selector_rows(Tensor tokens, Tensor valid, Tensor starts, Tensor(a!) rows, Tensor(b!) means)"
+)
+def selector_rows(
+    tokens: Tensor, valid: Tensor, starts: Tensor, rows: Tensor, means: Tensor
+) -> None:
+    """Rows [x, x * mean] of the real tokens, [T, 2 E], and their sentences' means, [B, E].
+
+    Args:
+        tokens: x [B, N, E]. valid: bool [B, N]. starts: int64 [B + 1].
+    """
+    kind, lower = _kinds(tokens, rows)
+    sentences, width, features = tokens.shape
+    marks, first = _sentences(valid, starts, len(rows))
+    words = address(tokens, kind, (*valid.shape, features))
+    sizes = sentences, width, features, 0, 0, threads_for(2 * tokens.numel())
+    run_kernel(
+        _name("selector_rows", lower),
+        kind,
+        _Selectors(words, marks, first, *sizes),
+        address(rows, lower, (len(rows), 2 * features)),
+        address(means, kind, (sentences, features)),
+    )
+
+
+_MADE = (
+    "Tensor valid, Tensor starts, Tensor by_row, Tensor by_sentence, Tensor bias, Tensor weight,"
+    " Tensor last, str activation"
+)
+
+
+def _selectors(
+    valid: Tensor,
+    starts: Tensor,
+    by_row: Tensor,
+    by_sentence: Tensor,
+    bias: Tensor,
+    weight: Tensor,
+    last: Tensor,
+    activation: str,
+) -> tuple[_Selectors, _Products, int]:
+    """And the activation's number."""
+    kind, lower = _kinds(bias, by_row)
+    (sentences, width), (rows, columns), count = valid.shape, by_row.shape, last.numel()
+    if not count or columns % count:
+        raise ValueError(f"{columns} hidden features of {count} selectors")
+    number = _activation(activation, least=ACTIVATIONS["relu"])
+    threads = threads_for(2 * valid.numel() * columns)
+    sizes = sentences, width, 0, count, columns // count, threads
+    given = _Selectors(None, *_sentences(valid, starts, rows), *sizes)
+    products = _Products(
+        address(by_row, lower, (rows, columns)),
+        address(by_sentence, lower, (sentences, columns)),
+        address(bias, kind, (columns,)),
+        address(weight, kind, (1, columns)),
+        address(last, kind, (count,)),
+    )
+    return given, products, number
+
+
+@_operator(f"selector_logits({_MADE}, Tensor(a!) logits)")
+def selector_logits(*given: Any) -> None:
+    """w . activation(rows + means + b) + c, [B, K, N]; 0 where no token is. K selectors, H hidden.
+
+    Args:
+        valid, starts: see `selector_rows`. by_row, by_sentence: products of rows [T, K H] and of
+            means [B, K H]. bias, weight, last: b [K H], w [1, K H] and c [K].
+        activation: relu or elu.
+    """
+    *made, logits = given
+    sentences, products, activation = _selectors(*made)
+    kind, lower = logits.dtype, made[2].dtype
+    shape = sentences.sentences, sentences.selectors, sentences.width
+    out = address(logits, made[4].dtype, shape)
+    run_kernel(_name("selector_logits", lower), kind, sentences, products, activation, out)
+
+
+@_operator(
+    f"selector_back({_MADE}, Tensor gradient, Tensor(a!) flow, Tensor(b!) flow_sums,"
+    " Tensor(c!) weight_sums, Tensor(d!) last_sums)"
+)
+def selector_back(*given: Any) -> None:
+    """The gradient by the products' sum, [T, K H]; over each sentence, sums of it and of that by w,
+    [B, K H], and of that by c, [B, K].
+
+    Args:
+        gradient: by the logits, [B, K, N]; what stands where no token is is not read. Those before
+            it are what `selector_logits` was given.
+    """
+    *made, gradient, flow, flow_sums, weight_sums, last_sums = given
+    sentences, products, activation = _selectors(*made)
+    (_, _, by_row, by_sentence, bias, _, last, _) = made
+    kind, lower, count = bias.dtype, by_row.dtype, last.numel()
+    shape = sentences.sentences, count, sentences.width
+    run_kernel(
+        _name("selector_back", lower),
+        kind,
+        *(sentences, products, activation, address(gradient, kind, shape)),
+        address(flow, lower, by_row.shape),
+        *(address(tensor, kind, by_sentence.shape) for tensor in (flow_sums, weight_sums)),
+        address(last_sums, kind, (sentences.sentences, count)),
+    )
