@@ -169,7 +169,8 @@ class Storage:
             with self.filesystem.open_output_stream(str(path)) as stream:
                 yield stream
             return
-        temporary = str(path.with_name(f"{_TEMPORARY}{path.name}-{os.getpid()}"))
+        # By no process number: two containers that share the path may both be process 1.
+        temporary = str(path.with_name(f"{_TEMPORARY}{path.name}-{uuid.uuid4().int}"))
         with self.filesystem.open_output_stream(temporary) as stream:
             yield stream
         self.filesystem.move(temporary, str(path))

@@ -24,6 +24,7 @@ from rss_rl.cli import data_options as options
 from rss_rl.cli.data_preview import example_line, predicted
 from rss_rl.data.batching import padding_share, plain_batches
 from rss_rl.data.checks import LARGEST_SCORE
+from rss_rl.data.manifest import Manifest
 from rss_rl.data.prepare import SHARD_MB
 from rss_rl.data.prepare import prepare as prepare_source
 from rss_rl.data.sources import SOURCES, Source, SourceRequest, named_source
@@ -37,6 +38,8 @@ from rss_rl.types import LabelSpec
 
 app = typer.Typer(name="data", rich_markup_mode="markdown")
 _REPORT_BATCH = 64
+_MANY_WORDS, _TIMES_THE_MEAN = 500, 10
+"""A text that has both so many words and so many times the mean is worth telling."""
 _MEASURED_ROWS = 1 << 16
 """Padding is measured on the first rows: more of them say little more and cost a pass."""
 
@@ -65,6 +68,8 @@ def prepare(
     lower: options.Lower = True,
     seed: options.Seed = 0,
     shard_mb: options.ShardMb = SHARD_MB,
+    max_words: options.MaxWords = None,
+    too_long: options.WhatOfLong = None,
     skip_bad_rows: options.SkipBadRows = False,
     force: options.Force = False,
     json_: options.Json = False,
@@ -95,8 +100,11 @@ def prepare(
         _refuse(own, "files of your own")
         source = _named(what, SourceRequest(from_, seed, _settings(option or [])))
     words = {"vectors": vectors or [], "dim": dim, "lower": lower, "seed": seed}
+    if too_long is not None and max_words is None:
+        raise DataError("--too-long is for --max-words", remedy="Give --max-words N too")
+    long = {"max_words": max_words, "too_long": (too_long or options.TooLong.cut).value}
     rows = {"skip_bad_rows": skip_bad_rows, "shard_mb": shard_mb}
-    _run(source, out, json_, force, **words, **rows)
+    _run(source, out, json_, force, **words, **long, **rows)
 
 
 app.command("list", epilog=data_catalogue.LIST_EPILOG)(data_catalogue.list_)
@@ -229,6 +237,8 @@ def _print_summary(
         return
     console = SafeConsole()
     _print_counts(console, prepared, padding)
+    for line in _about_long_texts(prepared.manifest):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
     _print_vectors(console, prepared)
     for row in range(min(examples, len(prepared.split("train")))):
         shown = example_line(prepared.split("train"), row)
@@ -260,6 +270,25 @@ def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float
             str(info.dropped_rows),
         )
     console.print(shown)
+
+
+def _about_long_texts(manifest: Manifest) -> Iterator[str]:
+    """What was cut or left out, and which texts make batches much larger than others do."""
+    for split, info in manifest.splits.items():
+        for count, what in ((info.cut_rows, "cut"), (info.long_rows, "left out")):
+            if count:
+                have = "1 row has" if count == 1 else f"{count:,} rows have"
+                yield f"{split}: {have} a text of more than {manifest.max_words:,} words: {what}"
+        mean = sum(info.tokens) / info.rows
+        most = max(info.longest)
+        if most < _MANY_WORDS or most < _TIMES_THE_MEAN * mean:
+            continue
+        texts = ", ".join(f"{text.words:,} words ({text.id[:80]})" for text in info.longest_texts)
+        yield (
+            f"{split}: the longest texts have {texts}. A batch of {_REPORT_BATCH} with it is padded"
+            f" to {_REPORT_BATCH * most:,} tokens, {most / mean:,.0f} times those of mean texts:"
+            " --max-words N cuts such texts or leaves them out"
+        )
 
 
 def _print_vectors(console: Console, prepared: Prepared) -> None:

@@ -26,6 +26,13 @@ RSS_RL_CACHE_GB (20) gigabytes.
 """
 
 
+class TooLong(StrEnum):
+    """What becomes of a row with a text that has too many words."""
+
+    cut = "cut"
+    leave_out = "leave-out"
+
+
 class TaskKind(StrEnum):
     """What the label column holds."""
 
@@ -198,4 +205,22 @@ SkipBadRows = Annotated[
 Force = Annotated[
     bool,
     typer.Option("--force", help="Replace a prepared dataset.", rich_help_panel=_ROWS),
+]
+MaxWords = Annotated[
+    int | None,
+    typer.Option(
+        "--max-words",
+        min=1,
+        help="Words of a text, at most; what a longer one costs is told when it is prepared.",
+        rich_help_panel=_ROWS,
+    ),
+]
+WhatOfLong = Annotated[
+    TooLong | None,
+    typer.Option(
+        "--too-long",
+        help="Whether texts with more words than --max-words are cut (the default) or their rows "
+        "left out. Both are counted.",
+        rich_help_panel=_ROWS,
+    ),
 ]

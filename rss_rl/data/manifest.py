@@ -10,6 +10,7 @@ __all__ = [
     "VOCABULARY_BYTES",
     "VOCABULARY_FILE",
     "Coverage",
+    "LongText",
     "Manifest",
     "ShardInfo",
     "SourceFile",
@@ -66,6 +67,13 @@ class ShardInfo(_Record):
     sha256: _Sum | None = None
 
 
+class LongText(_Record):
+    """A text with many words, by the id of its example; as it was before a cut."""
+
+    id: str
+    words: _Positive
+
+
 class SplitInfo(_Record):
     """Counts of one split.
 
@@ -78,6 +86,9 @@ class SplitInfo(_Record):
     longest       tokens of the longest sentence of each slot
     bad_rows      rows left out with --skip-bad-rows, listed in rejects.jsonl
     dropped_rows  rows the format itself says to leave out
+    cut_rows      rows of which a text was cut to the words that --max-words allows
+    long_rows     rows left out because a text has more
+    longest_texts the longest texts, longest first
     shards        the Arrow files, in the order in which rows are numbered
     length_sd     standard deviation of the tokens of a sentence, of each slot; None where the data
                   were prepared before it was counted
@@ -92,6 +103,9 @@ class SplitInfo(_Record):
     longest: tuple[_Positive, ...]
     bad_rows: _Count
     dropped_rows: _Count
+    cut_rows: _Count = 0
+    long_rows: _Count = 0
+    longest_texts: tuple[LongText, ...] = ()
     shards: tuple[ShardInfo, ...]
     length_sd: tuple[_Spread, ...] | None = None
 
@@ -168,7 +182,10 @@ class VectorInfo(_Record):
 
 
 class Manifest(_Record):
-    """Everything about a prepared directory that is not an array."""
+    """Everything about a prepared directory that is not an array.
+
+    max_words: words of a text at most; None where texts were taken as long as they are.
+    """
 
     schema_version: int
     name: str
@@ -180,6 +197,7 @@ class Manifest(_Record):
     vocabulary: VocabularyInfo
     vectors: VectorInfo
     seed: int
+    max_words: _Positive | None = None
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:

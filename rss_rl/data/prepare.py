@@ -28,6 +28,7 @@ import pyarrow as pa
 from rss_rl.data import manifest as records
 from rss_rl.data.checks import LabelChecker, Rejects
 from rss_rl.data.manifest import (
+    LongText,
     Manifest,
     ShardInfo,
     SplitInfo,
@@ -38,7 +39,15 @@ from rss_rl.data.manifest import (
 from rss_rl.data.prepare_vectors import source_file, write_vectors
 from rss_rl.data.shard_file import ShardWriter, shard_schema
 from rss_rl.data.sources import Source
-from rss_rl.data.staging import BLOCK_ROWS, Progress, Stage, StagedSplit, staged_blocks
+from rss_rl.data.staging import (
+    BLOCK_ROWS,
+    Limit,
+    Progress,
+    Stage,
+    StagedSplit,
+    TooLong,
+    staged_blocks,
+)
 from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
 from rss_rl.data.vector_files import check_vectors, file_on_disk
 from rss_rl.data.vocabulary import Vocabulary
@@ -64,6 +73,7 @@ class _Job:
     rejects: Rejects
     progress: Progress
     seed: int
+    limit: Limit
 
 
 def prepare(
@@ -78,6 +88,8 @@ def prepare(
     seed: int = 0,
     batch_rows: int = BLOCK_ROWS,
     shard_mb: float = SHARD_MB,
+    max_words: int | None = None,
+    too_long: TooLong = "cut",
     progress: Progress = _silent,
 ) -> Manifest:
     """Prepare `source` into the directory `out`.
@@ -93,6 +105,8 @@ def prepare(
         seed: of the vectors of words that have none.
         batch_rows: rows of a record batch at most.
         shard_mb: megabytes of a shard at most, unless one record batch has more.
+        max_words: of a text; of rows with a longer one the text is cut, or the row left out, as
+            `too_long` says. Both are counted.
         progress: called with what is being done, how far, and the end where known.
 
     Raises:
@@ -101,6 +115,8 @@ def prepare(
         StorageError: the disk refuses; what was at `out` is as it was.
     """
     _check_settings(dim, shard_mb)
+    limit = Limit(max_words, too_long)
+    limit.check(source.label_spec())
     for path in vectors:
         check_vectors(path, skip_bad_rows=skip_bad_rows)
     read = [path for paths in source.splits().values() for path in paths]
@@ -114,6 +130,7 @@ def prepare(
             Rejects(folder / "rejects.jsonl", skip_bad_rows),
             progress,
             seed,
+            limit,
         )
         staged = _stage(job, batch_rows)
         vocabulary, counts = _vocabulary(staged)
@@ -197,7 +214,9 @@ def _stage(job: _Job, block_rows: int) -> dict[str, StagedSplit]:
     splits = source.splits()
     if "train" not in splits:
         raise DataError("there is no 'train' split", where=source.name)
-    stage = Stage(source, job.tokenizer, job.labels, job.rejects, job.progress, block_rows)
+    stage = Stage(
+        source, job.tokenizer, job.labels, job.rejects, job.progress, block_rows, job.limit
+    )
     staged: dict[str, StagedSplit] = {}
     for split in sorted(splits, key=lambda name: name != "train"):  # train first: it names classes
         staged[split] = stage.run(split, job.folder / f"{split}.staged")
@@ -290,6 +309,12 @@ def _manifest(
                 longest=tuple(part.longest),
                 bad_rows=job.rejects.bad[split],
                 dropped_rows=job.rejects.dropped[split],
+                cut_rows=part.cut,
+                long_rows=part.too_long,
+                longest_texts=tuple(
+                    LongText(id=id_, words=words)
+                    for words, _, id_ in sorted(part.longest_texts, reverse=True)
+                ),
                 shards=shards[split],
                 length_sd=part.length_sd(),
             )
@@ -300,4 +325,5 @@ def _manifest(
         vocabulary=vocabulary,
         vectors=vectors,
         seed=job.seed,
+        max_words=job.limit.words,
     )

@@ -6,16 +6,25 @@ grow with its vocabulary).
 
 from __future__ import annotations
 
-__all__ = ["BLOCK_ROWS", "Progress", "Stage", "StagedSplit", "staged_blocks"]
+__all__ = [
+    "BLOCK_ROWS",
+    "Limit",
+    "Progress",
+    "Stage",
+    "StagedSplit",
+    "TooLong",
+    "staged_blocks",
+]
 
 import hashlib
+import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -29,6 +38,7 @@ Progress = Callable[[str, int, int | None], None]
 """Called with what is being done, how far it is, and the end where that is known."""
 
 BLOCK_ROWS = 1024
+_LONGEST_TEXTS = 3
 _BLOCK_TOKENS = 1 << 18
 """A record batch ends after so many tokens, too: long documents must not make it large."""
 
@@ -38,6 +48,7 @@ class StagedSplit:
     """What the first pass found in a split; `path` is the temporary Arrow file.
 
     tokens, longest and squares are sums, maxima and sums of squares of the lengths in a slot.
+    cut and too_long are rows, longest_texts a heap of (words, minus place, id) before any cut.
     """
 
     path: Path
@@ -46,10 +57,22 @@ class StagedSplit:
     tokens: list[int] = field(default_factory=list)
     longest: list[int] = field(default_factory=list)
     squares: list[int] = field(default_factory=list)
+    cut: int = 0
+    too_long: int = 0
+    longest_texts: list[tuple[int, int, str]] = field(default_factory=list)
     rationale: bool = False
     marks: bool = False
     questions: bool = False
     annotations: bool = False
+    _met: int = 0
+
+    def met(self, example: RawExample, tokens: list[Tokens]) -> None:
+        """Remember the longest texts."""
+        self._met += 1
+        words = max(len(text.words) for text in tokens)
+        heapq.heappush(self.longest_texts, (words, -self._met, example.id))
+        if len(self.longest_texts) > _LONGEST_TEXTS:
+            heapq.heappop(self.longest_texts)
 
     def length_sd(self) -> tuple[float, ...]:
         """Standard deviation of the tokens of a sentence, of each slot."""
@@ -102,6 +125,47 @@ def _schema(sentences: int, labels: LabelSpec, staged: StagedSplit) -> Any:
     return pa.schema(fields)
 
 
+TooLong = Literal["cut", "leave-out"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Words of a text at most, and what becomes of longer ones; None: there is no limit."""
+
+    words: int | None = None
+    too_long: TooLong = "cut"
+
+    def check(self, labels: LabelSpec | None) -> None:
+        """Refuse what cannot be done with these labels.
+
+        Raises:
+            DataError: no such limit, or labels that choose a part of a text that would be cut.
+        """
+        if self.words is not None and self.words < 1:
+            raise DataError(f"max_words is {self.words}", remedy="Give 1 or more as --max-words")
+        if self.words and self.too_long == "cut" and labels is not None and labels.chooses:
+            raise DataError(
+                f"labels choose a {labels.kind} of the text, which a cut may take away",
+                where="--max-words",
+                remedy="Leave long texts out: --too-long leave-out",
+            )
+
+    def is_passed(self, tokens: list[Tokens]) -> bool:
+        """Whether a text is longer."""
+        return self.words is not None and any(len(text.words) > self.words for text in tokens)
+
+    def cut(self, example: RawExample, tokens: list[Tokens]) -> tuple[RawExample, list[Tokens]]:
+        """The first words of each text, and what is known of these."""
+        end = self.words
+        rationale, people = example.rationale, example.annotations
+        shorter = replace(
+            example,
+            rationale=None if rationale is None else tuple(bits[:end] for bits in rationale),
+            annotations=None if people is None else people[:end],
+        )
+        return shorter, [Tokens(text.words[:end], text.keys[:end]) for text in tokens]
+
+
 @dataclass(frozen=True)
 class Stage:
     """The first pass: what it reads from, checks with and reports to."""
@@ -112,6 +176,7 @@ class Stage:
     rejects: Rejects
     progress: Progress
     block_rows: int = BLOCK_ROWS
+    limit: Limit = field(default_factory=Limit)
 
     def run(self, split: str, path: Path) -> StagedSplit:
         """Stream one split into `path` and count its words.
@@ -121,11 +186,14 @@ class Stage:
         """
         slots = self.source.sentences
         staged = StagedSplit(path, tokens=[0] * slots, longest=[0] * slots, squares=[0] * slots)
-        rows = self._usable(split)
+        rows = self._usable(split, staged)
         first = next(rows, None)
         if first is None:
             files = ", ".join(str(file) for file in self.source.splits()[split])
-            raise DataError(f"the {split} split has no usable row", where=files or self.source.name)
+            long = f", and {staged.too_long} are too long" if staged.too_long else ""
+            raise DataError(
+                f"the {split} split has no usable row{long}", where=files or self.source.name
+            )
         staged.rationale = first[0].rationale is not None
         staged.marks = first[0].marks is not None
         staged.questions = first[0].question is not None
@@ -159,19 +227,30 @@ class Stage:
                 remedy="Check the file and who may read it",
             ) from error
 
-    def _usable(self, split: str) -> Iterator[tuple[RawExample, str | float, list[Tokens]]]:
+    def _usable(
+        self, split: str, staged: StagedSplit
+    ) -> Iterator[tuple[RawExample, str | float, list[Tokens]]]:
         for item in self._read(split):
             if isinstance(item, BadRow):
                 self.rejects.take(item, split)
                 continue
             tokens = [self.tokenizer(text) for text in item.texts]
             fault = example_fault(item, tokens, self.source.sentences, self.labels.spec)
+            long = fault is None and self.limit.is_passed(tokens)
+            if fault is None:
+                staged.met(item, tokens)
+            if long and self.limit.too_long == "leave-out":
+                staged.too_long += 1
+                continue
             # A label is looked at last: one of a row that is left out names no class.
             label, label_fault = (None, fault) if fault else self.labels.value(item.label)
             if label is None:
                 self.rejects.take(_bad(item, *label_fault), split)
-            else:
-                yield item, label, tokens
+                continue
+            if long:
+                staged.cut += 1
+                item, tokens = self.limit.cut(item, tokens)
+            yield item, label, tokens
 
 
 def _bad(example: RawExample, reason: str, remedy: str) -> BadRow:

@@ -1,7 +1,13 @@
 """Who writes to a storage path: writer.json, renewed while its process lives.
 
-A lease is a courtesy between processes that share nothing but the storage, no lock: between reading
-and writing it another may come. It keeps two trainers from taking turns at one path by mistake.
+Processes that share nothing but the storage share no lock either: between reading and writing the
+lease another may come. So whoever writes it reads it again a moment later, and whose token stands
+there then has it. Each holder's `epoch` is one above its predecessor's: a renewal that comes too
+late and lands on a newer lease is known by its lower epoch, and undone.
+
+A holder is alive while it renews its token. It counts as dead at once only where this process would
+see it if it lived: in the same boot and the same process namespace (containers share host names,
+and each has a process 1), and no process has its number and its time of start there.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from rss_rl.errors import StorageError
@@ -27,6 +34,9 @@ FRESH_S = 120.0
 """A lease that was not renewed for so long is free; the hosts' clocks should agree within it."""
 _MAX_BYTES = 10_000
 _LOOK_S, _LONGEST_RENEWAL_S = 1.0, 10.0
+_SETTLE_S, _TRIES = 0.2, 5
+"""After a claim, the time in which another that was under way shows; tries of a take-over."""
+_PROC = Path("/proc")
 _log = logging.getLogger("rss_rl.storage")
 _held: set[str] = set()  # tokens of this process
 
@@ -53,20 +63,37 @@ class Lease:
         wait: bool = False,
         fresh_s: float = FRESH_S,
     ) -> None:
-        self._storage, self._token = storage, uuid.uuid4().hex
+        self._storage, self._token, self._fresh_s = storage, uuid.uuid4().hex, fresh_s
         self._lost: StorageError | None = None
+        self._epoch, self._renewed = 0, time.monotonic()
         writer = None if take_over else live_writer(storage)
         if writer is not None and wait:
             writer = _outlast(storage, writer, fresh_s)
         if writer is not None:
-            raise StorageError(
-                f"{writer} writes there",
-                where=storage.uri,
-                remedy="Wait two minutes if it is dead, name another storage path, or give"
-                " --take-over if you know that it has stopped",
-            )
-        self._write()
+            raise _occupied(storage, writer)
         _held.add(self._token)
+        try:
+            self._claim(take_over)
+        except BaseException:
+            _held.discard(self._token)
+            raise
+
+    def _claim(self, take_over: bool) -> None:
+        """Write the lease, and see whether it stays.
+
+        Raises:
+            StorageError: another process claims it at the same time; or the storage refuses.
+        """
+        found: dict[str, Any] | None = None
+        for _ in range(_TRIES if take_over else 1):
+            self._epoch = max(self._epoch, _epoch(_read(self._storage)) or 0) + 1
+            self._write()
+            time.sleep(_SETTLE_S)
+            found = _read(self._storage)
+            if found is not None and found.get("token") == self._token:
+                self._renewed = time.monotonic()
+                return
+        raise _occupied(self._storage, "another process" if found is None else _name(found))
 
     def renew(self) -> None:
         """Say that this process is alive.
@@ -75,15 +102,24 @@ class Lease:
             StorageError: another process has taken over, or the storage refuses.
         """
         record = _read(self._storage)
-        if record is not None and record.get("token") != self._token:
+        if self._is_lost(record):
+            who = "another process" if record is None else _name(record)
             self._lost = StorageError(
-                f"{_name(record)} has taken over",
+                f"{who} has taken over",
                 where=self._storage.uri,
                 remedy="Stop one of the two, or give this run another storage path",
             )
             raise self._lost
         self._write()
-        self._lost = None
+        self._lost, self._renewed = None, time.monotonic()
+
+    def _is_lost(self, record: dict[str, Any] | None) -> bool:
+        if record is None:
+            # Who was paused for so long cannot know who held the lease and let go meanwhile.
+            return time.monotonic() - self._renewed > self._fresh_s
+        epoch = _epoch(record)
+        late = epoch is not None and epoch < self._epoch  # a renewal by who held it before
+        return record.get("token") != self._token and not late
 
     @property
     def lost(self) -> StorageError | None:
@@ -134,6 +170,9 @@ class Lease:
             "pid": os.getpid(),
             "time": time.time(),
             "token": self._token,
+            "epoch": self._epoch,
+            "space": _space(),
+            "started": _started(os.getpid()),
         }
         self._storage.write(WRITER_FILE, json.dumps(record).encode())
 
@@ -155,7 +194,7 @@ def _outlast(storage: Storage, writer: str, fresh_s: float) -> str | None:
 def live_writer(storage: Storage) -> str | None:
     """Who holds a fresh lease, as `process 12 on host`; None where nobody does.
 
-    A process of this host that no longer exists holds none.
+    Nor does a process that this one would see if it lived, and does not.
     """
     record = _read(storage)
     written = None if record is None else record.get("time")
@@ -167,18 +206,49 @@ def live_writer(storage: Storage) -> str | None:
 
 
 def _is_dead(record: dict[str, Any]) -> bool:
-    pid = record.get("pid")
-    if record.get("host") != socket.gethostname() or type(pid) is not int or pid <= 0:
+    """Whether the holder is of this very process namespace, and not there any more."""
+    pid, space = record.get("pid"), _space()
+    if space is None or record.get("space") != space or type(pid) is not int or pid <= 0:
         return False
-    if pid == os.getpid():
+    if pid == os.getpid() and record.get("started") == _started(pid):
         return record.get("token") not in _held
+    return _started(pid) is None or _started(pid) != record.get("started")
+
+
+def _space() -> str | None:
+    """Which processes this one sees: the boot and the process namespace; None where unknown."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return False
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink(_PROC / 'self/ns/pid')}"
+    except OSError:
+        return None
+
+
+def _started(pid: int) -> int | None:
+    """When a process started, in ticks since the boot; None where there is none.
+
+    The field behind the name in brackets, which may hold anything; see proc_pid_stat(5).
+    """
+    try:
+        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _epoch(record: dict[str, Any] | None) -> int | None:
+    """Of a lease that has one; those of earlier versions have none."""
+    epoch = None if record is None else record.get("epoch")
+    return epoch if type(epoch) is int and 0 < epoch < 2**53 else None
+
+
+def _occupied(storage: Storage, writer: str) -> StorageError:
+    return StorageError(
+        f"{writer} writes there",
+        where=storage.uri,
+        remedy="Wait two minutes if it is dead, name another storage path, or give"
+        " --take-over if you know that it has stopped",
+    )
 
 
 def _name(record: dict[str, Any]) -> str:

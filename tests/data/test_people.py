@@ -164,6 +164,18 @@ class TestYelpHat:
         other = named_source("yelp-hat", SourceRequest(folder, 1, {})).read("test")
         assert [r.texts for r in other if isinstance(r, RawExample)] != split["test"]
 
+    def test_a_bad_row_among_the_maps_does_not_part_the_review(self, tmp_path: Path) -> None:
+        text = "Very slow , not good."
+        unmarked, other = hat_row(text, ()), hat_row("Good .", (0,))
+        rows = [hat_row(text, (0,)), unmarked, hat_row(text, (1,)), unmarked, other, unmarked]
+        found = everything(hat(tmp_path, rows))
+        good = [row for row in found if isinstance(row, RawExample)]
+        assert sorted((row.row, row.annotations) for row in good) == [
+            (1, (1, 2, 0, 0, 0)),
+            (5, (1, 0)),
+        ]
+        assert sorted(row.row for row in found if isinstance(row, BadRow)) == [2, 4, 6]
+
     def test_a_folder_without_files(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match="neither yelp_hat.jsonl nor a .csv file"):
             rows_of("yelp-hat", tmp_path)

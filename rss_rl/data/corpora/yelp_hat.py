@@ -16,9 +16,8 @@ from __future__ import annotations
 __all__ = ["YelpHat", "yelp_hat"]
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,13 +82,12 @@ class YelpHat:
         for path in self.files:
             require_columns(path, column_names(path), _columns(path))
             rows = (_map(r) if isinstance(r, Record) else r for r in read_records(path))
-            for text, group in groupby(rows, key=_text):
-                members = list(group)
-                maps = [row for row in members if isinstance(row, _Map)]
-                if split == ("train" if text is None else self._split_of(text)):
-                    yield from (row for row in members if isinstance(row, BadRow))
-                    if maps:
-                        yield self._example(maps)
+            for review in _reviews(rows):
+                if isinstance(review, BadRow):
+                    if split == "train":
+                        yield review
+                elif split == self._split_of(review[0].text):
+                    yield self._example(review)
 
     def _split_of(self, text: str) -> str:
         place = stream_key(self.seed, "yelp-hat", " ".join(text.split())) / _KEY_RANGE
@@ -125,8 +123,19 @@ def _columns(path: Path) -> tuple[str, ...]:
     return _JSON_COLUMNS if path.suffix == ".jsonl" else _CSV_COLUMNS
 
 
-def _text(row: _Map | BadRow) -> str | None:
-    return row.text if isinstance(row, _Map) else None
+def _reviews(rows: Iterable[_Map | BadRow]) -> Iterator[list[_Map] | BadRow]:
+    """The maps of each review; a bad row among them does not part them."""
+    maps: list[_Map] = []
+    for row in rows:
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        if maps and row.text != maps[0].text:
+            yield maps
+            maps = []
+        maps.append(row)
+    if maps:
+        yield maps
 
 
 def _map(record: Record) -> _Map | BadRow:

@@ -1,0 +1,121 @@
+"""Texts of very many words: told by name, and cut or left out where that is asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rss_rl.cli.data import app
+from rss_rl.data.prepare import prepare
+from rss_rl.data.sources import RawExample
+from rss_rl.data.store import open_prepared
+from rss_rl.errors import DataError, RssError
+from rss_rl.types import LabelSpec
+
+CLASSES = LabelSpec("classes", names=("a", "b"))
+
+
+def example(name: str, *lengths: int, label: str = "a") -> RawExample:
+    texts = tuple(tuple(f"w{n % 9}" for n in range(length)) for length in lengths)
+    bits = tuple(tuple(n % 2 == 0 for n in range(length)) for length in lengths)
+    people = tuple(n % 4 for n in range(lengths[0]))
+    return RawExample(name, texts, label, bits, annotations=people)
+
+
+@pytest.fixture
+def pairs(list_source: Any) -> Any:
+    train = [example("x", 3, 9), example("y", 8, 2, label="b"), example("z", 5, 5)]
+    return list_source({"train": train, "dev": [example("v", 2, 2)]}, CLASSES, sentences=2)
+
+
+def test_long_texts_are_cut_with_all_that_belongs_to_their_words(
+    pairs: Any, tmp_path: Path
+) -> None:
+    manifest = prepare(pairs, tmp_path / "out", dim=2, max_words=5)
+    info = manifest.splits["train"]
+    assert (manifest.max_words, info.rows, info.cut_rows, info.long_rows) == (5, 3, 2, 0)
+    assert info.longest == (5, 5)
+    assert manifest.splits["dev"].cut_rows == 0
+    split = open_prepared(tmp_path / "out").split("train")
+    assert split.lengths().tolist() == [[3, 5], [5, 2], [5, 5]]
+    batch = split.batch([0, 1, 2])
+    assert batch.rationale is not None
+    assert batch.annotations is not None
+    assert batch.rationale[1][0].tolist() == [True, False, True, False, True]
+    assert batch.annotations[1].tolist() == [0, 1, 2, 3, 0]
+    assert split.words(1)[0] == ("w0", "w1", "w2", "w3", "w4")
+
+
+def test_long_texts_are_left_out(pairs: Any, tmp_path: Path) -> None:
+    manifest = prepare(pairs, tmp_path / "out", dim=2, max_words=8, too_long="leave-out")
+    info = manifest.splits["train"]
+    assert (info.rows, info.cut_rows, info.long_rows, info.bad_rows) == (2, 0, 1, 0)
+    split = open_prepared(tmp_path / "out").split("train")
+    assert [split.example_id(row) for row in range(2)] == ["y", "z"]
+    with pytest.raises(DataError, match=r"no usable row.*3 are too long"):
+        prepare(pairs, tmp_path / "all", dim=2, max_words=1, too_long="leave-out")
+
+
+def test_a_label_of_a_row_that_is_left_out_names_no_class(list_source: Any, tmp_path: Path) -> None:
+    rows = [example("x", 2), example("y", 3, label="b"), example("z", 9, label="c")]
+    learn = list_source({"train": rows})
+    manifest = prepare(learn, tmp_path / "out", dim=2, max_words=5, too_long="leave-out")
+    assert manifest.labels.names == ("a", "b")
+
+
+def test_a_passage_of_which_a_label_is_a_part_is_not_cut(list_source: Any, tmp_path: Path) -> None:
+    row = RawExample("x", (("a", "b", "c"), ("d",)), 1, marks=(0, 1, 1))
+    source = list_source({"train": [row]}, LabelSpec("sentence"), sentences=2)
+    with pytest.raises(DataError, match="--too-long leave-out"):
+        prepare(source, tmp_path / "out", dim=2, max_words=2)
+    manifest = prepare(source, tmp_path / "out", dim=2, max_words=3, too_long="leave-out")
+    assert manifest.splits["train"].rows == 1
+
+
+def test_the_longest_texts_are_named(list_source: Any, tmp_path: Path) -> None:
+    rows = [example(f"e{n}", 1 + n * 37 % 100, label="ab"[n % 2]) for n in range(100)]
+    manifest = prepare(list_source({"train": rows}, CLASSES), tmp_path / "out", dim=2)
+    longest = manifest.splits["train"].longest_texts
+    twin = sorted((-len(row.texts[0]), row.id) for row in rows)[:3]
+    assert [(-text.words, text.id) for text in longest] == twin
+    cut = prepare(list_source({"train": rows}, CLASSES), tmp_path / "cut", dim=2, max_words=50)
+    # As they were: what is to be decided is whether to cut them.
+    assert cut.splits["train"].longest_texts == longest
+
+
+def run(*arguments: object) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if isinstance(result.exception, RssError):
+        raise result.exception
+    return result
+
+
+def test_the_command_says_what_long_texts_cost(tmp_path: Path) -> None:
+    path, out = tmp_path / "t.csv", tmp_path / "out"
+    rows = [f"{'word ' * (5000 if n == 7 else 10)},{n % 2}" for n in range(200)]
+    path.write_text("\n".join(["text,label", *rows]) + "\n")
+    given = ("prepare", path, "--text", "text", "--label", "label", "--out", out)
+    told = " ".join(run(*given).output.split())
+    assert "5,000 words (t-9)" in told
+    assert "A batch of 64 with it is padded to 320,000 tokens" in told
+    assert "--max-words" in told
+    told = " ".join(run(*given, "--max-words", 12, "--force").output.split())
+    assert "1 row has a text of more than 12 words: cut" in told
+    assert "padded to 320,000" not in told
+    told = " ".join(run("show", out).output.split())
+    assert "1 row has a text of more than 12 words: cut" in told
+    left = ("--max-words", 12, "--too-long", "leave-out", "--force", "--json")
+    report = json.loads(run(*given, *left).output)
+    assert sum(split["rows"] for split in report["splits"].values()) == 199
+    assert sum(split["long_rows"] for split in report["splits"].values()) == 1
+    with pytest.raises(DataError, match="--too-long is for --max-words"):
+        run(*given, "--too-long", "leave-out", "--force")
+
+
+def test_short_texts_are_not_talked_about(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert "--max-words" not in run("prepare", "planted", "--out", out).output
