@@ -29,13 +29,15 @@ import torch
 from torch import Tensor
 
 from learners.policy_gradient import PolicyGradientLearner, RewardBatch
-from rss_rl.config import LearnerConfig, OptimizerConfig
+from rss_rl.config import EstimatorConfig, LearnerConfig, OptimizerConfig
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops import bernoulli
 from rss_rl.ops.advantages import leave_one_out
 from rss_rl.ops.importance import clipped_token, truncated_sum, truncated_token
 from rss_rl.ops.losses import policy_gradient_loss
+from rss_rl.policies.estimators.build import build_estimator
+from rss_rl.policies.estimators.protocol import LogProbEstimator
 from rss_rl.policies.rss import RSSPolicy
 
 LENGTHS, RATES, LAGS, STARTS = (12, 40), (3e-4, 4e-3), (1, 2, 4, 8, 16), (50, 150)
@@ -87,13 +89,11 @@ def fresh_policy() -> RSSPolicy:
 def learn(task: Task, rate: float, updates: int, lag: int, correction: str) -> list[RSSPolicy]:
     """The policy before each update, trained on selections of the policy `lag` updates ago."""
     policy = fresh_policy()
-    config = LearnerConfig(
-        policy=OptimizerConfig(learning_rate=rate),
-        correction=correction,  # type: ignore[arg-type]
-        ratio_max=RATIO_MAX,
-        ratio_clip=RATIO_CLIP,
-    )
-    learner = PolicyGradientLearner(policy, task.embedding, config, None)
+    config = LearnerConfig(policy=OptimizerConfig(learning_rate=rate))
+    options = {"correction": correction, "ratio_max": RATIO_MAX, "ratio_clip": RATIO_CLIP}
+    estimator = build_estimator(EstimatorConfig(name="reinforce", options=options), K)
+    assert isinstance(estimator, LogProbEstimator)
+    learner = PolicyGradientLearner(policy, task.embedding, config, None, estimator=estimator)
     generator = torch.Generator().manual_seed(1)
     history = [copy.deepcopy(policy)]
     for number in range(updates):
@@ -101,7 +101,7 @@ def learn(task: Task, rate: float, updates: int, lag: int, correction: str) -> l
         with torch.no_grad():
             uniforms = torch.rand(K, B, 2, task.embedded.shape[1], generator=generator)
             drawn = history[-1 - behind].sample(task.embedded, task.batch.valid[0], uniforms)
-        seen = drawn.log_prob if config.corrects_bits else drawn.log_prob.sum((-1, -2))
+        seen = drawn.log_prob if estimator.bitwise else drawn.log_prob.sum((-1, -2))
         paid = RewardBatch(
             [drawn.selection],
             task.rewards(drawn.selection)[..., None],

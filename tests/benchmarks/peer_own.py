@@ -12,6 +12,8 @@ from learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.config import RunConfig
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.policies.estimators.build import build_estimator
+from rss_rl.policies.estimators.protocol import LogProbEstimator
 from rss_rl.policies.rss import RSSPolicy
 from rss_rl.runtime.memory import keep_freed_memory
 from rss_rl.runtime.rollouts import Rollout, SampleJob, join_rollouts
@@ -28,7 +30,9 @@ SHARD = 256
 def _learner(
     policy: RSSPolicy, embedding: WordEmbedding, config: RunConfig
 ) -> PolicyGradientLearner:
-    return PolicyGradientLearner(policy, embedding, config.learner, None)
+    estimator = build_estimator(config.estimator, config.sampler.selections)
+    assert isinstance(estimator, LogProbEstimator)
+    return PolicyGradientLearner(policy, embedding, config.learner, None, estimator=estimator)
 
 
 def _config(selections: int, task: Task, tuning: Tuning) -> RunConfig:
@@ -39,8 +43,10 @@ def _config(selections: int, task: Task, tuning: Tuning) -> RunConfig:
             "phases": [{"name": "policy", "policy": True, "steps": 1}],
             "reward": {"sparsity_cost": task.sparsity_cost},
             "learner": {
-                "baseline": baseline,
-                "correction": "none",
+                "estimator": {
+                    "name": "reinforce",
+                    "options": {"baseline": baseline, "correction": "none"},
+                },
                 "policy": {"learning_rate": tuning.learning_rate},
                 "entropy_cost": tuning.entropy_cost,
             },

@@ -35,10 +35,10 @@ def models(attention: str, policy: dict[str, Any]) -> Models:
     "policy",
     [
         {},
-        {"shared": True},
+        {"options": {"shared": True}},
         {"name": "hardkuma"},
         {"name": "top-k", "options": {"share": 0.5}},
-        {"context": "lstm"},
+        {"options": {"context": "lstm"}},
     ],
     ids=str,
 )
@@ -61,5 +61,6 @@ def test_kernels_where_the_run_computes_with_them(
         (module,) = (part for part in inside if isinstance(part, rss.RSSModules))
         found.append(module(tokens, valid))
     torch.testing.assert_close(*found)
-    modules = {"hardkuma": 4}.get(policy.get("name", ""), 1 if policy.get("shared") else 2)
-    assert called == ([] if "context" in policy else [modules])
+    options = policy.get("options", {})
+    modules = {"hardkuma": 4}.get(policy.get("name", ""), 1 if options.get("shared") else 2)
+    assert called == ([] if "context" in options else [modules])
