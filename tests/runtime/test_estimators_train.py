@@ -244,3 +244,23 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         LocalLearner(with_settings(tiny_config, settings), tiny)
+
+
+def test_one_learner_reads_an_example_once(
+    tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = with_settings(tiny_config, {"reward": {"target_share": 0.3}})
+    config = config.model_copy(update={"phases": tiny_config.phases[1:]})
+    session = session_of(config, tiny)
+    learner = session.learner
+    assert isinstance(learner, LocalLearner)
+    read: list[int] = []
+    whole = learner.examples.batch
+
+    def counted(rows: Any) -> Any:
+        read.append(len(rows))
+        return whole(rows)
+
+    monkeypatch.setattr(learner.examples, "batch", counted)
+    session.update()
+    assert read == [config.batch_size]

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from envs.rewards import Reward
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.runtime.evaluation import MODES, _Evaluator, evaluate
+from rss_rl.runtime.evaluation import MODES, Mode, _Evaluator, evaluate
+from rss_rl.runtime.reward import build_reward
 from rss_rl.runtime.snapshot import Models, build_prepared_models
 from rss_rl.types import Array, Batch
 
@@ -152,3 +154,34 @@ def test_without_rationales_nothing_is_moved(
     for mode, scores in found.items():
         left = {name: v for name, v in expected[mode].items() if not name.startswith("rationale")}
         assert scores == left
+
+
+def test_the_classifier_is_asked_once_for_each_selection(
+    models: Models, tiny_config: RunConfig, tiny: Prepared
+) -> None:
+    """Its likelihood is the reward, which is not computed anew; and is what `score` would say."""
+    asked: list[int] = []
+    hook = models.classifier.register_forward_hook(lambda *given: asked.append(1))
+    found = _scores(models, tiny_config, tiny, ["thresholded", "sampled"])
+    hook.remove()
+    assert len(asked) == 1 + tiny_config.evaluation.selections  # dev is one batch
+    reward, seen = build_reward(tiny_config, models, tiny.split("dev")), found["thresholded"]
+    batch = tiny.split("dev").batch(range(20))
+    tensors = tensor_batch(batch, _CPU)
+    with torch.no_grad():
+        shown = models.shown(tensors.tokens, tensors.valid)
+        pairs = zip(shown, tensors.valid, strict=True)
+        chosen = [models.policy.threshold(*pair).numpy() for pair in pairs]
+    assert seen["reward"] == pytest.approx(reward.score(batch, chosen).total.mean(), abs=1e-5)
+
+
+def test_another_reward_is_what_evaluation_reports(
+    models: Models, tiny_config: RunConfig, tiny: Prepared
+) -> None:
+    reward = Reward(tiny_config.reward, lambda batch, selections: np.full(len(batch), 5.0))
+    modes: list[Mode] = ["all"]
+    dev = tiny.split("dev")
+    found = evaluate(models, dev, tiny_config, modes, device=_CPU, reward=reward)["all"]
+    everything = 2 * tiny_config.reward.sparsity_cost * dev.sentences
+    assert found["reward"] == pytest.approx(5.0 - everything)
+    assert found["loss"] == _scores(models, tiny_config, tiny, ["all"])["all"]["loss"]
