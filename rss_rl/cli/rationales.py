@@ -7,14 +7,17 @@ __all__ = ["EPILOG", "rationales"]
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from rss_rl.cli.options import Json, console
+from rss_rl.cli.options import Json, TrustPlugins, console, trust
 from rss_rl.cli.results import Device, Markdown, RunPaths, Split, Which
 from rss_rl.errors import ConfigError
 
@@ -25,18 +28,52 @@ Examples:
 
 `rss-rl rationales runs/rss runs/hardkuma --share 0.2 --markdown`
 
+`rss-rl rationales runs/movies --posthoc occlusion,lime --scores other.jsonl` adds columns: what
+explains the run's classifier after training, and another method's scores of the words.
+
+`rss-rl rationales runs/movies/all-tokens --share 0.2 --posthoc integrated-gradients` explains the
+comparison that was trained with every word.
+
 The data must say which words people marked, as eraser-movies and yelp-hat do, and the run be of the
-faithful form. `top-k` and `random` keep the policy's mean share, or that of --share.
+faithful form. `top-k`, `random` and the columns added keep the policy's mean share, or that of
+--share.
+
+A line of a scores file is `{"id": "a review", "scores": [0.1, 0.7, 0.2]}`: the example's id, as
+`rss-rl data show` prints it, and a number for each word; of a pair of texts, two lists.
 
 Comprehensiveness and sufficiency are ERASER's, of the classifier that reads all words: how much
 less likely its class gets without the selection, and with the selection alone. Similarity is the
 area under the ROC curve against single annotators, 0.5 being chance.
+
+Rows `at budgets` and `at people's count`, and AUPRC, are defined as Brinner and Zarriess (EMNLP
+2024) define them: means over the best 5, 10, ..., 95% of a text's words, and the best as many as
+people marked; IOU F1 at budgets is of best overlaps, without a threshold; compr. and suff. are of
+the right class.
+The methods of --posthoc are told the right class, so their selections have no accuracy.
 """
 
 Share = Annotated[
     float | None,
     typer.Option(
-        "--share", min=0.0, max=1.0, help="Of the words that `top-k` and `random` keep of a text."
+        "--share",
+        min=0.0,
+        max=1.0,
+        help="Of the words that all selections but the policy's keep of a text.",
+    ),
+]
+Posthoc = Annotated[
+    str | None,
+    typer.Option(
+        "--posthoc",
+        metavar="A,B",
+        help="Explain the run's classifier, too: occlusion, occlusion-5 (five words at a time), "
+        "gradient-x-input, integrated-gradients, lime. On long texts this takes minutes.",
+    ),
+]
+ScoreFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--scores", metavar="FILE", help="Scores of the words by another method; repeatable."
     ),
 ]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, all measures with all digits.")]
@@ -50,10 +87,16 @@ _COLUMNS = {
     "token_f1": "token F1",
     "iou_f1": "IOU F1",
     "auprc": "AUPRC",
+    "budget_token_f1": "token F1 at budgets",
+    "count_token_f1": "token F1 at people's count",
+    "budget_iou_f1": "IOU F1 at budgets",
+    "count_iou_f1": "IOU F1 at people's count",
     "comprehensiveness": "compr.",
     "sufficiency": "suff.",
     "aopc_comprehensiveness": "AOPC compr.",
     "aopc_sufficiency": "AOPC suff.",
+    "budget_comprehensiveness": "compr. at budgets",
+    "budget_sufficiency": "suff. at budgets",
     "similarity": "similarity",
     "people_similarity": "people's",
     "annotator_f1": "annotator F1",
@@ -68,7 +111,10 @@ def rationales(
     split: Split = "test",
     which: Which = "best",
     share: Share = None,
+    posthoc: Posthoc = None,
+    scores: ScoreFiles = None,
     device: Device = None,
+    trust_plugins: TrustPlugins = False,
     markdown: Markdown = False,
     csv_: Csv = False,
     json_: Json = False,
@@ -76,11 +122,14 @@ def rationales(
     """Compare the words that runs select with those that people marked."""
     if markdown + csv_ + json_ > 1:
         raise ConfigError("two formats are asked for", remedy="Give one of them")
-    rows = [row for run in runs for row in _rows(run, split, which, share, device)]
+    asked = _Asked(
+        split, which, share, _methods(posthoc), _file_names(scores or []), device, trust_plugins
+    )
+    rows = [row for run in runs for row in _rows(run, asked)]
     if json_:
         tree: dict[str, dict[str, Mapping[str, float]]] = {}
-        for run, choice, scores in rows:
-            tree.setdefault(run, {})[choice] = scores
+        for run, choice, measures in rows:
+            tree.setdefault(run, {})[choice] = measures
         typer.echo(json.dumps({"split": split, "which": which, "runs": tree}, indent=2))
     elif csv_:
         typer.echo(_csv(rows), nl=False)
@@ -92,12 +141,59 @@ def rationales(
         console().print(_table(rows))
 
 
-def _rows(run: Path, split: str, which: str, share: float | None, device: str | None) -> list[_Row]:
+@dataclass(frozen=True)
+class _Asked:
+    """What each run is scored with; `files` of scores by the names of their columns."""
+
+    split: str
+    which: str
+    share: float | None
+    posthoc: tuple[str, ...]
+    files: Mapping[str, Path]
+    device: str | None
+    trust_plugins: bool
+
+
+def _methods(given: str | None) -> tuple[str, ...]:
+    """The methods that are named, each once."""
+    names = (name.strip() for name in (given or "").split(","))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _file_names(files: Sequence[Path]) -> dict[str, Path]:
+    """A name for the column of each file: its own, or its path where two have one name."""
+    names = [file.name for file in files]
+    named = {file.name if names.count(file.name) == 1 else str(file): file for file in files}
+    if len(named) < len(files):
+        raise ConfigError("a file of scores is given twice", where="--scores", remedy="Drop one")
+    return named
+
+
+def _rows(run: Path, asked: _Asked) -> list[_Row]:
     from rss_rl.runtime.agreement import score_run_agreement
 
-    checkpoint = int(which) if which.isdecimal() else which
-    scores = score_run_agreement(run, split, which=checkpoint, share=share, device=device)
+    with _progress(str(run)) as progress:
+        scores = score_run_agreement(
+            run,
+            asked.split,
+            which=int(asked.which) if asked.which.isdecimal() else asked.which,
+            share=asked.share,
+            posthoc=asked.posthoc,
+            files=asked.files,
+            device=asked.device,
+            progress=progress,
+            trust=trust(asked.trust_plugins),
+        )
     return [(str(run), choice, measures) for choice, measures in scores.items()]
+
+
+@contextmanager
+def _progress(run: str) -> Iterator[Callable[[int, int], None]]:
+    """A live line on standard error, gone when all is scored."""
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"scoring {run}", total=None)
+        yield lambda done, end: bar.update(task, completed=done, total=end)
 
 
 def _cells(rows: Sequence[_Row]) -> tuple[list[str], list[list[str]]]:

@@ -3,18 +3,27 @@
 A document is one text of n tokens; `kept` is what was selected of it and `wanted` what people
 marked, both bool [n]; `scores` [n] rank its tokens. Figures over documents are those of ERASER
 (DeYoung et al., ERASER: a benchmark to evaluate rationalized NLP models, ACL 2020, section 4, and
-where the paper leaves a choice, the program that its authors published).
+where the paper leaves a choice, the program that its authors published). Those of `ranked_scores`
+are what Brinner and Zarriess report (Rationalizing transformer predictions via end-to-end
+differentiable self-training, EMNLP 2024), as the program that they published computes them.
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "BUDGETS",
     "IOU_MATCH",
+    "RankedScores",
     "SpanScores",
+    "best_tokens",
+    "budget_count",
     "document_scores",
+    "matched_span_f1",
+    "mean_overlap_f1",
     "moved_at_random",
     "pair_overlap",
     "precision_recall_area",
+    "ranked_scores",
     "roc_area",
     "span_f1",
     "span_scores",
@@ -33,6 +42,9 @@ from rss_rl.types import Array
 IOU_MATCH = 0.5
 """Intersection over union from which on a selected span counts as one that people marked. ERASER's
 paper says 'more than', its program, which made the published figures, 'at least'."""
+_TWENTIETHS = range(1, 20)
+BUDGETS = tuple(part / 20 for part in _TWENTIETHS)
+"""Shares of a document's tokens, .05, .10, ..., .95, over which figures are averaged."""
 
 
 def _check_document(first: Array, second: Array) -> None:
@@ -82,14 +94,21 @@ def span_scores(kept: Array, wanted: Array) -> SpanScores:
 
     A kept span matches where its best IOU with a wanted one is at least IOU_MATCH.
     """
+    overlaps = _span_overlaps(kept, wanted)
+    best = overlaps.max(axis=1, initial=0.0)
+    return SpanScores(int((best >= IOU_MATCH).sum()), *overlaps.shape)
+
+
+def _span_overlaps(kept: Array, wanted: Array) -> Array:
+    """IOU of each kept span with each wanted one, [kept spans, wanted spans]."""
     _check_document(kept, wanted)
     ours, theirs = spans(kept), spans(wanted)
-    first = np.maximum(ours[:, None, 0], theirs[None, :, 0])  # [ours, theirs]
+    first = np.maximum(ours[:, None, 0], theirs[None, :, 0])
     end = np.minimum(ours[:, None, 1], theirs[None, :, 1])
     shared = np.maximum(0, end - first)
     sizes = np.diff(ours, axis=1) + np.diff(theirs, axis=1).T
-    best = (shared / (sizes - shared)).max(axis=1, initial=0.0)
-    return SpanScores(int((best >= IOU_MATCH).sum()), len(ours), len(theirs))
+    overlaps: Array = shared / (sizes - shared)
+    return overlaps
 
 
 def span_f1(documents: Sequence[SpanScores]) -> float:
@@ -105,11 +124,91 @@ def span_f1(documents: Sequence[SpanScores]) -> float:
     return _harmonic(float(np.mean(precision)), float(np.mean(recall)))
 
 
+def mean_overlap_f1(kept: Array, wanted: Array) -> float:
+    """IOU F1 of a document without a threshold.
+
+    Precision is the mean over kept spans of the best IOU with a wanted one, recall the mean over
+    wanted spans of the best IOU with a kept one; 0 where there are none of either.
+    """
+    overlaps = _span_overlaps(kept, wanted)
+    if not overlaps.size:
+        return 0.0
+    return _harmonic(float(overlaps.max(1).mean()), float(overlaps.max(0).mean()))
+
+
+def matched_span_f1(kept: Array, wanted: Array) -> float:
+    """F1 of a document's spans, found where the IOU is more than IOU_MATCH: 0 without any.
+
+    A span has more than half of itself in common with one other at most, so that the pairs found
+    are as many as the kept and as the wanted spans found.
+    """
+    found = _span_overlaps(kept, wanted) > IOU_MATCH
+    if not found.size:
+        return 0.0
+    return _harmonic(float(found.any(1).mean()), float(found.any(0).mean()))
+
+
+def best_tokens(scores: Array, count: int) -> Array:
+    """The `count` tokens of highest score, bool [n]; of equal scores the later one goes first."""
+    kept = np.zeros(len(scores), dtype=bool)
+    kept[np.argsort(scores, kind="stable")[len(scores) - count :]] = True
+    return kept
+
+
+def budget_count(tokens: int, twentieths: int) -> int:
+    """How many of so many tokens score above the one at the rank of a budget.
+
+    With p = twentieths / 20, that one stands at place floor((1 - p) n) of the n scores in ascending
+    order, places counted from 0, and does not belong to those above it.
+    """
+    return tokens - 1 - (20 - twentieths) * tokens // 20
+
+
+class RankedScores(NamedTuple):
+    """What a ranking of a document's tokens is worth.
+
+    budget_token_f1, budget_iou_f1  mean over BUDGETS of the token F1 and of `mean_overlap_f1` of
+                                    the tokens above each budget's rank
+    count_token_f1, count_iou_f1    token F1 and `matched_span_f1` of as many tokens as people
+                                    marked
+    """
+
+    budget_token_f1: float
+    budget_iou_f1: float
+    count_token_f1: float
+    count_iou_f1: float
+
+
+def ranked_scores(scores: Array, wanted: Array) -> RankedScores | None:
+    """F1 of the best-ranked tokens of a document and of their spans; None without a wanted token.
+
+    Of equal scores the later token ranks higher.
+    """
+    _check_document(scores, wanted)
+    if not wanted.any():
+        return None
+    counts = [budget_count(len(scores), part) for part in _TWENTIETHS]
+    budgets = [best_tokens(scores, count) for count in counts]
+    same = best_tokens(scores, int(wanted.sum()))
+    return RankedScores(
+        float(np.mean([_token_f1(kept, wanted) for kept in budgets])),
+        float(np.mean([mean_overlap_f1(kept, wanted) for kept in budgets])),
+        _token_f1(same, wanted),
+        matched_span_f1(same, wanted),
+    )
+
+
+def _token_f1(kept: Array, wanted: Array) -> float:
+    found = document_scores(kept, wanted)
+    return 0.0 if found is None else found[2]
+
+
 def precision_recall_area(scores: Array, wanted: Array) -> float | None:
     """Area under a document's precision-recall curve, by trapezoids; None without a wanted token.
 
     One point for each different score, tokens of at least that score being kept, and (recall 0,
-    precision 1). Of tokens that all score alike the area is (1 + share wanted) / 2.
+    precision 1): the points of scikit-learn's `precision_recall_curve`, under which its `auc` is
+    this area. Of tokens that all score alike the area is (1 + share wanted) / 2.
     """
     _check_document(scores, wanted)
     total = int(wanted.sum())

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rationale_twins import curve_area, iou_f1, people_similarity, roc, token_scores
+from rationale_twins import curve_area, iou_f1, people_similarity, ranked, roc, token_scores
 from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
@@ -112,10 +112,19 @@ def faithfulness(
     def without(selection: list[list[bool]]) -> list[list[bool]]:
         return [[not bit for bit in bits] for bits in selection]
 
+    known: dict[str, Any] = {}
+
+    def read_once(selection: list[list[bool]]) -> Any:
+        key = str(selection)
+        if key not in known:  # most shares of a short text are the same words
+            known[key] = read(models, batch, selection)
+        return known[key]
+
     label = int(batch.labels[0])
     whole, alone = read(models, batch, None), read(models, batch, chosen)
     rest, best = read(models, batch, without(kept)), int(whole.argmax())
     top = [[highest(rank, share) for rank in ranks] for share in _SHARES]
+    budgets = [[highest(rank, n / 20) for rank in ranks] for n in range(1, 20)]
     return {
         "accuracy": alone.argmax() == label,
         "accuracy_all": best == label,
@@ -123,8 +132,11 @@ def faithfulness(
         "comprehensiveness": whole[best] - rest[best],
         "sufficiency": whole[best] - alone[best],
         "aopc_comprehensiveness": whole[best]
-        - np.mean([read(models, batch, without(part))[best] for part in top]),
-        "aopc_sufficiency": whole[best] - np.mean([read(models, batch, p)[best] for p in top]),
+        - np.mean([read_once(without(part))[best] for part in top]),
+        "aopc_sufficiency": whole[best] - np.mean([read_once(p)[best] for p in top]),
+        "budget_comprehensiveness": whole[label]
+        - np.mean([read_once(without(part))[label] for part in budgets]),
+        "budget_sufficiency": whole[label] - np.mean([read_once(part)[label] for part in budgets]),
         "kept": sum(map(sum, kept)) / sum(map(len, kept)),
     }
 
@@ -162,6 +174,7 @@ def slow_scores(models: Models, split: Any, share: float | None) -> dict[str, fl
             names = ("token_precision", "token_recall", "token_f1")
             texts.append(dict(zip(names, token_scores(bits, truth), strict=True)))
             texts[-1]["auprc"] = curve_area(rank, truth)
+            texts[-1] |= ranked(rank, truth)
     means = {
         name: float(np.mean([found[name] for found in each]))
         for each in (values, texts)
@@ -230,22 +243,122 @@ def test_what_cannot_be_scored(
         score_agreement(models, split, tiny_config, device=_CPU)
 
 
-def test_the_command(tiny_config: RunConfig, marked: Prepared, tmp_path: Path) -> None:
+class PolicyScores:
+    """The likelier role's probability, as `policy` and `top-k` rank tokens."""
+
+    def __init__(self, models: Models, *, knows_labels: bool) -> None:
+        self._models, self.knows_labels = models, knows_labels
+
+    def __call__(self, batch: Any, tensors: Any) -> list[Any]:
+        return [
+            self._models.policy.probabilities(vectors, valid).amax(1).double().numpy().round(5)
+            for vectors, valid in zip(
+                self._models.shown(tensors.tokens, tensors.valid), tensors.valid, strict=True
+            )
+        ]
+
+
+def test_scores_of_others_are_judged_as_the_policy_is(
+    tiny_config: RunConfig, marked: Prepared
+) -> None:
+    models, split = spread_models(tiny_config, marked), marked.split("test")
+    others = {
+        "same": PolicyScores(models, knows_labels=False),
+        "told": PolicyScores(models, knows_labels=True),
+    }
+    seen: list[tuple[int, int]] = []
+    scores = score_agreement(
+        models,
+        split,
+        tiny_config,
+        others=others,
+        device=_CPU,
+        progress=lambda *done: seen.append(done),
+    )
+    assert tuple(scores) == (*CHOICES, "same", "told")
+    assert scores["same"] == pytest.approx(scores["top-k"])
+    told = scores["top-k"].keys() - scores["told"].keys()
+    assert told == {"accuracy", "accuracy_rest"}
+    assert scores["told"] == {name: scores["same"][name] for name in scores["told"]}
+    assert seen[-1] == (12, 12)
+
+
+def test_a_run_without_a_policy_is_scored_by_others(
+    tiny_config: RunConfig, marked: Prepared
+) -> None:
+    without = tiny_config.model_copy(update={"phases": tiny_config.phases[:1]})
+    models, split = spread_models(without, marked), marked.split("test")
+    others = {"other": PolicyScores(models, knows_labels=False)}
+    scores = score_agreement(models, split, without, others=others, share=0.4, device=_CPU)
+    assert tuple(scores) == ("random", "other")
+    assert scores["other"] == pytest.approx(slow_scores(models, split, 0.4), abs=1e-6)
+    assert scores["random"]["kept"] == pytest.approx(scores["other"]["kept"])
+    with pytest.raises(ConfigError, match="the run has no policy") as caught:
+        score_agreement(models, split, without, others=others, device=_CPU)
+    assert "--share" in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tiny_config: RunConfig, marked: Prepared, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     config = tiny_config.model_copy(update={"data": str(marked.folder)})
-    config = with_(config, "evaluation", all_tokens=False)
-    for _ in train(config, tmp_path / "run"):
+    path = tmp_path_factory.mktemp("runs") / "run"
+    for _ in train(with_(config, "evaluation", all_tokens=False), path):
         pass
+    return path
+
+
+def test_the_command(trained: Path) -> None:
     tried = CliRunner().invoke
-    asked = ["rationales", str(tmp_path / "run"), "--share", "0.5"]
+    asked = ["rationales", str(trained), "--share", "0.5"]
     record = json.loads(tried(app, [*asked, "--json"]).stdout)
-    scores = record["runs"][str(tmp_path / "run")]
+    scores = record["runs"][str(trained)]
     assert list(scores) == list(CHOICES)
     rows = list(csv.DictReader(io.StringIO(tried(app, [*asked, "--csv"]).stdout)))
     assert [row["selection"] for row in rows] == list(CHOICES)
     assert float(rows[1]["auprc"]) == scores["top-k"]["auprc"]
     head, *lines = tried(app, [*asked, "--markdown"]).stdout.splitlines()
-    assert "| IOU F1 | AUPRC | compr. | suff. |" in head
+    assert "| IOU F1 | AUPRC | token F1 at budgets |" in head
     assert len(lines) == 1 + len(CHOICES)
     assert "similarity" in tried(app, asked).stdout
     wrong = tried(app, [*asked, "--csv", "--json"])
     assert (wrong.exit_code, "Give one of them" in wrong.stderr) == (2, True)
+
+
+def test_the_command_adds_columns(trained: Path, marked: Prepared, tmp_path: Path) -> None:
+    split = marked.split("test")
+    files = [tmp_path / "first" / "other.jsonl", tmp_path / "second" / "other.jsonl"]
+    for file, sign in zip(files, (1, -1), strict=True):
+        file.parent.mkdir()
+        lines = []
+        for row in range(len(split)):
+            bits = split.batch([row]).rationale
+            assert bits is not None
+            marks = (sign * bits[0][0].astype(int)).tolist()
+            lines.append(json.dumps({"id": split.example_id(row), "scores": marks}))
+        file.write_text("\n".join(lines))
+
+    def ask(*more: str) -> Any:
+        return CliRunner().invoke(app, ["rationales", str(trained), *more])
+
+    methods = "occlusion,gradient-x-input, integrated-gradients,occlusion-5,lime"
+    asked = ["--posthoc", methods, "--scores", str(files[0]), "--json"]
+    scores = json.loads(ask(*asked).stdout)["runs"][str(trained)]
+    assert list(scores) == [*CHOICES, *methods.replace(" ", "").split(","), "other.jsonl"]
+    assert scores["other.jsonl"]["auprc"] == pytest.approx(1.0)
+    assert scores["other.jsonl"]["count_token_f1"] == pytest.approx(1.0)
+    # Policy and top-k rank alike, and gradients differ little on so small a classifier.
+    assert len({scores[name]["auprc"] for name in scores}) >= len(scores) - 3
+    assert "accuracy" in scores["other.jsonl"]
+    assert "accuracy" not in scores["lime"]
+    assert "-" in ask("--posthoc", "occlusion", "--markdown").stdout.splitlines()[-1].split(" | ")
+    both = [part for file in files for part in ("--scores", str(file))]
+    scores = json.loads(ask(*both, "--json").stdout)["runs"][str(trained)]
+    assert list(scores) == [*CHOICES, *map(str, files)]
+    assert scores[str(files[1])]["auprc"] < 0.7
+    twice = ask(*both, *both)
+    assert (twice.exit_code, "given twice" in twice.stderr) == (2, True)
+    unknown = ask("--posthoc", "occlusoin")
+    assert unknown.exit_code == 2
+    assert "no method 'occlusoin' to explain a classifier; did you mean" in unknown.stderr

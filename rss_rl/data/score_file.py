@@ -1,0 +1,97 @@
+"""Scores of the words of a split's examples, read from a file: how other methods rank them."""
+
+from __future__ import annotations
+
+__all__ = ["read_scores"]
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rss_rl.data.records import Record, read_records
+from rss_rl.data.store import Split
+from rss_rl.errors import DataError
+from rss_rl.types import Array
+
+_FORM = 'Write {"id": ..., "scores": [...]} a line: the example\'s id and a number for each word'
+
+
+def read_scores(path: Path, split: Split) -> list[tuple[Array, ...]]:
+    """Of each row of the split: S x float64 [N_s], one score for each word of a sentence.
+
+    The file has JSON lines, `{"id": ..., "scores": [...]}`: the id that the source gave the example
+    (`rss-rl data show` prints it), and of an example with two sentences one list for each. Lines of
+    other ids, such as those of another split, are passed over.
+
+    Raises:
+        DataError: the file cannot be read, a line is no such record or does not fit its example, an
+            id has two lines, or one has none.
+    """
+    rows = {split.example_id(row): row for row in range(len(split))}
+    lengths = split.lengths()
+    found: dict[int, tuple[Array, ...]] = {}
+    lines: dict[str, int] = {}
+    stranger = ""
+    for record in read_records(path, "jsonl"):
+        where = f"{path}, line {record.row}"
+        if not isinstance(record, Record):
+            raise DataError(record.reason, where=where, remedy=record.remedy)
+        known = str(record.values.get("id"))
+        if known not in rows:
+            if "id" not in record.values:
+                raise DataError("has no 'id'", where=where, remedy=_FORM)
+            stranger = stranger or f"; line {record.row} has '{known}', which is not of this split"
+            continue
+        if known in lines:
+            raise DataError(f"'{known}' has scores in line {lines[known]} already", where=where)
+        lines[known] = record.row
+        found[rows[known]] = _scores(record, known, lengths[rows[known]].tolist(), where)
+    missing = [known for known in rows if known not in lines]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise DataError(
+            f"has no scores of '{missing[0]}'{more} of the {split.name} split{stranger}",
+            where=str(path),
+            remedy="Write a line for each example, or name another --split",
+        )
+    return [found[row] for row in range(len(split))]
+
+
+def _scores(record: Record, known: str, lengths: list[int], where: str) -> tuple[Array, ...]:
+    given = record.values.get("scores")
+    if not isinstance(given, list):
+        raise DataError("has no list 'scores'", where=where, remedy=_FORM)
+    if len(lengths) == 1 and not _is_nested(given):
+        given = [given]
+    if len(given) != len(lengths) or not all(isinstance(part, list) for part in given):
+        raise DataError(
+            f"'{known}' has {len(lengths)} sentences; 'scores' is no list of as many lists",
+            where=where,
+            remedy=_FORM if len(lengths) == 1 else 'Write "scores": [[...], [...]]',
+        )
+    for part, length in zip(given, lengths, strict=True):
+        wrong = [score for score in part if not _is_finite(score)]
+        if wrong:
+            raise DataError(
+                f"the score {wrong[0]!r:.40} is no finite number", where=where, remedy=_FORM
+            )
+        if len(part) != length:
+            raise DataError(
+                f"{len(part)} scores for the {length} words of '{known}'",
+                where=where,
+                remedy="`rss-rl data show` prints the words as the split has them",
+            )
+    return tuple(np.array(part, dtype=np.float64) for part in given)
+
+
+def _is_nested(given: list[Any]) -> bool:
+    return bool(given) and isinstance(given[0], list)
+
+
+def _is_finite(score: Any) -> bool:
+    try:
+        return isinstance(score, int | float) and math.isfinite(score)
+    except OverflowError:  # an integer beyond every float
+        return False

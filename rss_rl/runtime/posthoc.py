@@ -1,0 +1,173 @@
+"""Methods that explain a trained classifier: a score for each word of an example.
+
+They explain the log-odds of the right class, log p - log(1 - p), which rest on the class's logit
+against all others, of the classifier as it reads all words: what speaks for that class scores high.
+
+Legend: B examples, S sentences, N_s tokens of slot s, n words of an example's sentences together,
+K selections, E embedding size.
+"""
+
+from __future__ import annotations
+
+__all__ = ["METHODS", "PosthocScores", "ScoreSource"]
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rss_rl.errors import ConfigError, nearest
+from rss_rl.models.inputs import TensorBatch
+from rss_rl.models.sentences import SentencesClassifier
+from rss_rl.ops.attribution import gradient_times_input, integrated_gradients, lime, occlusion
+from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.types import ROLES, Array, Batch
+
+_LIME_VARIANTS = 1000
+_TOKENS_AT_ONCE = 1 << 16
+"""How many tokens of selections the classifier reads together."""
+
+
+class ScoreSource(Protocol):
+    """What ranks the tokens of examples."""
+
+    knows_labels: bool
+    """It is told the right classes, so that predicting from what it selects is no achievement."""
+
+    def __call__(self, batch: Batch, tensors: TensorBatch) -> list[Array]:
+        """S x float64 [B, N_s] of the real tokens; of no meaning on padding."""
+
+
+@dataclass(frozen=True)
+class _Example:
+    """What a method may ask of a classifier about one example.
+
+    tokens  S x int64 [1, N_s], all real
+    label   the right class
+    seed    of the run. row: of the example in its split
+    """
+
+    classifier: SentencesClassifier
+    tokens: tuple[Tensor, ...]
+    label: int
+    seed: int
+    row: int
+
+    @property
+    def lengths(self) -> list[int]:
+        """Words of each sentence."""
+        return [ids.shape[1] for ids in self.tokens]
+
+    def of_words(self, left: Tensor) -> Tensor:
+        """Log-odds with the words of bool [K, n] left, [K]."""
+        at_once = max(1, _TOKENS_AT_ONCE // max(1, left.shape[1]))
+        return torch.cat([self._of_few(part) for part in torch.split(left, at_once)])
+
+    def _of_few(self, left: Tensor) -> Tensor:
+        parts = torch.split(left.to(self.tokens[0].device), self.lengths, dim=1)
+        selections = [bits[:, None].expand(-1, ROLES, -1).contiguous() for bits in parts]
+        valid = [torch.ones_like(ids, dtype=torch.bool) for ids in self.tokens]
+        return self._log_odds(self.classifier(self.tokens, valid, selections)).cpu()
+
+    def vectors(self) -> Tensor:
+        """Of the words, [n, E]."""
+        return torch.cat([self.classifier.embedding(ids)[0] for ids in self.tokens])
+
+    def of_vectors(self, vectors: Tensor) -> Tensor:
+        """Log-odds, a scalar, where the words have other vectors [n, E]."""
+        sentences = []
+        for part in torch.split(vectors, self.lengths):
+            valid = torch.ones(1, len(part), dtype=torch.bool, device=part.device)
+            selection = valid[:, None].expand(-1, ROLES, -1)
+            sentences.append(self.classifier.encoder(part[None], valid, selection))
+        return self._log_odds(self.classifier.head(sentences))[0]
+
+    def _log_odds(self, logits: Tensor) -> Tensor:
+        """Of logits [M, C], float64 [M]."""
+        logits = logits.double()
+        others = torch.arange(logits.shape[1], device=logits.device) != self.label
+        return logits[:, self.label] - logits[:, others].logsumexp(1)
+
+
+def _occlusion(example: _Example, width: int) -> Tensor:
+    return occlusion(example.of_words, sum(example.lengths), width)
+
+
+def _gradient_times_input(example: _Example) -> Tensor:
+    return gradient_times_input(example.of_vectors, example.vectors())
+
+
+def _integrated_gradients(example: _Example) -> Tensor:
+    return integrated_gradients(example.of_vectors, example.vectors())
+
+
+def _lime(example: _Example) -> Tensor:
+    width = sum(example.lengths) + 1
+    key = stream_key(example.seed, "agreement", "lime")
+    uniforms = keyed_uniforms(key, np.array([example.row]), _LIME_VARIANTS, 1, width)[:, 0, 0]
+    return lime(example.of_words, torch.from_numpy(uniforms))
+
+
+METHODS: Mapping[str, Callable[[_Example], Tensor]] = MappingProxyType(
+    {
+        "occlusion": partial(_occlusion, width=1),
+        "occlusion-5": partial(_occlusion, width=5),
+        "gradient-x-input": _gradient_times_input,
+        "integrated-gradients": _integrated_gradients,
+        "lime": _lime,
+    }
+)
+"""See `rss_rl.ops.attribution`; `occlusion-5` leaves out five words next to each other."""
+
+
+class PosthocScores:
+    """The scores of a method.
+
+    Args:
+        method: of METHODS.
+        classifier: in evaluation mode when it is asked.
+        seed: of the run, for methods that draw.
+
+    Raises:
+        ConfigError: no such method.
+    """
+
+    knows_labels = True
+
+    def __init__(self, method: str, classifier: SentencesClassifier, seed: int) -> None:
+        if method not in METHODS:
+            known = nearest(method, [*METHODS])
+            raise ConfigError(
+                f"there is no method '{method}' to explain a classifier{known}",
+                where="--posthoc",
+                remedy=f"There are: {', '.join(METHODS)}",
+            )
+        self._method, self._classifier, self._seed = METHODS[method], classifier, seed
+
+    def __call__(self, batch: Batch, tensors: TensorBatch) -> list[Array]:
+        """See `ScoreSource`."""
+        found = [np.zeros(valid.shape) for valid in batch.valid]
+        # Differences between texts that are almost alike are lost in bfloat16.
+        exactly = torch.autocast(tensors.tokens[0].device.type, enabled=False)
+        with torch.no_grad(), exactly:
+            for place, row in enumerate(batch.rows.tolist()):
+                real = [valid[place] for valid in tensors.valid]
+                example = _Example(
+                    self._classifier,
+                    tuple(
+                        ids[place, mask][None]
+                        for ids, mask in zip(tensors.tokens, real, strict=True)
+                    ),
+                    int(batch.labels[place]),
+                    self._seed,
+                    row,
+                )
+                scores = torch.split(self._method(example).cpu(), example.lengths)
+                for slot, part in enumerate(scores):
+                    found[slot][place, batch.valid[slot][place]] = part.numpy()
+        return found
