@@ -27,6 +27,7 @@ from golden import (
 from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
+from rss_rl.components import find_component
 from rss_rl.config import RunConfig, load_config
 from rss_rl.data.store import open_prepared
 
@@ -62,7 +63,28 @@ OF_CORRECTIONS = {
 
 def resolved(config: RunConfig) -> dict[str, Any]:
     """A configuration as b9a4141 dumped it; settings that have no effect may have any value."""
-    return config.model_dump(mode="json")
+    tree = config.model_dump(mode="json")
+    model, policy, learner = (dict(tree[name]) for name in ("model", "policy", "learner"))
+    options: dict[str, Any] = {}
+    slots = {"model": [config.model.encoder], "policy": [config.policy]}
+    slots["model"] += [config.model.classifier] if config.model.classifier else []
+    slots["learner"] = [config.estimator]
+    for section, choices in slots.items():
+        for choice in choices:
+            was = choice.component.was or {}
+            options |= {was.get(k, f"{section}.{k}"): v for k, v in choice.options.items()}
+    old = json.loads((GOLDEN / "configs" / "defaults.json").read_text())
+    for name, section in (("model", model), ("policy", policy), ("learner", learner)):
+        before = {key.partition(".")[2]: v for key, v in options.items() if key.startswith(name)}
+        own = {key: value for key, value in before.items() if key in old[name]}
+        section |= {**old[name], **own}
+    model.pop("classifier")
+    model["encoder"] = config.model.encoder.name
+    learner["estimator"] = config.estimator.name
+    reward = {key: value for key, value in tree["reward"].items() if key != "model"}
+    evaluation = {key: value for key, value in tree["evaluation"].items() if key != "metrics"}
+    changed = {"model": model, "policy": policy, "learner": learner, "reward": reward}
+    return tree | changed | {"evaluation": evaluation}
 
 
 def effective(tree: dict[str, Any]) -> dict[str, Any]:
@@ -70,6 +92,18 @@ def effective(tree: dict[str, Any]) -> dict[str, Any]:
     model, policy, learner = (dict(tree[name]) for name in ("model", "policy", "learner"))
     _keep(model, OF_ENCODERS, model["encoder"])
     _keep(policy, OF_POLICIES, policy["name"])
+    # Options were those that were given, also such as another policy of the file's bases had; those
+    # that the policy has and that were not given are at the defaults that they had.
+    component = find_component("policy", policy["name"])
+    fields = component.options.model_fields
+    given = component.parse({k: v for k, v in policy["options"].items() if k in fields})
+    was = {name: place.partition(".")[2] for name, place in (component.was or {}).items()}
+    moved = set().union(*OF_POLICIES.values())
+    policy["options"] = {
+        name: value
+        for name, value in given.model_dump().items()
+        if was.get(name, name) not in moved
+    }
     if learner["estimator"] is None:
         gated = policy["name"] in ("gumbel", "hardkuma", "top-k")
         learner["estimator"] = "pathwise" if gated else "reinforce"
