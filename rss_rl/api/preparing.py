@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["Rows", "label_spec", "prepare"]
+__all__ = ["Rows", "prepare"]
 
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rss_rl.data.checks import LARGEST_SCORE
 from rss_rl.data.prepare import SHARD_MB
 from rss_rl.data.prepare import prepare as prepare_source
-from rss_rl.data.sources import Source
+from rss_rl.data.sources import Source, SourceRequest, known_sources, named_source
 from rss_rl.data.staging import Progress
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.data.tables import Columns, table
@@ -26,17 +26,17 @@ from rss_rl.storage import is_uri
 from rss_rl.types import LabelSpec
 
 Rows = str | Path | Sequence[str | Path] | Iterable[Mapping[str, Any]] | Any
-"""A .csv, .tsv, .jsonl or .parquet file or several, rows as mappings, or a pandas, Arrow or
-Hugging Face table."""
+"""A .csv, .tsv, .jsonl or .parquet file or several, rows as mappings, a pandas, Arrow or Hugging
+Face table, or the name of a source."""
 
 
 def prepare(
     data: Rows,
     *,
-    text: str,
-    label: str,
-    text_b: str | None = None,
     out: str | Path,
+    text: str | None = None,
+    label: str | None = None,
+    text_b: str | None = None,
     task: str = "classes",
     low: float | None = None,
     high: float | None = None,
@@ -45,71 +45,137 @@ def prepare(
     rationale_b: str | None = None,
     dev: Rows | None = None,
     test: Rows | None = None,
-    split: Sequence[float] = (0.8, 0.1, 0.1),
+    split: str | Sequence[float] = (0.8, 0.1, 0.1),
     split_seed: int = 0,
+    folder: str | Path | None = None,
+    options: Mapping[str, Any] | Sequence[str] = (),
+    seed: int = 0,
     progress: Progress | None = None,
+    seen: Callable[[Prepared], None] = lambda prepared: None,
     **settings: Any,
 ) -> Prepared:
     """Turn texts and labels into files that training reads: tokens, vocabulary, vectors, counts.
 
     Args:
-        data: training rows.
+        data: training rows; or the name of a source, see `rss-rl components sources`.
+        out: directory to make, or a URI, to which it is uploaded.
         text, text_b: columns of the text and, for pairs, of the second one; a text may be a list
             of words. label: column of the label.
-        out: directory to make, or a URI, to which it is uploaded.
         task: `classes` or `score`. low, high: range of a score; default that of the training rows.
         id: column that identifies a row. rationale, rationale_b: columns with a list of 0 and 1,
             one for each word of a text that is a list of words.
         dev, test: rows of these splits; default: cut from `data` by `split` and `split_seed`.
+        folder, options: of a source: where its files lie, and its options, as a mapping or as
+            NAME=VALUE strings.
+        seed: of random vectors, made examples and cut splits.
         progress: called with what is being done, how far, and the end where known.
-        settings: `vectors, dim, lower, skip_bad_rows, force, seed, shard_mb` of
+        seen: called with the data while they lie on this machine, before those for a URI are gone.
+        settings: `vectors, dim, lower, skip_bad_rows, force, shard_mb, max_words, too_long` of
             `rss_rl.data.prepare.prepare`.
 
     Raises:
-        DataError: a column, row or file that cannot be used, or `out` exists.
+        DataError: a column, row, file or option that cannot be used, or `out` exists.
     """
-    texts, bits = (text, text_b), (rationale, rationale_b)
-    columns = Columns(
-        tuple(name for name in texts if name), label, id, tuple(name for name in bits if name)
-    )
-    spec = label_spec(task, low, high)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rss-rl-rows-")))
-        files = {
-            name: _files(rows, folder / file)
-            for name, file, rows in (
-                ("train", "rows.parquet", data),
-                ("dev", "dev.parquet", dev),
-                ("test", "test.parquet", test),
+    named = {
+        "--text": text, "--text-b": text_b, "--label": label, "--id": id, "--rationale": rationale,
+        "--rationale-b": rationale_b, "--dev": dev, "--test": test, "--low": low, "--high": high,
+        "--task": None if task == "classes" else task,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
+        if name := _source_name(data):
+            _refuse(named, "files of your own")
+            request = SourceRequest(Path(folder) if folder else None, seed, _mapping(options))
+            source = named_source(name, request)
+        else:
+            _refuse({"--from": folder, "--option": options or None}, "known datasets")
+            rows = {"rows": data, "dev": dev, "test": test}
+            files = {
+                name: _files(given, Path(scratch) / f"{name}.parquet")
+                for name, given in rows.items()
+                if given is not None
+            }
+            columns = _columns((text, text_b), label, id, (rationale, rationale_b))
+            source = table(
+                files["rows"],
+                columns,
+                _label_spec(task, low, high),
+                dev=_only(files.get("dev")),
+                test=_only(files.get("test")),
+                shares=_shares(split),
+                seed=split_seed,
             )
-            if rows is not None
-        }
-        source = table(
-            files["train"],
-            columns,
-            spec,
-            dev=_only(files.get("dev")),
-            test=_only(files.get("test")),
-            shares=list(split),
-            seed=split_seed,
-        )
-        return prepare_into(source, str(out), progress=progress, **settings)
+        return _prepare_into(source, str(out), progress, seen, {**settings, "seed": seed})
 
 
-def prepare_into(
-    source: Source, out: str, *, progress: Progress | None = None, **settings: Any
+def _prepare_into(
+    source: Source,
+    out: str,
+    progress: Progress | None,
+    seen: Callable[[Prepared], None],
+    settings: Mapping[str, Any],
 ) -> Prepared:
-    """Prepare a source into a directory or URI; arguments as of `prepare`."""
-    settings = {"shard_mb": SHARD_MB, "force": False} | settings
-    shown: Callable[..., None] = progress or (lambda what, done, end: None)
-    with local_target(out, settings["force"]) as folder:
-        prepare_source(source, folder, progress=shown, **settings)
+    given = {"shard_mb": SHARD_MB, "force": False, **settings}
+    told: Callable[..., None] = progress or (lambda what, done, end: None)
+    with local_target(out, given["force"]) as folder:
+        prepare_source(source, folder, progress=told, **given)
         if is_uri(out):
-            upload(folder, out, shown)
-        return open_prepared(folder if not is_uri(out) else out)
+            upload(folder, out, told)
+        prepared = open_prepared(folder)
+        seen(prepared)
+        return open_prepared(out) if is_uri(out) else prepared
 
 
-def label_spec(task: str, low: float | None, high: float | None) -> LabelSpec | None:
+def _source_name(data: Rows) -> str | None:
+    """The source that is named, if one is."""
+    names = [data] if isinstance(data, str) else data
+    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+        return None
+    known = known_sources()
+    of_sources = [n for n in names if n in known or (":" in n and not Path(n).exists())]
+    if not of_sources:
+        # What is neither a file nor looks like one is taken for the name of a source.
+        of_sources = [n for n in names if not Path(n).suffix and not Path(n).exists()]
+    if of_sources and len(names) > 1:
+        other = next((n for n in names if n != of_sources[0]), names[1])
+        raise DataError(f"'{other}' is one name too many", remedy="Prepare one dataset at a time")
+    return of_sources[0] if of_sources else None
+
+
+def _refuse(given: Mapping[str, Any], what: str) -> None:
+    """Options that would be passed over."""
+    for name, value in given.items():
+        if value is not None and value is not False and not (isinstance(value, list) and not value):
+            raise DataError(f"{name} is for {what}", remedy="Leave it out")
+
+
+def _mapping(options: Mapping[str, Any] | Sequence[str]) -> Mapping[str, Any]:
+    if isinstance(options, Mapping):
+        return options
+    settings = {}
+    for item in options:
+        name, sign, value = item.partition("=")
+        if not sign:
+            raise DataError(f"--option {item} has no value", remedy="Write it as NAME=VALUE")
+        settings[name] = value
+    return settings
+
+
+def _columns(
+    texts: tuple[str | None, ...],
+    label: str | None,
+    id: str | None,
+    rationale: tuple[str | None, ...],
+) -> Columns:
+    named = tuple(name for name in texts if name)
+    if not named or not label:
+        raise DataError(
+            "which columns hold the text and the label is not said",
+            remedy="Name them: --text COLUMN --label COLUMN, and --text-b COLUMN for pairs",
+        )
+    return Columns(named, label, id, tuple(name for name in rationale if name))
+
+
+def _label_spec(task: str, low: float | None, high: float | None) -> LabelSpec | None:
     """What a label column holds; None: classes, named by the training rows.
 
     Raises:
@@ -119,15 +185,25 @@ def label_spec(task: str, low: float | None, high: float | None) -> LabelSpec | 
         raise DataError(f"task '{task}' is neither classes nor score")
     if task == "classes":
         if low is not None or high is not None:
-            raise DataError(
-                "low and high are the range of a score", remedy="Add task=score (--task score)"
-            )
+            raise DataError("--low and --high are for scores", remedy="Add --task score")
         return None
     if low is None and high is None:
         return LabelSpec("score", low=-math.inf, high=math.inf)
-    if low is None or high is None or low >= high:
-        raise DataError("a score lies between two numbers", remedy="Give low and high")
+    if low is None or high is None or not -math.inf < low < high < math.inf:
+        raise DataError("a score lies between two numbers", remedy="Give --low and --high")
+    if max(abs(low), abs(high)) > LARGEST_SCORE:
+        raise DataError("--low or --high does not fit 32 bits", remedy="Divide the scores")
     return LabelSpec("score", low=low, high=high)
+
+
+def _shares(split: str | Sequence[float]) -> list[float]:
+    try:
+        parts = split.split("/") if isinstance(split, str) else split
+        return [float(share) for share in parts]
+    except ValueError as error:
+        raise DataError(
+            f"--split {split} is no list of shares", remedy="Write it as 0.8/0.1/0.1"
+        ) from error
 
 
 def _only(files: Sequence[Path] | None) -> Path | None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 __all__ = ["app"]
 
 import json
-import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import typer
@@ -23,18 +21,11 @@ from rss_rl.cli import data_catalogue
 from rss_rl.cli import data_options as options
 from rss_rl.cli.data_preview import example_line, predicted
 from rss_rl.data.batching import padding_share, plain_batches
-from rss_rl.data.checks import LARGEST_SCORE
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.prepare import SHARD_MB
-from rss_rl.data.prepare import prepare as prepare_source
-from rss_rl.data.sources import SOURCES, Source, SourceRequest, named_source
 from rss_rl.data.staging import Progress as Report
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.data.tables import Columns, table
-from rss_rl.data.upload import local_target, upload
 from rss_rl.errors import DataError
-from rss_rl.storage import is_uri
-from rss_rl.types import LabelSpec
 
 app = typer.Typer(name="data", rich_markup_mode="markdown")
 _REPORT_BATCH = 64
@@ -79,32 +70,29 @@ def prepare(
     Give a name that `rss-rl data list` shows, or one or more .csv, .tsv, .jsonl or .parquet
     files of your own, for which --text and --label name the columns.
     """
-    own: dict[str, Any] = {
-        "--text": text,
-        "--text-b": text_b,
-        "--label": label,
-        "--id": id_,
-        "--dev": dev,
-    }
-    own |= {"--rationale": rationale, "--rationale-b": rationale_b, "--test": test}
-    own |= {"--task": task != options.TaskKind.classes, "--low": low, "--high": high}
-    if any(_is_file(item) for item in what):
-        _refuse({"--from": from_, "--option": option}, "known datasets")
-        columns = _columns((text, text_b), label, id_, (rationale, rationale_b))
-        spec, train = _label_spec(task, low, high), [Path(item) for item in what]
-        shares = _shares(split)
-        source: Source = table(
-            train, columns, spec, dev=dev, test=test, shares=shares, seed=split_seed
-        )
-    else:
-        _refuse(own, "files of your own")
-        source = _named(what, SourceRequest(from_, seed, _settings(option or [])))
-    words = {"vectors": vectors or [], "dim": dim, "lower": lower, "seed": seed}
+    from rss_rl.api.preparing import prepare as prepare_data
+
     if too_long is not None and max_words is None:
         raise DataError("--too-long is for --max-words", remedy="Give --max-words N too")
+    start = time.monotonic()
+
+    shown = ExitStack()
+
+    def show_it(found: Prepared) -> None:
+        shown.close()  # the live lines end before the summary is printed
+        _print_summary(found, out, json_, seconds=time.monotonic() - start)
+
+    columns = {"text": text, "text_b": text_b, "label": label, "id": id_, "rationale": rationale}
+    labels = {"task": task.value, "low": low, "high": high, "rationale_b": rationale_b}
+    splits = {"dev": dev, "test": test, "split": split, "split_seed": split_seed}
+    source = {"folder": from_, "options": option or [], "seed": seed}
+    words = {"vectors": vectors or [], "dim": dim, "lower": lower}
     long = {"max_words": max_words, "too_long": (too_long or options.TooLong.cut).value}
-    rows = {"skip_bad_rows": skip_bad_rows, "shard_mb": shard_mb}
-    _run(source, out, json_, force, **words, **long, **rows)
+    rows = {"skip_bad_rows": skip_bad_rows, "shard_mb": shard_mb, "force": force}
+    given: dict[str, Any] = {**columns, **labels, **splits, **source, **words, **long, **rows}
+    with shown:
+        report = shown.enter_context(_progress(quiet=json_))
+        prepare_data(what, out=out, **given, progress=report, seen=show_it)
 
 
 app.command("list", epilog=data_catalogue.LIST_EPILOG)(data_catalogue.list_)
@@ -119,82 +107,6 @@ def show(
     opened = open_prepared(prepared)
     opened.check()
     _print_summary(opened, prepared, json_, examples)
-
-
-def _run(source: Source, out: str, as_json: bool, force: bool, **settings: Any) -> None:
-    start = time.monotonic()
-    with local_target(out, force) as folder:
-        with _progress(quiet=as_json) as report:
-            prepare_source(source, folder, force=force, progress=report, **settings)
-            if is_uri(out):
-                upload(folder, out, report)
-        seconds = time.monotonic() - start
-        _print_summary(open_prepared(folder), out, as_json, seconds=seconds)
-
-
-def _refuse(given: dict[str, Any], what: str) -> None:
-    """Options that would be passed over."""
-    for name, value in given.items():
-        if value is not None and value is not False and value != []:
-            raise DataError(f"{name} is for {what}", remedy="Leave it out")
-
-
-def _is_file(item: str) -> bool:
-    return item not in SOURCES and (Path(item).suffix != "" or Path(item).exists())
-
-
-def _named(what: list[str], request: SourceRequest) -> Source:
-    if len(what) > 1:
-        raise DataError(f"'{what[1]}' is one name too many", remedy="Prepare one dataset at a time")
-    return named_source(what[0], request)
-
-
-def _columns(
-    texts: tuple[str | None, ...],
-    label: str | None,
-    id_: str | None,
-    rationale: tuple[str | None, ...],
-) -> Columns:
-    named = tuple(name for name in texts if name)
-    if not named or not label:
-        raise DataError(
-            "which columns hold the text and the label is not said",
-            remedy="Name them: --text COLUMN --label COLUMN, and --text-b COLUMN for pairs",
-        )
-    return Columns(named, label, id_, tuple(name for name in rationale if name))
-
-
-def _label_spec(task: options.TaskKind, low: float | None, high: float | None) -> LabelSpec | None:
-    if task is options.TaskKind.classes:
-        if low is not None or high is not None:
-            raise DataError("--low and --high are for scores", remedy="Add --task score")
-        return None
-    if low is None and high is None:
-        return LabelSpec("score", low=-math.inf, high=math.inf)
-    if low is None or high is None or not -math.inf < low < high < math.inf:
-        raise DataError("a score lies between two numbers", remedy="Give --low and --high")
-    if max(abs(low), abs(high)) > LARGEST_SCORE:
-        raise DataError("--low or --high does not fit 32 bits", remedy="Divide the scores")
-    return LabelSpec("score", low=low, high=high)
-
-
-def _shares(text: str) -> list[float]:
-    try:
-        return [float(share) for share in text.split("/")]
-    except ValueError as error:
-        raise DataError(
-            f"--split {text} is no list of shares", remedy="Write it as 0.8/0.1/0.1"
-        ) from error
-
-
-def _settings(given: list[str]) -> dict[str, str]:
-    settings = {}
-    for item in given:
-        name, sign, value = item.partition("=")
-        if not sign:
-            raise DataError(f"--option {item} has no value", remedy="Write it as NAME=VALUE")
-        settings[name] = value
-    return settings
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from rss_rl.data.fetching.download import Policy
 from rss_rl.data.fetching.entries import Entry
 from rss_rl.data.fetching.fetch import fetch as fetch_entry
 from rss_rl.data.fetching.record import FETCHED_FILE, Fetched
-from rss_rl.data.sources import SOURCES
+from rss_rl.data.sources import known_sources
 from rss_rl.data.staging import Progress as Report
 from rss_rl.errors import DataError, nearest
 
@@ -82,7 +82,7 @@ Again = Annotated[bool, typer.Option("--force", help="Download again what is the
 
 def list_(name: MaybeName = None, json_: Json = False) -> None:
     """List the datasets known by name: task, rows, size, licence, and how to get each."""
-    known = {**SOURCES, **CATALOGUE}
+    known = {**known_sources(), **CATALOGUE}
     if name is not None and name not in known:
         what = f"nothing is called '{name}'{nearest(name, list(known))}"
         raise DataError(what, remedy="See `rss-rl data list`")
@@ -103,7 +103,7 @@ def fetch(
     json_: Json = False,
 ) -> None:
     """Download a dataset, check it, and unpack it to where `rss-rl data prepare` reads it."""
-    if name in SOURCES and not SOURCES[name].needs:
+    if name in known_sources() and known_sources()[name].can("made"):
         raise DataError(
             f"{name} is made and not fetched", remedy=f"rss-rl data prepare {name} --out DIR"
         )
@@ -175,10 +175,10 @@ def _print_fetched(found: Entry, folder: Path, files: list[Fetched]) -> None:
 
 
 def _described(name: str) -> dict[str, Any]:
-    source, known = SOURCES.get(name), CATALOGUE.get(name)
+    source, known = known_sources().get(name), CATALOGUE.get(name)
     shown: dict[str, Any] = {"name": name, "summary": "", "needs": ""}
     if source is not None:
-        shown |= {"summary": source.summary, "needs": source.needs}
+        shown |= {"summary": source.help, "needs": source.needs}
     shown["get"] = _way(name)
     if known is not None:
         shown |= asdict(known)
@@ -189,7 +189,7 @@ def _way(name: str) -> str:
     known = CATALOGUE.get(name)
     if known is not None:
         return "fetch" if known.direct else "by hand"
-    return "by hand" if SOURCES[name].needs else "made"
+    return "made" if known_sources()[name].can("made") else "by hand"
 
 
 def _print_all(console: Console, names: list[str]) -> None:
@@ -203,7 +203,7 @@ def _print_all(console: Console, names: list[str]) -> None:
     for name in names:
         known = CATALOGUE.get(name)
         if known is None:
-            made = not SOURCES[name].needs
+            made = known_sources()[name].can("made")
             task, unknown = ("made sentences", "-") if made else ("?", "?")
             shown.add_row(name, task, unknown, unknown, unknown, _way(name))
             continue
@@ -236,10 +236,10 @@ def _print_one(console: Console, name: str) -> None:
 
 
 def _details(name: str) -> Iterator[tuple[str, str]]:
-    source, known = SOURCES.get(name), CATALOGUE.get(name)
+    source, known = known_sources().get(name), CATALOGUE.get(name)
     yield "name", name
     if source is not None:
-        yield "what", source.summary
+        yield "what", source.help
         yield "reads", source.needs or "nothing: it is made"
     if known is None:
         yield "use", f"rss-rl data prepare {name} --out prepared/{name}"

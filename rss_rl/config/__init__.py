@@ -22,6 +22,7 @@ __all__ = [
     "SamplerConfig",
     "Section",
     "load_config",
+    "options_that_fit",
     "parse_config",
     "parse_section",
     "parse_value",
@@ -34,6 +35,7 @@ __all__ = [
 from rss_rl.config.choice import Choice, Section, plugins_named
 from rss_rl.config.loading import (
     load_config,
+    options_that_fit,
     parse_config,
     parse_section,
     trust_in_overrides,

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["load_config", "parse_config", "parse_section", "trust_in_overrides", "with_overrides"]
+__all__ = [
+    "load_config",
+    "options_that_fit",
+    "parse_config",
+    "parse_section",
+    "trust_in_overrides",
+    "with_overrides",
+]
 
 import copy
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,6 +100,39 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     if slot is not None and isinstance(value, str) and node.get("options"):
         node["options"] = _shared_options(slot, value, node["options"])
     node[_place(node, last, override)] = value
+
+
+def options_that_fit(
+    file: Path, for_all: Mapping[str, Any], own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Settings for many configurations without the options that one's components do not have.
+
+    Args:
+        file: a configuration. for_all: settings of it by dotted key, such as
+            `policy.options.hidden`, of which a policy without that option makes no use.
+        own: settings that come after them; a wrong option among these is an error.
+
+    Raises:
+        ConfigError: see `load_config`.
+    """
+    named = {k: v for k, v in {**for_all, **own}.items() if not _is_option(k)}
+    tree = with_overrides(read_tree(file), [f"{k}={json.dumps(v)}" for k, v in named.items()])
+    return {
+        key: value
+        for key, value in for_all.items()
+        if not _is_option(key) or _has_option(tree, key)
+    }
+
+
+def _is_option(key: str) -> bool:
+    *path, options, _ = ("", "", *key.split("."))
+    return options == "options" and tuple(path[2:]) in _slots()
+
+
+def _has_option(tree: Mapping[str, Any], key: str) -> bool:
+    *path, _, option = key.split(".")
+    component = _slots()[tuple(path)].component(tree, EVERYTHING)
+    return component is None or option in component.options.model_fields
 
 
 @functools.cache

@@ -7,25 +7,36 @@ checks and stores what a source yields, so a source only has to say where each r
 from __future__ import annotations
 
 __all__ = [
-    "SOURCES",
     "BadRow",
-    "NamedSource",
     "RawExample",
     "Source",
+    "SourceComponent",
     "SourceRequest",
     "Text",
     "Words",
+    "known_sources",
     "named_source",
 ]
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol
 
-from rss_rl.errors import DataError, nearest
+from rss_rl.components import (
+    EVERYTHING,
+    Component,
+    Kind,
+    Trust,
+    component_names,
+    find_component,
+)
+from rss_rl.config import parse_value
+from rss_rl.errors import ConfigError, DataError
 from rss_rl.types import LabelSpec
+
+_log = logging.getLogger("rss_rl.data")
 
 Text = str | tuple[str, ...]
 """One sentence: a str is tokenised, a tuple holds given tokens, which are kept as they are, and
@@ -121,7 +132,7 @@ class SourceRequest:
 
     path     file or folder given with --from, or None
     seed     seed of a source that makes its examples
-    options  further settings as NAME=VALUE strings (--option); a source refuses unknown ones
+    options  further settings as NAME=VALUE strings (--option), which its component reads
     """
 
     path: Path | None = None
@@ -129,141 +140,58 @@ class SourceRequest:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class NamedSource:
-    """An entry of the registry; `builder` is 'module:function' taking a SourceRequest."""
+@dataclass(frozen=True, kw_only=True)
+class SourceComponent(Component):
+    """A source as its own file declares it: `build(request, options)` returns a `Source`.
 
-    name: str
-    builder: str
-    summary: str
+    needs  what of `rss-rl data prepare`'s arguments it takes, such as --from FOLDER with its files
+    """
+
+    kind: Kind = "source"
     needs: str = ""
 
 
-SOURCES: Mapping[str, NamedSource] = {
-    entry.name: entry
-    for entry in (
-        NamedSource(
-            "sick-relatedness",
-            "rss_rl.data.corpora.sick:relatedness",
-            "SICK sentence pairs, relatedness score 1 to 5",
-            "--from FOLDER with SICK_train.txt, SICK_trial.txt, SICK_test_annotated.txt",
-        ),
-        NamedSource(
-            "sick-entailment",
-            "rss_rl.data.corpora.sick:entailment",
-            "SICK sentence pairs, entailment / neutral / contradiction",
-            "--from FOLDER with SICK_train.txt, SICK_trial.txt, SICK_test_annotated.txt",
-        ),
-        NamedSource(
-            "snli",
-            "rss_rl.data.corpora.snli:snli",
-            "SNLI sentence pairs, entailment / neutral / contradiction",
-            "--from FOLDER with snli_1.0_{train,dev,test}.jsonl or {train*,dev,test}.jsonl",
-        ),
-        NamedSource(
-            "trec",
-            "rss_rl.data.corpora.sentence_sets:trec",
-            "TREC questions, 6 types (50 with --option labels=fine)",
-            "--from FOLDER with train_5500.label, TREC_10.label",
-        ),
-        NamedSource(
-            "sst-1",
-            "rss_rl.data.corpora.sst:sst1",
-            "Stanford Sentiment Treebank, 5 classes",
-            "--from FOLDER with stsa.fine.{train,dev,test} or the trees {train,dev,test}.txt",
-        ),
-        NamedSource(
-            "sst-2",
-            "rss_rl.data.corpora.sst:sst2",
-            "Stanford Sentiment Treebank, negative / positive",
-            "--from FOLDER with stsa.binary.{train,dev,test} or the trees {train,dev,test}.txt",
-        ),
-        NamedSource(
-            "cr",
-            "rss_rl.data.corpora.sentence_sets:cr",
-            "customer reviews, negative / positive, a fold of cross validation",
-            "--from FOLDER with custrev.all, --option fold=0 to 9",
-        ),
-        NamedSource(
-            "mpqa",
-            "rss_rl.data.corpora.sentence_sets:mpqa",
-            "opinion phrases, negative / positive, a fold of cross validation",
-            "--from FOLDER with mpqa.all, --option fold=0 to 9",
-        ),
-        NamedSource(
-            "subj",
-            "rss_rl.data.corpora.sentence_sets:subj",
-            "sentences about films, subjective / objective, a fold of cross validation",
-            "--from FOLDER with subj.all, --option fold=0 to 9",
-        ),
-        NamedSource(
-            "squad",
-            "rss_rl.data.corpora.squad:squad",
-            "SQuAD 1.1, which sentence of a passage answers a question",
-            "--from FOLDER with dev-v1.1.json and, where at hand, train-v1.1.json",
-        ),
-        NamedSource(
-            "trecqa",
-            "rss_rl.data.corpora.trecqa:trecqa",
-            "TrecQA, questions with right and wrong answers",
-            "--from FOLDER with train.csv, dev.csv, test.csv",
-        ),
-        NamedSource(
-            "lambada",
-            "rss_rl.data.corpora.lambada:lambada",
-            "LAMBADA, the last word of a passage where the passage has it",
-            "--from FOLDER with lambada_{development,test}_plain_text.txt",
-        ),
-        NamedSource(
-            "cnn-dailymail",
-            "rss_rl.data.corpora.cnn:cnn_daily_mail",
-            "CNN / Daily Mail, the entity of a story that fills a blank",
-            "--from FOLDER with training, validation and test, full of .question files",
-        ),
-        NamedSource(
-            "who-did-what",
-            "rss_rl.data.corpora.wdw:who_did_what",
-            "Who did What, the person of a story that fills a blank",
-            "--from FOLDER with train.xml, val.xml, test.xml (Strict or Relaxed)",
-        ),
-        NamedSource(
-            "eraser-movies",
-            "rss_rl.data.corpora.eraser:eraser_movies",
-            "ERASER's film reviews, negative / positive, with the phrases that people marked",
-            "--from FOLDER with train.jsonl, val.jsonl, test.jsonl and docs",
-        ),
-        NamedSource(
-            "yelp-hat",
-            "rss_rl.data.corpora.yelp_hat:yelp_hat",
-            "Yelp-HAT reviews, negative / positive, with the words that several people marked",
-            "--from FOLDER with the .csv files of raw_data, or yelp_hat.jsonl",
-        ),
-        NamedSource(
-            "planted",
-            "rss_rl.data.corpora.planted:planted",
-            "made sentences whose label follows from a few known words",
-        ),
-        NamedSource(
-            "planted-pairs",
-            "rss_rl.data.corpora.planted:planted_pairs",
-            "made sentence pairs whose label follows from a few known words",
-        ),
-    )
-}
+def known_sources() -> dict[str, SourceComponent]:
+    """The installed sources by name; one that cannot be imported is left out, with a warning."""
+    found = {}
+    for name in component_names("source"):
+        try:
+            found[name] = _source_component(name)
+        except ConfigError as error:
+            _log.warning("%s", error)
+    return found
 
 
-def named_source(name: str, request: SourceRequest) -> Source:
-    """Build the source registered as `name`.
+def named_source(name: str, request: SourceRequest, trust: Trust = EVERYTHING) -> Source:
+    """Build the source called `name`, an installed one or `package.module:OBJECT`.
+
+    Args:
+        trust: which names of the second form may be imported.
 
     Raises:
-        DataError: no such source.
+        DataError: no such source, or options that it does not have.
     """
-    entry = SOURCES.get(name)
-    if entry is None:
-        raise DataError(
-            f"no source is called '{name}'{nearest(name, list(SOURCES))}",
-            remedy="See `rss-rl data list`, or give a .csv, .tsv, .jsonl or .parquet file",
+    try:
+        component = _source_component(name, trust)
+        options = component.parse(
+            {option: _value(option, text) for option, text in request.options.items()}
         )
-    module, function = entry.builder.split(":")
-    build = cast(Callable[[SourceRequest], Source], getattr(import_module(module), function))
-    return build(request)
+    except ConfigError as error:
+        raise DataError(error.what, where=error.where, remedy=error.remedy) from error
+    source: Source = component.build(request, options)
+    return source
+
+
+def _source_component(name: str, trust: Trust = EVERYTHING) -> SourceComponent:
+    found = find_component("source", name, trust)
+    if not isinstance(found, SourceComponent):
+        raise ConfigError(
+            f"'{name:.200}' is declared as a Component",
+            remedy="Declare it as rss_rl.data.sources.SourceComponent",
+        )
+    return found
+
+
+def _value(option: str, text: str) -> Any:
+    """An option of the command line as the value that YAML reads in it."""
+    return parse_value(text, where=f"option {option}") if isinstance(text, str) else text

@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 from rss_rl.cli.data_catalogue import _bars
 from rss_rl.cli.main import app
 from rss_rl.data.fetching.catalogue import CATALOGUE
-from rss_rl.data.sources import SOURCES
+from rss_rl.data.sources import known_sources
 
 BODY = random.Random(0).randbytes(400_000)
 NOISE = "checksum not known: the size and the archive's own integrity are checked"
@@ -43,7 +43,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
 class TestList:
     def test_all_are_listed_within_80_columns(self) -> None:
         lines = run("list").output.splitlines()
-        for name in (*SOURCES, *CATALOGUE):
+        for name in (*known_sources(), *CATALOGUE):
             assert sum(line.split(" ")[0] == name for line in lines) == 1
         assert max(map(len, lines)) <= 80
         text = "\n".join(lines)
@@ -70,7 +70,7 @@ class TestList:
 
     def test_json_has_the_same(self) -> None:
         known = {item["name"]: item for item in json.loads(run("list", "--json").output)}
-        assert set(known) == {*SOURCES, *CATALOGUE}
+        assert set(known) == {*known_sources(), *CATALOGUE}
         assert known["snli"]["files"][0]["size"] == 94_550_081
         assert known["snli"]["get"] == "fetch"
         assert known["who-did-what"]["get"] == "by hand"

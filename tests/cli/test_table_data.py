@@ -9,11 +9,9 @@ import time
 import zipfile
 from pathlib import Path
 
-import pytest
 from table_runs import run_table as run
 from table_runs import table_tree, write_table_file
 
-from rss_rl.data import sources
 from rss_rl.data.store import open_prepared
 from rss_rl.runtime.tables.plan import plan_runs
 from rss_rl.runtime.tables.provide import Provider
@@ -36,11 +34,9 @@ def test_what_is_missing_is_said_at_once(tmp_path: Path) -> None:
     assert f"{tmp_path}/vectors/glove.txt: the file of word vectors is missing" in result.output
 
 
-def test_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = sources.NamedSource("folded", "table_runs:folded", "")
-    monkeypatch.setitem(sources.SOURCES, "folded", entry)  # type: ignore[arg-type]
+def test_folds(tmp_path: Path) -> None:
     tree = table_tree(seeds=1)
-    tree["datasets"][0] |= {"source": "folded", "options": {}, "folds": 2}
+    tree["datasets"][0] |= {"source": "table_runs:FOLDED", "options": {}, "folds": 2}
     file = write_table_file(tmp_path / "own.yaml", **tree)
     result = run(file, "--out", tmp_path / "out", "--rows", "mean", "--no-timing")
     assert result.exit_code == 0, result.output

@@ -12,7 +12,7 @@ from rss_rl.data.fetching.entries import Entry
 from rss_rl.data.fetching.fetch import sources_of
 from rss_rl.data.fetching.part import sha256_of
 from rss_rl.data.fetching.redirect import check_address
-from rss_rl.data.sources import SOURCES, SourceRequest, named_source
+from rss_rl.data.sources import SourceRequest, known_sources, named_source
 from rss_rl.errors import DataError
 
 ENTRIES = [pytest.param(item, id=item.name) for item in CATALOGUE.values()]
@@ -21,7 +21,7 @@ TASKS |= {"relatedness, NLI", "word vectors"}
 
 
 def test_every_source_that_reads_files_has_an_entry() -> None:
-    assert {name for name, source in SOURCES.items() if source.needs} <= set(CATALOGUE)
+    assert {name for name, source in known_sources().items() if source.needs} <= set(CATALOGUE)
 
 
 def test_names_are_looked_up() -> None:
@@ -40,7 +40,7 @@ def test_an_entry_is_whole(item: Entry) -> None:
     assert re.fullmatch(r"[a-z0-9-]+", item.folder)
     assert bool(item.rows) != bool(item.vectors)
     assert all(count > 0 for count in item.rows.values())
-    assert item.vectors or (item.prepares or item.name) in SOURCES
+    assert item.vectors or (item.prepares or item.name) in known_sources()
 
 
 @pytest.mark.parametrize("item", ENTRIES)

@@ -80,7 +80,7 @@ def test_lambada_is_cut_and_shown(lambada: Path, tmp_path: Path) -> None:
 
 
 def test_lambada_refuses(lambada: Path) -> None:
-    with pytest.raises(DataError, match="candidates=some is neither words nor all"):
+    with pytest.raises(DataError, match="option candidates: Input should be 'words' or 'all'"):
         rows_of("lambada", lambada, "test", candidates="some")
     (lambada / "lambada_test_plain_text.txt").write_bytes(b"fine . fine\n\xff . a\n")
     assert rows_of("lambada", lambada, "test")[1].reason == "bytes that are not UTF-8"

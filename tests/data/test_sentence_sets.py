@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rss_rl.data.corpora.cuts import Folds, cut_groups, development_rows, fold_option
+from rss_rl.data.corpora.cuts import FoldOptions, Folds, cut_groups, development_rows
 from rss_rl.data.corpora.sst import tree_phrases
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, Words, named_source
@@ -130,23 +130,23 @@ def test_classes_of_the_folded_sets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"fold": "10"}, "no fold 10 of 10"),
-        ({"fold": "0", "folds": "1"}, "no fold 0 of 1"),
-        ({"fold": "-1"}, "fold=-1 is no number"),
+        ({"fold": 10}, "no fold 10 of 10"),
+        ({"fold": 0, "folds": 1}, "folds\n.*greater than or equal to 2"),
+        ({"fold": -1}, "fold\n.*greater than or equal to 0"),
     ],
 )
-def test_impossible_folds(options: dict[str, str], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        fold_option("cr", options, 0)
+def test_impossible_folds(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        FoldOptions(**options)
 
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("trec", {"labels": "all"}, "labels=all is neither coarse nor fine"),
+        ("trec", {"labels": "all"}, "option labels: Input should be 'coarse' or 'fine'"),
         ("trec", {"label": "fine"}, "did you mean 'labels'"),
         ("sst-1", {"phrases": "yes"}, "only the trees have phrases"),
-        ("sst-1", {"phrases": "1"}, "phrases=1 is neither no nor yes"),
+        ("sst-1", {"phrases": "1"}, "option phrases: Input should be a valid boolean"),
         ("sst-1", {}, "there is no stsa.fine.train"),
         ("cr", {}, "there is no custrev.all"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ from tiny_runs import TinySource
 from typer.testing import CliRunner, Result
 
 from rss_rl.cli.main import app
+from rss_rl.components import Options
 from rss_rl.config import parse_section
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
 from rss_rl.runtime.run_directory import RunDirectory
 from rss_rl.runtime.tables.plan import PlannedRun
 from rss_rl.runtime.tables.spec import Table
@@ -117,7 +118,14 @@ class FoldedSource(TinySource):
                 yield example
 
 
-def folded(request: SourceRequest) -> FoldedSource:
-    options: Mapping[str, str] = request.options
-    assert options["folds"] == "2"
-    return FoldedSource(int(options["fold"]))
+class FoldedOptions(Options):
+    fold: int = 0
+    folds: int = 2
+
+
+def _folded(request: SourceRequest, options: FoldedOptions) -> FoldedSource:
+    assert options.folds == 2
+    return FoldedSource(options.fold)
+
+
+FOLDED = SourceComponent(name="folded", help="Tiny folds.", build=_folded, options=FoldedOptions)

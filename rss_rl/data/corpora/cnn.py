@@ -8,16 +8,17 @@ the story.
 
 from __future__ import annotations
 
-__all__ = ["cnn_daily_mail"]
+__all__ = ["CNN_DAILY_MAIL"]
 
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cloze import PLACEHOLDER, ClozeSource, no_answer, renamed
-from rss_rl.data.corpora.options import refuse_options, source_folder
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest
+from rss_rl.data.corpora.options import source_folder
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
 from rss_rl.errors import DataError
 
 _FOLDERS = {"train": "training", "dev": "validation", "test": "test"}
@@ -64,13 +65,12 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return [(word, word if _ENTITY.fullmatch(word) else "") for word in text.split()]
 
 
-def cnn_daily_mail(request: SourceRequest) -> ClozeSource:
+def _build(request: SourceRequest, options: NoOptions) -> ClozeSource:
     """CNN or Daily Mail of the folder given, the one with training, validation and test in it.
 
     Raises:
-        DataError: no such folder, or an option.
+        DataError: no such folder.
     """
-    refuse_options("cnn-dailymail", request)
     folder = source_folder("cnn-dailymail", request, "training, validation and test")
     if (folder / "questions").is_dir():
         folder = folder / "questions"
@@ -83,3 +83,13 @@ def cnn_daily_mail(request: SourceRequest) -> ClozeSource:
             )
     files = {split: folder / name for split, name in _FOLDERS.items()}
     return ClozeSource("cnn-dailymail", files, _read)
+
+
+CNN_DAILY_MAIL = SourceComponent(
+    name="cnn-dailymail",
+    help="CNN / Daily Mail, the entity of a story that fills a blank",
+    build=_build,
+    capabilities=frozenset({"passages"}),
+    needs="--from FOLDER with training, validation and test, full of .question files",
+    source="Hermann et al., NIPS 2015",
+)

@@ -5,14 +5,15 @@ A cut is a keyed permutation of the rows: a function of the seed and of the numb
 
 from __future__ import annotations
 
-__all__ = ["DEV_SHARE", "Folds", "cut_groups", "development_rows", "fold_option"]
+__all__ = ["DEV_SHARE", "Folds", "cut_groups", "development_rows", "FoldOptions"]
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from rss_rl.data.corpora.options import number_option
+from rss_rl.components import Options
 from rss_rl.errors import DataError
 from rss_rl.seeding import keyed_permutation, stream_key
 from rss_rl.types import Array
@@ -85,16 +86,14 @@ class Folds:
         return kept
 
 
-def fold_option(name: str, options: Mapping[str, str], seed: int) -> Folds:
-    """The fold that the options `fold` (0 where not given) and `folds` (10) name.
+class FoldOptions(Options):
+    """Which fold of a cross validation is the test split."""
 
-    Raises:
-        DataError: they are no numbers, or out of range.
-    """
-    fold, folds = number_option(options, "fold", 0), number_option(options, "folds", 10)
-    if folds < 2 or fold >= folds:
-        raise DataError(
-            f"there is no fold {fold} of {folds}",
-            remedy="Folds are counted from 0, and there are at least 2",
-        )
-    return Folds(name, fold, folds, seed)
+    fold: int = Field(default=0, ge=0, description="Counted from 0.")
+    folds: int = Field(default=10, ge=2, description="How many there are.")
+
+    @model_validator(mode="after")
+    def _is_there(self) -> FoldOptions:
+        if self.fold >= self.folds:
+            raise ValueError(f"there is no fold {self.fold} of {self.folds}: they begin at 0")
+        return self

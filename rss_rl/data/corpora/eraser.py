@@ -10,16 +10,17 @@ a span has an empty rationale.
 
 from __future__ import annotations
 
-__all__ = ["EraserMovies", "eraser_movies"]
+__all__ = ["ERASER_MOVIES", "EraserMovies"]
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rss_rl.data.corpora.options import refuse_options, source_folder
+from rss_rl.components import NoOptions
+from rss_rl.data.corpora.options import source_folder
 from rss_rl.data.records import Record, read_records
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest, Words
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -163,12 +164,21 @@ def _bits(spans: list[Mapping[str, Any]], words: list[str], document: str) -> li
     return bits
 
 
-def eraser_movies(request: SourceRequest) -> EraserMovies:
+def _build(request: SourceRequest, options: NoOptions) -> EraserMovies:
     """ERASER's movies of the folder given, or of `movies` in it.
 
     Raises:
-        DataError: no such folder, or an option.
+        DataError: no such folder.
     """
-    refuse_options("eraser-movies", request)
     folder = source_folder("eraser-movies", request, "train.jsonl and docs")
     return EraserMovies(folder / _UNPACKED if (folder / _UNPACKED).is_dir() else folder)
+
+
+ERASER_MOVIES = SourceComponent(
+    name="eraser-movies",
+    help="ERASER's film reviews, negative / positive, with the phrases that people marked",
+    build=_build,
+    capabilities=frozenset({"rationales"}),
+    needs="--from FOLDER with train.jsonl, val.jsonl, test.jsonl and docs",
+    source="DeYoung et al., ACL 2020",
+)

@@ -10,17 +10,21 @@ hundred); its authors give no training examples of this form.
 
 from __future__ import annotations
 
-__all__ = ["lambada", "last_sentence"]
+__all__ = ["LAMBADA", "last_sentence"]
 
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
+from pydantic import Field
+
+from rss_rl.components import Options
 from rss_rl.data.corpora.cloze import PLACEHOLDER, ClozeSource, Numbers, no_answer
 from rss_rl.data.corpora.cuts import development_rows
 from rss_rl.data.corpora.labelled_lines import bad_line, count_lines
-from rss_rl.data.corpora.options import choice_option, refuse_options, source_files, source_folder
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words
+from rss_rl.data.corpora.options import source_files, source_folder
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest, Words
 
 _DEVELOPMENT = "lambada_development_plain_text.txt"
 _FILES = {"train": _DEVELOPMENT, "dev": _DEVELOPMENT, "test": "lambada_test_plain_text.txt"}
@@ -76,14 +80,31 @@ def _example(path: Path, row: int, words: list[str], all_tokens: bool) -> RawExa
     )
 
 
-def lambada(request: SourceRequest) -> ClozeSource:
+class LambadaOptions(Options):
+    """What the last word is chosen from."""
+
+    candidates: Literal["words", "all"] = Field(
+        default="words", description="words: tokens with a letter; all: every token."
+    )
+
+
+def _build(request: SourceRequest, options: LambadaOptions) -> ClozeSource:
     """LAMBADA of the folder given.
 
     Raises:
-        DataError: no such folder or file, or another option.
+        DataError: no such folder or file.
     """
-    refuse_options("lambada", request, ("candidates",))
-    candidates = choice_option(request.options, "candidates", "words", "all")
     folder = source_folder("lambada", request, _DEVELOPMENT)
-    reader = partial(_read, seed=request.seed, all_tokens=candidates == "all")
+    reader = partial(_read, seed=request.seed, all_tokens=options.candidates == "all")
     return ClozeSource("lambada", source_files(folder, _FILES), reader)
+
+
+LAMBADA = SourceComponent(
+    name="lambada",
+    help="LAMBADA, the last word of a passage where the passage has it",
+    build=_build,
+    options=LambadaOptions,
+    capabilities=frozenset({"passages"}),
+    needs="--from FOLDER with lambada_{development,test}_plain_text.txt",
+    source="Paperno et al., ACL 2016",
+)

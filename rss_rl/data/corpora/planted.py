@@ -18,16 +18,17 @@ its label: the label lies in their order alone, and in the clause a negation bel
 
 from __future__ import annotations
 
-__all__ = ["Planted", "PlantedSettings", "planted", "planted_pairs"]
+__all__ = ["PLANTED", "PLANTED_PAIRS", "Planted", "PlantedSettings"]
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from pydantic import create_model
 
-from rss_rl.data.corpora.options import refuse_options
+from rss_rl.components import Options
 from rss_rl.data.corpora.planted_grammar import Sentence, complete, pick, surround, unfold
 from rss_rl.data.corpora.planted_words import (
     ADVERBS,
@@ -38,7 +39,7 @@ from rss_rl.data.corpora.planted_words import (
     VERBS,
     WATCHING,
 )
-from rss_rl.data.sources import RawExample, SourceRequest
+from rss_rl.data.sources import RawExample, SourceComponent, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.seeding import generator
 from rss_rl.types import LabelSpec
@@ -218,32 +219,34 @@ def _size(draw: np.random.Generator, settings: PlantedSettings) -> int:
     return int(draw.integers(settings.min_distractors, settings.max_distractors + 1))
 
 
-def planted(request: SourceRequest) -> Planted:
-    """Single sentences, see the module."""
-    return Planted(pairs=False, seed=request.seed, settings=_settings("planted", request))
+def _settings_options() -> type[Options]:
+    """The fields of `PlantedSettings` as options, which it checks itself."""
+    made = {field.name: (type(field.default), field.default) for field in fields(PlantedSettings)}
+    return create_model("PlantedOptions", __base__=Options, **made)  # type: ignore[call-overload,no-any-return]
 
 
-def planted_pairs(request: SourceRequest) -> Planted:
-    """Sentence pairs, see the module."""
-    return Planted(pairs=True, seed=request.seed, settings=_settings("planted-pairs", request))
-
-
-def _settings(name: str, request: SourceRequest) -> PlantedSettings:
-    known: dict[str, type[int] | type[float]] = {
-        field.name: int if isinstance(field.default, int) else float
-        for field in fields(PlantedSettings)
-    }
-    refuse_options(name, request, list(known))
+def _build(request: SourceRequest, options: Options, *, pairs: bool) -> Planted:
     if request.path is not None:
         raise DataError(
-            f"{name} is made, not read", where=str(request.path), remedy="Leave out --from"
+            "planted sentences are made, not read",
+            where=str(request.path),
+            remedy="Leave out --from",
         )
-    values: dict[str, Any] = {}
-    for option, text in request.options.items():
-        try:
-            values[option] = known[option](text)
-        except ValueError:
-            raise DataError(
-                f"'{text}' is not a number", where=f"option {option}", remedy="Give a number"
-            ) from None
-    return PlantedSettings(**values)
+    settings = PlantedSettings(**options.model_dump())
+    return Planted(pairs=pairs, seed=request.seed, settings=settings)
+
+
+PLANTED = SourceComponent(
+    name="planted",
+    help="made sentences whose label follows from a few known words",
+    build=partial(_build, pairs=False),
+    options=_settings_options(),
+    capabilities=frozenset({"made", "rationales"}),
+)
+PLANTED_PAIRS = SourceComponent(
+    name="planted-pairs",
+    help="made sentence pairs whose label follows from a few known words",
+    build=partial(_build, pairs=True),
+    options=_settings_options(),
+    capabilities=frozenset({"made", "rationales", "pairs"}),
+)

@@ -8,20 +8,24 @@ no words (five of the files as they go around) are left out and counted.
 
 from __future__ import annotations
 
-__all__ = ["cr", "mpqa", "subj", "trec"]
+__all__ = ["CR", "MPQA", "SUBJ", "TREC"]
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
-from rss_rl.data.corpora.cuts import development_rows, fold_option
+from pydantic import Field
+
+from rss_rl.components import Options
+from rss_rl.data.corpora.cuts import FoldOptions, Folds, development_rows
 from rss_rl.data.corpora.labelled_lines import (
     LabelledLines,
     Line,
     all_lines,
     labelled_lines,
 )
-from rss_rl.data.corpora.options import choice_option, refuse_options, source_files, source_folder
-from rss_rl.data.sources import BadRow, SourceRequest
+from rss_rl.data.corpora.options import source_files, source_folder
+from rss_rl.data.sources import BadRow, SourceComponent, SourceRequest
 from rss_rl.types import Array
 
 _FINE = {
@@ -38,14 +42,21 @@ _TREC_ENCODING = "latin-1"
 _FOLD_ENCODING = "cp1252"
 
 
-def trec(request: SourceRequest) -> LabelledLines:
-    """TREC of the folder given: 6 coarse classes, or 50 with the option labels=fine.
+class TrecOptions(Options):
+    """Which labels are predicted."""
+
+    labels: Literal["coarse", "fine"] = Field(
+        default="coarse", description="coarse: 6 types of questions; fine: 50."
+    )
+
+
+def _trec(request: SourceRequest, options: TrecOptions) -> LabelledLines:
+    """TREC of the folder given.
 
     Raises:
-        DataError: no such folder or file, or another option.
+        DataError: no such folder or file.
     """
-    refuse_options("trec", request, ("labels",))
-    labels = choice_option(request.options, "labels", "coarse", "fine")
+    labels = options.labels
     files = source_files(source_folder("trec", request, "train_5500.label"), _TREC_FILES)
     fine = tuple(f"{coarse}:{part}" for coarse, parts in _FINE.items() for part in parts.split())
 
@@ -69,24 +80,23 @@ def trec(request: SourceRequest) -> LabelledLines:
     )
 
 
-def cr(request: SourceRequest) -> LabelledLines:
-    """Customer reviews, one fold."""
-    return _folds("cr", "custrev.all", ("negative", "positive"), request)
+def _cr(request: SourceRequest, options: FoldOptions) -> LabelledLines:
+    return _folds("cr", "custrev.all", ("negative", "positive"), request, options)
 
 
-def mpqa(request: SourceRequest) -> LabelledLines:
-    """Opinion polarity of phrases, one fold."""
-    return _folds("mpqa", "mpqa.all", ("negative", "positive"), request)
+def _mpqa(request: SourceRequest, options: FoldOptions) -> LabelledLines:
+    return _folds("mpqa", "mpqa.all", ("negative", "positive"), request, options)
 
 
-def subj(request: SourceRequest) -> LabelledLines:
-    """Subjective or objective sentences about films, one fold."""
-    return _folds("subj", "subj.all", ("subjective", "objective"), request)
+def _subj(request: SourceRequest, options: FoldOptions) -> LabelledLines:
+    return _folds("subj", "subj.all", ("subjective", "objective"), request, options)
 
 
-def _folds(name: str, file: str, names: tuple[str, str], request: SourceRequest) -> LabelledLines:
-    refuse_options(name, request, ("fold", "folds"))
-    folds = fold_option(name, request.options, request.seed)
+def _folds(
+    name: str, file: str, names: tuple[str, str], request: SourceRequest, options: FoldOptions
+) -> LabelledLines:
+    """One fold of the file in the folder given."""
+    folds = Folds(name, options.fold, options.folds, request.seed)
     files = source_files(
         source_folder(name, request, file), dict.fromkeys(("train", "dev", "test"), file)
     )
@@ -98,3 +108,43 @@ def _folds(name: str, file: str, names: tuple[str, str], request: SourceRequest)
     return LabelledLines(
         name, files, names, lambda label: classes.get(label, label), read, folds.keep
     )
+
+
+TREC = SourceComponent(
+    name="trec",
+    help="TREC questions, 6 types (50 with --option labels=fine)",
+    build=_trec,
+    options=TrecOptions,
+    needs="--from FOLDER with train_5500.label, TREC_10.label",
+    source="Li and Roth, COLING 2002",
+)
+
+
+CR = SourceComponent(
+    name="cr",
+    help="customer reviews, negative / positive, a fold of cross validation",
+    build=_cr,
+    options=FoldOptions,
+    needs="--from FOLDER with custrev.all, --option fold=0 to 9",
+    source="Hu and Liu, KDD 2004",
+)
+
+
+MPQA = SourceComponent(
+    name="mpqa",
+    help="opinion phrases, negative / positive, a fold of cross validation",
+    build=_mpqa,
+    options=FoldOptions,
+    needs="--from FOLDER with mpqa.all, --option fold=0 to 9",
+    source="Wiebe et al., LREC 2005",
+)
+
+
+SUBJ = SourceComponent(
+    name="subj",
+    help="sentences about films, subjective / objective, a fold of cross validation",
+    build=_subj,
+    options=FoldOptions,
+    needs="--from FOLDER with subj.all, --option fold=0 to 9",
+    source="Pang and Lee, ACL 2004",
+)

@@ -6,15 +6,16 @@ the one file of the full release (SICK.txt, whose column SemEval_set names the s
 
 from __future__ import annotations
 
-__all__ = ["Sick", "entailment", "relatedness"]
+__all__ = ["SICK_ENTAILMENT", "SICK_RELATEDNESS", "Sick"]
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rss_rl.data.corpora.options import refuse_options, source_folder
+from rss_rl.components import NoOptions
+from rss_rl.data.corpora.options import source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -98,16 +99,35 @@ class Sick:
         )
 
 
-def relatedness(request: SourceRequest) -> Sick:
+def _relatedness(request: SourceRequest, options: NoOptions) -> Sick:
     """The relatedness task of the folder given."""
     return Sick(_folder(request), score=True)
 
 
-def entailment(request: SourceRequest) -> Sick:
+def _entailment(request: SourceRequest, options: NoOptions) -> Sick:
     """The entailment task of the folder given."""
     return Sick(_folder(request), score=False)
 
 
 def _folder(request: SourceRequest) -> Path:
-    refuse_options("SICK", request)
     return source_folder("SICK", request, "SICK_train.txt")
+
+
+SICK_RELATEDNESS = SourceComponent(
+    name="sick-relatedness",
+    help="SICK sentence pairs, relatedness score 1 to 5",
+    build=_relatedness,
+    capabilities=frozenset({"pairs"}),
+    needs="--from FOLDER with SICK_train.txt, SICK_trial.txt, SICK_test_annotated.txt",
+    source="Marelli et al., SemEval 2014",
+)
+
+
+SICK_ENTAILMENT = SourceComponent(
+    name="sick-entailment",
+    help="SICK sentence pairs, entailment / neutral / contradiction",
+    build=_entailment,
+    capabilities=frozenset({"pairs"}),
+    needs="--from FOLDER with SICK_train.txt, SICK_trial.txt, SICK_test_annotated.txt",
+    source="Marelli et al., SemEval 2014",
+)

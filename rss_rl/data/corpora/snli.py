@@ -5,15 +5,16 @@ Pairs whose annotators did not agree have the gold label '-'; by convention they
 
 from __future__ import annotations
 
-__all__ = ["Snli", "snli"]
+__all__ = ["SNLI", "Snli"]
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rss_rl.data.corpora.options import refuse_options, source_folder
+from rss_rl.components import NoOptions
+from rss_rl.data.corpora.options import source_folder
 from rss_rl.data.records import Record, read_records
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -75,13 +76,12 @@ def _example(record: Record) -> RawExample | BadRow:
     )
 
 
-def snli(request: SourceRequest) -> Snli:
+def _build(request: SourceRequest, options: NoOptions) -> Snli:
     """SNLI of the folder given.
 
     Raises:
         DataError: a split has no file there, or more than one.
     """
-    refuse_options("SNLI", request)
     folder = source_folder("SNLI", request, "snli_1.0_train.jsonl")
     return Snli({split: _find(folder, patterns) for split, patterns in _PATTERNS.items()})
 
@@ -102,3 +102,13 @@ def _find(folder: Path, patterns: tuple[str, ...]) -> Path:
         where=str(folder),
         remedy="Unpack SNLI there, or name another --from",
     )
+
+
+SNLI = SourceComponent(
+    name="snli",
+    help="SNLI sentence pairs, entailment / neutral / contradiction",
+    build=_build,
+    capabilities=frozenset({"pairs"}),
+    needs="--from FOLDER with snli_1.0_{train,dev,test}.jsonl or {train*,dev,test}.jsonl",
+    source="Bowman et al., EMNLP 2015",
+)

@@ -12,7 +12,7 @@ One JSON file is one value, so a file of this source is held in memory while it 
 
 from __future__ import annotations
 
-__all__ = ["Squad", "squad"]
+__all__ = ["SQUAD", "Squad"]
 
 import json
 from collections import Counter
@@ -21,10 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
+from rss_rl.components import Options
 from rss_rl.data.corpora.cuts import DEV_SHARE, cut_groups
-from rss_rl.data.corpora.options import number_option, refuse_options, source_files, source_folder
+from rss_rl.data.corpora.options import source_files, source_folder
 from rss_rl.data.corpora.passages import Passage, cut_passage
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -146,18 +149,33 @@ def _articles(path: Path) -> list[tuple[str, list[Any]]]:
         ) from error
 
 
-def squad(request: SourceRequest) -> Squad:
-    """SQuAD of the folder given; the option max_tokens leaves out longer passages.
+class SquadOptions(Options):
+    """Which passages are read."""
+
+    max_tokens: int = Field(default=0, ge=0, description="Leave out longer passages; 0: none.")
+
+
+def _build(request: SourceRequest, options: SquadOptions) -> Squad:
+    """SQuAD of the folder given.
 
     Raises:
-        DataError: no such folder or file, or another option.
+        DataError: no such folder or file.
     """
-    refuse_options("squad", request, ("max_tokens",))
-    most = number_option(request.options, "max_tokens", 0)
     folder = source_folder("squad", request, _DEV)
     files = {"train": _TRAIN, "dev": _TRAIN, "test": _DEV}
     shares = {"train": 1 - DEV_SHARE, "dev": DEV_SHARE}
     if not (folder / _TRAIN).is_file():
         files = dict.fromkeys(files, _DEV)
         shares = {"train": 1 - 2 * DEV_SHARE, "dev": DEV_SHARE, "test": DEV_SHARE}
-    return Squad(source_files(folder, files), shares, most, request.seed)
+    return Squad(source_files(folder, files), shares, options.max_tokens, request.seed)
+
+
+SQUAD = SourceComponent(
+    name="squad",
+    help="SQuAD 1.1, which sentence of a passage answers a question",
+    build=_build,
+    options=SquadOptions,
+    capabilities=frozenset({"passages"}),
+    needs="--from FOLDER with dev-v1.1.json and, where at hand, train-v1.1.json",
+    source="Rajpurkar et al., EMNLP 2016",
+)

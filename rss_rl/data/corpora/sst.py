@@ -7,13 +7,16 @@ labelled phrase of the training split an example, as the published figures were 
 
 from __future__ import annotations
 
-__all__ = ["sst1", "sst2", "tree_phrases"]
+__all__ = ["SST1", "SST2", "tree_phrases"]
 
 import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from pydantic import Field
+
+from rss_rl.components import Options
 from rss_rl.data.corpora.labelled_lines import (
     LabelledLines,
     Line,
@@ -21,8 +24,8 @@ from rss_rl.data.corpora.labelled_lines import (
     bad_line,
     labelled_lines,
 )
-from rss_rl.data.corpora.options import choice_option, refuse_options, source_files, source_folder
-from rss_rl.data.sources import BadRow, SourceRequest, Words
+from rss_rl.data.corpora.options import source_files, source_folder
+from rss_rl.data.sources import BadRow, SourceComponent, SourceRequest, Words
 from rss_rl.errors import DataError
 
 _FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -37,32 +40,34 @@ _PIECE = re.compile(r"[()]|[^\s()]+")
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")"}
 
 
-def sst1(request: SourceRequest) -> LabelledLines:
-    """Five classes.
+class SstOptions(Options):
+    """What of the trees is read."""
+
+    phrases: bool = Field(default=False, description="Train on the phrases of the trees, too.")
+
+
+def _five(request: SourceRequest, options: SstOptions) -> LabelledLines:
+    return _sst("sst-1", request, options, _FIVE)
+
+
+def _two(request: SourceRequest, options: SstOptions) -> LabelledLines:
+    """Neutral sentences of the treebank are left out."""
+    return _sst("sst-2", request, options, _TWO)
+
+
+def _sst(
+    name: str, request: SourceRequest, options: SstOptions, names: tuple[str, ...]
+) -> LabelledLines:
+    """The folder given.
 
     Raises:
-        DataError: no such folder or file, or an option that is not known or not possible.
+        DataError: no such folder or file, or phrases of a file that has none.
     """
-    return _sst("sst-1", request, _FIVE)
-
-
-def sst2(request: SourceRequest) -> LabelledLines:
-    """Two classes; neutral sentences of the treebank are left out.
-
-    Raises:
-        DataError: no such folder or file, or an option that is not known or not possible.
-    """
-    return _sst("sst-2", request, _TWO)
-
-
-def _sst(name: str, request: SourceRequest, names: tuple[str, ...]) -> LabelledLines:
-    refuse_options(name, request, ("phrases",))
-    phrases = choice_option(request.options, "phrases", "no", "yes")
     kind = "fine" if names is _FIVE else "binary"
     folder = source_folder(name, request, f"stsa.{kind}.train or train.txt")
     lines = {split: f"stsa.{kind}.{split}" for split in _TREE_FILES}
     of_trees = (folder / _TREE_FILES["train"]).is_file() and not (folder / lines["train"]).is_file()
-    if phrases == "yes" and not of_trees:
+    if options.phrases and not of_trees:
         raise DataError(
             "only the trees have phrases",
             where=str(folder),
@@ -74,7 +79,7 @@ def _sst(name: str, request: SourceRequest, names: tuple[str, ...]) -> LabelledL
         source_files(folder, _TREE_FILES if of_trees else lines),
         names,
         lambda label: labels.get(label, label),
-        partial(_trees, neutral=names is _FIVE, phrases=phrases == "yes") if of_trees else _lines,
+        partial(_trees, neutral=names is _FIVE, phrases=options.phrases) if of_trees else _lines,
         all_lines,
     )
 
@@ -129,3 +134,23 @@ def tree_phrases(tree: str) -> list[tuple[str, Words]]:
     if open_ or not found:
         raise ValueError("a bracket is not closed")
     return found
+
+
+SST1 = SourceComponent(
+    name="sst-1",
+    help="Stanford Sentiment Treebank, 5 classes",
+    build=_five,
+    options=SstOptions,
+    needs="--from FOLDER with stsa.fine.{train,dev,test} or the trees {train,dev,test}.txt",
+    source="Socher et al., EMNLP 2013",
+)
+
+
+SST2 = SourceComponent(
+    name="sst-2",
+    help="Stanford Sentiment Treebank, negative / positive",
+    build=_two,
+    options=SstOptions,
+    needs="--from FOLDER with stsa.binary.{train,dev,test} or the trees {train,dev,test}.txt",
+    source="Socher et al., EMNLP 2013",
+)

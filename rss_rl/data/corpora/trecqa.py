@@ -6,15 +6,16 @@ they can be ranked against each other.
 
 from __future__ import annotations
 
-__all__ = ["TrecQa", "trecqa"]
+__all__ = ["TRECQA", "TrecQa"]
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rss_rl.data.corpora.options import refuse_options, source_files, source_folder
+from rss_rl.components import NoOptions
+from rss_rl.data.corpora.options import source_files, source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest, Words
 from rss_rl.types import LabelSpec
 
 _COLUMNS = ("qtext", "label", "atext")
@@ -66,12 +67,21 @@ def _example(record: Record) -> RawExample:
     )
 
 
-def trecqa(request: SourceRequest) -> TrecQa:
+def _build(request: SourceRequest, options: NoOptions) -> TrecQa:
     """TrecQA of the folder given.
 
     Raises:
-        DataError: no such folder or file, or an option.
+        DataError: no such folder or file.
     """
-    refuse_options("trecqa", request)
     names = {split: f"{split}.csv" for split in ("train", "dev", "test")}
     return TrecQa(source_files(source_folder("trecqa", request, "train.csv"), names))
+
+
+TRECQA = SourceComponent(
+    name="trecqa",
+    help="TrecQA, questions with right and wrong answers",
+    build=_build,
+    capabilities=frozenset({"pairs"}),
+    needs="--from FOLDER with train.csv, dev.csv, test.csv",
+    source="Wang et al., EMNLP 2007",
+)

@@ -8,16 +8,17 @@ case alike; each mention, of however many words, becomes one token.
 
 from __future__ import annotations
 
-__all__ = ["merged", "who_did_what"]
+__all__ = ["WHO_DID_WHAT", "merged"]
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
+from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cloze import PLACEHOLDER, ClozeSource, no_answer, renamed
-from rss_rl.data.corpora.options import refuse_options, source_files, source_folder
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest
+from rss_rl.data.corpora.options import source_files, source_folder
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import DataError
 
@@ -124,12 +125,21 @@ def _text(element: Element | None) -> str:
     return "" if element is None else "".join(element.itertext())
 
 
-def who_did_what(request: SourceRequest) -> ClozeSource:
+def _build(request: SourceRequest, options: NoOptions) -> ClozeSource:
     """Who did What of the folder given.
 
     Raises:
-        DataError: no such folder or file, or an option.
+        DataError: no such folder or file.
     """
-    refuse_options("who-did-what", request)
     folder = source_folder("who-did-what", request, "train.xml")
     return ClozeSource("who-did-what", source_files(folder, _FILES), _read)
+
+
+WHO_DID_WHAT = SourceComponent(
+    name="who-did-what",
+    help="Who did What, the person of a story that fills a blank",
+    build=_build,
+    capabilities=frozenset({"passages"}),
+    needs="--from FOLDER with train.xml, val.xml, test.xml (Strict or Relaxed)",
+    source="Onishi et al., EMNLP 2016",
+)

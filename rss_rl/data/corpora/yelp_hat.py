@@ -13,17 +13,20 @@ a hundred reviews are train, dev and test, by a hash of the seed and the text.
 
 from __future__ import annotations
 
-__all__ = ["YelpHat", "yelp_hat"]
+__all__ = ["YELP_HAT", "YelpHat"]
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from rss_rl.data.corpora.options import choice_option, refuse_options, source_folder
+from pydantic import Field
+
+from rss_rl.components import Options
+from rss_rl.data.corpora.options import source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import BadRow, RawExample, SourceRequest, Words
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest, Words
 from rss_rl.errors import DataError
 from rss_rl.seeding import stream_key
 from rss_rl.types import LabelSpec
@@ -178,14 +181,21 @@ def _checked(row: _Map) -> _Map | BadRow:
     return row
 
 
-def yelp_hat(request: SourceRequest) -> YelpHat:
-    """Yelp-HAT of the folder given; the option map=consensus wants what everyone marked.
+class YelpHatOptions(Options):
+    """Whose marks count."""
+
+    map: Literal["super", "consensus"] = Field(
+        default="super", description="Words that any annotator marked, or that all of them did."
+    )
+
+
+def _build(request: SourceRequest, options: YelpHatOptions) -> YelpHat:
+    """Yelp-HAT of the folder given.
 
     Raises:
-        DataError: no such folder or file, or another option.
+        DataError: no such folder or file.
     """
-    refuse_options("yelp-hat", request, ("map",))
-    everyone = choice_option(request.options, "map", "super", "consensus") == "consensus"
+    everyone = options.map == "consensus"
     folder = source_folder("yelp-hat", request, f"raw_data or {_JSON}")
     if (folder / _JSON).is_file():
         return YelpHat((folder / _JSON,), everyone, request.seed)
@@ -197,3 +207,14 @@ def yelp_hat(request: SourceRequest) -> YelpHat:
             remedy="Give the authors' folder raw_data as --from",
         )
     return YelpHat(files, everyone, request.seed)
+
+
+YELP_HAT = SourceComponent(
+    name="yelp-hat",
+    help="Yelp-HAT reviews, negative / positive, with the words that several people marked",
+    build=_build,
+    options=YelpHatOptions,
+    capabilities=frozenset({"rationales"}),
+    needs="--from FOLDER with the .csv files of raw_data, or yelp_hat.jsonl",
+    source="Sen et al., ACL 2020",
+)

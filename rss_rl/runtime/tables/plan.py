@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from rss_rl.components import Trust
-from rss_rl.config import RunConfig, load_config, parse_config
+from rss_rl.config import RunConfig, load_config, options_that_fit, parse_config
 from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.packaged import find_config
 from rss_rl.runtime.atomic import read_json
@@ -155,17 +155,14 @@ def configure(name: str, table: Table, row: Row, dataset: Dataset) -> RunConfig:
         ConfigError: naming table and row.
     """
     base = dataset.bases[row.base or next(iter(dataset.bases))]
-    layers = (
-        base.settings,
-        table.settings,
-        dataset.settings,
-        row.settings,
-        row.settings_on.get(dataset.name, {}),
-    )
-    settings = [f"{key}={json.dumps(value)}" for layer in layers for key, value in layer.items()]
+    for_all = {**base.settings, **table.settings, **dataset.settings}
+    own = {**row.settings, **row.settings_on.get(dataset.name, {})}
+    file = find_config(base.config)
+    fitting = options_that_fit(file, for_all, own)
+    settings = [f"{key}={json.dumps(value)}" for key, value in {**fitting, **own}.items()]
     where = f"table {name}, row {row.name} on {dataset.name}"
     try:
-        config = load_config(find_config(base.config), settings)
+        config = load_config(file, settings)
     except RssError as error:
         message = f"{error.where}: {error.what}" if error.where else error.what
         raise ConfigError(message, where=where, remedy=error.remedy) from error
