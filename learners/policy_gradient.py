@@ -54,7 +54,7 @@ class RewardBatch(NamedTuple):
 
 
 class RatioStats(NamedTuple):
-    """Importance ratios r of an update, of bits or of selections as the correction weighs them.
+    """Importance ratios r of an update, of bits or of examples as the correction weighs them.
 
     mean, largest      of r before truncation
     clipped            share that truncation or clipping changed
@@ -85,7 +85,7 @@ class PolicyStats(NamedTuple):
 
 
 class _Objective(nn.Module):
-    """Sums over a shard: loss, entropy, and the sums of `ratio_sums` over its sentences."""
+    """Sums over a shard: loss, entropy, and those of `ratio_sums`."""
 
     def __init__(
         self,
@@ -104,31 +104,46 @@ class _Objective(nn.Module):
     def forward(
         self, embedded: Sequence[Tensor], batch: TensorBatch, paid: RewardBatch, advantage: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums of the loss and the entropy, and of each slot's ratios, [S, 6]."""
-        losses, entropies = [], []
-        ratios = advantage.new_zeros(len(embedded), 6, dtype=torch.float64)
+        """Sums of the loss and the entropy, and those of the ratios, [6]."""
+        losses: list[list[Tensor]] = [[] for _ in embedded]
+        log_probs: list[Tensor] = []
+        entropies = []
         device = advantage.device.type
         for slot, vectors in enumerate(embedded):
             if paid.charged is not None:
-                losses.append(self._charge(vectors, batch.valid[slot], paid, paid.charged))
+                losses[slot].append(self._charge(vectors, batch.valid[slot], paid, paid.charged))
             if self._estimator is not None:
                 loss, entropy = self._by_bit(self._estimator, vectors, slot, batch, paid)
-                losses.append(loss)
+                losses[slot].append(loss)
                 entropies.append(entropy)
                 continue
             with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
                 evaluated = self.policy.evaluate(vectors, batch.valid[slot], paid.selections[slot])
-            by_slot = advantage[..., slot]
-            if self._correction is None or paid.behaviour is None:
-                loss = policy_gradient_loss(evaluated.log_prob, by_slot)
-            else:
-                weighted = self._correction(
-                    evaluated.log_prob, paid.behaviour[slot], by_slot, self._limit
-                )
-                loss, ratios[slot] = weighted.loss, ratio_sums(weighted)
-            losses.append(loss.sum())
+            log_probs.append(evaluated.log_prob)
             entropies.append(evaluated.entropy.sum())
-        return torch.stack(losses).sum(), torch.stack(entropies).sum(), ratios
+        scored, ratios = self._score(log_probs, paid, advantage)
+        for of_slot, loss in zip(losses, scored, strict=False):
+            of_slot.append(loss)
+        total = torch.stack([loss for of_slot in losses for loss in of_slot]).sum()
+        return total, torch.stack(entropies).sum(), ratios
+
+    def _score(
+        self, log_probs: Sequence[Tensor], paid: RewardBatch, advantage: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
+        """The slots' losses, of which a stale one needs all slots' log-probs, and the ratios' sums.
+
+        No slots where an estimator weighs bits.
+        """
+        ratios = advantage.new_zeros(6, dtype=torch.float64)
+        if self._correction is None or paid.behaviour is None or not log_probs:
+            by_slot = [
+                policy_gradient_loss(log_prob, advantage[..., slot])
+                for slot, log_prob in enumerate(log_probs)
+            ]
+        else:
+            weighted = self._correction(log_probs, paid.behaviour, advantage, self._limit)
+            by_slot, ratios = weighted.losses, ratio_sums(weighted)
+        return [loss.sum() for loss in by_slot], ratios
 
     def _charge(
         self, vectors: Tensor, valid: Tensor, paid: RewardBatch, costs: tuple[float, float]
@@ -176,7 +191,9 @@ class PolicyGradientLearner:
     """Ascends E[sum_s R_s log p(selection_s)] + entropy_cost * H over the policy's parameters.
 
     A sentence's selection is credited with its own reward: the sparsity cost of the other sentence
-    does not depend on it, so leaving that out changes no expectation and lowers the variance.
+    does not depend on it, so leaving that out changes no expectation and lowers the variance. The
+    likelihood in it depends on the selections of all sentences, and so does the weight of a stale
+    one, see `rss_rl.ops.importance`.
 
     Args:
         embedding: the classifier's, read without gradient.
@@ -236,8 +253,8 @@ class PolicyGradientLearner:
                 loss.detach().double(), entropy.detach().double(), spread.sum(),
                 spread.square().sum(), spread.new_tensor(float(examples)),
             ])  # fmt: skip
-            whole = torch.cat([sums, ratios[:, :5].sum(0)])
-            totals, largest = sum_and_max(self._group, whole, ratios[:, 5].max())
+            whole = torch.cat([sums, ratios[:5]])
+            totals, largest = sum_and_max(self._group, whole, ratios[5])
             total_loss, total_entropy, first, second, count = totals[:5].tolist()
             selections, bits = samples * count, sentences * count
             cost = self._config.entropy_cost / bits

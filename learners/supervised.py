@@ -67,6 +67,8 @@ class SupervisedLearner:
             most (1 + t) / (10 + t), so that the first weights are soon forgotten.
         group: learners that share each batch; after an error in one of them it is of no use.
         backend: of the optimiser, see `Adadelta`.
+
+    `moved_words` has the word vectors that the last update moved, int64 [R]; None = any of them.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class SupervisedLearner:
         self._losses = group.share(_Losses(self._learning, autocast))
         if average is not None:  # the copy may have got its weights from another learner
             classifier.load_state_dict(self._learning.state_dict())
+        self.moved_words: Tensor | None = None
         self.step = GradientStep("supervised", self._learning, config, ("embedding.",), backend)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -132,8 +135,16 @@ class SupervisedLearner:
             total, right, examples = self._group.sum(local).tolist()
             norm = self.step(loss / examples, number, total / examples)
         self._follow(number)
+        self.moved_words = self._rows_with_gradient()
         scores = batch.labels.is_floating_point()
         return SupervisedStats(total / examples, norm, None if scores else right / examples)
+
+    def _rows_with_gradient(self) -> Tensor | None:
+        """Int64 [R], or None where rows without a gradient may have moved, too."""
+        gradient = self._learning.embedding.trainable.grad
+        if self._average is not None or gradient is None or not gradient.is_sparse:
+            return None
+        return gradient.indices()[0]
 
     @torch.no_grad()
     def _follow(self, number: int) -> None:

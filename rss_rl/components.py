@@ -303,7 +303,10 @@ class Component:
                 ) from None
             message = first["msg"].removeprefix("Value error, ")
             given = "" if isinstance(first["input"], dict) else f" (got {first['input']!r:.100})"
-            raise ConfigError(f"option {key or 'values'}: {message}{given}") from None
+            raise ConfigError(
+                f"option {key or 'values'}: {message}{given}",
+                remedy=f"`rss-rl components {KINDS[self.kind].plural} {self.name}` explains it",
+            ) from None
 
     def can(self, capability: str, options: Any = None) -> bool:
         """Whether it declares a capability, under options as `parse` returns them (default: none

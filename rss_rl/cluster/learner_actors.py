@@ -28,7 +28,7 @@ from rss_rl.runtime.device import find_device
 from rss_rl.runtime.evaluation import Mode
 from rss_rl.runtime.learner import LearnTask, LocalLearner
 from rss_rl.runtime.showcase import Showcase
-from rss_rl.runtime.snapshot import StoredSnapshot
+from rss_rl.runtime.snapshot import PARTS, Piece, StoredPiece, StoredSnapshot
 from rss_rl.types import Array
 
 _AFTERMATH_S = 3.0
@@ -53,8 +53,8 @@ class LearnerActor:
             address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
             return address, free.getsockname()[1]
 
-    def join(self, address: str, port: int) -> int:
-        """Meet the others and build the learner; the bytes of its weights."""
+    def join(self, address: str, port: int) -> None:
+        """Meet the others and build the learner."""
         settings = self._config.learner
         group = ProcessGroup(
             self._rank,
@@ -65,16 +65,18 @@ class LearnerActor:
             timeout_s=settings.timeout_s,
         )
         self._learner = LocalLearner(self._config, open_prepared(self._config.data), group)
-        return self._learner.publish(0).bytes
 
     def call(self, method: str, *arguments: Any) -> Any:
         """What a method of the learner returns."""
         return getattr(self._learner, method)(*arguments)
 
-    def weights(self, version: int) -> Array:
-        """The weights to publish, float32 [P]."""
+    def publish(self, version: int, whole: bool) -> list[Any]:
+        """What the pieces to publish are, and each of `PARTS`: its piece, or None."""
         assert self._learner is not None
-        return self._learner.publish(version).weights
+        pieces = self._learner.publish(version, whole=whole).pieces
+        by_part: dict[str, Piece | None] = dict.fromkeys(PARTS)
+        by_part.update((piece.part, piece) for piece in pieces)
+        return [[(piece.part, piece.whole, piece.bytes) for piece in pieces], *by_part.values()]
 
     def tensors(self) -> dict[str, Array]:
         """All that is learnt, as arrays."""
@@ -103,7 +105,7 @@ class RayLearners:
             limit = self._config.start_timeout_s
             self._homes = dict(enumerate(self._all("home", timeout_s=limit)))
             meeting = self._get([self._actors[0].rendezvous.remote()], "rendezvous", limit)[0]
-            self._bytes = self._all("join", *meeting, timeout_s=limit)[0]
+            self._all("join", *meeting, timeout_s=limit)
         except LearnersLostError as error:
             self.close()
             raise LearnerError(f"not started: {error.what}", remedy=error.remedy) from error
@@ -202,16 +204,17 @@ class RayLearners:
         scalars: dict[str, float] = self._all("call", "update", ray.put(task))[0]
         return scalars
 
-    def publish(self, version: int) -> StoredSnapshot:
-        """See `Learner`; the weights stay in the object store."""
-        reference = self._actors[0].weights.remote(version)
-        ready, _ = ray.wait([reference], timeout=self._config.timeout_s, fetch_local=False)
-        if not ready:
-            raise LearnersLostError(
-                f"{self._name(0)} did not publish within {self._config.timeout_s:.0f} s",
-                remedy="Look at that host, or raise learner.timeout_s",
-            )
-        return StoredSnapshot(version, reference, self._bytes)
+    def publish(self, version: int, *, whole: bool = True) -> StoredSnapshot:
+        """See `Learner`; the pieces stay in the object store."""
+        # Objects of their own: the driver fetches the first alone, samplers what they lack.
+        call = self._actors[0].publish.options(num_returns=1 + len(PARTS))
+        described, *references = call.remote(version, whole)
+        by_part = dict(zip(PARTS, references, strict=True))
+        pieces = self._get([described], "publish", self._config.timeout_s)[0]
+        stored = (
+            StoredPiece(part, complete, size, by_part[part]) for part, complete, size in pieces
+        )
+        return StoredSnapshot(version, tuple(stored))
 
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
         """See `Learner`."""

@@ -43,6 +43,7 @@ class Place:
     starting  the answer to wait for before it is given work; None once it came
     since     when the actor was asked for, or when the next one will be
     done      jobs that the samplers of this place finished
+    given     publications of which its actor has, or is about to load, what it lacked
     failures  values of `done` at each failure within the last 100 jobs
     """
 
@@ -54,6 +55,7 @@ class Place:
     home: Home | None = None
     flights: dict[Any, Flight] = field(default_factory=dict)
     done: int = 0
+    given: int = 0
     failures: deque[int] = field(default_factory=deque)
 
     def __str__(self) -> str:
@@ -66,7 +68,7 @@ class Place:
 
     def begin(self) -> None:
         """Ask for an actor."""
-        self.actor = self.spawn(self.number)
+        self.actor, self.given = self.spawn(self.number), 0
         self.starting, self.since = self.actor.home.remote(), time.monotonic()
 
     def begin_if_due(self) -> None:

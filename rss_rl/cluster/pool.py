@@ -23,7 +23,7 @@ from rss_rl.errors import DataError, LearnersLostError, RssError, SamplerError, 
 from rss_rl.runtime.backend import BackendStats, Delivery
 from rss_rl.runtime.event_log import NO_LOG, EventSink
 from rss_rl.runtime.rollouts import SampleJob
-from rss_rl.runtime.snapshot import Snapshot, StoredSnapshot
+from rss_rl.runtime.snapshot import Publications, Snapshot, StoredPiece, StoredSnapshot
 
 _STATS_EVERY_S = 5.0
 _POLL_S = 0.2
@@ -35,9 +35,9 @@ class RayBackend:
     Args:
         config: of the samplers.
         spawn: starts an actor for a place by its number and returns its handle. It has
-            `home() -> Home` and `sample(job, serial, version, [weights])`, which gives a
-            `pyarrow.RecordBatch` and seconds, and no restarts of Ray's own: an actor that Ray
-            restarts is silently empty. A new `serial` says that the weights are others.
+            `home() -> Home` and `sample(job, version, pieces)`, which loads the pieces behind
+            Ray's references in `pieces` and gives a `pyarrow.RecordBatch` and seconds, and no
+            restarts of Ray's own: an actor that Ray restarts is silently empty.
         log: told which samplers come and go, and why.
 
     Raises:
@@ -50,9 +50,8 @@ class RayBackend:
         self._config, self._log = config, log
         self._waiting: deque[SampleJob] = deque()
         self._flying: dict[Any, Place] = {}  # in the order of submission
-        self._serial = 0  # of the publication: a version may be published twice
+        self._published: Publications[StoredPiece] = Publications()
         self._version = -1
-        self._weights: list[Any] = []
         self._stored = False  # by a learner actor, which may take them with it
         self._deserted_since = time.monotonic()
         self._stats_at = 0.0
@@ -78,14 +77,17 @@ class RayBackend:
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """See `Backend`; one copy for all, in the object store."""
-        # The reference before this one stays alive through the calls that were given it.
+        # References that others replace stay alive through the calls that were given them.
         self._stored = isinstance(snapshot, StoredSnapshot)
         if isinstance(snapshot, StoredSnapshot):
-            reference = snapshot.reference
+            pieces = snapshot.pieces
         else:
-            reference = ray.put(snapshot.weights)
-        self._serial += 1
-        self._version, self._weights = snapshot.version, [reference]
+            pieces = tuple(
+                StoredPiece(piece.part, piece.whole, piece.bytes, ray.put(piece))
+                for piece in snapshot.pieces
+            )
+        self._published.add(pieces)
+        self._version = snapshot.version
 
     def room(self) -> int:
         """See `Backend`."""
@@ -104,7 +106,10 @@ class RayBackend:
             if place is None or len(place.flights) >= self._config.in_flight:
                 return
             job = self._waiting.popleft()
-            call = place.actor.sample.remote(job, self._serial, self._version, self._weights)
+            # An actor takes its calls in turn, and is replaced if one fails: it holds the others'.
+            lacking = [piece.reference for piece in self._published.after(place.given)]
+            place.given = self._published.count
+            call = place.actor.sample.remote(job, self._version, lacking)
             place.flights[call] = Flight(job, time.monotonic())
             self._flying[call] = place
 
@@ -230,7 +235,7 @@ class RayBackend:
         """See `Backend`."""
         for place in self._places:
             place.clear(hung=False)
-        self._places, self._weights = [], []
+        self._places, self._published = [], Publications()
         self._flying.clear()
         self._waiting.clear()
 

@@ -21,39 +21,37 @@ from rss_rl.runtime.snapshot import Snapshot, build_prepared_models
 
 
 class SamplerActor:
-    """A sampler in a process of its own; it pulls a snapshot when the version it holds differs."""
+    """A sampler in a process of its own; it pulls the pieces of a snapshot that it lacks."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = RunConfig.model_validate(config)
         data = open_prepared(self._config.data)
         models = build_prepared_models(self._config, data)
         self._sampler = Sampler(self._config, models, data.split("train"), data.vocabulary.words)
-        self._serial: int | None = None
 
     def home(self) -> Home:
         """Where it lives, once everything is loaded."""
         return find_home()
 
     def sample(
-        self, job: SampleJob, serial: int, version: int, weights: list[Any]
+        self, job: SampleJob, version: int, pieces: list[Any]
     ) -> tuple[pa.RecordBatch, float]:
         """A rollout and the seconds it took.
 
         Args:
-            serial: of the publication. version: of the policy in it.
-            weights: the snapshot's reference, in a list so that Ray does not fetch it needlessly.
+            version: of the policy.
+            pieces: references to what changed since the call before, to be loaded in this order; in
+                a list, so that a fetch that fails is an error of this call.
         """
         started = time.perf_counter()
-        self.hold(serial, version, weights)
+        self.hold(version, pieces)
         rollout = self._sampler.sample(job)
         return rollout, time.perf_counter() - started
 
-    def hold(self, serial: int, version: int, weights: list[Any]) -> None:
-        """Load a publication, unless it is the one held; arguments as in `sample`."""
-        if self._serial != serial:
-            fetched = ray.get(weights[0], timeout=self._config.sampler.timeout_s)
-            self._sampler.load(Snapshot(version, fetched))
-            self._serial = serial
+    def hold(self, version: int, pieces: list[Any]) -> None:
+        """Load a publication; arguments as in `sample`."""
+        fetched = ray.get(pieces, timeout=self._config.sampler.timeout_s)
+        self._sampler.load(Snapshot(version, tuple(fetched)))
 
 
 def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:

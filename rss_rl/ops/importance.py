@@ -1,12 +1,30 @@
 """Corrections of the policy-gradient loss for selections that an older policy drew.
 
-An episode is one decision, so the importance ratio of a selection is the product of its bits'
-ratios r_i = p(bit i) / p_behaviour(bit i), the target policy over the behaviour policy, whether
-bits are independent or p(bit i) is that under the bits before it (the chain rule). Every form
-weighs the score function of a bit by some w_i: its loss has the gradient -A sum_i w_i d log p_i.
+An episode is one decision: the selections of all sentences of an example, which its rewards depend
+on together. The importance ratio of that decision is the product over the bits of all its slots of
+r_i = p(bit i) / p_behaviour(bit i), the target policy over the behaviour policy, whether bits are
+independent or p(bit i) is that under the bits before it (the chain rule). Every form weighs the
+score function of a bit by some w_i; the gradient of its loss is
+
+    -sum_s A_s sum_(i in s) w_i d log p_i
+
 Where both policies are one, every w_i is 1: the loss of `policy_gradient_loss`.
 
-Legend: K selections, B sentences, R roles, N tokens; A advantage, r importance ratio.
+truncated-sum    w = min(rho_max, prod of all r_j), one weight an example. While nothing is
+                 truncated its expectation is the target policy's gradient. The ratio of a slot
+                 alone would not do: A_s pays for what the other slots selected, too.
+truncated-token  w_i = min(rho_max, r_i). The other bits, of this slot and of the others alike, are
+                 taken as the behaviour policy draws them: exact where no other bit's probability
+                 has moved, so its bias is of first order in the lag at any rho_max; its variance
+                 does not grow with the number of bits. To weigh by the other slots and not by the
+                 other bits of the slot itself would have the variance of the first form and the
+                 bias of the second.
+clipped-token    the same with PPO's clipping, which takes the gradient from bits that have moved
+                 far. It leaves out of the other bits what PPO leaves out of the states'
+                 distribution: the trust region keeps that small, not the weights.
+
+Legend: S slots, K selections, B examples, R roles, N_s tokens of slot s; A advantage, r importance
+ratio.
 Sources: Espeholt et al. 2018 (V-trace, here at horizon 1); Schulman et al. 2017 (clipping).
 """
 
@@ -22,7 +40,7 @@ __all__ = [
 ]
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -33,101 +51,128 @@ _LARGEST_LOG_RATIO = 20.0
 
 
 class Weighted(NamedTuple):
-    """A corrected loss and how it came about; all but the loss without gradient.
+    """Corrected losses and how they came about; all but the losses without gradient.
 
-    loss     [K, B] of each selection
-    ratio    r, [K, B] of the selections or [K, B, R, N] of their bits
-    weight   w of the same shape
+    losses   S x [K, B] of each selection
+    ratio    r, one [K, B] of the examples' decisions, or S x [K, B, R, N_s] of the bits
+    weight   w of the same shapes
     clipped  bool, True = truncation or clipping changed the weight
     counted  bool, False = nothing was decided here: padding, or certain under both policies
     """
 
-    loss: Tensor
-    ratio: Tensor
-    weight: Tensor
-    clipped: Tensor
-    counted: Tensor
+    losses: list[Tensor]
+    ratio: list[Tensor]
+    weight: list[Tensor]
+    clipped: list[Tensor]
+    counted: list[Tensor]
 
 
-Correction = Callable[[Tensor, Tensor, Tensor, float], Weighted]
-"""(log-prob, behaviour log-prob, advantages, limit) to a corrected loss."""
+Correction = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, float], Weighted]
+"""(log-probs, behaviour log-probs, advantages, limit) to corrected losses."""
 
 
-def _check(log_prob: Tensor, behaviour: Tensor, advantages: Tensor, *, summed: bool) -> None:
-    shape = log_prob.shape
-    if (
-        len(shape) != 4
-        or advantages.shape != shape[:2]
-        or behaviour.shape != (shape[:2] if summed else shape)
-    ):
+def _check(
+    log_prob: Sequence[Tensor], behaviour: Sequence[Tensor], advantages: Tensor, *, summed: bool
+) -> None:
+    """Refuse what does not fit together."""
+    fit = len(log_prob) == len(behaviour) == advantages.shape[-1] and advantages.ndim == 3
+    for now, before in zip(log_prob, behaviour, strict=False):
+        shape = now.shape
+        fit &= now.ndim == 4 and shape[:2] == advantages.shape[:2]
+        fit &= before.shape == (shape[:2] if summed else shape)
+    if not fit:
         raise ValueError(
-            f"log-probs {tuple(shape)}, those of the behaviour policy {tuple(behaviour.shape)}"
-            f" and advantages {tuple(advantages.shape)} do not fit"
+            f"log-probs {[tuple(part.shape) for part in log_prob]}, those of the behaviour policy"
+            f" {[tuple(part.shape) for part in behaviour]} and advantages"
+            f" {tuple(advantages.shape)} do not fit"
         )
 
 
 def truncated_sum(
-    log_prob: Tensor, behaviour: Tensor, advantages: Tensor, ratio_max: float
+    log_prob: Sequence[Tensor], behaviour: Sequence[Tensor], advantages: Tensor, ratio_max: float
 ) -> Weighted:
-    """-w A sum_i log p_i with w = min(rho_max, prod_i r_i), one weight a selection.
+    """-w A_s sum_i log p_si with w = min(rho_max, prod_s prod_i r_si), one weight an example.
 
     Args:
-        log_prob: [K, B, R, N], differentiable. behaviour: [K, B], sums over the bits.
-        advantages: [K, B], treated as constants. ratio_max: rho_max > 0.
+        log_prob: S x [K, B, R, N_s], differentiable. behaviour: S x [K, B], sums over the bits.
+        advantages: [K, B, S], treated as constants. ratio_max: rho_max > 0.
+
+    Raises:
+        ValueError: shapes that do not fit.
     """
     _check(log_prob, behaviour, advantages, summed=True)
-    summed = log_prob.sum((-1, -2))  # [K, B]
-    log_ratio = summed.detach() - behaviour
+    summed = [part.sum((-1, -2)) for part in log_prob]  # S x [K, B]
+    by_slot = [now.detach() - before for now, before in zip(summed, behaviour, strict=True)]
+    log_ratio = torch.stack(by_slot).sum(0)  # [K, B]
     weight = log_ratio.clamp(max=math.log(ratio_max)).exp()
+    constants = advantages.detach().unbind(-1)
+    decided = [
+        (now.detach() != 0) | (before != 0) for now, before in zip(summed, behaviour, strict=True)
+    ]
     return Weighted(
-        -weight * advantages.detach() * summed,
-        log_ratio.clamp(max=_LARGEST_LOG_RATIO).exp(),
-        weight,
-        log_ratio > math.log(ratio_max),
-        (summed.detach() != 0) | (behaviour != 0),
+        [-weight * paid * part for paid, part in zip(constants, summed, strict=True)],
+        [log_ratio.clamp(max=_LARGEST_LOG_RATIO).exp()],
+        [weight],
+        [log_ratio > math.log(ratio_max)],
+        [torch.stack(decided).any(0)],
     )
 
 
 def truncated_token(
-    log_prob: Tensor, behaviour: Tensor, advantages: Tensor, ratio_max: float
+    log_prob: Sequence[Tensor], behaviour: Sequence[Tensor], advantages: Tensor, ratio_max: float
 ) -> Weighted:
-    """-A sum_i w_i log p_i with w_i = min(rho_max, r_i), a weight for each bit.
+    """-A_s sum_i w_si log p_si with w_si = min(rho_max, r_si), a weight for each bit.
 
     Args:
-        log_prob: [K, B, R, N], differentiable. behaviour: [K, B, R, N].
-        advantages: [K, B], treated as constants. ratio_max: rho_max > 0.
+        log_prob: S x [K, B, R, N_s], differentiable. behaviour: of the same shapes.
+        advantages: [K, B, S], treated as constants. ratio_max: rho_max > 0.
+
+    Raises:
+        ValueError: shapes that do not fit.
     """
     _check(log_prob, behaviour, advantages, summed=False)
-    log_ratio = log_prob.detach() - behaviour  # [K, B, R, N]
-    weight = log_ratio.clamp(max=math.log(ratio_max)).exp()
-    return Weighted(
-        -advantages.detach() * (weight * log_prob).sum((-1, -2)),
-        log_ratio.clamp(max=_LARGEST_LOG_RATIO).exp(),
-        weight,
-        log_ratio > math.log(ratio_max),
-        (log_prob.detach() != 0) | (behaviour != 0),
-    )
+    result = Weighted([], [], [], [], [])
+    for slot, (now, before) in enumerate(zip(log_prob, behaviour, strict=True)):
+        log_ratio = now.detach() - before  # [K, B, R, N_s]
+        weight = log_ratio.clamp(max=math.log(ratio_max)).exp()
+        result.losses.append(-advantages[..., slot].detach() * (weight * now).sum((-1, -2)))
+        result.ratio.append(log_ratio.clamp(max=_LARGEST_LOG_RATIO).exp())
+        result.weight.append(weight)
+        result.clipped.append(log_ratio > math.log(ratio_max))
+        result.counted.append((now.detach() != 0) | (before != 0))
+    return result
 
 
 def clipped_token(
-    log_prob: Tensor, behaviour: Tensor, advantages: Tensor, ratio_clip: float
+    log_prob: Sequence[Tensor], behaviour: Sequence[Tensor], advantages: Tensor, ratio_clip: float
 ) -> Weighted:
-    """-sum_i min(r_i A, clip(r_i, 1 - eps, 1 + eps) A): w_i = r_i, or 0 where clipping binds.
+    """-sum_i min(r_si A_s, clip(r_si, 1 - eps, 1 + eps) A_s).
+
+    So w_si = r_si, or 0 where clipping binds.
 
     Args:
-        log_prob: [K, B, R, N], differentiable. behaviour: [K, B, R, N].
-        advantages: [K, B], treated as constants. ratio_clip: eps in (0, 1).
+        log_prob: S x [K, B, R, N_s], differentiable. behaviour: of the same shapes.
+        advantages: [K, B, S], treated as constants. ratio_clip: eps in (0, 1).
+
+    Raises:
+        ValueError: shapes that do not fit.
     """
     _check(log_prob, behaviour, advantages, summed=False)
-    ratio = (log_prob - behaviour).clamp(max=_LARGEST_LOG_RATIO).exp()  # [K, B, R, N]
-    by_bit = advantages.detach()[..., None, None]
-    gain = torch.minimum(ratio * by_bit, ratio.clamp(1 - ratio_clip, 1 + ratio_clip) * by_bit)
-    counted = (log_prob.detach() != 0) | (behaviour != 0)
-    plain = ratio.detach()
-    binds = ((plain > 1 + ratio_clip) & (by_bit > 0)) | ((plain < 1 - ratio_clip) & (by_bit < 0))
-    return Weighted(
-        -(gain * counted).sum((-1, -2)), plain, torch.where(binds, 0.0, plain), binds, counted
-    )
+    low, high = 1 - ratio_clip, 1 + ratio_clip
+    result = Weighted([], [], [], [], [])
+    for slot, (now, before) in enumerate(zip(log_prob, behaviour, strict=True)):
+        ratio = (now - before).clamp(max=_LARGEST_LOG_RATIO).exp()  # [K, B, R, N_s]
+        paid = advantages[..., slot].detach()[..., None, None]
+        gain = torch.minimum(ratio * paid, ratio.clamp(low, high) * paid)
+        counted = (now.detach() != 0) | (before != 0)
+        plain = ratio.detach()
+        binds = ((plain > high) & (paid > 0)) | ((plain < low) & (paid < 0))
+        result.losses.append(-(gain * counted).sum((-1, -2)))
+        result.ratio.append(plain)
+        result.weight.append(torch.where(binds, 0.0, plain))
+        result.clipped.append(binds)
+        result.counted.append(counted)
+    return result
 
 
 def ratio_sums(weighted: Weighted) -> Tensor:
@@ -135,9 +180,11 @@ def ratio_sums(weighted: Weighted) -> Tensor:
 
     Those of several shards add up, except the last, whose maximum is that of the whole.
     """
-    counted = weighted.counted
-    ratio = weighted.ratio.double() * counted
-    weight = weighted.weight.double() * counted
-    sums = [counted, ratio, weighted.clipped & counted, weight, weight.square()]
-    largest = ratio.max() if ratio.numel() else ratio.new_zeros(())
-    return torch.stack([*(part.sum().double() for part in sums), largest])
+    parts = []
+    for ratio, weight, clipped, counted in zip(*weighted[1:], strict=True):
+        r, w = ratio.double() * counted, weight.double() * counted
+        largest = r.max() if r.numel() else r.new_zeros(())
+        sums = [counted, r, clipped & counted, w, w.square()]
+        parts.append(torch.stack([*(part.sum().double() for part in sums), largest]))
+    every = torch.stack(parts)  # [1 or S, 6]
+    return torch.cat([every[:, :5].sum(0), every[:, 5:].max(0).values])

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.sampler import Sampler
-from rss_rl.runtime.snapshot import Snapshot, StoredSnapshot
+from rss_rl.runtime.snapshot import Piece, Publications, Snapshot, StoredSnapshot
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,10 @@ class Backend(Protocol):
         """How many jobs may be submitted now, so that no sampler's queue grows beyond its bound."""
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
-        """Let the jobs that are submitted from now on be sampled with this snapshot."""
+        """Let the jobs that are submitted from now on be sampled with this snapshot.
+
+        The first one holds every part, each later one what changed since the one before.
+        """
 
     def submit(self, job: SampleJob) -> None:
         """Hand over a job; one that is lost and given out again is sampled with the newest."""
@@ -78,15 +81,17 @@ class LocalBackend:
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._snapshot: Snapshot | None = None
-        self._loaded: Snapshot | None = None
+        self._published: Publications[Piece] = Publications()
+        self._version = -1
+        self._given = 0  # publications whose pieces went with the jobs so far
         self._waiting: deque[tuple[SampleJob, Snapshot]] = deque()
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """See `Backend`; weights must be of this process."""
         if not isinstance(snapshot, Snapshot):
             raise TypeError("weights in Ray's object store, for a sampler that does without Ray")
-        self._snapshot = snapshot
+        self._published.add(snapshot.pieces)
+        self._version = snapshot.version
 
     def room(self) -> int:
         """See `Backend`; the queue is bounded by the policy lag alone."""
@@ -94,9 +99,11 @@ class LocalBackend:
 
     def submit(self, job: SampleJob) -> None:
         """See `Backend`."""
-        if self._snapshot is None:
+        if not self._published.count:
             raise ValueError("a job cannot be sampled before the first snapshot")
-        self._waiting.append((job, self._snapshot))
+        lacking = tuple(self._published.after(self._given))
+        self._given = self._published.count
+        self._waiting.append((job, Snapshot(self._version, lacking)))
 
     def collect(self, timeout_s: float) -> list[Delivery]:
         """See `Backend`."""
@@ -104,9 +111,7 @@ class LocalBackend:
             return []
         job, snapshot = self._waiting.popleft()
         started = time.perf_counter()
-        if self._loaded is not snapshot:  # a version may be published twice, with other weights
-            self._sampler.load(snapshot)
-            self._loaded = snapshot
+        self._sampler.load(snapshot)
         rollout = self._sampler.sample(job)
         return [Delivery(job, rollout, time.perf_counter() - started)]
 

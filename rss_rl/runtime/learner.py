@@ -45,7 +45,11 @@ from rss_rl.runtime.reward import build_reward
 from rss_rl.runtime.rollouts import Rollout, join_rollouts
 from rss_rl.runtime.showcase import Showcase, make_showcase
 from rss_rl.runtime.snapshot import (
+    CLASSIFIER,
+    POLICY,
+    WORDS,
     Models,
+    Publisher,
     Snapshot,
     StoredSnapshot,
     autocast_dtype,
@@ -86,8 +90,8 @@ class Learner(Protocol):
             LearnersLostError: a learner process died or hung.
         """
 
-    def publish(self, version: int) -> Snapshot | StoredSnapshot:
-        """The present weights under a version."""
+    def publish(self, version: int, *, whole: bool = True) -> Snapshot | StoredSnapshot:
+        """The present weights under a version; unless `whole`, what changed since the last call."""
 
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
         """Scores of a split by the present weights; see `evaluation.evaluate`."""
@@ -131,6 +135,7 @@ class LocalLearner:
             outer_backend(config.model),
         )
         self._reward: Reward | None = None
+        self._publisher = Publisher(self.models)
         self._policy: PolicyGradientLearner | None = None
         self._pathwise: PathwiseLearner | None = None
         check_learns(self.models, config)
@@ -167,6 +172,7 @@ class LocalLearner:
             if task.turn.policy:
                 scalars |= reached_share(self.models, self.config, whole, self.device)
                 scalars |= self._learn_policy(task, batch, tensors, part, selections)
+                self._publisher.note(POLICY)
                 scalars |= _rewards(rollout)
             scalars |= _shares(rollout, whole)
         first = None if selections is None else [s[0] for s in selections]
@@ -177,6 +183,7 @@ class LocalLearner:
             if task.turn.policy:
                 stats = self._pathwise.update(tensors, uniforms, number=task.number)
                 scalars |= pathwise_scalars(stats)
+                self._publisher.note(POLICY)
         if task.turn.supervised:
             scalars |= self._learn_classifier(task.number, rows, tensors, first)
         return scalars
@@ -187,6 +194,8 @@ class LocalLearner:
         keys = example_keys(self.config.seed, "dropout", number, rows)
         (dropout_keys,) = to_tensors([keys], self.device)
         stats = self._supervised.update(tensors, first, number=number, dropout_keys=dropout_keys)
+        self._publisher.note(CLASSIFIER)
+        self._publisher.note(WORDS, self._supervised.moved_words)
         scalars = {"train/loss": stats.loss, "train/gradient_norm": stats.gradient_norm}
         if stats.accuracy is not None:
             scalars["train/accuracy"] = stats.accuracy
@@ -227,9 +236,9 @@ class LocalLearner:
         by_bit = self._estimator if isinstance(self._estimator, BitEstimator) else None
         return selection_uniforms(self.config, update, batch, self.device, by_bit)
 
-    def publish(self, version: int) -> Snapshot:
+    def publish(self, version: int, *, whole: bool = True) -> Snapshot:
         """See `Learner`."""
-        return self.models.publish(version)
+        return self._publisher.publish(version, whole=whole)
 
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
         """See `Learner`."""
@@ -267,6 +276,7 @@ class LocalLearner:
 
     def load_tensors(self, tensors: Mapping[str, Array]) -> None:
         """See `Learner`."""
+        self._publisher.note_all()
         load_weights(self.models, tensors, self.device)
         try:
             self._supervised.load_tensors(select_prefix(tensors, "learning/", self.device))

@@ -147,7 +147,7 @@ class Session:
         if behind is None or behind >= self.config.sampler.publish_every:
             self._pipeline.start()
             started = time.perf_counter()
-            snapshot = self.learner.publish(self.update_count)
+            snapshot = self.learner.publish(self.update_count, whole=published is None)
             self._pipeline.publish(snapshot)
             self._publishing = {
                 "publish/duration_ms": 1000 * (time.perf_counter() - started),

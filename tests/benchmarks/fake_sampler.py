@@ -23,19 +23,16 @@ class FakeSampler:
 
     def __init__(self, seconds: float, pattern: pa.RecordBatch) -> None:
         self._seconds, self._pattern = seconds, Rollout.from_arrow(pattern)
-        self._serial: int | None = None
 
     def home(self) -> Home:
         return find_home()
 
     def sample(
-        self, job: SampleJob, serial: int, version: int, weights: list[Any]
+        self, job: SampleJob, version: int, pieces: list[Any]
     ) -> tuple[pa.RecordBatch, float]:
         started = time.perf_counter()
-        if self._serial != serial:
-            fetched = ray.get(weights[0], timeout=60)
-            fetched.sum()  # a real one reads every number once, into its modules
-            self._serial = serial
+        for piece in ray.get(pieces, timeout=60):
+            piece.weights.sum()  # a real one reads every number once, into its modules
         time.sleep(self._seconds)
         widths = [selection.shape[-1] for selection in self._pattern.selections]
         part = self._pattern.of(np.arange(len(job.rows)), widths)

@@ -1,7 +1,8 @@
 """Publishing 12 MB of weights to two samplers: from the learner's modules into theirs.
 
-A benchmark of `bench.py`. A turn copies the parameters into one vector, puts it into the object
-store, and ends when both sampler processes have loaded it and said so.
+A benchmark of `bench.py`. A turn copies all parameters, puts them into the object store, and ends
+when both sampler processes have loaded them and said so. What an update has to publish where less
+changed, `publishing_sizes.py` shows.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class Held:
 
         self._snapshot, self._models = Snapshot, models()
 
-    def hold(self, version: int, weights: list[Any]) -> int:
+    def hold(self, version: int, pieces: list[Any]) -> int:
         """As `SamplerActor.hold`; the version it holds."""
-        self._models.load(self._snapshot(version, ray.get(weights[0], timeout=60)))
+        self._models.load(self._snapshot(version, tuple(ray.get(pieces, timeout=60))))
         return version
 
 
@@ -73,12 +74,12 @@ def publishing(settings: Settings) -> Iterator[Record]:
         try:
             actor = ray.remote(Held)
             samplers = [actor.remote() for _ in range(SAMPLERS)]
-            own, kept = models(), []
+            own, kept = models(), list[Any]()
             times = []
             for version in range((settings.repeats + 1) * BURST):
                 started = time.perf_counter()
-                kept = [*kept[-1:], ray.put(own.publish(version).weights)]
-                answers = [s.hold.remote(version, [kept[-1]]) for s in samplers]
+                kept = [*kept[-1:], [ray.put(piece) for piece in own.publish(version).pieces]]
+                answers = [s.hold.remote(version, kept[-1]) for s in samplers]
                 assert ray.get(answers, timeout=60) == [version] * SAMPLERS
                 times.append(1000 * (time.perf_counter() - started))
         finally:

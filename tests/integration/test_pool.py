@@ -41,7 +41,7 @@ class Actor:
     def home(self) -> Home:
         return find_home()
 
-    def sample(self, job: SampleJob, serial: int, version: int, weights: list[Any]) -> Any:
+    def sample(self, job: SampleJob, version: int, pieces: list[Any]) -> Any:
         if self._fail_sample is not None:
             raise_once_more(self._fail_sample)
         return f"rollout of {version}", 0.1
@@ -70,7 +70,7 @@ def collect(backend: RayBackend, wanted: int) -> list[Any]:
 
 
 def submit(backend: RayBackend) -> None:
-    backend.publish(Snapshot(5, np.zeros(3, np.float32)))
+    backend.publish(Snapshot(5, ()))
     backend.submit(SampleJob(0, 0, np.arange(2), selections=1, scored=False, thresholded=False))
 
 

@@ -27,6 +27,7 @@ from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.runtime.run import RunEvent, train
 from rss_rl.runtime.session import UpdateReport
 from rss_rl.runtime.snapshot import Snapshot, build_prepared_models
+from rss_rl.types import Array
 
 pytestmark = pytest.mark.timeout(100)
 
@@ -41,6 +42,12 @@ def cluster() -> Iterator[None]:
 def pids(backend: RayBackend) -> list[int]:
     homes = ray.get([place.actor.home.remote() for place in backend._places], timeout=30)
     return [home.pid for home in homes]
+
+
+def changed(snapshot: Snapshot, change: Callable[[Array], Array]) -> Snapshot:
+    """With other weights in each piece."""
+    pieces = (piece._replace(weights=change(piece.weights)) for piece in snapshot.pieces)
+    return replace(snapshot, pieces=tuple(pieces))
 
 
 def sample(backend: RayBackend, job: SampleJob, snapshot: Snapshot) -> list[Delivery]:
@@ -191,7 +198,7 @@ class TestErrors:
     def test_an_expected_one_is_raised_as_it_is(
         self, backend: RayBackend, snapshot: Snapshot
     ) -> None:
-        bad = replace(snapshot, weights=np.full_like(snapshot.weights, np.nan))
+        bad = changed(snapshot, lambda weights: np.full_like(weights, np.nan))
         message = r"sampler 0 .process .* node .*, update 4, shard 1: row \d+: the policy's"
         with pytest.raises(NonFiniteError, match=message):
             sample(backend, self.job(), bad)
@@ -199,7 +206,7 @@ class TestErrors:
     def test_other_weights_under_the_same_version_are_fetched(
         self, backend: RayBackend, snapshot: Snapshot
     ) -> None:
-        other = replace(snapshot, weights=snapshot.weights + np.float32(0.3))
+        other = changed(snapshot, lambda weights: weights + np.float32(0.3))
         assert other.version == snapshot.version
         found = [sample(backend, self.job(), s)[0].rollout for s in (snapshot, other)]
         assert (
@@ -209,7 +216,7 @@ class TestErrors:
         )
 
     def test_an_unexpected_one_says_where(self, backend: RayBackend, snapshot: Snapshot) -> None:
-        bad = replace(snapshot, weights=snapshot.weights[:-1])
+        bad = changed(snapshot, lambda weights: weights[:-1])
         with pytest.raises(SamplerError, match=r"sampler 0 .*update 4, shard 1: .*a snapshot of"):
             sample(backend, self.job(), bad)
         assert backend.restarts == 0  # an error of the program is not repaired by a new process

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -28,63 +32,188 @@ FORMS: dict[str, tuple[Correction, float]] = {
 every_form = pytest.mark.parametrize("form", FORMS)
 
 
-def draw(k: int, b: int, n: int, seed: int = 0, spread: float = 0.5) -> tuple[Tensor, ...]:
-    """Log-probs of bits, those of the behaviour policy (both 0 on padding), advantages."""
+class Given(NamedTuple):
+    """Log-probs of bits and those of the behaviour policy, S x [K, B, 2, N_s]; [K, B, S]."""
+
+    log_p: list[Tensor]
+    behaviour: list[Tensor]
+    advantages: Tensor
+
+    def of(self, examples: slice) -> Given:
+        cut = [[part[:, examples] for part in parts] for parts in self[:2]]
+        return Given(*cut, self.advantages[:, examples])
+
+
+def draw(
+    k: int, b: int, sizes: Sequence[int] = (4, 6), seed: int = 0, spread: float = 0.5
+) -> Given:
+    """Of padding both log-probs are 0."""
     random = np.random.default_rng(seed)
-    valid = np.arange(n) < random.integers(1, n + 1, b)[:, None]
-    log_p = np.log(random.uniform(0.05, 0.95, (k, b, 2, n)))
-    behaviour = np.minimum(log_p + spread * random.normal(size=log_p.shape), -1e-3)
-    shown = np.broadcast_to(valid[:, None], log_p.shape)
-    return tuple(
-        torch.from_numpy(np.ascontiguousarray(a))
-        for a in (log_p * shown, behaviour * shown, random.normal(size=(k, b)))
-    )
+    now, before = [], []
+    for n in sizes:
+        valid = np.arange(n) < random.integers(1, n + 1, b)[:, None]
+        log_p = np.log(random.uniform(0.05, 0.95, (k, b, 2, n)))
+        behaviour = np.minimum(log_p + spread * random.normal(size=log_p.shape), -1e-3)
+        shown = np.broadcast_to(valid[:, None], log_p.shape)
+        now.append(torch.from_numpy(log_p * shown).requires_grad_())
+        before.append(torch.from_numpy(behaviour * shown))
+    return Given(now, before, torch.from_numpy(random.normal(size=(k, b, len(sizes)))))
 
 
-def given_to(form: str, behaviour: Tensor) -> Tensor:
+def seen(form: str, behaviour: Sequence[Tensor]) -> list[Tensor]:
     """What the form reads of the behaviour policy."""
-    return behaviour.sum((-1, -2)) if form == "truncated-sum" else behaviour
+    return [part.sum((-1, -2)) if form == "truncated-sum" else part for part in behaviour]
+
+
+def arrays(parts: Sequence[Tensor]) -> list[np.ndarray]:
+    return [part.detach().numpy() for part in parts]
 
 
 @every_form
-@given(k=st.integers(1, 3), b=st.integers(1, 3), n=st.integers(1, 5), seed=st.integers(0, 10**6))
-def test_loss_and_gradient_equal_the_twins(form: str, k: int, b: int, n: int, seed: int) -> None:
+@given(
+    k=st.integers(1, 3),
+    b=st.integers(1, 3),
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    seed=st.integers(0, 10**6),
+)
+def test_losses_and_gradients_equal_the_twins(
+    form: str, k: int, b: int, sizes: list[int], seed: int
+) -> None:
     function, limit = FORMS[form]
-    log_p, behaviour, advantages = draw(k, b, n, seed)
-    log_p.requires_grad_()
-    result = function(log_p, given_to(form, behaviour), advantages, limit)
-    loss, gradient = twins.importance_loss(
-        form, log_p.detach().numpy(), behaviour.numpy(), advantages.numpy(), limit
+    log_p, behaviour, advantages = draw(k, b, sizes, seed)
+    result = function(log_p, seen(form, behaviour), advantages, limit)
+    losses, gradients = twins.importance_loss(
+        form, arrays(log_p), arrays(behaviour), advantages.numpy(), limit
     )
-    np.testing.assert_allclose(result.loss.detach(), loss, rtol=1e-9, atol=1e-12)
-    (mine,) = torch.autograd.grad(result.loss.sum(), log_p)
-    shown = log_p.detach().numpy() != 0  # on padding the log-prob is a constant
-    np.testing.assert_allclose(mine.numpy() * shown, gradient * shown, rtol=1e-9, atol=1e-12)
-    # The weight is what the score function of a bit carries.
-    weight = result.weight if result.weight.ndim == 4 else result.weight[..., None, None]
-    wanted = -(advantages[..., None, None] * weight).expand_as(mine).numpy()
-    np.testing.assert_allclose(mine.numpy() * shown, wanted * shown, rtol=1e-9, atol=1e-12)
+    mine = torch.stack(result.losses, -1)
+    np.testing.assert_allclose(mine.detach(), losses, rtol=1e-9, atol=1e-12)
+    found = torch.autograd.grad(mine.sum(), log_p)
+    weights = itertools.cycle(result.weight)  # one for all slots, or those of each
+    for slot, (part, gradient, weight) in enumerate(zip(found, gradients, weights, strict=False)):
+        shown = log_p[slot].detach().numpy() != 0  # on padding the log-prob is a constant
+        np.testing.assert_allclose(part.numpy() * shown, gradient * shown, rtol=1e-9, atol=1e-12)
+        # The weight is what the score function of a bit carries.
+        by_bit = weight if weight.ndim == 4 else weight[..., None, None]
+        wanted = -(advantages[..., slot, None, None] * by_bit).expand_as(part).numpy()
+        np.testing.assert_allclose(part.numpy() * shown, wanted * shown, rtol=1e-9, atol=1e-12)
 
 
 @every_form
 def test_the_inputs_cross_every_clip(form: str) -> None:
     function, limit = FORMS[form]
-    log_p, behaviour, advantages = draw(4, 6, 5)
-    result = function(log_p, given_to(form, behaviour), advantages, limit)
-    counted, clipped = result.counted, result.clipped
-    assert 0.05 < float(clipped[counted].double().mean()) < 0.95
-    if form == "clipped-token":
-        ratio, a = result.ratio, advantages[..., None, None].expand_as(result.ratio)
-        for outside, sign, binds in (
-            (ratio > 1 + limit, a > 0, True),
-            (ratio > 1 + limit, a < 0, False),
-            (ratio < 1 - limit, a < 0, True),
-            (ratio < 1 - limit, a > 0, False),
-        ):
-            here = outside & sign & counted
-            assert int(here.sum()) > 3
-            assert bool((clipped[here] == binds).all())
-            assert bool((result.weight[here] == 0).all()) is binds
+    log_p, behaviour, advantages = draw(4, 6, spread=0.2 if form == "truncated-sum" else 0.5)
+    result = function(log_p, seen(form, behaviour), advantages, limit)
+    for slot, (counted, clipped) in enumerate(zip(result.counted, result.clipped, strict=True)):
+        assert 0.05 < float(clipped[counted].double().mean()) < 0.95
+        if form == "clipped-token":
+            ratio = result.ratio[slot]
+            a = advantages[..., slot, None, None].expand_as(ratio)
+            for outside, sign, binds in (
+                (ratio > 1 + limit, a > 0, True),
+                (ratio > 1 + limit, a < 0, False),
+                (ratio < 1 - limit, a < 0, True),
+                (ratio < 1 - limit, a > 0, False),
+            ):
+                here = outside & sign & counted
+                assert int(here.sum()) > 3
+                assert bool((clipped[here] == binds).all())
+                assert bool((result.weight[slot][here] == 0).all()) is binds
+
+
+BEHAVIOUR = [np.array([0.5, 0.3]), np.array([0.6, 0.2])]
+TARGET = [np.array([0.9, 0.4]), np.array([0.45, 0.7])]
+"""Chances of the bits of two slots."""
+
+
+def both_pay(z: Sequence[np.ndarray]) -> np.ndarray:
+    """What both slots select pays each of them, less a cost of its own."""
+    shared = z[0][0] * z[1][0] - 2 * z[0][1] * z[1][1] + z[1][1]
+    return np.array([shared - 0.3 * z[0].sum(), shared - 0.3 * z[1].sum()])
+
+
+def product(z: Sequence[np.ndarray]) -> np.ndarray:
+    """Of the first bits of two slots, paid to both."""
+    return np.full(2, float(z[0][0]) * float(z[1][0]))
+
+
+def estimated(
+    form: str,
+    limit: float,
+    behaviour: Sequence[np.ndarray],
+    target: Sequence[np.ndarray],
+    reward: Callable[[Sequence[np.ndarray]], np.ndarray] = both_pay,
+) -> list[np.ndarray]:
+    """The expectation of the form's gradient over all selections of the behaviour policy."""
+    sizes = [len(part) for part in target]
+    every = np.array(list(itertools.product((False, True), repeat=sum(sizes))))  # [K, bits]
+    bits = [torch.from_numpy(z)[:, None, None] for z in np.split(every, np.cumsum(sizes)[:-1], 1)]
+    paid = np.array([reward([b[k, 0, 0].numpy() for b in bits]) for k in range(len(every))])
+    logits = [torch.from_numpy(np.log(p / (1 - p)))[None, None].requires_grad_() for p in target]
+    theirs = [torch.from_numpy(np.log(p / (1 - p)))[None, None] for p in behaviour]
+    valid = [torch.ones(1, size, dtype=torch.bool) for size in sizes]
+    log_p = [bernoulli.log_prob(*each) for each in zip(logits, bits, valid, strict=True)]
+    before = [bernoulli.log_prob(*each) for each in zip(theirs, bits, valid, strict=True)]
+    advantages = torch.from_numpy(paid)[:, None]  # [K, 1, S]
+    result = FORMS[form][0](log_p, seen(form, before), advantages, limit)
+    chance = torch.stack([part.sum((-1, -2)) for part in before]).sum(0).exp()  # [K, 1]
+    loss = sum(((chance * part).sum() for part in result.losses), torch.zeros(()))
+    return [-part.numpy()[0, 0] for part in torch.autograd.grad(loss, logits)]
+
+
+def exact() -> list[np.ndarray]:
+    """Of the target policy: its own selections, which nothing weighs."""
+    return twins.expected_gradient(np.ones_like, TARGET, TARGET, both_pay)
+
+
+def test_the_untruncated_product_over_all_slots_gives_the_target_policys_gradient() -> None:
+    for mine, wanted in zip(
+        estimated("truncated-sum", 1e9, BEHAVIOUR, TARGET), exact(), strict=True
+    ):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("limit", [1.0, 1.5, 3.0])
+def test_the_product_is_truncated_as_a_whole(limit: float) -> None:
+    mine = estimated("truncated-sum", limit, BEHAVIOUR, TARGET)
+    wanted = twins.expected_gradient(
+        lambda r: np.full_like(r, min(limit, r.prod())), BEHAVIOUR, TARGET, both_pay
+    )
+    assert any(not np.allclose(a, b, rtol=0.02) for a, b in zip(wanted, exact(), strict=True))
+    for found, part in zip(mine, wanted, strict=True):
+        np.testing.assert_allclose(found, part, rtol=1e-12)
+
+
+def test_two_slots_of_a_bit_that_pay_together() -> None:
+    """By hand: .9 * .1 * .9 for the decision; with each bit's own ratio .9 * .1 * .5."""
+    half, target = [np.array([0.5])] * 2, [np.array([0.9])] * 2
+    for form, wanted in (("truncated-sum", 0.081), ("truncated-token", 0.045)):
+        found = estimated(form, 1e9, half, target, product)
+        np.testing.assert_allclose(np.concatenate(found), [wanted, wanted], rtol=1e-12)
+
+
+def test_bits_by_themselves_give_the_gradient_where_no_other_bit_has_moved() -> None:
+    mine = np.concatenate(estimated("truncated-token", 1e9, BEHAVIOUR, TARGET))
+    cut = len(TARGET[0])
+    behaviour, target = np.concatenate(BEHAVIOUR), np.concatenate(TARGET)
+    alone = []
+    for bit in range(len(target)):
+        moved = np.where(np.arange(len(target)) == bit, target, behaviour)
+        policy = np.split(moved, [cut])
+        alone.append(
+            np.concatenate(twins.expected_gradient(np.ones_like, policy, policy, both_pay))[bit]
+        )
+    np.testing.assert_allclose(mine, alone, rtol=1e-12)
+    assert not np.allclose(mine, np.concatenate(exact()), rtol=0.1)
+
+
+def test_clipped_bits_are_bits_by_themselves_where_nothing_binds() -> None:
+    near = [np.array([0.6, 0.35]), np.array([0.5, 0.3])]
+    mine = estimated("clipped-token", 0.6, BEHAVIOUR, near)
+    wanted = twins.expected_gradient(lambda r: r, BEHAVIOUR, near, both_pay)
+    for found, part in zip(mine, wanted, strict=True):
+        np.testing.assert_allclose(found, part, rtol=1e-12)
+    bound = np.concatenate(estimated("clipped-token", 0.1, BEHAVIOUR, near))
+    assert not np.allclose(bound, np.concatenate(wanted), rtol=0.1)
 
 
 @every_form
@@ -92,49 +221,64 @@ def test_the_inputs_cross_every_clip(form: str) -> None:
 def test_zero_lag_gives_exactly_the_on_policy_gradient(form: str, spread: float, seed: int) -> None:
     function, limit = FORMS[form]
     random = np.random.default_rng(seed)
-    logits = torch.from_numpy(spread * random.normal(size=(3, 2, 4))).float().requires_grad_()
-    valid = torch.from_numpy(np.arange(4) < np.array([4, 1, 0])[:, None])
-    bits = torch.from_numpy(random.random((2, 3, 2, 4)) < 0.5)
-    advantages = torch.from_numpy(random.normal(size=(2, 3))).float()
-    log_p = bernoulli.log_prob(logits, bits, valid)
-    weighted = function(log_p, given_to(form, log_p.detach()), advantages, limit)
-    plain = policy_gradient_loss(log_p, advantages)
-    (mine,) = torch.autograd.grad(weighted.loss.mean(), logits, retain_graph=True)
-    (wanted,) = torch.autograd.grad(plain.mean(), logits)
-    assert torch.equal(mine, wanted)
-    assert not weighted.clipped.any()
-    assert bool((weighted.ratio == 1).all())
+    advantages = torch.from_numpy(random.normal(size=(2, 3, 2))).float()
+    logits, log_p, plain = [], [], []
+    for slot, lengths in enumerate(([4, 1, 0], [2, 0, 3])):
+        logits.append(
+            torch.from_numpy(spread * random.normal(size=(3, 2, 4))).float().requires_grad_()
+        )
+        valid = torch.from_numpy(np.arange(4) < np.array(lengths)[:, None])
+        bits = torch.from_numpy(random.random((2, 3, 2, 4)) < 0.5)
+        log_p.append(bernoulli.log_prob(logits[-1], bits, valid))
+        plain.append(policy_gradient_loss(log_p[-1], advantages[..., slot]))
+    behaviour = seen(form, [part.detach() for part in log_p])
+    weighted = function(log_p, behaviour, advantages, limit)
+    mine = torch.autograd.grad(torch.stack(weighted.losses).mean(), logits, retain_graph=True)
+    wanted = torch.autograd.grad(torch.stack(plain).mean(), logits)
+    assert all(torch.equal(a, b) for a, b in zip(mine, wanted, strict=True))
+    assert not any(part.any() for part in weighted.clipped)
+    assert all(bool((part == 1).all()) for part in weighted.ratio)
 
 
 @every_form
 def test_gradcheck(form: str) -> None:
     function, limit = FORMS[form]
-    log_p, behaviour, advantages = draw(2, 3, 3)
-    log_p[log_p == 0] = -0.4  # a difference quotient would turn padding into a bit
+    given = draw(2, 3, (3, 2))
+    behaviour = seen(form, given.behaviour)
+    # A difference quotient would turn padding into a bit.
+    log_p = [part.detach().clamp(max=-0.05).requires_grad_() for part in given.log_p]
     if form == "clipped-token":
         assert torch.autograd.gradcheck(
-            lambda x: function(x, behaviour, advantages, limit).loss, [log_p.requires_grad_()]
+            lambda *x: tuple(function(x, behaviour, given.advantages, limit).losses), log_p
         )
-    else:  # the weight is a constant to the gradient: differentiate a copy that holds it fixed
-        fixed = function(log_p, given_to(form, behaviour), advantages, limit).weight
-        weight = fixed if fixed.ndim == 4 else fixed[..., None, None]
-        log_p.requires_grad_()
-        loss = function(log_p, given_to(form, behaviour), advantages, limit).loss.sum()
-        (mine,) = torch.autograd.grad(loss, log_p)
-        other = -(advantages * (weight * log_p).sum((-1, -2))).sum()
-        torch.testing.assert_close(mine, torch.autograd.grad(other, log_p)[0])
-        assert torch.autograd.gradcheck(lambda x: -advantages * (weight * x).sum((-1, -2)), [log_p])
+        return
+    # The weight is a constant to the gradient: differentiate a copy that holds it fixed.
+    fixed = function(log_p, behaviour, given.advantages, limit)
+    weights = fixed.weight if form == "truncated-token" else fixed.weight * len(log_p)
+    weights = [w if w.ndim == 4 else w[..., None, None] for w in weights]
+
+    def held(*x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(
+            -given.advantages[..., s] * (w * part).sum((-1, -2))
+            for s, (w, part) in enumerate(zip(weights, x, strict=True))
+        )
+
+    mine = torch.autograd.grad(sum(fixed.losses, torch.zeros(())).sum(), log_p)
+    other = torch.autograd.grad(sum(held(*log_p), torch.zeros(())).sum(), log_p)
+    for a, b in zip(mine, other, strict=True):
+        torch.testing.assert_close(a, b)
+    assert torch.autograd.gradcheck(held, log_p)
 
 
 @every_form
 def test_no_gradient_reaches_behaviour_or_advantages(form: str) -> None:
     function, limit = FORMS[form]
-    log_p, behaviour, advantages = draw(2, 3, 3)
-    log_p.requires_grad_()
+    log_p, behaviour, advantages = draw(2, 3)
     advantages.requires_grad_()
-    result = function(log_p, given_to(form, behaviour), advantages, limit)
-    assert torch.autograd.grad(result.loss.sum(), advantages, allow_unused=True)[0] is None
-    assert not any(part.requires_grad for part in result[1:])
+    result = function(log_p, seen(form, behaviour), advantages, limit)
+    loss = torch.stack(result.losses).sum()
+    assert torch.autograd.grad(loss, advantages, allow_unused=True)[0] is None
+    assert not any(part.requires_grad for parts in result[1:] for part in parts)
 
 
 @every_form
@@ -143,30 +287,35 @@ def test_certain_bits_and_impossible_ones_stay_finite(form: str) -> None:
     log_p = torch.tensor([[[[-200.0, -1e-8, 0.0]]]]).requires_grad_()
     behaviour = torch.tensor([[[[-1e-8, -300.0, 0.0]]]])
     for advantage in (2.0, -2.0):
-        result = function(log_p, given_to(form, behaviour), torch.tensor([[advantage]]), limit)
-        assert all(torch.isfinite(part).all() for part in result)
-        assert torch.isfinite(torch.autograd.grad(result.loss.sum(), log_p)[0]).all()
+        paid = torch.full((1, 1, 2), advantage)
+        result = function([log_p, log_p], seen(form, [behaviour] * 2), paid, limit)
+        assert all(torch.isfinite(part).all() for parts in result for part in parts)
+        loss = torch.stack(result.losses).sum()
+        assert torch.isfinite(torch.autograd.grad(loss, log_p)[0]).all()
         assert torch.isfinite(ratio_sums(result)).all()
 
 
 @every_form
 def test_ratio_sums_are_those_of_what_counts_and_add_up(form: str) -> None:
     function, limit = FORMS[form]
-    log_p, behaviour, advantages = draw(2, 5, 4)
-    whole = function(log_p, given_to(form, behaviour), advantages, limit)
-    r, w = whole.ratio[whole.counted].numpy(), whole.weight[whole.counted].numpy()
-    clipped = whole.clipped[whole.counted].sum().item()
-    wanted = [len(r), r.sum(), clipped, w.sum(), (w**2).sum(), r.max()]
+    given = draw(2, 5)
+    whole = function(given.log_p, seen(form, given.behaviour), given.advantages, limit)
+    r, w, clipped = (
+        np.concatenate([p[c].numpy() for p, c in zip(parts, whole.counted, strict=True)])
+        for parts in (whole.ratio, whole.weight, whole.clipped)
+    )
+    wanted = [len(r), r.sum(), clipped.sum(), w.sum(), (w**2).sum(), r.max()]
     result = ratio_sums(whole).numpy()
     np.testing.assert_allclose(result, wanted)
-    if form != "truncated-sum":
-        assert len(r) == int((log_p != 0).sum()) < log_p.numel()  # padding does not count
-    parts = [
-        ratio_sums(
-            function(log_p[:, cut], given_to(form, behaviour[:, cut]), advantages[:, cut], limit)
-        ).numpy()
-        for cut in (slice(0, 2), slice(2, 5), slice(5, 5))
-    ]
+    if form == "truncated-sum":
+        assert len(r) == given.advantages[..., 0].numel()  # one of each example
+    else:
+        bits = sum(int((part != 0).sum()) for part in given.log_p)
+        assert len(r) == bits < sum(part.numel() for part in given.log_p)  # without padding
+    parts = []
+    for cut in (slice(0, 2), slice(2, 5), slice(5, 5)):
+        log_p, behaviour, advantages = given.of(cut)
+        parts.append(ratio_sums(function(log_p, seen(form, behaviour), advantages, limit)).numpy())
     np.testing.assert_allclose(np.sum(parts, 0)[:5], result[:5])
     assert np.max(parts, 0)[5] == result[5]
 
@@ -174,9 +323,15 @@ def test_ratio_sums_are_those_of_what_counts_and_add_up(form: str) -> None:
 @every_form
 def test_shapes_that_do_not_fit_are_refused(form: str) -> None:
     function, limit = FORMS[form]
-    log_p, behaviour, advantages = draw(2, 3, 3)
-    wrong = behaviour if form == "truncated-sum" else behaviour.sum((-1, -2))
-    with pytest.raises(ValueError, match="do not fit"):
-        function(log_p, wrong, advantages, limit)
-    with pytest.raises(ValueError, match="do not fit"):
-        function(log_p, given_to(form, behaviour), advantages[:, :2], limit)
+    log_p, behaviour, advantages = draw(2, 3)
+    good = seen(form, behaviour)
+    wrong = behaviour if form == "truncated-sum" else seen("truncated-sum", behaviour)
+    for misfit in (
+        (log_p, wrong, advantages),
+        (log_p, good, advantages[:, :2]),
+        (log_p, good, advantages[..., :1]),
+        (log_p[:1], good, advantages),
+        (log_p, good[:1], advantages),
+    ):
+        with pytest.raises(ValueError, match="do not fit"):
+            function(*misfit, limit)

@@ -190,9 +190,10 @@ def test_importance_ratios_are_products_of_conditional_ones() -> None:
     sampled = behaviour.sample(embedded, valid, uniforms(valid))
     log_prob = target.evaluate(embedded, valid, sampled.selection).log_prob
     old = sampled.log_prob.detach()
-    whole = truncated_sum(log_prob, old.sum((-1, -2)), torch.ones(3, 3), 1e9)
-    bitwise = truncated_token(log_prob, old, torch.ones(3, 3), 1e9)
-    torch.testing.assert_close(bitwise.ratio.prod(-1).prod(-1), whole.ratio)
+    paid = torch.ones(3, 3, 1)
+    whole = truncated_sum([log_prob], [old.sum((-1, -2))], paid, 1e9).ratio[0]
+    bitwise = truncated_token([log_prob], [old], paid, 1e9).ratio[0]
+    torch.testing.assert_close(bitwise.prod(-1).prod(-1), whole)
     for k, (row, n) in itertools.product(range(3), enumerate(LENGTHS)):
         x, ratio = embedded[row, :n].numpy(), 1.0
         for role in range(ROLES):
@@ -202,7 +203,7 @@ def test_importance_ratios_are_products_of_conditional_ones() -> None:
                 for p in (target, behaviour)
             )
             ratio *= new / before
-        assert float(whole.ratio[k, row]) == pytest.approx(ratio, rel=1e-9)
+        assert float(whole[k, row]) == pytest.approx(ratio, rel=1e-9)
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (2, 0), (0, 0)])

@@ -51,7 +51,7 @@ class FirstSnapshot(LocalBackend):
         super().__init__(Sampler(config, models, prepared.split("train")))
 
     def publish(self, snapshot: Snapshot) -> None:
-        if self._snapshot is None:
+        if not self._published.count:
             super().publish(snapshot)
 
 

@@ -6,6 +6,9 @@ x [n, e] embeddings, h [n, d], s [n, d], u [n, d]; i = dependent, j = head; z^h,
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from torch import nn
 
@@ -180,29 +183,62 @@ def rss(x: np.ndarray, p: Parameters, activation: str) -> np.ndarray:
 
 
 def importance_loss(
-    form: str, log_p: np.ndarray, behaviour: np.ndarray, a: np.ndarray, limit: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Loss of each selection [k, b] and its gradient in log_p [k, b, r, n], weights held fixed.
+    form: str,
+    log_p: Sequence[np.ndarray],
+    behaviour: Sequence[np.ndarray],
+    a: np.ndarray,
+    limit: float,
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Loss of each selection [k, b, s] and its gradient in log_p, s x [k, b, r, n], weights fixed.
 
-    truncated-sum    -rho A sum_i log pi_i, rho = min(rho_max, prod_i pi_i / mu_i)
-    truncated-token  -A sum_i rho_i log pi_i, rho_i = min(rho_max, pi_i / mu_i)
-    clipped-token    -sum_i min(r_i A, clip(r_i, 1 - eps, 1 + eps) A), r_i = pi_i / mu_i
+    truncated-sum    -rho A_s sum_i log pi_si, rho = min(rho_max, prod_s prod_i pi_si / mu_si)
+    truncated-token  -A_s sum_i rho_si log pi_si, rho_si = min(rho_max, pi_si / mu_si)
+    clipped-token    -sum_i min(r_si A_s, clip(r_si, 1 - eps, 1 + eps) A_s), r_si = pi_si / mu_si
     """
-    loss, gradient = np.zeros(a.shape), np.zeros(log_p.shape)
-    for k, b in np.ndindex(*a.shape):
-        rho = min(limit, np.exp(log_p[k, b].sum() - behaviour[k, b].sum()))
-        for place in np.ndindex(*log_p.shape[2:]):
+    loss, gradient = np.zeros(a.shape), [np.zeros(part.shape) for part in log_p]
+    for k, b, s in np.ndindex(*a.shape):
+        rho = 1.0
+        for now, before in zip(log_p, behaviour, strict=True):
+            rho *= np.exp(now[k, b].sum() - before[k, b].sum())
+        rho = min(limit, rho)
+        for place in np.ndindex(*log_p[s].shape[2:]):
             here = (k, b, *place)
-            ratio = np.exp(log_p[here] - behaviour[here])
+            log_pi, log_mu, paid = log_p[s][here], behaviour[s][here], a[k, b, s]
+            ratio = np.exp(log_pi - log_mu)
             if form == "clipped-token":
-                if log_p[here] == 0 and behaviour[here] == 0:
+                if log_pi == 0 and log_mu == 0:
                     continue  # nothing was decided here
-                plain = ratio * a[k, b]
-                clipped = min(max(ratio, 1 - limit), 1 + limit) * a[k, b]
-                loss[k, b] -= min(plain, clipped)
-                gradient[here] = -plain if plain <= clipped else 0.0
+                plain = ratio * paid
+                clipped = min(max(ratio, 1 - limit), 1 + limit) * paid
+                loss[k, b, s] -= min(plain, clipped)
+                gradient[s][here] = -plain if plain <= clipped else 0.0
             else:
                 weight = rho if form == "truncated-sum" else min(limit, ratio)
-                loss[k, b] -= weight * a[k, b] * log_p[here]
-                gradient[here] = -weight * a[k, b]
+                loss[k, b, s] -= weight * paid * log_pi
+                gradient[s][here] = -weight * paid
     return loss, gradient
+
+
+def expected_gradient(
+    weigh: Callable[[np.ndarray], np.ndarray],
+    behaviour: Sequence[np.ndarray],
+    target: Sequence[np.ndarray],
+    reward: Callable[[Sequence[np.ndarray]], np.ndarray],
+) -> list[np.ndarray]:
+    """sum_z mu(z) R_s(z) w_si(r) (z_si - pi_si), in the logits of the bits of each slot.
+
+    Args:
+        weigh: the weights of all bits [sum n_s] by their ratios r = pi(z) / mu(z).
+        behaviour, target: probabilities mu and pi of independent bits, s x [n_s].
+        reward: [s] of the selections of the slots, s x [n_s].
+    """
+    mu, pi = np.concatenate(behaviour), np.concatenate(target)
+    cuts = np.cumsum([len(part) for part in target])[:-1]
+    total = [np.zeros(len(part)) for part in target]
+    for bits in itertools.product((0.0, 1.0), repeat=len(mu)):
+        z = np.array(bits)
+        chance, now = np.where(z == 1, mu, 1 - mu), np.where(z == 1, pi, 1 - pi)
+        score = np.split(weigh(now / chance) * (z - pi), cuts)
+        for s, paid in enumerate(reward(np.split(z, cuts))):
+            total[s] += chance.prod() * paid * score[s]
+    return total

@@ -1,0 +1,112 @@
+"""What a publication costs by the number of words, and by what changed: a table and a JSON file.
+
+python tests/benchmarks/publishing_sizes.py [--words 5000 40000 400000] [--json OUT.json]
+
+A learner publishes and samplers load in this process, one after another: bytes of a snapshot,
+milliseconds of the copies that the learner makes and of the loads of 1 and of 8 samplers, medians.
+Ray's object store adds one more copy of as many bytes, for all samplers of a node together.
+
+everything   all parts, as the first snapshot of a phase or for a sampler that starts anew
+policy       what a frozen phase changes
+rows         classifier, policy and the word vectors of a batch's words
+whole table  the same with all word vectors
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from peer_task import LABELS
+
+from rss_rl.config import RunConfig
+from rss_rl.runtime.memory import keep_freed_memory
+from rss_rl.runtime.snapshot import (
+    CLASSIFIER,
+    POLICY,
+    WORDS,
+    Models,
+    Publisher,
+    Snapshot,
+    build_models,
+)
+
+SIZE, ROWS, REPEATS, SAMPLERS = 300, 1000, 5, 8
+CHANGES = ("everything", "policy", "rows", "whole table")
+
+
+def models_of(words: int) -> Models:
+    """ReSAN of SICK's size over so many trainable word vectors."""
+    tree = {
+        "data": "none",
+        "model": {"hidden": 300},
+        "phases": [{"name": "policy", "policy": True, "steps": 1}],
+    }
+    vectors = np.zeros((words, SIZE), np.float32)
+    return build_models(RunConfig.model_validate(tree), LABELS, 2, vectors, words)
+
+
+def publish(publisher: Publisher, change: str, words: int, version: int) -> Snapshot:
+    """A snapshot of what such an update changes."""
+    if change == "everything":
+        return publisher.publish(version, whole=True)
+    publisher.note(POLICY)
+    if change != "policy":
+        publisher.note(CLASSIFIER)
+        publisher.note(WORDS, torch.randperm(words)[:ROWS] if change == "rows" else None)
+    return publisher.publish(version, whole=False)
+
+
+def measure(words: int) -> list[dict[str, object]]:
+    """One row for each change."""
+    learner, sampler = models_of(words), models_of(words)
+    publisher, rows = Publisher(learner), list[dict[str, object]]()
+    sampler.load(publisher.publish(0, whole=True))
+    sampler.load(publisher.publish(0, whole=True))
+    before = 0.0
+    for change in CHANGES:
+        copies, loads, sizes = [], [], []
+        for version in range(REPEATS):
+            started = time.perf_counter()
+            snapshot = publish(publisher, change, words, version)
+            copied = time.perf_counter()
+            for _ in range(SAMPLERS):
+                sampler.load(snapshot)
+            ended = time.perf_counter()
+            copies.append(1000 * (copied - started))
+            loads.append(1000 * (ended - copied) / SAMPLERS)
+            sizes.append(snapshot.bytes)
+        one, eight = (median(copies) + count * median(loads) for count in (1, SAMPLERS))
+        before = before or one
+        rows.append({
+            "words": words, "changed": change, "MB": median(sizes) / 1e6, "copy ms": median(copies),
+            "1 sampler, ms": one, f"{SAMPLERS} samplers, ms": eight, "of everything": one / before,
+        })  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--words", type=int, nargs="+", default=[5000, 40_000, 400_000])
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    keep_freed_memory()  # as a learner does
+    measured = [row for words in given.words for row in measure(words)]
+    print("| " + " | ".join(measured[0]) + " |", "|" + "---|" * len(measured[0]), sep="\n")
+    for row in measured:
+        print(
+            "| " + " | ".join(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()),
+            "|",
+        )
+    if given.json is not None:
+        given.json.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
