@@ -32,8 +32,12 @@ __all__ = [
     "Trust",
     "built_in_names",
     "component_names",
+    "describe",
     "default_estimator",
     "find_component",
+    "installed_components",
+    "kind_named",
+    "package_of",
 ]
 
 import functools
@@ -374,6 +378,74 @@ def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Componen
         f"unknown {kind.replace('_', ' ')} '{name:.200}'{nearest(name[:200], names)}",
         remedy=f"Known: {', '.join(names)}; others as package.module:OBJECT",
     )
+
+
+def describe(component: Component) -> dict[str, Any]:
+    """All that a component says of itself, as plain JSON data; options with type and default."""
+    spec = KINDS[component.kind]
+    can = sorted(component.all_capabilities(_defaults(component)))
+    return {
+        "kind": component.kind,
+        "name": component.name,
+        "help": component.help,
+        "source": component.source,
+        "slot": spec.slot,
+        "capabilities": {name: spec.capabilities[name] for name in can},
+        "options": [
+            {
+                "name": name,
+                "type": _shown_type(field.annotation),
+                "default": None if field.is_required() else field.get_default(),
+                "required": field.is_required(),
+                "bounds": ", ".join(str(bound) for bound in field.metadata),
+                "description": field.description or "",
+            }
+            for name, field in component.options.model_fields.items()
+        ],
+    }
+
+
+def _defaults(component: Component) -> Any:
+    """The options at their defaults, unchecked: some have no usable default."""
+    return component.options.model_construct()
+
+
+def _shown_type(annotation: Any) -> str:
+    return str(annotation.__name__ if isinstance(annotation, type) else annotation).replace(
+        "typing.", ""
+    )
+
+
+def installed_components(kind: Kind) -> dict[str, Component | ConfigError]:
+    """All installed components of a kind by name; in place of one that is broken its error."""
+    found: dict[str, Component | ConfigError] = {}
+    for name in component_names(kind):
+        try:
+            found[name] = find_component(kind, name)
+        except ConfigError as error:
+            found[name] = error
+    return found
+
+
+def kind_named(plural: str) -> Kind:
+    """The kind whose entry points are in `rss_rl.<plural>`.
+
+    Raises:
+        ConfigError: none is, with the nearest.
+    """
+    known = {spec.plural: kind for kind, spec in KINDS.items()}
+    if plural not in known:
+        raise ConfigError(
+            f"there are no components called '{plural:.100}'{nearest(plural[:100], list(known))}",
+            remedy=f"Kinds: {', '.join(known)}",
+        )
+    return known[plural]
+
+
+def package_of(kind: Kind, name: str) -> str:
+    """Which installed package offers a component."""
+    distribution = _installed(kind)[name].dist
+    return "" if distribution is None else f"{distribution.name} {distribution.version}"
 
 
 def _imported(value: str, name: str) -> Any:

@@ -8,7 +8,13 @@ Legend: K samples, B sentences, N tokens, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["check_encoder", "check_metric", "check_policy", "check_reward_model"]
+__all__ = [
+    "check_encoder",
+    "check_metric",
+    "check_policy",
+    "check_reward_model",
+    "check_source",
+]
 
 import copy
 import pickle
@@ -19,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.components import Component
+from rss_rl.data.source_contract import check_source
 from rss_rl.errors import ConfigError, PolicyError
 from rss_rl.metrics.contract import check_metric
 from rss_rl.models.encoder_contract import check_encoder

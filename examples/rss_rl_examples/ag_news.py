@@ -10,8 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from rss_rl.components import Options
-from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
-from rss_rl.errors import DataError
+from rss_rl.data.sources import BadRow, RawExample, SourceComponent
 from rss_rl.types import LabelSpec
 
 _CLASSES = ("World", "Sports", "Business", "Sci/Tech")
@@ -55,13 +54,8 @@ class AgNews:
                     yield RawExample(name, (text,), label, None, str(path), number)
 
 
-def _build(request: SourceRequest, options: AgNewsOptions) -> AgNews:
-    if request.path is None or not (request.path / "train.csv").is_file():
-        raise DataError("there is no train.csv", where=str(request.path), remedy="Name its --from")
-    return AgNews(request.path, options.title_only)
-
-
 AG_NEWS = SourceComponent(
-    name="ag-news", help="AG's news, 4 classes.", build=_build, options=AgNewsOptions,
-    source="Zhang et al., NIPS 2015", needs="--from FOLDER with train.csv and test.csv",
+    name="ag-news", help="AG's news, 4 classes.", options=AgNewsOptions,
+    build=lambda request, options: AgNews(request.path or Path(), options.title_only),
+    needs="--from FOLDER with train.csv and test.csv",
 )  # fmt: skip

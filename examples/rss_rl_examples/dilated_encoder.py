@@ -7,6 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Options
+from rss_rl.models.dropout import Dropout
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 
 
@@ -25,7 +26,7 @@ class DilatedEncoder(nn.Module):
         super().__init__()
         self.output_size = setup.hidden
         self.first = nn.Linear(setup.inputs, setup.hidden)
-        self.drop = nn.Dropout(setup.dropout)
+        self.drop = Dropout(setup.dropout)  # the same draws, whoever computes
         self.layers = nn.ModuleList(
             nn.Conv1d(setup.hidden, setup.hidden, 3, padding=2**layer, dilation=2**layer)
             for layer in range(options.layers)

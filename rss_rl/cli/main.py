@@ -11,6 +11,7 @@ import typer
 import rss_rl
 from rss_rl.cli import (
     compare,
+    components,
     demo,
     doctor,
     explaining,
@@ -90,6 +91,7 @@ app.command(epilog=results.REPORT_EPILOG)(results.report)
 app.command(epilog=table.EPILOG)(table.table)
 app.command(epilog=compare.EPILOG)(compare.compare)
 app.command(epilog=frontier.EPILOG)(frontier.frontier)
+app.command(epilog=components.EPILOG)(components.components)
 app.command(epilog=submit.EPILOG)(submit.submit)
 app.add_typer(job.app)
 app.command(epilog=doctor.EPILOG)(doctor.doctor)

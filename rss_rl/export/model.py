@@ -98,7 +98,7 @@ class Model:
         )
         return (
             f"rss_rl.Model: predicts {labels.kind}{names}; encoder"
-            f" {self.config.model.encoder}, {policy}{asked}; trained on"
+            f" {self.config.model.encoder.name}, {policy}{asked}; trained on"
             f" {self.inputs.manifest.name}"
         )
 

@@ -145,7 +145,8 @@ def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
     if _ATTENTION not in run.settled:
         run.settle(_ATTENTION, settled_attention(config.model))
     tree = config.model.model_dump() | {"attention": run.settled[_ATTENTION]}
-    model = parse_section(ModelConfig, tree, where=str(run.path / CONFIG_FILE))
+    where, named = str(run.path / CONFIG_FILE), Trust.of(tree)  # what the user named, again
+    model = parse_section(ModelConfig, tree, where=where, trust=named)
     return config.model_copy(update={"model": model})
 
 

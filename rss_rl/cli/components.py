@@ -1,0 +1,113 @@
+"""`rss-rl components`: what can be plugged in, and what each of it can do."""
+
+from __future__ import annotations
+
+__all__ = ["EPILOG", "components"]
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from rss_rl.cli.options import Json, console
+
+EPILOG = """
+Examples:
+
+`rss-rl components` shows the kinds.
+
+`rss-rl components policies` shows all that are installed, plug-ins too.
+
+`rss-rl components policies rss` shows all about one, with its options.
+
+`rss-rl components encoders my_package.my_module:ENCODER` shows one that is not installed.
+"""
+
+KindName = Annotated[
+    str | None,
+    typer.Argument(metavar="[KIND]", help="policies, estimators, encoders, classifiers, ..."),
+]
+Name = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="A component, or package.module:OBJECT.")
+]
+
+
+def components(kind: KindName = None, name: Name = None, json_: Json = False) -> None:
+    """Show what can be plugged into a run: built in, or offered by an installed package."""
+    tree = _kinds() if kind is None else _all(kind) if name is None else _one(kind, name)
+    if json_:
+        typer.echo(json.dumps(tree, indent=2, default=str))
+    elif isinstance(tree, list):
+        _print_rows(tree)
+    else:
+        _print_one(tree)
+
+
+def _kinds() -> list[dict[str, Any]]:
+    from rss_rl.components import KINDS, component_names
+
+    return [
+        {"kind": spec.plural, "installed": len(component_names(kind)), "named in": spec.slot}
+        for kind, spec in KINDS.items()
+    ]
+
+
+def _all(plural: str) -> list[dict[str, Any]]:
+    from rss_rl.components import Component, installed_components, kind_named, package_of
+
+    kind = kind_named(plural)
+    rows = []
+    for name, found in installed_components(kind).items():
+        row = {"name": name, "help": f"cannot be used: {found}", "can": "", "source": ""}
+        if isinstance(found, Component):
+            can = ", ".join(sorted(found.all_capabilities(found.options.model_construct())))
+            row |= {"help": found.help, "can": can, "source": found.source}
+        rows.append(row | {"package": package_of(kind, name)})
+    return rows
+
+
+def _one(plural: str, name: str) -> dict[str, Any]:
+    from rss_rl.components import describe, find_component, kind_named
+
+    kind = kind_named(plural)
+    return describe(find_component(kind, name))
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in rows[0] if rows else ():
+        table.add_column(name, no_wrap=name in ("name", "kind"))
+    for row in rows:
+        table.add_row(*(escape(str(value)) for value in row.values()))
+    console().print(table)
+
+
+def _print_one(shown: dict[str, Any]) -> None:
+    out = console()
+    out.print(f"[bold]{escape(shown['name'])}[/bold]  {escape(shown['help'])}", soft_wrap=True)
+    if shown["source"]:
+        out.print(f"Source: {escape(shown['source'])}", soft_wrap=True)
+    for name, meaning in shown["capabilities"].items():
+        out.print(f"  {name}: {escape(meaning)}", soft_wrap=True)
+    defaults = {option["name"]: option["default"] for option in shown["options"]}
+    given = ", ".join(f"{name}: {json.dumps(v, default=str)}" for name, v in defaults.items())
+    out.print(f"In a configuration: {shown['slot']}: {escape(shown['name'])}", soft_wrap=True)
+    if not shown["options"]:
+        out.print("It has no options.")
+        return
+    whole = f"{shown['slot']}: {{name: {shown['name']}, options: {{{given}}}}}"
+    out.print(f"With its options:   {escape(whole)}", soft_wrap=True)
+    _print_rows(
+        [
+            {
+                "option": option["name"],
+                "type": option["type"],
+                "default": "required" if option["required"] else option["default"],
+                "bounds": option["bounds"],
+                "meaning": option["description"],
+            }
+            for option in shown["options"]
+        ]
+    )
