@@ -17,7 +17,7 @@ _CLASSES = ("World", "Sports", "Business", "Sci/Tech")
 
 
 class AgNewsOptions(Options):
-    """What is read of an article."""
+    """What is read."""
 
     title_only: bool = Field(default=False, description="Leave the description out.")
 
@@ -36,8 +36,8 @@ class AgNews:
 
     def splits(self) -> Mapping[str, tuple[Path, ...]]:
         """The files of each split."""
-        train, test = self.folder / "train.csv", self.folder / "test.csv"
-        return {"train": (train,), "dev": (train,), "test": (test,)}
+        names = {"train": "train.csv", "dev": "train.csv", "test": "test.csv"}
+        return {split: (self.folder / name,) for split, name in names.items()}
 
     def read(self, split: str) -> Iterator[RawExample | BadRow]:
         """Stream one split."""
@@ -46,12 +46,11 @@ class AgNews:
             for number, row in enumerate(csv.reader(file), start=1):
                 if split != "test" and (number % 10 == 0) != (split == "dev"):
                     continue
-                if len(row) != 3 or row[0] not in ("1", "2", "3", "4"):
+                if len(row) != 3 or row[0] not in "1234":
                     yield BadRow(str(path), number, "is not class, title and description")
-                else:
-                    text = row[1] if self.title_only else f"{row[1]}. {row[2]}"
-                    label, name = _CLASSES[int(row[0]) - 1], f"{path.stem}-{number}"
-                    yield RawExample(name, (text,), label, None, str(path), number)
+                    continue
+                text = row[1] if self.title_only else f"{row[1]}. {row[2]}"
+                yield RawExample(f"{number}", (text,), _CLASSES[int(row[0]) - 1])
 
 
 AG_NEWS = SourceComponent(
