@@ -54,7 +54,6 @@ class AgNews:
 
 
 AG_NEWS = SourceComponent(
-    name="ag-news", help="AG's news, 4 classes.", options=AgNewsOptions,
-    build=lambda request, options: AgNews(request.path or Path(), options.title_only),
-    needs="--from FOLDER with train.csv and test.csv",
+    name="ag-news", help="AG's news.", needs="--from FOLDER with train.csv and test.csv",
+    options=AgNewsOptions, build=lambda setup, own: AgNews(setup.path or Path(), own.title_only),
 )  # fmt: skip
