@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -7,20 +8,41 @@ from typing import Any
 import plugged
 import pytest
 
+import rss_rl.components
 from rss_rl.components import (
     EVERYTHING,
+    KINDS,
     NOTHING,
     Component,
     NoOptions,
     Trust,
+    component_names,
     find_component,
 )
 from rss_rl.errors import ConfigError
 
+OTHER_MEANINGS = {
+    "accuracy", "attention", "cnn", "mean", "passage", "planted", "ranking", "rationales",
+    "sentences",
+}  # fmt: skip
+"""Names of components that are also metrics' names, tensors, commands, ..."""
 SIDE_EFFECT = """
 from pathlib import Path
 Path(__file__).with_suffix(".imported").touch()
 """
+
+
+def test_no_module_of_the_core_names_a_component_but_the_one_that_declares_it() -> None:
+    root = Path(rss_rl.components.__file__).parents[1]
+    names = {name for kind in KINDS for name in component_names(kind)} - OTHER_MEANINGS
+    quoted = re.compile("[\"'](" + "|".join(map(re.escape, names)) + ")[\"']")
+    for path in (p for room in ("rss_rl", "envs", "learners") for p in (root / room).rglob("*.py")):
+        text = path.read_text()
+        found = set(quoted.findall(text)) - set(re.findall(r'name="([a-z0-9-]+)"', text))
+        if path.name == "agreement.py":
+            found.discard("top-k")  # a way to choose words by their scores, whatever the policy
+        allowed = path.name == "components.py" or "fetching" in path.parts  # defaults; addresses
+        assert allowed or not found, (path, found)
 
 
 def declared(**changed: Any) -> Component:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = ["SLOTS", "Slot", "migrate"]
 
+import functools
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -122,9 +123,17 @@ def migrate(tree: Mapping[str, Any], *, where: str, trust: Trust) -> dict[str, A
             chosen["options"] = {**(chosen.get("options") or {}), **found}
             new = _with(new, slot.path, chosen)
             moved |= {places[name]: f"{'.'.join(slot.path)}.options.{name}" for name in found}
+    _say(where, len(moved), len(old) - len(moved))
     said = [f"{key} -> {moved.get(key, 'nothing, as it had no effect')}" for key in sorted(old)]
-    _log.info("%s: keys of an earlier version were read: %s", where, "; ".join(said))
+    _log.debug("%s: %s", where, "; ".join(said))
     return new
+
+
+@functools.cache
+def _say(where: str, moved: int, unused: int) -> None:
+    """Once a process: a run's configuration is read several times."""
+    what = "of an earlier version; keys read as options of components: %d, without effect: %d"
+    _log.warning("%s: " + what, where, moved, unused)
 
 
 def _places(slot: Slot, component: Component) -> dict[str, str]:

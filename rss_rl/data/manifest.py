@@ -23,7 +23,7 @@ __all__ = [
 
 import math
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -181,6 +181,19 @@ class VectorInfo(_Record):
     bad_lines: _Count = 0
 
 
+_NOTED_LATER = {"splits": {"__all__": {"cut_rows", "long_rows", "longest_texts"}}}
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Equal trees, but for checksums that one of them does not know."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        known = {k for k in one if k != "sha256" or None not in (one[k], other.get(k))}
+        return one.keys() == other.keys() and all(_alike(one[k], other[k]) for k in known)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return bool(one == other)
+
+
 class Manifest(_Record):
     """Everything about a prepared directory that is not an array.
 
@@ -216,6 +229,11 @@ class Manifest(_Record):
             if info.marks != labels.chooses:
                 raise ValueError(f"'{split}' has marks, or none, against its labels")
         return self
+
+    def is_of_the_same_data(self, other: Manifest) -> bool:
+        """Whether both describe equal data; one of them may have been prepared when checksums and
+        long texts were not noted yet."""
+        return _alike(self.model_dump(exclude=_NOTED_LATER), other.model_dump(exclude=_NOTED_LATER))
 
     def save(self, folder: Path) -> None:
         """Write manifest.json into `folder`."""

@@ -57,7 +57,7 @@ def open_with_data(
     """
     config, models, inputs = open_models(path, which, trust)
     prepared = open_prepared(config.data)
-    if prepared.manifest != inputs.manifest:
+    if not prepared.manifest.is_of_the_same_data(inputs.manifest):
         raise DataError(
             "the data are not those the run was trained on",
             where=config.data,

@@ -156,9 +156,8 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
     Raises:
         DataError: a run that is gone on with began with other data.
     """
-    if (run.inputs / _INPUTS[0]).is_file() and (
-        open_prepared(run.inputs).manifest != prepared.manifest
-    ):
+    begun = (run.inputs / _INPUTS[0]).is_file()
+    if begun and not prepared.manifest.is_of_the_same_data(open_prepared(run.inputs).manifest):
         raise DataError(
             "the data are not those the run began with",
             where=prepared.place,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import bad_encoders
@@ -91,20 +90,3 @@ def test_context_is_a_capability_of_those_that_have_a_layer_for_it() -> None:
         n for n in built_in_names("encoder") if find_component("encoder", n).can("context")
     }
     assert with_layer == {*built_in_names("encoder")} - {"attention", "cnn", "mean", "source2token"}
-
-
-def test_no_module_of_the_core_names_a_component() -> None:
-    """But the file that declares it."""
-    from pathlib import Path
-
-    import rss_rl.components
-
-    root = Path(rss_rl.components.__file__).parents[1]
-    words = {"attention", "cnn", "mean", "passage", "sentences", "source2token"}  # also others
-    names = {*built_in_names("encoder"), *built_in_names("classifier")} - words
-    quoted = re.compile("[\"'](" + "|".join(names) + ")[\"']")
-    allowed = {"components.py"}
-    for path in (p for room in ("rss_rl", "envs", "learners") for p in (root / room).rglob("*.py")):
-        text = path.read_text()
-        found = set(quoted.findall(text)) - set(re.findall(r'name="([a-z0-9-]+)"', text))
-        assert not found or path.name in allowed, (path, found)
