@@ -20,15 +20,10 @@ if TYPE_CHECKING:
     from rss_rl.api.run import Run
     from rss_rl.runtime.run import RunEvent
 
-_BASE = "own"
+_SHORT, _LONG = "own", "own_long"
 _DATA = "data"
 _LONG_TEXT = 100
 """Words of a text, on average, from which on attention between all pairs of words is left out."""
-_LONG = {
-    "model.encoder": "source2token",
-    "batch_size": 16,
-    "evaluation.batch_size": 32,
-}
 
 
 def fit(
@@ -46,7 +41,8 @@ def fit(
     callbacks: Sequence[Callable[[RunEvent], None]] = (),
     console: Console | None = None,
 ) -> Run:
-    """Prepare a table and train on it: `configs/own.yaml`, with what follows from the data.
+    """Prepare a table and train on it: `configs/own.yaml`, for long texts `own_long.yaml`, with
+    what follows from the data.
 
     Args:
         data, text, label, text_b: see `rss_rl.prepare`.
@@ -76,15 +72,16 @@ def fit(
     given = {"force": True} | dict(prepared or {})
     with shown.status("preparing the data"):
         found = prepare(data, text=text, label=label, text_b=text_b, out=folder, **given)
-    chosen = _choices(found, keep)
+    base, chosen = _base(found), _choices(found, keep)
     shown.print(f"Data: {folder}", soft_wrap=True, markup=False)
+    shown.print(f"  configuration: {base}", soft_wrap=True, markup=False)
     for key, value in chosen.items():
         shown.print(f"  {key}={value}", soft_wrap=True, markup=False)
     settings = [f"{key}={_yaml(value)}" for key, value in ({"data": str(folder)} | chosen).items()]
     if isinstance(overrides, Mapping):
         overrides = [f"{key}={_yaml(value)}" for key, value in overrides.items()]
     return train(
-        _BASE,
+        base,
         [*settings, *overrides],
         out=path,
         time=time,
@@ -94,12 +91,17 @@ def fit(
     )
 
 
-def _choices(data: Prepared, keep: float | None) -> dict[str, Any]:
-    """Settings that follow from the data's shape, and from what was asked for."""
+def _base(data: Prepared) -> str:
+    """The configuration that fits the length of the texts."""
     train = data.manifest.splits["train"]
     words = max(tokens / train.rows for tokens in train.tokens)
-    chosen: dict[str, Any] = dict(_LONG) if words >= _LONG_TEXT else {}
-    chosen["evaluation.best_metric"] = "pearson" if data.labels.kind == "score" else "accuracy"
+    return _LONG if words >= _LONG_TEXT else _SHORT
+
+
+def _choices(data: Prepared, keep: float | None) -> dict[str, Any]:
+    """Settings that follow from the data's shape, and from what was asked for."""
+    best = "pearson" if data.labels.kind == "score" else "accuracy"
+    chosen: dict[str, Any] = {"evaluation.best_metric": best}
     if keep is not None:
         chosen["reward.target_share"] = keep
     return chosen
