@@ -270,7 +270,8 @@ class RunConfig(Section):
         what = f"estimator '{estimator.name}'"
         if estimator.can("several") and selections < 2:
             raise ValueError(
-                f"{what} compares selections of one example: sampler.selections must be >= 2"
+                f"{what} with these options compares selections of one example:"
+                " sampler.selections must be >= 2"
             )
         if estimator.can("pairs") and selections % 2:
             raise ValueError(f"{what} draws pairs: sampler.selections must be even")

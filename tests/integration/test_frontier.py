@@ -36,6 +36,7 @@ def write_config(place: Path, data: Path) -> Path:
         for section in sections:
             node = node.setdefault(section, {})
         node[name] = value
+    tree["policy"] = {"options": {"hidden": 8}}
     tree["learner"] = {"threads": 1}
     tree |= {"evaluation": {"all_tokens": False, "every": 30}, "checkpoint": {"every": 8}}
     path = place / "own.yaml"

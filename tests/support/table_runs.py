@@ -29,7 +29,6 @@ SETTINGS = {
     "checkpoint.every": 2,
     "batch_size": 16,
     "model.hidden": 8,
-    "policy.options.hidden": 8,
     "sampler.actors": 1,
     "sampler.shards": 1,
     "sampler.backend": "local",
@@ -50,7 +49,10 @@ def table_tree(**changes: Any) -> dict[str, Any]:
                 "options": {"train": "48", "dev": "16", "test": "16"},
                 "dim": 6,
                 "bases": {
-                    "selecting": {"config": "demo", "settings": {"phases": PHASES}},
+                    "selecting": {
+                        "config": "demo",
+                        "settings": {"phases": PHASES, "policy.options.hidden": 8},
+                    },
                     "all-tokens": {
                         "config": "demo",
                         "settings": {"policy.name": "select-all", "phases": [PLAIN]},
