@@ -29,11 +29,12 @@ TIMES = (
     "time/",
     "throughput/",
     "storage/",
-    "publish/duration_ms",
+    "publish/",
     "learner/",
     "sampler/",
     "object_store/",
 )
+"""Tags that say how long a run took and what it had to move, which a restart does anew."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Outcome:
     """All that a run leaves behind, except times.
 
     tensors  of the last and the best checkpoint, by part of the run, mark and name
-    metrics  (step, tag, value) in the order they were written, by part of the run
+    metrics  (step, tag, value) in the order they were written, without `TIMES`, by part of the run
     report   report.json without times
     """
 
