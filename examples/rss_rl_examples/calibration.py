@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from pydantic import Field
-from rss_rl.metrics.protocol import MetricSetup, Scored
 
 from rss_rl.components import Component, Options
+from rss_rl.metrics.protocol import MetricSetup, Scored
 
 
 class CalibrationOptions(Options):

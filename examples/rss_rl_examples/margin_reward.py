@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 from pydantic import Field
-from rss_rl.reward_models.likelihood import ClassifierReward
-from rss_rl.reward_models.protocol import RewardSetup
 from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
+from rss_rl.reward_models.likelihood import ClassifierReward
+from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array
 
 
