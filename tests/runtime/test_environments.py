@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import envs
-from rss_rl.config import RunConfig, load_config
+from rss_rl.config import RunConfig, load_config, options_that_fit
 from rss_rl.data.store import Prepared
 from rss_rl.packaged import find_config, packaged_configs
 from rss_rl.runtime.environments import make_env
@@ -25,6 +25,7 @@ from rss_rl.types import Array, Batch, LabelSpec
 CLASSES = LabelSpec("classes", ("no", "maybe", "yes"))
 TASKS = {
     "planted": (CLASSES, 1),
+    "own": (CLASSES, 1),
     "lambada": (LabelSpec("candidate"), 2),
     "eraser-movies": (CLASSES, 1),
     "trec": (CLASSES, 1),
@@ -38,7 +39,14 @@ TASKS = {
 }
 """Labels and sentence slots by the name of the prepared data."""
 SIZE, WORDS, CHOICES = 6, 30, 3
-SMALL = {"hidden": 4, "head_hidden": 4, "reader_hidden": 4, "block_length": 2, "attention": "eager"}
+SMALL = {
+    "model.hidden": 4,
+    "model.head_hidden": 4,
+    "model.attention": "eager",
+    "model.encoder.options.block_length": 2,
+    "policy.options.hidden": 4,
+    "sampler.precision": "float32",  # the environment rounds as samplers that compute so
+}
 
 
 class Drawn:
@@ -100,13 +108,10 @@ def rollout_of(config: RunConfig, models: Models, examples: Any) -> Rollout:
 
 @pytest.mark.parametrize("name", packaged_configs())
 def test_the_environment_pays_what_a_sampler_sends(name: str) -> None:
-    config = load_config(find_config(name))
+    file = find_config(name)
+    settings = options_that_fit(file, SMALL, {})
+    config = load_config(file, [f"{key}={value}" for key, value in settings.items()])
     labels, sentences = TASKS[Path(config.data).name]
-    small = config.model.model_copy(update=SMALL)
-    policy = config.policy.model_copy(update={"hidden": 4})
-    # The environment computes in float32, and rounds as samplers that do.
-    sampler = config.sampler.model_copy(update={"precision": "float32"})
-    config = config.model_copy(update={"model": small, "policy": policy, "sampler": sampler})
     vectors = np.random.default_rng(1).normal(size=(WORDS, 5)).astype(np.float32)
     models = build_models(config, labels, sentences, vectors, WORDS)
     examples = Drawn(labels, sentences)

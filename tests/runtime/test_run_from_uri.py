@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from envs.interface import open_examples
-from rss_rl.cli.train import _plan
+from rss_rl.api.training import _plan
+from rss_rl.components import NOTHING
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.data.upload import upload
@@ -45,4 +46,4 @@ def test_a_run_reads_its_data_from_a_uri(
 def test_only_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for given, kept in (("s3://bucket/sick", "s3://bucket/sick"), ("a/b", str(tmp_path / "a/b"))):
-        assert _plan("sick", [f"data={given}"], None, None, resume=False).config.data == kept
+        assert _plan("sick", [f"data={given}"], None, None, False, NOTHING).config.data == kept

@@ -13,7 +13,7 @@ from torch import nn
 from learners.phases import Turn
 from rss_rl.config import OptimizerConfig, RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.models.build import AnyClassifier
+from rss_rl.models.protocol import Classifier
 from rss_rl.runtime.backend import LocalBackend
 from rss_rl.runtime.learner import LearnTask, LocalLearner
 from rss_rl.runtime.rollouts import Rollout, SampleJob
@@ -290,7 +290,7 @@ def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
 
 
 def test_word_vectors_that_stay_fixed_never_travel(models: Models) -> None:
-    classifier: AnyClassifier = models.classifier
+    classifier: Classifier = models.classifier
     fixed = classifier.embedding.fixed
     sizes = {piece.part: piece.bytes for piece in models.publish(0).pieces}
     assert sizes[WORDS] == 4 * classifier.embedding.trainable.numel()
