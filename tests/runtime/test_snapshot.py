@@ -286,7 +286,9 @@ def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
         expected.append(fresh.sample(job))
     found = [backend.collect(0.0)[0].rollout for _ in expected]
     assert all(mine.equals(theirs) for mine, theirs in zip(found, expected, strict=True))
-    assert not found[0].column("log_likelihood").equals(found[1].column("log_likelihood"))
+    assert (
+        not found[0].column("score/log_likelihood").equals(found[1].column("score/log_likelihood"))
+    )
 
 
 def test_word_vectors_that_stay_fixed_never_travel(models: Models) -> None:

@@ -22,7 +22,6 @@ from rss_rl.export.model import Model
 from rss_rl.runtime.agreement import score_agreement
 from rss_rl.runtime.checkpoint import load_checkpoint
 from rss_rl.runtime.metrics import read_metrics
-from rss_rl.runtime.reading import explain
 from rss_rl.runtime.run import Finished, train
 from rss_rl.runtime.snapshot import build_prepared_models
 from rss_rl.runtime.trainer import Evaluated, find_best_metric
@@ -111,7 +110,6 @@ def test_it_selects_and_predicts_nothing(
     assert [sentence.words for sentence in sentences] == list(texts)
     (explanation,) = model.predict([texts])
     assert (explanation.prediction, explanation.class_probabilities) == (None, None)
-    assert explain(config, model.models, tiny, texts).prediction is None
     print_explanation(out := Console(record=True, file=io.StringIO()), explanation)
     assert "trained no classifier" in out.export_text()
     with pytest.raises(ConfigError, match="trained no classifier"):
