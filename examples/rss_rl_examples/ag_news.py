@@ -13,7 +13,7 @@ from rss_rl.components import Options
 from rss_rl.data.sources import BadRow, RawExample, SourceComponent
 from rss_rl.types import LabelSpec
 
-_CLASSES = ("World", "Sports", "Business", "Sci/Tech")
+_CLASSES = {"1": "World", "2": "Sports", "3": "Business", "4": "Sci/Tech"}
 
 
 class AgNewsOptions(Options):
@@ -32,7 +32,7 @@ class AgNews:
 
     def label_spec(self) -> LabelSpec:
         """Four classes."""
-        return LabelSpec("classes", names=_CLASSES)
+        return LabelSpec("classes", names=tuple(_CLASSES.values()))
 
     def splits(self) -> Mapping[str, tuple[Path, ...]]:
         """The files of each split."""
@@ -46,11 +46,11 @@ class AgNews:
             for number, row in enumerate(csv.reader(file), start=1):
                 if split != "test" and (number % 10 == 0) != (split == "dev"):
                     continue
-                if len(row) != 3 or row[0] not in "1234":
+                if len(row) != 3 or row[0] not in _CLASSES:
                     yield BadRow(str(path), number, "is not class, title and description")
                     continue
                 text = row[1] if self.title_only else f"{row[1]}. {row[2]}"
-                yield RawExample(f"{number}", (text,), _CLASSES[int(row[0]) - 1])
+                yield RawExample(str(number), (text,), _CLASSES[row[0]], None, str(path), number)
 
 
 AG_NEWS = SourceComponent(

@@ -1,112 +1,255 @@
-"""Contract tests for sources; see `rss_rl.testing`."""
+"""Contract tests that anybody can run on a source of their own.
+
+from rss_rl.testing import check_source
+check_source(MY_SOURCE, SourceRequest(Path("a-few-rows")), options={"fold": 1})
+"""
 
 from __future__ import annotations
 
 __all__ = ["check_source"]
 
 import itertools
-import math
-from collections.abc import Mapping
+import json
+import pickle
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Real
+from pathlib import Path
 from typing import Any
 
-from rss_rl.data.sources import BadRow, RawExample, Source, SourceComponent, SourceRequest
+from rss_rl.components import Component
+from rss_rl.data.checks import LabelChecker, example_fault
+from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest
+from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import ComponentError, DataError
 
 _SPLITS = ("train", "dev", "test")
+_FIRST_ROW_BYTES = 16 * 2**20
+_FIRST_ROW_SHARE = 0.5
+"""Before its first row a source may hold so many bytes, or this share of its files: reading them
+once to count their rows is fine, keeping their rows is not."""
+_CHILD_SECONDS = 120
+_CHILD = """
+import json, pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+source = pickle.load(sys.stdin.buffer)
+row = repr(next(iter(source.read("train"))))
+print("\\n" + json.dumps({"row": row, "torch": "torch" in sys.modules}))
+"""
 
 
 def check_source(
-    source: SourceComponent | Source,
+    source: Component | Source,
     request: SourceRequest | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> None:
     """Check all that preparation relies on.
 
-    The same rows at every call; ids that are unique within a split; texts, marks and rationales
-    that fit each other; labels that fit what the source says is predicted; files that exist; bad
-    rows that say where they are; rows that stream (a reader may stop after the first).
+    The same rows at every call, while another call is half read, and from a source that is built
+    again; ids that are unique within a split; texts, labels, rationales and marks that preparation
+    takes; files that exist; rows, bad ones too, that say where they are; rows that stream, so that
+    no file is held in memory; a copy by pickle that reads the same in a process of its own, which
+    imports no torch. Of a component also that it has the capabilities that it declares, and no
+    other. Reads every row three times: give it a few.
 
     Args:
-        source: a component of kind `source`, or what it builds.
+        source: a component of kind `source`, or what it builds. Its class stands in a module that
+            another process can import.
         request: where its files lie, and its seed. options: of the component.
 
     Raises:
         ComponentError: the first promise that it breaks, with what to do about it.
         ConfigError, DataError: options that do not do, or files that are not there.
     """
-    built: Source = (
-        source.build(request or SourceRequest(), source.parse(options or {}))
-        if isinstance(source, SourceComponent)
-        else source
-    )
-    checked = _Checked(built)
-    checked.check_splits()
-    for split in built.splits():
-        checked.check_rows(split)
+    if not isinstance(source, Component):
+        _Checked(source, lambda: source).check()
+        return
+    if source.kind != "source":
+        raise ComponentError(f"is a component of kind {source.kind}", where=source.name)
+    own = source.parse(options or {})
+
+    def build() -> Source:
+        built: Source = source.build(request or SourceRequest(), own)
+        return built
+
+    checked = _Checked(build(), build)
+    checked.check()
+    checked.check_capabilities(source.all_capabilities(own))
 
 
 class _Checked:
-    """A source that is asked."""
+    """A source that is asked, and what was found in its rows."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, source: Source, build: Callable[[], Source]) -> None:
+        self._source, self._build = source, build
+        self._tokenizer, self._rationales = Tokenizer(), False
+
+    def check(self) -> None:
+        """All but what only a component has."""
+        members = ("name", "sentences", "label_spec", "splits", "read")
+        for member in members:
+            self._require(hasattr(self._source, member), f"lacks `{member}`", "See Source")
+        self._require(not isinstance(self._source, type), "is a class", "Give an instance of it")
+        self._check_splits()
+        labels = LabelChecker(self._source.label_spec())
+        for split in (split for split in _SPLITS if split in self._source.splits()):
+            self._check_streams(split)
+            self._check_rows(split, labels)
+            if split == "train":
+                self._end_of_training(labels)
+        self._check_elsewhere()
 
     def _require(self, holds: bool, what: str, remedy: str) -> None:
         if not holds:
-            where = getattr(self._source, "name", type(self._source).__name__)
-            raise ComponentError(f"the source {what}", where=str(where), remedy=remedy)
+            name = getattr(self._source, "name", "")
+            where = name if isinstance(name, str) and name else type(self._source).__name__
+            raise ComponentError(f"the source {what}", where=where, remedy=remedy)
 
-    def check_splits(self) -> None:
+    def _check_splits(self) -> None:
         """Its name, its slots and its files."""
         name, sentences = self._source.name, self._source.sentences
         self._require(isinstance(name, str) and bool(name), "has no name", "Give it `name`")
         self._require(sentences in (1, 2), f"has {sentences!r} texts an example", "Give 1 or 2")
         splits = self._source.splits()
         unknown = sorted(set(splits) - set(_SPLITS))
-        self._require(not unknown, f"has the split '{unknown[:1]}'", "Name train, dev and test")
+        self._require(not unknown, f"has the split {unknown[:1]}", "Name train, dev and test")
         self._require("train" in splits, "has no split 'train'", "`splits` must have one")
         for split, files in splits.items():
             for file in files:
                 self._require(file.exists(), f"names {file} for {split}", "Name files that exist")
 
-    def check_rows(self, split: str) -> None:
-        """Every row, twice; the first alone before."""
-        first = list(itertools.islice(iter(self._source.read(split)), 1))
-        rows, again = list(self._source.read(split)), list(self._source.read(split))
-        self._require(rows == again, f"reads {split} otherwise again", "Draw from its seed alone")
-        self._require(rows[:1] == first, f"begins {split} otherwise", "Let each `read` begin anew")
-        examples = [row for row in rows if isinstance(row, RawExample)]
-        self._require(bool(examples), f"has no example in {split}", "Yield RawExample")
-        for row in rows:
+    def _check_streams(self, split: str) -> None:
+        """An iterator, which holds little before its first row."""
+        rows = self._source.read(split)
+        self._require(
+            isinstance(rows, Iterator),
+            f"reads {split} as a {type(rows).__name__}",
+            "Yield its rows: no file need fit into memory",
+        )
+        with _peak() as peak:
+            next(rows, None)
+        size = sum(file.stat().st_size for file in self._files(split) if file.is_file())
+        self._require(
+            peak() <= _FIRST_ROW_BYTES + _FIRST_ROW_SHARE * size,
+            f"holds {peak():,} bytes before the first row of {split}, whose files have {size:,}",
+            "Yield each row as soon as it is read",
+        )
+
+    def _files(self, split: str) -> tuple[Path, ...]:
+        return tuple(self._source.splits()[split])
+
+    def _check_rows(self, split: str, labels: LabelChecker) -> None:
+        """Every row of three readers, which take turns."""
+        readers = (self._source, self._source, self._build())
+        ids: set[str] = set()
+        for row, *others in itertools.zip_longest(*(reader.read(split) for reader in readers)):
+            alike = all(other == row for other in others)
+            self._require(alike, f"reads {split} otherwise again", "Draw from its seed alone")
             if isinstance(row, BadRow):
                 told = bool(row.file) and row.row >= 1 and bool(row.reason)
                 self._require(told, "has a bad row without file, row and reason", "Give all three")
-            else:
-                self._check_example(row)
-        ids = [example.id for example in examples]
-        self._require(len(set(ids)) == len(ids), f"has an id twice in {split}", "Count the rows")
+                continue
+            kind = type(row).__name__
+            self._require(isinstance(row, RawExample), f"yields a {kind}", "Yield RawExample")
+            self._check_example(row, split, labels)
+            self._require(row.id not in ids, f"has the id {row.id!r:.60} twice in {split}", "")
+            ids.add(row.id)
+        self._require(bool(ids), f"has no example in {split}", "Yield RawExample")
 
-    def _check_example(self, example: RawExample) -> None:
-        kind = type(example).__name__
-        self._require(isinstance(example, RawExample), f"yields a {kind}", "Yield RawExample")
-        place = f"example {example.id!r:.60}"
-        fits = len(example.texts) == self._source.sentences
-        self._require(fits, f"has {len(example.texts)} texts in {place}", "See `sentences`")
-        for name, marks in (("rationale", example.rationale or ()), ("marks", (example.marks,))):
-            for text, bits in zip(example.texts, marks, strict=False):
-                same = bits is None or (isinstance(text, tuple) and len(bits) == len(text))
-                self._require(same, f"has {name} of other length in {place}", "One for each word")
-        self._check_label(example.label, place)
+    def _check_example(self, example: RawExample, split: str, labels: LabelChecker) -> None:
+        place = f"example {example.id!r:.60} of {split}"
+        typed = isinstance(example.id, str) and isinstance(example.label, str | Real)
+        typed = typed and isinstance(example.texts, tuple) and all(map(_is_text, example.texts))
+        self._require(typed, f"has other types than RawExample says in {place}", "See RawExample")
+        told = not self._files(split) or (bool(example.file) and example.row >= 1)
+        self._require(told, f"does not say where {place} was read", "Give `file` and `row`")
+        of_words = zip(example.texts, example.rationale or (), strict=False)
+        marked = [*of_words, *([(example.texts[0], example.marks)] if example.marks else [])]
+        given = all(isinstance(text, tuple) for text, _ in marked)
+        self._require(given, f"marks words of a text in {place}", "Give the words that it marks")
+        tokens = [self._tokenizer(text) for text in example.texts]
+        fault = example_fault(example, tokens, self._source.sentences, labels.spec)
+        if fault is None:
+            value, said = labels.value(example.label)
+            fault = said if value is None else None
+        if fault is not None:
+            self._require(False, f"yields {place}: {fault[0]}", fault[1] or "Yield a BadRow")
+        marks = (example.rationale, example.annotations)
+        self._rationales |= any(bits is not None for bits in marks)
 
-    def _check_label(self, label: str | float, place: str) -> None:
-        spec = self._source.label_spec()
-        if spec is None or spec.kind == "classes":
-            known = spec is None or not spec.names or label in spec.names
-            self._require(known, f"labels {place} {label!r:.60}", "Name it in `label_spec`")
-            return
+    def _end_of_training(self, labels: LabelChecker) -> None:
         try:
-            value = float(label)
-        except ValueError as error:
-            raise DataError(f"the label {label!r:.60} of {place} is no number") from error
-        inside = math.isfinite(value) and (spec.kind != "score" or spec.low <= value <= spec.high)
-        self._require(inside, f"gives {place} the score {value}", "See `label_spec`")
+            labels.end_of_training("")
+        except DataError as error:
+            self._require(False, f"cannot be learnt from: {error.what}", "Name classes or range")
+
+    def _check_elsewhere(self) -> None:
+        """Its copy in another process."""
+        try:
+            copy = pickle.dumps(self._source)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            self._require(
+                False,
+                f"cannot be pickled: {error}",
+                "Keep lambdas, local functions and open files out of its attributes",
+            )
+        command = [sys.executable, "-c", _CHILD]
+        given = pickle.dumps(sys.path) + copy
+        done = subprocess.run(command, input=given, capture_output=True, timeout=_CHILD_SECONDS)
+        said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        self._require(
+            done.returncode == 0,
+            f"cannot be read in another process: {said:.300}",
+            "Declare it in a module that can be imported, which opens its files in `read`",
+        )
+        found = json.loads(done.stdout.splitlines()[-1])
+        self._require(
+            found["row"] == repr(next(self._source.read("train"))),
+            "begins otherwise in another process",
+            "Keep what it needs in its attributes, and draw from its seed alone",
+        )
+        self._require(
+            not found["torch"], "imports torch", "Declare it in a module that does without torch"
+        )
+
+    def check_capabilities(self, declared: frozenset[str]) -> None:
+        """That it is what it declares."""
+        files = [file for split in self._source.splits() for file in self._files(split)]
+        two = bool({"pairs", "passages"} & declared)
+        found = {
+            "made": (not files, "made" in declared, "names no files"),
+            "pairs or passages": (self._source.sentences == 2, two, "has two texts an example"),
+            "rationales": (self._rationales, "rationales" in declared, "tells marked words"),
+        }
+        for capability, (holds, says, what) in found.items():
+            verb = "declares" if says else "does not declare"
+            self._require(
+                holds == says,
+                f"{what if holds else f'is not seen to be one that {what}'}, and {verb} it",
+                f"Its `capabilities` should {'' if holds else 'not '}have {capability}",
+            )
+
+
+def _is_text(text: Any) -> bool:
+    words = text if isinstance(text, tuple) else (text,)
+    return all(isinstance(word, str) for word in words)
+
+
+@contextmanager
+def _peak() -> Iterator[Callable[[], int]]:
+    """Bytes that Python and numpy hold at most within the block, beyond those before it."""
+    running = tracemalloc.is_tracing()
+    if not running:
+        tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    most = 0
+    try:
+        yield lambda: most
+        most = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not running:
+            tracemalloc.stop()

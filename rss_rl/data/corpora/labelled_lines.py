@@ -12,6 +12,7 @@ __all__ = [
     "Reader",
     "all_lines",
     "bad_line",
+    "class_of",
     "count_lines",
     "labelled_lines",
 ]
@@ -91,6 +92,11 @@ class LabelledLines:
                 file=str(path),
                 row=line.row,
             )
+
+
+def class_of(classes: Mapping[str, str], label: str) -> str:
+    """The class that a label of the file stands for; a label that is not known stays as it is."""
+    return classes.get(label, label)
 
 
 def all_lines(split: str, lines: int) -> Array:

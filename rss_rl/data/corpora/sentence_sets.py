@@ -11,6 +11,7 @@ from __future__ import annotations
 __all__ = ["CR", "MPQA", "SUBJ", "TREC"]
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +23,7 @@ from rss_rl.data.corpora.labelled_lines import (
     LabelledLines,
     Line,
     all_lines,
+    class_of,
     labelled_lines,
 )
 from rss_rl.data.corpora.options import source_files, source_folder
@@ -59,25 +61,30 @@ def _trec(request: SourceRequest, options: TrecOptions) -> LabelledLines:
     labels = options.labels
     files = source_files(source_folder("trec", request, "train_5500.label"), _TREC_FILES)
     fine = tuple(f"{coarse}:{part}" for coarse, parts in _FINE.items() for part in parts.split())
-
-    def keep(split: str, rows: int) -> Array:
-        if split == "test":
-            return all_lines(split, rows)
-        dev = development_rows(rows, request.seed, "trec")
-        kept: Array = dev == (split == "dev")
-        return kept
-
-    def coarse(label: str) -> str:
-        return label.partition(":")[0]
-
     return LabelledLines(
         "trec",
         files,
         fine if labels == "fine" else tuple(_FINE),
-        str if labels == "fine" else coarse,
-        lambda split, path: labelled_lines(path, _TREC_ENCODING),
-        keep,
+        str if labels == "fine" else _coarse,
+        _trec_lines,
+        partial(_of_split, seed=request.seed),
     )
+
+
+def _of_split(split: str, rows: int, *, seed: int) -> Array:
+    """bool [rows], True = in `split`."""
+    if split == "test":
+        return all_lines(split, rows)
+    kept: Array = development_rows(rows, seed, "trec") == (split == "dev")
+    return kept
+
+
+def _coarse(label: str) -> str:
+    return label.partition(":")[0]
+
+
+def _trec_lines(split: str, path: Path) -> Iterator[Line | BadRow]:
+    return labelled_lines(path, _TREC_ENCODING)
 
 
 def _cr(request: SourceRequest, options: FoldOptions) -> LabelledLines:
@@ -101,13 +108,11 @@ def _folds(
         source_folder(name, request, file), dict.fromkeys(("train", "dev", "test"), file)
     )
     classes = dict(zip("01", names, strict=True))
+    return LabelledLines(name, files, names, partial(class_of, classes), _fold_lines, folds.keep)
 
-    def read(split: str, path: Path) -> Iterator[Line | BadRow]:
-        return labelled_lines(path, _FOLD_ENCODING, empty_by_convention=True)
 
-    return LabelledLines(
-        name, files, names, lambda label: classes.get(label, label), read, folds.keep
-    )
+def _fold_lines(split: str, path: Path) -> Iterator[Line | BadRow]:
+    return labelled_lines(path, _FOLD_ENCODING, empty_by_convention=True)
 
 
 TREC = SourceComponent(

@@ -22,6 +22,7 @@ from rss_rl.data.corpora.labelled_lines import (
     Line,
     all_lines,
     bad_line,
+    class_of,
     labelled_lines,
 )
 from rss_rl.data.corpora.options import source_files, source_folder
@@ -78,7 +79,7 @@ def _sst(
         name,
         source_files(folder, _TREE_FILES if of_trees else lines),
         names,
-        lambda label: labels.get(label, label),
+        partial(class_of, labels),
         partial(_trees, neutral=names is _FIVE, phrases=options.phrases) if of_trees else _lines,
         all_lines,
     )
