@@ -43,12 +43,14 @@ __all__ = [
 import functools
 import importlib
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Literal, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -62,13 +64,15 @@ class _KindSpec:
     """What holds for all components of a kind.
 
     plural        names the entry-point group, `rss_rl.<plural>`, and the kind on the command line
-    slot          where a configuration names one
+    slot          where a configuration names one; of sources the command that does
     capabilities  what one may declare that it can, with the meaning of each
+    many          the slot holds a list
     """
 
     plural: str
     slot: str
     capabilities: Mapping[str, str]
+    many: bool = False
 
     @property
     def group(self) -> str:
@@ -138,7 +142,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
     ),
     "source": _KindSpec(
         "sources",
-        "source",
+        "rss-rl data prepare",
         {
             "made": "makes its examples: needs no files",
             "rationales": "tells which words people marked",
@@ -160,6 +164,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "standard": "is reported wherever the data fit, without being asked for",
             "main": "its first name picks the best checkpoint where best_metric is auto",
         },
+        many=True,
     ),
 }
 
@@ -380,40 +385,85 @@ def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Componen
     )
 
 
-def describe(component: Component) -> dict[str, Any]:
-    """All that a component says of itself, as plain JSON data; options with type and default."""
-    spec = KINDS[component.kind]
-    can = sorted(component.all_capabilities(_defaults(component)))
+def describe(component: Component, name: str = "") -> dict[str, Any]:
+    """All that a component says of itself, as plain JSON data.
+
+    Args:
+        name: by which it was found, `package.module:OBJECT` for one that is not installed.
+
+    Returns:
+        Its fields, those of a subclass too; `capabilities` at its default options, with what each
+        means, and `by_options` where others change them; of each option name, type, default, bounds
+        and description; `short` and `example`, how a configuration (or command) names it.
+    """
+    spec, name = KINDS[component.kind], name or component.name
+    usual = component.options.model_construct()  # unchecked: some have no usable default
+    defaults = usual.model_dump(mode="json", warnings=False)
+    own = {field.name for field in fields(component)} - {field.name for field in fields(Component)}
     return {
         "kind": component.kind,
-        "name": component.name,
+        "name": name,
         "help": component.help,
         "source": component.source,
+        "package": package_of(component.kind, name),
+        **{field: getattr(component, field) for field in sorted(own)},
         "slot": spec.slot,
-        "capabilities": {name: spec.capabilities[name] for name in can},
+        "short": _example(component, name, {}),
+        "example": _example(component, name, defaults),
+        "capabilities": {
+            can: spec.capabilities[can] for can in sorted(component.all_capabilities(usual))
+        },
+        "by_options": callable(component.capabilities),
         "options": [
             {
-                "name": name,
+                "name": option,
                 "type": _shown_type(field.annotation),
-                "default": None if field.is_required() else field.get_default(),
+                "default": defaults.get(option),
                 "required": field.is_required(),
-                "bounds": ", ".join(str(bound) for bound in field.metadata),
+                "bounds": ", ".join(filter(None, map(_shown_bound, field.metadata))),
                 "description": field.description or "",
             }
-            for name, field in component.options.model_fields.items()
+            for option, field in component.options.model_fields.items()
         ],
     }
 
 
-def _defaults(component: Component) -> Any:
-    """The options at their defaults, unchecked: some have no usable default."""
-    return component.options.model_construct()
+def _example(component: Component, name: str, options: Mapping[str, Any]) -> Any:
+    """A configuration, or for a source a command, that names it with these options."""
+    spec = KINDS[component.kind]
+    if component.kind == "source":
+        made = component.can("made", component.options.model_construct())
+        given = "".join(f" --option {key}={json.dumps(value)}" for key, value in options.items())
+        return f"{spec.slot} {name}{'' if made else ' --from FOLDER'}{given} --out DIR"
+    tree: Any = {"name": name, "options": options} if options else name
+    tree = [tree] if spec.many else tree
+    for key in reversed(spec.slot.split(".")):
+        tree = {key: tree}
+    return tree
 
 
 def _shown_type(annotation: Any) -> str:
-    return str(annotation.__name__ if isinstance(annotation, type) else annotation).replace(
-        "typing.", ""
-    )
+    """A type as a user writes its values: `int | null`, `relu | elu`, `list of int`."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if annotation is type(None):
+        return "null"
+    if origin is Literal:
+        return " | ".join(str(part) for part in parts)
+    if origin is Annotated:
+        return _shown_type(parts[0])
+    if origin in (Union, UnionType):
+        return " | ".join(_shown_type(part) for part in parts)
+    if origin in (tuple, list):
+        return f"list of {' and '.join(_shown_type(part) for part in parts if part is not ...)}"
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+
+
+def _shown_bound(bound: Any) -> str:
+    """One of pydantic's conditions; empty for what bounds no value."""
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "multiple_of": "a multiple of"}
+    signs |= {"min_length": "length >=", "max_length": "length <=", "pattern": "like"}
+    found = ((sign, getattr(bound, key, None)) for key, sign in signs.items())
+    return ", ".join(f"{sign} {value}" for sign, value in found if value is not None)
 
 
 def installed_components(kind: Kind) -> dict[str, Component | ConfigError]:
@@ -443,8 +493,9 @@ def kind_named(plural: str) -> Kind:
 
 
 def package_of(kind: Kind, name: str) -> str:
-    """Which installed package offers a component."""
-    distribution = _installed(kind)[name].dist
+    """Which installed package offers a component; empty for one that is not installed."""
+    point = _installed(kind).get(name)
+    distribution = point.dist if point else None
     return "" if distribution is None else f"{distribution.name} {distribution.version}"
 
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import plugged
 import pytest
+from pydantic import Field
 
 import rss_rl.components
 from rss_rl.components import (
@@ -15,8 +17,10 @@ from rss_rl.components import (
     NOTHING,
     Component,
     NoOptions,
+    Options,
     Trust,
     component_names,
+    describe,
     find_component,
 )
 from rss_rl.errors import ConfigError
@@ -141,3 +145,30 @@ def test_a_component_without_options_takes_none() -> None:
     assert isinstance(declared().parse({}), NoOptions)
     with pytest.raises(ConfigError, match="Options of one: none"):
         declared().parse({"times": 1})
+
+
+class ManyOptions(Options):
+    """Of every form that a field has."""
+
+    name: str = Field(pattern="^a", description="What.")
+    share: float | None = Field(default=None, gt=0, lt=1)
+    mode: Literal["one", "two"] = "two"
+    sizes: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 2), min_length=1)
+    even: int = Field(default=2, multiple_of=2, le=10)
+
+
+def test_options_are_described_as_a_user_writes_them() -> None:
+    shown = describe(declared(options=ManyOptions))
+    keys = ("name", "type", "default", "bounds")
+    assert [tuple(option[key] for key in keys) for option in shown["options"]] == [
+        ("name", "str", None, "like ^a"),
+        ("share", "float | null", None, "> 0, < 1"),
+        ("mode", "one | two", "two", ""),
+        ("sizes", "list of int", [1, 2], "length >= 1"),
+        ("even", "int", 2, "<= 10, a multiple of 2"),
+    ]
+    assert [option["required"] for option in shown["options"]] == [True] + 4 * [False]
+    assert shown["options"][0]["description"] == "What."
+    assert json.loads(json.dumps(shown)) == shown
+    assert shown["package"] == ""
+    assert shown["short"] == {"evaluation": {"metrics": ["one"]}}

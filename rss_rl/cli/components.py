@@ -5,9 +5,12 @@ from __future__ import annotations
 __all__ = ["EPILOG", "components"]
 
 import json
+import sys
+import textwrap
 from typing import Annotated, Any
 
 import typer
+import yaml
 from rich.markup import escape
 from rich.table import Table
 
@@ -72,7 +75,7 @@ def _one(plural: str, name: str) -> dict[str, Any]:
     from rss_rl.components import describe, find_component, kind_named
 
     kind = kind_named(plural)
-    return describe(find_component(kind, name))
+    return describe(find_component(kind, name), name)
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
@@ -87,27 +90,39 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
 def _print_one(shown: dict[str, Any]) -> None:
     out = console()
     out.print(f"[bold]{escape(shown['name'])}[/bold]  {escape(shown['help'])}", soft_wrap=True)
-    if shown["source"]:
-        out.print(f"Source: {escape(shown['source'])}", soft_wrap=True)
+    facts = {"Source": shown["source"], "Package": shown["package"], "Reads": shown.get("needs")}
+    for name, value in facts.items():
+        if value:
+            out.print(f"{name}: {escape(value)}", soft_wrap=True)
     for name, meaning in shown["capabilities"].items():
         out.print(f"  {name}: {escape(meaning)}", soft_wrap=True)
-    defaults = {option["name"]: option["default"] for option in shown["options"]}
-    given = ", ".join(f"{name}: {json.dumps(v, default=str)}" for name, v in defaults.items())
-    out.print(f"In a configuration: {shown['slot']}: {escape(shown['name'])}", soft_wrap=True)
+    if shown["by_options"]:
+        out.print("  (with its default options; others change what it can)")
+    for title, key in (("Named so:", "short"), ("With its options:", "example")):
+        if shown["options"] or key == "short":
+            out.print(f"\n{title}")
+            out.print(escape(textwrap.indent(_yaml(shown[key]), "  ")), soft_wrap=True)
     if not shown["options"]:
-        out.print("It has no options.")
+        out.print("\nIt has no options.")
         return
-    whole = f"{shown['slot']}: {{name: {shown['name']}, options: {{{given}}}}}"
-    out.print(f"With its options:   {escape(whole)}", soft_wrap=True)
+    out.print()
     _print_rows(
         [
             {
                 "option": option["name"],
                 "type": option["type"],
-                "default": "required" if option["required"] else option["default"],
+                "default": "required" if option["required"] else json.dumps(option["default"]),
                 "bounds": option["bounds"],
                 "meaning": option["description"],
             }
             for option in shown["options"]
         ]
     )
+
+
+def _yaml(tree: Any) -> str:
+    """A configuration as YAML; a command as it is."""
+    if isinstance(tree, str):
+        return tree
+    text: str = yaml.safe_dump(tree, default_flow_style=None, sort_keys=False, width=sys.maxsize)
+    return text.rstrip("\n")

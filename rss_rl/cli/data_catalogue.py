@@ -240,9 +240,12 @@ def _details(name: str) -> Iterator[tuple[str, str]]:
     yield "name", name
     if source is not None:
         yield "what", source.help
-        yield "reads", source.needs or "nothing: it is made"
+        made = source.can("made")
+        yield "reads", source.needs or ("nothing: it is made" if made else "?")
+        if known is None:
+            files = "" if made else " --from FOLDER"
+            yield "use", f"rss-rl data prepare {name}{files} --out prepared/{name}"
     if known is None:
-        yield "use", f"rss-rl data prepare {name} --out prepared/{name}"
         return
     yield "task", known.task
     if not known.vectors:

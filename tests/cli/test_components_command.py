@@ -1,14 +1,21 @@
 from __future__ import annotations
 
 import json
+import shlex
 from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from rss_rl import components
+from rss_rl.cli.config_text import documented_yaml
 from rss_rl.cli.main import app
-from rss_rl.components import KINDS
+from rss_rl.components import EVERYTHING, KINDS
+from rss_rl.config import load_config, parse_config
+from rss_rl.packaged import find_config
 
 
 def run(*words: str) -> Result:
@@ -41,8 +48,51 @@ def test_one_with_its_options() -> None:
     expected = ("policy: rss", "learns: has parameters", "hidden int 300", "{hidden: 300")
     for words in expected:
         assert words in text
+    assert "policy: name: rss options: {hidden: 300" in text
+    assert "hidden int 300 >= 1" in text
     assert "It has no options" in run("policies", "select-all").output
     assert "Says hello" in run("metrics", "plugged:GREETING").output
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("encoders", "cnn"), ("policies", "rss"), ("metrics", "plugged:GREETING")]
+)
+def test_what_it_says_to_write_is_a_configuration(kind: str, name: str) -> None:
+    """Pasted into a file, it reads back as the slot with its default options."""
+    shown = json.loads(run(kind, name, "--json").output)
+    base = yaml.safe_load(documented_yaml(load_config(find_config("demo"))))
+    for written in (shown["short"], shown["example"]):
+        (section,) = written
+        beside = base[section] if "." in shown["slot"] else None
+        mine = {**beside, **written[section]} if beside else written[section]
+        tree = {**base, section: mine}
+        config = parse_config(tree, where="test", trust=EVERYTHING)
+        found: Any = config
+        for key in shown["slot"].split("."):
+            found = getattr(found, key)
+        chosen = found[0] if isinstance(found, tuple) else found
+        assert chosen.name == name
+        assert chosen.options == {option["name"]: option["default"] for option in shown["options"]}
+
+
+def test_a_source_is_named_in_a_command(tmp_path: Path) -> None:
+    shown = json.loads(run("sources", "cr", "--json").output)
+    assert shown["needs"].startswith("--from FOLDER")
+    assert shown["example"] == (
+        "rss-rl data prepare cr --from FOLDER --option fold=0 --option folds=10 --out DIR"
+    )
+    made = json.loads(run("sources", "planted", "--json").output)
+    assert all(option["description"] for option in made["options"])
+    _, *words = shlex.split(made["example"])
+    few = "train", "dev", "test"
+    words = [f"{w.partition('=')[0]}=4" if w.startswith(few) else w for w in words]
+    words[-1] = str(tmp_path / "out")
+    assert CliRunner().invoke(app, words).exit_code == 0
+
+
+def test_capabilities_that_follow_from_options_are_told_apart() -> None:
+    assert "with its default options" in run("metrics", "plugged:GREETING").output
+    assert "with its default options" not in run("policies", "select-all").output
 
 
 @pytest.mark.parametrize(

@@ -248,11 +248,14 @@ def test_options_reach_the_settings(name: str) -> None:
     [
         ({"trian": "3"}, "did you mean 'train'"),
         ({"train": "many"}, "option train: Input should be a valid integer"),
-        ({"train": "0"}, "train is 0"),
-        ({"min_distractors": "14"}, "min_distractors is 14"),
-        ({"min_distractors": "40", "max_distractors": "30"}, "max_distractors is 30"),
-        ({"words": "9"}, "words is 9"),
-        ({"decoys": "1.5"}, "decoys is 1.5"),
+        ({"train": "0"}, "option train: Input should be greater than or equal to 1 .got 0"),
+        ({"min_distractors": "14"}, "option min_distractors: .*equal to 15 .got 14"),
+        (
+            {"min_distractors": "40", "max_distractors": "30"},
+            "max_distractors=30 is below",
+        ),
+        ({"words": "9"}, "option words: .*less than or equal to 8"),
+        ({"decoys": "1.5"}, "option decoys: .*less than or equal to 1"),
         ({"negations": "nan"}, "option negations: Input should be a valid number"),
     ],
 )

@@ -21,12 +21,12 @@ from __future__ import annotations
 __all__ = ["PLANTED", "PLANTED_PAIRS", "Planted", "PlantedSettings"]
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from pydantic import create_model
+from pydantic import Field, model_validator
 
 from rss_rl.components import Options
 from rss_rl.data.corpora.planted_grammar import Sentence, complete, pick, surround, unfold
@@ -63,49 +63,51 @@ _STATEMENT = (
 )
 
 
-@dataclass(frozen=True)
-class PlantedSettings:
-    """What is made.
+class PlantedSettings(Options):
+    """What is made."""
 
-    train, dev, test   examples of each split
-    min_distractors, max_distractors   words of an example (both sentences) outside the rationale
-    words              words of each kind of animal, 1 to 8
-    negations          share of examples whose deciding clause is negated
-    decoys             share of examples without negation that have a negated distractor clause, if
-                       they have a distractor clause
-    usual              pairs: share of hypotheses that set mammal above bird, bird above fish or
-                       fish above mammal; nearer to 0.5 is harder to learn
+    train: int = Field(default=6000, ge=1, le=10**9, description="Training examples.")
+    dev: int = Field(default=1000, ge=1, le=10**9, description="Development examples.")
+    test: int = Field(default=1000, ge=1, le=10**9, description="Test examples.")
+    min_distractors: int = Field(
+        default=FEWEST,
+        ge=FEWEST,
+        le=10**4,
+        description="Words of an example (both sentences) outside the rationale, at least.",
+    )
+    max_distractors: int = Field(default=60, le=10**4, description="The same, at most.")
+    words: int = Field(
+        default=8, ge=1, le=len(ANIMALS["mammal"]), description="Words of each kind of animal."
+    )
+    negations: float = Field(
+        default=0.3, ge=0, le=1, description="Share of examples whose deciding clause is negated."
+    )
+    decoys: float = Field(
+        default=0.2,
+        ge=0,
+        le=1,
+        description="Share of examples without negation that have a negated distractor clause, if"
+        " they have a distractor clause.",
+    )
+    usual: float = Field(
+        default=0.8,
+        ge=0,
+        le=1,
+        description="Pairs: share of hypotheses that set mammal above bird, bird above fish or fish"
+        " above mammal; nearer to 0.5 is harder to learn.",
+    )
 
-    Raises:
-        DataError: a value out of range.
-    """
-
-    train: int = 6000
-    dev: int = 1000
-    test: int = 1000
-    min_distractors: int = 15
-    max_distractors: int = 60
-    words: int = 8
-    negations: float = 0.3
-    decoys: float = 0.2
-    usual: float = 0.8
-
-    def __post_init__(self) -> None:
-        most = len(ANIMALS["mammal"])
-        for name in ("train", "dev", "test"):
-            _require(name, getattr(self, name), 1, 10**9)
-        _require("min_distractors", self.min_distractors, FEWEST, 10**4)
-        _require("max_distractors", self.max_distractors, self.min_distractors, 10**4)
-        _require("words", self.words, 1, most)
-        for name in ("negations", "decoys", "usual"):
-            _require(name, getattr(self, name), 0.0, 1.0)
+    @model_validator(mode="after")
+    def _is_range(self) -> PlantedSettings:
+        if self.max_distractors < self.min_distractors:
+            raise ValueError(
+                f"max_distractors={self.max_distractors} is below"
+                f" min_distractors={self.min_distractors}"
+            )
+        return self
 
 
-def _require(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise DataError(
-            f"{name} is {value}", where="planted data", remedy=f"Give a value of {low} to {high}"
-        )
+_USUAL = PlantedSettings()
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Planted:
 
     pairs: bool
     seed: int = 0
-    settings: PlantedSettings = PlantedSettings()
+    settings: PlantedSettings = _USUAL
 
     @property
     def name(self) -> str:
@@ -219,34 +221,27 @@ def _size(draw: np.random.Generator, settings: PlantedSettings) -> int:
     return int(draw.integers(settings.min_distractors, settings.max_distractors + 1))
 
 
-def _settings_options() -> type[Options]:
-    """The fields of `PlantedSettings` as options, which it checks itself."""
-    made = {field.name: (type(field.default), field.default) for field in fields(PlantedSettings)}
-    return create_model("PlantedOptions", __base__=Options, **made)  # type: ignore[call-overload,no-any-return]
-
-
-def _build(request: SourceRequest, options: Options, *, pairs: bool) -> Planted:
+def _build(request: SourceRequest, options: PlantedSettings, *, pairs: bool) -> Planted:
     if request.path is not None:
         raise DataError(
             "planted sentences are made, not read",
             where=str(request.path),
             remedy="Leave out --from",
         )
-    settings = PlantedSettings(**options.model_dump())
-    return Planted(pairs=pairs, seed=request.seed, settings=settings)
+    return Planted(pairs=pairs, seed=request.seed, settings=options)
 
 
 PLANTED = SourceComponent(
     name="planted",
     help="made sentences whose label follows from a few known words",
     build=partial(_build, pairs=False),
-    options=_settings_options(),
+    options=PlantedSettings,
     capabilities=frozenset({"made", "rationales"}),
 )
 PLANTED_PAIRS = SourceComponent(
     name="planted-pairs",
     help="made sentence pairs whose label follows from a few known words",
     build=partial(_build, pairs=True),
-    options=_settings_options(),
+    options=PlantedSettings,
     capabilities=frozenset({"made", "rationales", "pairs"}),
 )
