@@ -173,11 +173,10 @@ def named_source(name: str, request: SourceRequest, trust: Trust = EVERYTHING) -
     """
     try:
         component = _source_component(name, trust)
-        options = component.parse(
-            {option: _value(option, text) for option, text in request.options.items()}
-        )
+        options = component.parse(_values(component, request.options))
     except ConfigError as error:
-        raise DataError(error.what, where=error.where, remedy=error.remedy) from error
+        where = error.where or f"source {name:.200}"
+        raise DataError(error.what, where=where, remedy=error.remedy) from error
     source: Source = component.build(request, options)
     return source
 
@@ -192,6 +191,13 @@ def _source_component(name: str, trust: Trust = EVERYTHING) -> SourceComponent:
     return found
 
 
-def _value(option: str, text: str) -> Any:
-    """An option of the command line as the value that YAML reads in it."""
-    return parse_value(text, where=f"option {option}") if isinstance(text, str) else text
+def _values(component: Component, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the command line as the values that YAML reads in them; texts stay texts."""
+    fields = component.options.model_fields
+    texts = {name for name, field in fields.items() if field.annotation is str}
+    return {
+        option: parse_value(text, where=f"option {option}")
+        if isinstance(text, str) and option not in texts
+        else text
+        for option, text in given.items()
+    }

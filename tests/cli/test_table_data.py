@@ -9,10 +9,12 @@ import time
 import zipfile
 from pathlib import Path
 
+import pytest
 from table_runs import run_table as run
 from table_runs import table_tree, write_table_file
 
 from rss_rl.data.store import open_prepared
+from rss_rl.errors import DataError
 from rss_rl.runtime.tables.plan import plan_runs
 from rss_rl.runtime.tables.provide import Provider
 from rss_rl.runtime.tables.spec import load_table
@@ -52,6 +54,25 @@ def test_folds(tmp_path: Path) -> None:
         report = tmp_path / f"out/own/planted-fold-{fold}/mean/seed-0/report.json"
         scores.append(json.loads(report.read_text())["splits"]["test"]["all"]["accuracy"])
     assert f"{50 * sum(scores):.1f} (" in result.output
+
+
+def test_options_of_a_source_are_values_or_their_texts(tmp_path: Path) -> None:
+    """Data prepared under one way to write them are those of the other."""
+    tree, prepared = table_tree(seeds=1), []
+    for train in ("24", 24, 30):
+        few = {"train": train, "dev": 6, "test": "6"}
+        tree["datasets"][0] |= {"source": "planted", "options": few}
+        plan = plan_runs(
+            "own", load_table(write_table_file(tmp_path / "own.yaml", **tree)), tmp_path
+        )
+        place = plan.runs[0].place
+        if train == 30:
+            with pytest.raises(DataError, match="prepared with other options"):
+                Provider(plan.table, None).provide(place)
+            continue
+        Provider(plan.table, None).provide(place)
+        prepared.append(len(open_prepared(place.prepared).split("train")))
+    assert prepared == [24, 24]
 
 
 def test_vectors_in_an_archive(tmp_path: Path) -> None:

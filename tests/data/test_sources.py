@@ -7,8 +7,10 @@ import gzip
 import io
 import json
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -225,3 +227,27 @@ def test_impossible_requests_are_refused(tmp_path: Path, reviews: list[dict[str,
     path = write_table(tmp_path / "r.csv", reviews)
     with pytest.raises(DataError, match="0\\.9/0/0\\.1 do not cut"):
         table([path], REVIEW, shares=(0.9, 0, 0.1))
+
+
+def test_options_are_read_as_yaml_but_texts_stay_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "columns_here.py").write_text(
+        "from rss_rl.components import Options\n"
+        "from rss_rl.data.sources import SourceComponent\n"
+        "class Own(Options):\n    column: str = 'text'\n    rows: int | None = None\n"
+        "COLUMN = SourceComponent(\n"
+        "    name='column', help='Given.', build=lambda request, own: own, options=Own)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+
+    def built(**options: str) -> Any:
+        return named_source("columns_here:COLUMN", SourceRequest(options=options))
+
+    assert (built(column="1").column, built(column="yes").column) == ("1", "yes")
+    assert (built(rows="3").rows, built(rows="null").rows) == (3, None)
+    with pytest.raises(DataError, match=r"source columns_here:COLUMN: .*did you mean 'rows'"):
+        built(row="3")
+    with pytest.raises(DataError, match="option rows: .*got 'many'"):
+        built(rows="many")

@@ -119,7 +119,10 @@ class Provider:
     def _options(self, place: Place) -> dict[str, str]:
         fold, folds = place.fold, place.dataset.folds
         given = {} if fold is None else {"fold": str(fold), "folds": str(folds)}
-        return {**place.dataset.options, **given}
+        options = place.dataset.options.items()
+        # As on the command line, whichever way the table writes them: `300` and `"300"` are one.
+        texts = {name: v if isinstance(v, str) else json.dumps(v) for name, v in options}
+        return {**texts, **given}
 
     def _vector_files(self, place: Place) -> list[Path]:
         if self._vectors is not None:

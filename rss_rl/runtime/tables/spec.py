@@ -86,7 +86,7 @@ class Dataset(Section):
     note: str = ""
     source: str | None = None
     folder: str | None = None
-    options: Mapping[str, str] = {}
+    options: Mapping[str, str | int | float | bool | None] = {}
     prepared: str | None = None
     vectors: tuple[str, ...] | None = Field(default=None, strict=False)
     dim: int = Field(default=100, ge=1)
