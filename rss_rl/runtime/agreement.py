@@ -176,7 +176,7 @@ class _FileScores:
 
 
 def _has_policy(config: RunConfig) -> bool:
-    return config.phases[-1].selection != "all"
+    return config.phases[-1].selection == "sampled"
 
 
 def _check(

@@ -191,7 +191,9 @@ def _train_all_tokens(
         update={
             "phases": (phase,) if fork is None else (first, phase),
             "evaluation": config.evaluation.model_copy(update={"all_tokens": False}),
-            "reward": config.reward.model_copy(update={"target_share": None}),
+            "reward": config.reward.model_copy(
+                update={"target_share": None, "share_schedule": 0.0}
+            ),
         }
     )
     with _directory(whole, main.path / ALL_TOKENS, resume=True, overwrite=False) as run:

@@ -22,7 +22,7 @@ from rss_rl.policies.estimators.protocol import GateEstimator, LogProbEstimator
 from rss_rl.runtime.backend import Backend
 from rss_rl.runtime.checkpoint import Checkpoint
 from rss_rl.runtime.event_log import NO_LOG, EventSink
-from rss_rl.runtime.learner import Learner, LearnTask
+from rss_rl.runtime.learner import Charge, Learner, LearnTask
 from rss_rl.runtime.pipeline import RolloutPipeline
 from rss_rl.runtime.rollouts import SampleJob
 from rss_rl.types import Array
@@ -69,7 +69,7 @@ class Session:
         self.schedule = PhaseSchedule(config.phases)
         self.update_count = 0
         steered = config.reward.target_share is not None
-        self.share = ShareController(config.reward) if steered else None
+        self.share = ShareController(config.reward, config.policy_updates) if steered else None
         sampler = config.sampler
         self._estimator = build_estimator(config.estimator, sampler.selections)
         self._order = BatchOrder(
@@ -104,8 +104,8 @@ class Session:
                 taken = self._pipeline.take(self.update_count)
                 rollouts, scalars = taken.rollouts, scalars | taken.scalars | self._publishing
                 self._publishing = {}
-            charged = None if self.share is None else self.share.costs
-            task = LearnTask(self.update_count, rows, turn, rollouts, charged)
+            charge = None if self.share is None else Charge(self.share.target, self.share.costs)
+            task = LearnTask(self.update_count, rows, turn, rollouts, charge)
             scalars |= self.learner.update(task)
             if turn.policy:
                 scalars |= self._steer(scalars)
