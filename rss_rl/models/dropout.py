@@ -139,8 +139,8 @@ class Dropout(nn.Module):
     Args:
         rate: in [0, 1); under `keyed_dropout` in steps of 2^-16.
 
-    `kernels` set to True lets the package's kernel compute on a CPU, where it can be compiled, in one
-    pass and to the bit what torch's operations do.
+    `kernels` set to True lets the package's kernel compute on a CPU where it can be compiled: one
+    pass, and to the bit what torch's operations do.
     """
 
     def __init__(self, rate: float) -> None:

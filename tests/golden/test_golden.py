@@ -85,6 +85,7 @@ def resolved(config: RunConfig) -> dict[str, Any]:
     reward = {key: value for key, value in tree["reward"].items() if key != "model"}
     evaluation = {key: value for key, value in tree["evaluation"].items() if key != "metrics"}
     changed = {"model": model, "policy": policy, "learner": learner, "reward": reward}
+    del tree["batch_tokens"]
     return tree | changed | {"evaluation": evaluation}
 
 

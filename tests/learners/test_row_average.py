@@ -121,3 +121,14 @@ def test_the_leader_is_followed_from_where_it_stands() -> None:
         leaders[row] += 1.0
         by_hand = [keep * own + (1 - keep) * led for own, led in zip(by_hand, leaders, strict=True)]
     torch.testing.assert_close(average.read_all(table)[:, 0], torch.stack(by_hand))
+
+
+def test_an_average_of_all_rows_goes_on_by_row() -> None:
+    dense, whole = learner_of(0.9, by_row=False)
+    train(dense, 0, 4)
+    learner, classifier = learner_of(0.9, by_row=True)
+    train(learner, 0, 6)
+    classifier.load_state_dict(whole.state_dict())
+    learner.load_tensors(dense.tensors())
+    words = torch.arange(small.WORDS)
+    assert torch.equal(classifier.embedding(words), whole.embedding(words))
