@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from learners.group import ALONE, Group
-from learners.optim import GradientStep
+from rss_rl.learners.group import ALONE, Group
+from rss_rl.learners.optim import GradientStep
 from rss_rl.config import EncoderChoice, RewardConfig, RunConfig
 from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import TensorBatch

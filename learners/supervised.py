@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from learners.group import ALONE, Group
-from learners.optim import GradientStep
+from rss_rl.learners.group import ALONE, Group
+from rss_rl.learners.optim import GradientStep
 from rss_rl.config import OptimizerConfig
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.embedding import RowAverage

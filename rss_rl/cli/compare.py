@@ -18,8 +18,8 @@ from rss_rl.cli.options import TrustPlugins, console, trust
 from rss_rl.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from rss_rl.runtime.comparing import Difference, Group
-    from rss_rl.runtime.spread import Spread
+    from rss_rl.results.comparing import Difference, Group
+    from rss_rl.results.spread import Spread
 
 EPILOG = """
 Examples:
@@ -55,7 +55,7 @@ def compare(
     trust_plugins: TrustPlugins = False,
 ) -> None:
     """Compare runs: settings, scores with their spread, significance over seeds, curves."""
-    from rss_rl.runtime.comparing import group_runs, read_run
+    from rss_rl.results.comparing import group_runs, read_run
 
     groups = group_runs([read_run(run, trust(trust_plugins)) for run in runs])
     parts = [_members(groups), _settings(groups), _scores(groups, split), _tests(groups, split)]
@@ -83,7 +83,7 @@ def _paths(group: Group) -> str:
 
 
 def _settings(groups: Sequence[Group]) -> _Part:
-    from rss_rl.runtime.comparing import config_differences
+    from rss_rl.results.comparing import config_differences
 
     names = [group.name for group in groups]
     body = [[key, *values] for key, values in config_differences(groups)]
@@ -116,7 +116,7 @@ def _spread(name: str, found: Spread | None) -> str:
 
 
 def _tests(groups: Sequence[Group], split: str) -> _Part:
-    from rss_rl.runtime.comparing import main_score, paired
+    from rss_rl.results.comparing import main_score, paired
 
     header = [
         "against A",
@@ -172,7 +172,7 @@ def _p(value: float | None) -> str:
 
 def _verdict(found: Difference) -> str:
     """What may be said at a level of 5%, and no more."""
-    from rss_rl.runtime.comparing import FEWEST
+    from rss_rl.results.comparing import FEWEST
 
     if len(found.seeds) < FEWEST:
         return f"no claim: {len(found.seeds)} seeds in common, {FEWEST} are the least"
@@ -188,7 +188,7 @@ def _verdict(found: Difference) -> str:
 
 
 def _markdown(parts: Sequence[_Part]) -> str:
-    from rss_rl.runtime.markdown import grid
+    from rss_rl.results.markdown import grid
 
     shown = [
         "\n\n".join(
@@ -226,8 +226,8 @@ def _grid(part: _Part) -> Table:
 
 
 def _write(folder: Path, groups: Sequence[Group], markdown: str) -> None:
-    from rss_rl.runtime.atomic import replace_file
-    from rss_rl.runtime.compare_chart import draw_curves
+    from rss_rl.durable import replace_file
+    from rss_rl.results.compare_chart import draw_curves
 
     picture = draw_curves(groups)
     try:

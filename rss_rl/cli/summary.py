@@ -11,8 +11,8 @@ from rich.table import Table
 
 from rss_rl.api.scores import COLUMNS, MODE_NAMES, format_metric
 from rss_rl.errors import CheckpointError
-from rss_rl.runtime.markdown import grid
-from rss_rl.runtime.spread import Spread, spread
+from rss_rl.results.markdown import grid
+from rss_rl.results.spread import Spread, spread
 
 Row = tuple[str, str, dict[str, Spread]]
 

@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learners.policy_gradient import PolicyGradientLearner, RewardBatch
+from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.config import EstimatorConfig, LearnerConfig, OptimizerConfig
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch

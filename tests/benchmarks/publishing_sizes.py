@@ -25,8 +25,8 @@ import torch
 from peer_task import LABELS
 
 from rss_rl.config import RunConfig
-from rss_rl.runtime.memory import keep_freed_memory
-from rss_rl.runtime.snapshot import (
+from rss_rl.training.memory import keep_freed_memory
+from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
     POLICY,
     WORDS,

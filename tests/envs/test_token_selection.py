@@ -13,8 +13,8 @@ import pytest
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
-import envs
-from envs.rewards import Reward
+from rss_rl import envs
+from rss_rl.envs.rewards import Reward
 from rss_rl.config import RewardConfig
 from rss_rl.errors import ConfigError
 

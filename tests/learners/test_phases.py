@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from learners.phases import PhaseSchedule, Turn
+from rss_rl.learners.phases import PhaseSchedule, Turn
 from rss_rl.config import PhaseConfig
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
-from learners.row_adam import ROW_UPDATES, RowAdam, without_zero_rows
+from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
+from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam, without_zero_rows
 from rss_rl.config import OptimizerConfig
 
 V, E = 9, 3

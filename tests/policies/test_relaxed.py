@@ -79,7 +79,7 @@ def test_hardkuma_starts_at_the_probability_asked_for(probability: float) -> Non
 @pytest.mark.parametrize("product", [False, True])
 def test_expected_cost_is_the_mean_over_all_selections(product: bool) -> None:
     """By enumeration, against the environment's own cost."""
-    from envs.rewards import rewards
+    from rss_rl.envs.rewards import rewards
     from rss_rl.config import RewardConfig
 
     n = 3

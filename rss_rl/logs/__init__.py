@@ -1,0 +1,1 @@
+"""What a run writes down while it goes on: metrics for TensorBoard and Parquet, events as JSON lines."""
