@@ -17,9 +17,9 @@ from typing import Any, cast
 import numpy as np
 from gymnasium import error, spaces
 
+from rss_rl.config import RewardConfig, parse_section
 from rss_rl.envs.rewards import Reward, RewardParts
 from rss_rl.envs.shares import kept_shares
-from rss_rl.config import RewardConfig, parse_section
 from rss_rl.errors import ConfigError
 from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch, ExampleSource
 

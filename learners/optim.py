@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rss_rl.config import OptimizerConfig
+from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.learners.adadelta import ROW_STEPS, Adadelta
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
-from rss_rl.config import OptimizerConfig
-from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.ops.attention import Backend
 
 

@@ -90,8 +90,8 @@ def explain(
         )
     if figure is not None and figure.suffix not in (".png", ".svg"):
         raise ConfigError("--figure wants a .png or .svg file", where=str(figure))
-    from rss_rl.inference.page import page
     from rss_rl.inference.model import load_model
+    from rss_rl.inference.page import page
 
     model = load_model(place, int(which) if which.isdecimal() else which, trust(trust_plugins))
     encoded = (

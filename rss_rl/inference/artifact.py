@@ -34,13 +34,13 @@ from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.durable import aside_of, put_back, swap_in, sync_directory, sync_file
 from rss_rl.errors import CheckpointError
 from rss_rl.inference.card import card
-from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.json_files import read_json
-from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.training.run import open_models
+from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.rollouts.snapshot import Models, build_models, training_lengths
-from rss_rl.runs.tensor_file import file_sha256, read_tensors, write_tensors
 from rss_rl.rollouts.weights import load_weights
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.tensor_file import file_sha256, read_tensors, write_tensors
+from rss_rl.training.run import open_models
 from rss_rl.version import VERSION
 
 SCHEMA_VERSION = 2

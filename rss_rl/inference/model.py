@@ -23,9 +23,9 @@ from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import open_result
+from rss_rl.inference.choosing import mark_passage
 from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
 from rss_rl.policies.deciding import decide
-from rss_rl.inference.choosing import mark_passage
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, LabelSpec

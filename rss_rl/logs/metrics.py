@@ -34,8 +34,8 @@ import pyarrow.parquet as pq
 
 from rss_rl.durable import sync_directory, sync_file
 from rss_rl.errors import CheckpointError
-from rss_rl.logs.tensorboard import open_event_files
 from rss_rl.logs.metric_registry import Metric, find_metric, metrics_markdown, register
+from rss_rl.logs.tensorboard import open_event_files
 from rss_rl.types import Array
 
 SCHEMA = pa.schema(

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from rss_rl.results.comparing import Group, Run
 from rss_rl.logs.metrics import read_metrics
+from rss_rl.results.comparing import Group, Run
 
 _COLOURS = ("#0b5394", "#d9730d", "#38761d", "#741b47", "#666666", "#b45f06", "#a61c00", "#134f5c")
 _PANELS = (

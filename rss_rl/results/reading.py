@@ -13,12 +13,12 @@ from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import DataError
-from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.rollouts.device import find_device
-from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.rollouts.reward import build_reward
-from rss_rl.training.run import open_models
 from rss_rl.rollouts.snapshot import Models
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training.evaluation import Mode, evaluate
+from rss_rl.training.run import open_models
 
 
 def score_run(

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import torch
 
-from rss_rl.envs.rewards import Reward
 from rss_rl.config import RunConfig
+from rss_rl.envs.rewards import Reward
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import ExampleSource

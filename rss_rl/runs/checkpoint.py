@@ -24,8 +24,8 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from rss_rl.errors import CheckpointError
 from rss_rl.durable import replace_file
+from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json
 from rss_rl.runs.checkpoint_files import (
     STATE_FILE,

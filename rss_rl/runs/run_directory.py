@@ -26,9 +26,8 @@ from typing import Any, Self
 
 import yaml
 
-from rss_rl.durable import sync_directory, sync_file
+from rss_rl.durable import replace_file, sync_directory, sync_file
 from rss_rl.errors import CheckpointError
-from rss_rl.durable import replace_file
 from rss_rl.json_files import canonical_json, read_json, without_non_finite
 from rss_rl.logs.event_log import EVENTS_FILE
 from rss_rl.runs.run_lock import LOCK_FILE, take_lock

@@ -9,12 +9,12 @@ from typing import Any
 
 import gymnasium as gym
 
-from rss_rl.envs import ENV_ID
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
+from rss_rl.envs import ENV_ID
 from rss_rl.rollouts.reward import build_reward
-from rss_rl.training.run import open_models
 from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.training.run import open_models
 
 
 def make_env(

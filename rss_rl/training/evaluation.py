@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rss_rl.envs.rewards import Reward
-from rss_rl.envs.shares import kept_shares
 from rss_rl.config import RunConfig
 from rss_rl.data.batching import plain_batches
+from rss_rl.envs.rewards import Reward
+from rss_rl.envs.shares import kept_shares
 from rss_rl.metrics.chosen import RunMetrics
 from rss_rl.metrics.protocol import Metric, MetricSetup, Scored
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors

@@ -15,35 +15,24 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
 from rss_rl.envs.rewards import Reward
 from rss_rl.envs.shares import kept_shares
+from rss_rl.errors import CheckpointError
 from rss_rl.learners.group import ALONE, Group, shard
 from rss_rl.learners.optim import load_optimizer_tensors, optimizer_tensors
 from rss_rl.learners.pathwise import PathwiseLearner
 from rss_rl.learners.phases import Turn
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.learners.supervised import SupervisedLearner
-from rss_rl.config import RunConfig
-from rss_rl.data.store import Prepared
-from rss_rl.errors import CheckpointError
 from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import BitEstimator, GateEstimator, LogProbEstimator
 from rss_rl.rollouts.device import find_device
-from rss_rl.training.evaluation import Mode, evaluate
-from rss_rl.training.memory import keep_freed_memory
-from rss_rl.training.policy_learning import (
-    build_policy_learner,
-    check_learns,
-    pathwise_scalars,
-    policy_scalars,
-    reached_share,
-    selection_uniforms,
-)
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.rollout import Rollout, join_rollouts
-from rss_rl.training.showcase import Showcase, make_showcase
 from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
     POLICY,
@@ -58,6 +47,17 @@ from rss_rl.rollouts.snapshot import (
 )
 from rss_rl.rollouts.weights import load_weights, select_prefix
 from rss_rl.seeding import example_keys
+from rss_rl.training.evaluation import Mode, evaluate
+from rss_rl.training.memory import keep_freed_memory
+from rss_rl.training.policy_learning import (
+    build_policy_learner,
+    check_learns,
+    pathwise_scalars,
+    policy_scalars,
+    reached_share,
+    selection_uniforms,
+)
+from rss_rl.training.showcase import Showcase, make_showcase
 from rss_rl.types import Array, Batch
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import LearnersLostError
+from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint, mark_best
+from rss_rl.runs.restoring import check_step, restoring
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import Learner
-from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.training.observer import Observer
 from rss_rl.training.phase_budget import PhaseBudget
-from rss_rl.runs.restoring import check_step, restoring
 from rss_rl.training.roles import Roles
 from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer
 

@@ -17,13 +17,13 @@ __all__ = [
 import torch
 from torch import Tensor
 
+from rss_rl.config import RunConfig
 from rss_rl.envs.rewards import COHERENCE, SPARSITY
+from rss_rl.errors import ConfigError
 from rss_rl.learners.group import Group
 from rss_rl.learners.pathwise import PathwiseStats
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, PolicyStats
 from rss_rl.learners.share_control import share_margin
-from rss_rl.config import RunConfig
-from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch, to_tensors
 from rss_rl.policies.adapters import CertainPolicy
 from rss_rl.policies.deciding import decide

@@ -10,12 +10,12 @@ from typing import Protocol
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.rollouts.backend import Backend, LocalBackend
 from rss_rl.logs.event_log import EventSink
-from rss_rl.training.learner import Learner, LocalLearner
 from rss_rl.logs.metrics import ScalarSink
+from rss_rl.rollouts.backend import Backend, LocalBackend
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.training.learner import Learner, LocalLearner
 
 
 class Roles(Protocol):

@@ -23,19 +23,19 @@ from rss_rl.config import (
 )
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, ConfigError, DataError
-from rss_rl.models.attention_choice import loadable_attention, settled_attention
-from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
-from rss_rl.rollouts.device import find_device
-from rss_rl.training.life import FORK, LearnersLost, Scores, Surroundings, Trained, train_phases
 from rss_rl.mirror.claim import open_mirror
+from rss_rl.models.attention_choice import loadable_attention, settled_attention
+from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.snapshot import Models, build_prepared_models
+from rss_rl.rollouts.weights import load_weights
+from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
+from rss_rl.runs.provenance import provenance
+from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
+from rss_rl.training.life import FORK, LearnersLost, Scores, Surroundings, Trained, train_phases
 from rss_rl.training.observer import Observer
 from rss_rl.training.phase_budget import PhaseBudget
-from rss_rl.runs.provenance import provenance
 from rss_rl.training.roles import LocalRoles, Roles
-from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
-from rss_rl.rollouts.snapshot import Models, build_prepared_models
 from rss_rl.training.trainer import Event, find_best_metric
-from rss_rl.rollouts.weights import load_weights
 
 _ATTENTION, _WORDS = "model.attention", "learner.embedding_update"
 _INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from rss_rl.learners.phases import PhaseSchedule, Turn
-from rss_rl.learners.share_control import Reached, ShareController
 from rss_rl.config import RunConfig
 from rss_rl.data.order import BatchOrder
 from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
+from rss_rl.learners.phases import PhaseSchedule, Turn
+from rss_rl.learners.share_control import Reached, ShareController
+from rss_rl.logs.event_log import NO_LOG, EventSink
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import GateEstimator, LogProbEstimator
 from rss_rl.rollouts.backend import Backend
+from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.runs.checkpoint import Checkpoint
-from rss_rl.logs.event_log import NO_LOG, EventSink
 from rss_rl.training.learner import Learner, LearnTask
 from rss_rl.training.pipeline import RolloutPipeline
-from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.types import Array
 
 

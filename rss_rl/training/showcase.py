@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from rss_rl.data.store import Split
+from rss_rl.logs.attention_figure import attention_image
+from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.models.attention_map import attention_map
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.policies.deciding import decide
-from rss_rl.logs.attention_figure import attention_image
-from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import DEPENDENT, HEAD, Array
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rss_rl.learners.share_control import merit
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
+from rss_rl.learners.share_control import merit
+from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.metrics.chosen import BestMetric, best_metric
 from rss_rl.metrics.protocol import MetricSetup
 from rss_rl.rollouts.backend import Backend
@@ -27,9 +29,7 @@ from rss_rl.runs.checkpoint import (
 )
 from rss_rl.runs.checkpoint_files import step_directory
 from rss_rl.training.evaluation import Mode
-from rss_rl.logs.event_log import NO_LOG, EventSink
 from rss_rl.training.learner import Learner
-from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.session import Session, UpdateReport
 

@@ -18,9 +18,9 @@ import torch
 from gymnasium.vector import AutoresetMode
 from torch import Tensor, nn
 
-from rss_rl.envs.vector import TokenSelectionVectorEnv
 from rss_rl.config import ModelConfig
 from rss_rl.data.store import open_prepared
+from rss_rl.envs.vector import TokenSelectionVectorEnv
 from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.policies.rss import RSSPolicy

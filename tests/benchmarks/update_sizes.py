@@ -24,11 +24,11 @@ import torch
 from peer_task import LABELS
 from publishing_sizes import SIZE, models_of
 
-from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.config import OptimizerConfig
+from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.training.memory import keep_freed_memory
 from rss_rl.rollouts.snapshot import CLASSIFIER, WORDS, Publisher
+from rss_rl.training.memory import keep_freed_memory
 
 PAIRS, TOKENS, REPEATS, WARM_UP, AVERAGE = 32, 10, 40, 5, 0.998
 

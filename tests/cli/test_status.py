@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 from rss_rl.cli.main import app
 from rss_rl.config import PhaseConfig
 from rss_rl.errors import CheckpointError
-from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.logs.event_log import EVENTS_FILE, EventLog
-from rss_rl.training.heartbeat import Heartbeat
+from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
+from rss_rl.training.heartbeat import Heartbeat
 from rss_rl.training.session import UpdateReport
 from rss_rl.training.status import read_status
 from rss_rl.training.trainer import Evaluated, PhaseBegan

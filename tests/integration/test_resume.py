@@ -13,8 +13,8 @@ from tiny_runs import Outcome
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, DataError
-from rss_rl.training.run import Finished, train
 from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.training.run import Finished, train
 from rss_rl.training.session import UpdateReport
 from rss_rl.training.trainer import PhaseBegan, Stopped
 

@@ -22,11 +22,11 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, NonFiniteError, SamplerError
 from rss_rl.rollouts.backend import Delivery
-from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
+from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import RunEvent, train
 from rss_rl.training.session import UpdateReport
-from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
 from rss_rl.types import Array
 
 pytestmark = pytest.mark.timeout(100)

@@ -16,8 +16,8 @@ from watched import WatchedRoles
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import ConfigError
-from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.logs.metrics import read_metrics
+from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import Finished, train
 from rss_rl.training.session import UpdateReport
 

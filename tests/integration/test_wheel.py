@@ -2,77 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-import sysconfig
-import venv
-from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
-
-def run(*command: object, cwd: Path, more: Mapping[str, str] | None = None) -> str:
-    """Run a command with `more` variables, and none that could lead it back to the checkout."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL"))}
-    environment |= more or {}
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def copy_of_checkout(repository: Path, target: Path) -> Path:
-    """What git would hand out, so that the build leaves nothing in the checkout."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
-    for name in filter(None, listed.stdout.split("\0")):
-        source = repository / name
-        if source.is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            (target / name).write_bytes(source.read_bytes())
-    return target
-
-
-@pytest.fixture(scope="module")
-def installed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin directory of an environment that holds the wheel, and the dependencies by path."""
-    root = tmp_path_factory.mktemp("wheel")
-    source = copy_of_checkout(repository, root / "source")
-    build = ("-m", "build", "--wheel", "--no-isolation", "--outdir", root / "dist")
-    run(sys.executable, *build, cwd=source)
-    (wheel,) = (root / "dist").glob("rss_rl-*.whl")
-    home = root / "environment"
-    venv.create(home, symlinks=True)
-    paths = {"base": str(home), "platbase": str(home)}
-    packages = Path(sysconfig.get_path("purelib", vars=paths))
-    # Added as a plain path: its own .pth files, the editable install among them, are not run.
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    python = home / "bin" / "python"
-    pip = ("-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "--quiet")
-    run(sys.executable, *pip, wheel, cwd=root)
-    return home / "bin"
+from wheels import run
 
 
 def test_packages_come_from_the_wheel(installed: Path, repository: Path, tmp_path: Path) -> None:
     code = (
-        "import envs, learners, rss_rl\n"
+        "import rss_rl, rss_rl.envs, rss_rl.learners\n"
         "from rss_rl.packaged import configs_root, find_config, find_table\n"
         "from rss_rl.packaged import packaged_configs, packaged_tables\n"
-        "print(envs.__file__, learners.__file__, rss_rl.__file__, rss_rl.__version__)\n"
+        "print(rss_rl.envs.__file__, rss_rl.learners.__file__)\n"
+        "print(rss_rl.__file__, rss_rl.__version__)\n"
         "print(*map(find_config, packaged_configs()), *map(find_table, packaged_tables()),"
         " *configs_root().glob('cluster/*.yaml'))"
     )
-    first, second = run(installed / "python", "-c", code, cwd=tmp_path).splitlines()
-    *files, version = first.split()
+    *first, second = run(installed / "python", "-c", code, cwd=tmp_path).splitlines()
+    *files, version = " ".join(first).split()
     configs = second.split()
     for file in (*files, *configs):
         assert Path(file).is_relative_to(installed.parent), file
@@ -103,7 +50,7 @@ def test_a_job_would_be_sent_its_code(installed: Path, tmp_path: Path) -> None:
 def test_the_parts_of_the_explanation_page_travel(installed: Path, tmp_path: Path) -> None:
     code = (
         "from importlib.resources import files\n"
-        "print(*sorted(part.name for part in files('rss_rl.explaining').iterdir()))"
+        "print(*sorted(part.name for part in files('rss_rl.inference').iterdir()))"
     )
     names = run(installed / "python", "-c", code, cwd=tmp_path).split()
     assert {"page.css", "page.html", "page.js"} <= set(names)

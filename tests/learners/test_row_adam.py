@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from rss_rl.config import OptimizerConfig
 from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
 from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam, without_zero_rows
-from rss_rl.config import OptimizerConfig
 
 V, E = 9, 3
 RATE, BETAS, EPS = 0.1, (0.8, 0.95), 1e-3

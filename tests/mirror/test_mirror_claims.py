@@ -16,12 +16,12 @@ import pytest
 from mirrored import CONFIG, RUN, SlowStorage, checkpoint, synced, wait_for
 
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.logs.event_log import EVENTS_FILE, EventLog, NullEventLog, parse_events
 from rss_rl.mirror.claim import open_mirror
 from rss_rl.mirror.lease import FRESH_S, WRITER_FILE, Lease
-from rss_rl.mirror.worker import Mirror, Patience
 from rss_rl.mirror.restore import continue_from
+from rss_rl.mirror.worker import Mirror, Patience
+from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.storage import Storage, open_storage
 

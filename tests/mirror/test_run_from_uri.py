@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from rss_rl.envs.interface import open_examples
 from rss_rl.api.training import _plan
 from rss_rl.components import NOTHING
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.data.upload import upload
+from rss_rl.envs.interface import open_examples
 from rss_rl.results.reading import score_run
 from rss_rl.training.run import Finished, train
 

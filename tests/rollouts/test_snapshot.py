@@ -10,12 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from rss_rl.learners.phases import Turn
 from rss_rl.config import OptimizerConfig, RunConfig
 from rss_rl.data.store import Prepared
+from rss_rl.learners.phases import Turn
 from rss_rl.models.protocol import Classifier
 from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.training.learner import LearnTask, LocalLearner
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import (
@@ -30,6 +29,7 @@ from rss_rl.rollouts.snapshot import (
     Snapshot,
     build_prepared_models,
 )
+from rss_rl.training.learner import LearnTask, LocalLearner
 
 _WARM_UP = Turn(supervised=True, policy=False, sampled=False)
 _FROZEN = Turn(supervised=False, policy=True, sampled=True)

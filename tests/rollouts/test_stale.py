@@ -7,10 +7,10 @@ import pytest
 from rss_rl.config import EstimatorConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.training.learner import LocalLearner
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.training.session import Session
 from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
+from rss_rl.training.learner import LocalLearner
+from rss_rl.training.session import Session
 
 RATIOS = {
     "policy/ratio_mean",

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from rss_rl.learners.phases import Turn
 from rss_rl.config import OptimizerConfig, RunConfig
 from rss_rl.data.store import Prepared
+from rss_rl.learners.phases import Turn
+from rss_rl.rollouts.snapshot import WORDS, Models, build_prepared_models
 from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.learner import LearnTask, LocalLearner
 from rss_rl.training.run import train
-from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.session import UpdateReport
-from rss_rl.rollouts.snapshot import WORDS, Models, build_prepared_models
 
 _WARM_UP = Turn(supervised=True, policy=False, sampled=False)
 

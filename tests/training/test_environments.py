@@ -14,12 +14,12 @@ from rss_rl import envs
 from rss_rl.config import RunConfig, load_config, options_that_fit
 from rss_rl.data.store import Prepared
 from rss_rl.packaged import find_config, packaged_configs
-from rss_rl.training.environments import make_env
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.rollout import Rollout, SampleJob
-from rss_rl.training.run import train
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Models, build_models
+from rss_rl.training.environments import make_env
+from rss_rl.training.run import train
 from rss_rl.types import Array, Batch, LabelSpec
 
 CLASSES = LabelSpec("classes", ("no", "maybe", "yes"))

@@ -15,12 +15,12 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.training.learner import LocalLearner
 from rss_rl.rollouts.rollout import Rollout, SampleJob
-from rss_rl.training.run import open_models, train
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.training.session import Session
 from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.training.learner import LocalLearner
+from rss_rl.training.run import open_models, train
+from rss_rl.training.session import Session
 
 SHARED: dict[str, Any] = {"options": {"shared": True}}
 WAYS: dict[str, dict[str, Any]] = {

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from rss_rl.envs.rewards import Reward
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
+from rss_rl.envs.rewards import Reward
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.training.evaluation import MODES, Mode, _Evaluator, evaluate
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.snapshot import Models, build_prepared_models
+from rss_rl.training.evaluation import MODES, Mode, _Evaluator, evaluate
 from rss_rl.types import Array, Batch
 
 _CPU = torch.device("cpu")

@@ -13,14 +13,14 @@ from rss_rl.components import EVERYTHING, Component
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.rollouts.backend import LocalBackend
+from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import Models, build_prepared_models
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.policy_learning import reached_share
-from rss_rl.rollouts.rollout import Rollout, SampleJob
-from rss_rl.rollouts.sampler import Sampler
 from rss_rl.training.session import Session
 from rss_rl.training.showcase import make_showcase
-from rss_rl.rollouts.snapshot import Models, build_prepared_models
 
 CPU = torch.device("cpu")
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import SamplerError
 from rss_rl.rollouts.backend import BackendStats, Delivery
-from rss_rl.training.pipeline import RolloutPipeline
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.snapshot import Snapshot
+from rss_rl.training.pipeline import RolloutPipeline
 
 SHARDS = 2
 

@@ -11,11 +11,11 @@ import torch
 from rss_rl.config import EncoderChoice, EstimatorConfig, PolicyConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.rollouts.backend import LocalBackend
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.run import open_models, train
-from rss_rl.rollouts.sampler import Sampler
 from rss_rl.training.session import Session
-from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
 
 POLICIES: dict[str, dict[str, Any]] = {
     "iterative": {"name": "iterative"},

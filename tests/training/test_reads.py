@@ -12,11 +12,11 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.training.evaluation import evaluate
 from rss_rl.rollouts.rollout import Rollout, SampleJob
-from rss_rl.training.run import Finished, open_models, train
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_models, build_prepared_models
+from rss_rl.training.evaluation import evaluate
+from rss_rl.training.run import Finished, open_models, train
 from rss_rl.training.trainer import Stopped
 from rss_rl.types import LabelSpec
 

@@ -11,10 +11,10 @@ import pytest
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, ConfigError, NonFiniteError
-from rss_rl.training import learner
-from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.training.evaluation import evaluate
 from rss_rl.logs.metrics import read_metrics
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training import learner
+from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import ALL_TOKENS, Finished, open_models, train
 from rss_rl.training.session import UpdateReport
 from rss_rl.training.showcase import mark_sentence

@@ -16,9 +16,9 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSPolicy
+from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.policy_learning import check_learns, reached_share
 from rss_rl.training.run import train
-from rss_rl.rollouts.snapshot import build_prepared_models
 
 
 class LeastOptions(Options):

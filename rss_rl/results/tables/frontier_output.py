@@ -15,10 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from rss_rl.errors import CheckpointError
 from rss_rl.durable import replace_file
-from rss_rl.results.markdown import grid
+from rss_rl.errors import CheckpointError
 from rss_rl.logs.metrics import read_metrics
+from rss_rl.results.markdown import grid
 from rss_rl.results.spread import Spread
 from rss_rl.results.tables.frontier import ALL_TOKENS_ROW, setting_of
 from rss_rl.results.tables.output import Written

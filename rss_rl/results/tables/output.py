@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rss_rl.errors import CheckpointError, RssError
 from rss_rl.durable import replace_file
+from rss_rl.errors import CheckpointError, RssError
 from rss_rl.results.tables.plan import Plan, PlannedRun, state_of
 from rss_rl.results.tables.render import as_csv, as_markdown
 from rss_rl.results.tables.results import collect_results, runs_as_csv

@@ -13,10 +13,10 @@ from typing import Literal
 from rss_rl.components import Trust
 from rss_rl.config import RunConfig, load_config, options_that_fit, parse_config
 from rss_rl.errors import CheckpointError, ConfigError, RssError
-from rss_rl.packaged import find_config
 from rss_rl.json_files import read_json
-from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.packaged import find_config
 from rss_rl.results.tables.spec import Dataset, Row, Table
+from rss_rl.runs.run_directory import RunDirectory
 
 State = Literal["missing", "interrupted", "finished", "changed"]
 DATA_FOLDER = "data"

@@ -16,8 +16,8 @@ from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.store import open_prepared
 from rss_rl.data.vector_files import file_on_disk
-from rss_rl.errors import DataError
 from rss_rl.durable import replace_file
+from rss_rl.errors import DataError
 from rss_rl.json_files import read_json
 from rss_rl.results.tables.plan import MANIFEST, Place
 from rss_rl.results.tables.spec import Table

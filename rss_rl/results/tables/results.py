@@ -17,11 +17,11 @@ from statistics import fmean
 from typing import Any
 
 from rss_rl.errors import CheckpointError
-from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.results.spread import Spread, spread
 from rss_rl.results.tables.plan import Plan, PlannedRun, state_of
 from rss_rl.results.tables.spec import Dataset, Row
 from rss_rl.results.tables.timings import Timing
+from rss_rl.runs.run_directory import RunDirectory
 
 _SPLIT = "test"
 _KEPT = "kept"

@@ -23,15 +23,15 @@ import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.logs.event_log import NO_LOG
+from rss_rl.results.tables.plan import PlannedRun
+from rss_rl.results.tables.timings import Timing, identity
 from rss_rl.rollouts.backend import Backend
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.evaluation import Mode
-from rss_rl.logs.event_log import NO_LOG
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.roles import LocalRoles
 from rss_rl.training.session import Session
-from rss_rl.results.tables.plan import PlannedRun
-from rss_rl.results.tables.timings import Timing, identity
 
 _ENDLESS = 10**9
 

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rss_rl.errors import CheckpointError
 from rss_rl.durable import replace_file
+from rss_rl.errors import CheckpointError
 from rss_rl.json_files import read_json
 from rss_rl.results.tables.plan import PlannedRun
 

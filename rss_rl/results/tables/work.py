@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from rss_rl.errors import RssError
-from rss_rl.training.run import RunEvent, train
-from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
-from rss_rl.training.session import UpdateReport
 from rss_rl.results.tables.plan import Place, PlannedRun, state_of
+from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
+from rss_rl.training.run import RunEvent, train
+from rss_rl.training.session import UpdateReport
 from rss_rl.training.trainer import Evaluated, PhaseBegan, Stopped
 
 Outcome = Literal["finished", "stopped", "failed"]

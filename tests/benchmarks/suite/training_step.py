@@ -16,10 +16,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.config import ModelConfig, OptimizerConfig
 from rss_rl.data.batching import padding_share
 from rss_rl.data.order import BatchOrder
+from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.models.inputs import TensorBatch
