@@ -2,17 +2,17 @@
 
 Importing it registers `rss_rl/TokenSelection-v0` with Gymnasium:
 
-    import envs
+    from rss_rl import envs
     gymnasium.make("rss_rl/TokenSelection-v0", examples=..., reward_model=..., sparsity_cost=0.02)
     gymnasium.make_vec("rss_rl/TokenSelection-v0", num_envs=64, prepared="DIR", reward_model=...)
 
-`rss_rl.runtime.environments.make_env` makes the one that a run or a configuration trains on.
+`rss_rl.training.environments.make_env` makes the one that a run or a configuration trains on.
 """
 
 from __future__ import annotations
 
 __all__ = ["ENV_ID"]
 
-from envs.registration import ENV_ID, register
+from rss_rl.envs.registration import ENV_ID, register
 
 register()

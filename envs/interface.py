@@ -17,9 +17,9 @@ from typing import Any, cast
 import numpy as np
 from gymnasium import error, spaces
 
-from envs.rewards import Reward, RewardParts
-from envs.shares import kept_shares
 from rss_rl.config import RewardConfig, parse_section
+from rss_rl.envs.rewards import Reward, RewardParts
+from rss_rl.envs.shares import kept_shares
 from rss_rl.errors import ConfigError
 from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch, ExampleSource
 
@@ -57,7 +57,7 @@ def make_reward(reward: RewardLike | None, reward_model: Any, **costs: Any) -> R
         raise ConfigError(
             "an environment needs what scores selections",
             where=_WHERE,
-            remedy="Give reward_model=, or reward= as a whole `envs.rewards.Reward`",
+            remedy="Give reward_model=, or reward= as a whole `rss_rl.envs.rewards.Reward`",
         )
     if isinstance(reward, RewardConfig):
         reward = reward.model_dump()

@@ -14,6 +14,6 @@ def register() -> None:
     if ENV_ID not in gym.registry:
         gym.register(
             ENV_ID,
-            entry_point="envs.token_selection:TokenSelectionEnv",
-            vector_entry_point="envs.vector:TokenSelectionVectorEnv",
+            entry_point="rss_rl.envs.token_selection:TokenSelectionEnv",
+            vector_entry_point="rss_rl.envs.vector:TokenSelectionVectorEnv",
         )

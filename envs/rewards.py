@@ -10,7 +10,7 @@ of terms t, with, for a sentence of n real tokens of which h are heads and d dep
     coherence_cost = c * changes / n               where c is not 0
 
 The score is that of the component in `reward.model`: by default log p(y* | x*, selection), the
-paper's. A constraint on the policy is no term of it: see `learners.share_control`.
+paper's. A constraint on the policy is no term of it: see `rss_rl.learners.share_control`.
 
 Legend: M scored selections (K * B, sample-major), S sentences an example, N tokens of a slot.
 """

@@ -11,8 +11,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import error
 
-from envs.interface import RewardLike, SelectionInterface, Words, make_reward, open_examples
-from envs.rewards import Penalty
+from rss_rl.envs.interface import RewardLike, SelectionInterface, Words, make_reward, open_examples
+from rss_rl.envs.rewards import Penalty
 from rss_rl.reward_models.protocol import RewardModel
 from rss_rl.types import Array, ExampleSource
 
@@ -22,10 +22,11 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
 
     Observation (Dict), for each sentence slot s: `tokens_s` int64 [max_len], padding 0, and
     `valid_s` int8 [max_len], 1 = real token. Action (MultiBinary): S * 2 * max_len bits, ordered
-    sentence, role (heads first), token; bits on padding are ignored. Reward: see `envs.rewards`.
-    After the step, `info` has each term of the reward by its name (`score`, or the names that the
-    reward model gives; `sparsity_cost`, `coherence_cost`) and `row, by_sentence, heads_kept,
-    dependents_kept, kept` (shares of the real tokens; kept = head or dependent).
+    sentence, role (heads first), token; bits on padding are ignored. Reward: see
+    `rss_rl.envs.rewards`. After the step, `info` has each term of the reward by its name (`score`,
+    or the names that the reward model gives; `sparsity_cost`, `coherence_cost`) and `row,
+    by_sentence, heads_kept, dependents_kept, kept` (shares of the real tokens; kept = head or
+    dependent).
 
     `reset(options={"row": i})` picks an example; without it one is drawn with the seeded
     generator.

@@ -16,8 +16,8 @@ from gymnasium import error
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from envs.interface import RewardLike, SelectionInterface, Words, make_reward, open_examples
-from envs.rewards import Penalty
+from rss_rl.envs.interface import RewardLike, SelectionInterface, Words, make_reward, open_examples
+from rss_rl.envs.rewards import Penalty
 from rss_rl.errors import ConfigError, nearest
 from rss_rl.reward_models.protocol import RewardModel
 from rss_rl.types import Array, Batch, ExampleSource

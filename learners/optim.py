@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from learners.adadelta import ROW_STEPS, Adadelta
 from rss_rl.config import OptimizerConfig
 from rss_rl.errors import CheckpointError, NonFiniteError
+from rss_rl.learners.adadelta import ROW_STEPS, Adadelta
 from rss_rl.ops.attention import Backend
 
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from learners.group import ALONE, Group
-from learners.optim import GradientStep
 from rss_rl.config import EncoderChoice, RewardConfig, RunConfig
 from rss_rl.errors import ConfigError
+from rss_rl.learners.group import ALONE, Group
+from rss_rl.learners.optim import GradientStep
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
 from rss_rl.ops.relaxed import expected_cost

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from learners.group import ALONE, Group, sum_and_max
-from learners.optim import GradientStep
 from rss_rl.config import LearnerConfig, Reads
 from rss_rl.errors import ConfigError
+from rss_rl.learners.group import ALONE, Group, sum_and_max
+from rss_rl.learners.optim import GradientStep
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops import advantages, bernoulli

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from learners.group import ALONE, Group
-from learners.optim import GradientStep
 from rss_rl.config import OptimizerConfig
+from rss_rl.learners.group import ALONE, Group
+from rss_rl.learners.optim import GradientStep
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rss_rl.api.preparing import prepare
     from rss_rl.api.run import Run
     from rss_rl.api.training import train
-    from rss_rl.export.model import Model
+    from rss_rl.inference.model import Model
 
 __version__ = VERSION
 _HOMES = {
@@ -63,6 +63,6 @@ def load(path: Path | str, which: str | int = "best", *, trust_plugins: bool = F
         RssError: neither is there, or its files are damaged.
     """
     from rss_rl.components import EVERYTHING, NOTHING
-    from rss_rl.export.model import load_model  # importing the library alone costs no torch
+    from rss_rl.inference.model import load_model  # importing the library alone costs no torch
 
     return load_model(path, which, EVERYTHING if trust_plugins else NOTHING)

@@ -1,4 +1,4 @@
-"""What a kill or a power cut leaves whole: names and bytes on the disk, and replaced directories.
+"""What a kill or a power cut leaves whole: bytes and names on the disk, files and directories.
 
 Directories cannot be exchanged in one step everywhere, so the old one steps aside first, under a
 name that whoever comes next can find.
@@ -11,6 +11,7 @@ __all__ = [
     "file_sha256",
     "is_same_file",
     "put_back",
+    "replace_file",
     "swap_in",
     "sync_directory",
     "sync_file",
@@ -51,6 +52,22 @@ def sync_file(path: Path) -> None:
 def sync_directory(path: Path) -> None:
     """Wait until the names in the directory `path` are on the disk."""
     sync_file(path)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write `text` to `path` so that a reader sees all of the old or all of the new text.
+
+    Raises:
+        OSError: the disk refuses; `path` is as it was.
+    """
+    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        sync_file(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
 
 
 def aside_of(out: Path) -> Path:

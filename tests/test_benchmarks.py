@@ -26,8 +26,8 @@ from tiny_runs import TinySource, tiny_tree
 from rss_rl.config import parse_config
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import CheckpointError
-from rss_rl.runtime.checkpoint import load_checkpoint
-from rss_rl.runtime.run import ALL_TOKENS, train
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training.run import ALL_TOKENS, train
 
 SETTINGS = {"batch": 2, "embedding": 6, "hidden": 4, "memory_gb": 2.0, "seconds": 30} | {
     "base": "source2token",

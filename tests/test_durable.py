@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rss_rl.durable import aside_of, put_back, swap_in
+from rss_rl.durable import aside_of, put_back, replace_file, swap_in
 
 KILLED = """
 import os, sys
@@ -77,3 +77,21 @@ def test_a_disk_that_refuses_leaves_the_old_one(
         swap_in(staging, out)
     assert content(out) == ["old"] * 3
     assert not aside_of(out).exists()
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    replace_file(path, "old")
+    replace_file(path, "new")
+    assert path.read_text() == "new"
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for call in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, refuse)
+            with pytest.raises(OSError, match="No space"):
+                replace_file(path, "newer")
+        assert path.read_text() == "new"
+        assert os.listdir(tmp_path) == ["file"]

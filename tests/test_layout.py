@@ -12,20 +12,21 @@ import sys
 import tomllib
 from pathlib import Path
 
+import grimp
 import pytest
+from mypy.modulefinder import FindModuleCache, SearchPaths
 
-PACKAGES = ("rss_rl", "envs", "learners")
+import rss_rl
+
+FOLDERS = ("rss_rl", "envs", "learners")
 RAY_PACKAGE = "rss_rl.cluster"
 NEEDS_TRITON = "rss_rl.ops.attention_triton"
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def modules() -> list[str]:
-    """Every module of the three packages that can be imported on this machine."""
-    found = []
-    for name in PACKAGES:
-        package = importlib.import_module(name)
-        found += [name, *(m.name for m in pkgutil.walk_packages(package.__path__, f"{name}."))]
+    """Every module of the package that can be imported on this machine."""
+    found = ["rss_rl", *(m.name for m in pkgutil.walk_packages(rss_rl.__path__, "rss_rl."))]
     if importlib.util.find_spec("triton") is None:
         found = [name for name in found if not name.startswith(NEEDS_TRITON)]
     return found
@@ -33,7 +34,7 @@ def modules() -> list[str]:
 
 def sources() -> list[Path]:
     return sorted(
-        path for name in (*PACKAGES, "tests") for path in (REPOSITORY / name).rglob("*.py")
+        path for name in (*FOLDERS, "tests") for path in (REPOSITORY / name).rglob("*.py")
     )
 
 
@@ -77,16 +78,32 @@ def test_the_data_room_imports_no_torch() -> None:
     assert "torch" not in imported_by(["rss_rl.config", *names])
 
 
+def tracked() -> set[Path]:
+    """Python files of the package that git lists, by their own paths and not by links."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *FOLDERS]
+    listed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    paths = (REPOSITORY / name for name in listed.stdout.split())
+    return {path for path in paths if path.suffix == ".py" and path.is_file()}
+
+
+def test_types_and_import_contracts_see_every_file() -> None:
+    """rss_rl/envs and rss_rl/learners are links, which a tool may well pass over."""
+    search = SearchPaths((str(REPOSITORY),), (), (), ())
+    typed = FindModuleCache(search, None, None).find_modules_recursive("rss_rl")
+    assert {Path(found.path or "").resolve() for found in typed} == tracked()
+    graph = grimp.build_graph("rss_rl", cache_dir=None)
+    assert len(graph.modules) == len(tracked())
+    assert {"rss_rl.envs.rewards", "rss_rl.learners.optim"} <= graph.modules
+
+
 def test_every_package_is_in_the_wheel() -> None:
     """Packages are listed by name: a new one that is not listed would be missing from the wheel."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)
     listed = set(project["tool"]["setuptools"]["packages"])
     packages = {
-        path.parent.relative_to(REPOSITORY).as_posix().replace("/", ".")
-        for name in PACKAGES
-        for path in (REPOSITORY / name).rglob("__init__.py")
-    }
+        name for name in modules() if importlib.util.find_spec(name).submodule_search_locations
+    }  # type: ignore[union-attr]
     assert listed == packages | {"rss_rl.configs"}
 
 

@@ -23,10 +23,10 @@ from rss_rl.cli.submit import _has_plugins, entrypoint
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import parse_config, plugins_named
 from rss_rl.errors import CheckpointError, ConfigError, RssError
-from rss_rl.export.artifact import EXPORT_FILE, export_run, open_result
-from rss_rl.runtime.checkpoint import load_checkpoint
-from rss_rl.runtime.run import open_models, train
-from rss_rl.runtime.tensor_file import read_tensors, write_tensors
+from rss_rl.inference.artifact import EXPORT_FILE, export_run, open_result
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.tensor_file import read_tensors, write_tensors
+from rss_rl.training.run import open_models, train
 
 STRANGER = "stranger:POLICY"
 SHELL = {"name": "pydoc:pipepager", "options": {"cmd": "touch pwned"}}

@@ -18,7 +18,7 @@ from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from rss_rl.api.run import Run
-    from rss_rl.runtime.run import RunEvent
+    from rss_rl.training.run import RunEvent
 
 _SHORT, _LONG = "own", "own_long"
 _DATA = "data"

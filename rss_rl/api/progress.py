@@ -22,10 +22,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rss_rl.metrics.measures import brief_measures, find_measure, format_measure
-from rss_rl.runtime.life import LearnersLost
-from rss_rl.runtime.run import Finished, RunEvent
-from rss_rl.runtime.session import UpdateReport
-from rss_rl.runtime.trainer import Evaluated, PhaseBegan
+from rss_rl.training.life import LearnersLost
+from rss_rl.training.run import Finished, RunEvent
+from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import Evaluated, PhaseBegan
 
 _SMOOTHING = 0.9
 _STOPPING = "stopping after this update; Ctrl-C again quits at once"

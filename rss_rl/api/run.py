@@ -15,14 +15,14 @@ from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, plugins_named
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.metrics.measures import brief_measures
-from rss_rl.runtime.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
+from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rss_rl.export.model import Model
-    from rss_rl.runtime.evaluation import Mode
-    from rss_rl.runtime.run import RunEvent
+    from rss_rl.inference.model import Model
+    from rss_rl.training.evaluation import Mode
+    from rss_rl.training.run import RunEvent
 
 
 class Run:
@@ -73,13 +73,13 @@ class Run:
     @cached_property
     def model(self) -> Model:
         """The model of the best checkpoint; see `rss_rl.load`."""
-        from rss_rl.export.model import load_model
+        from rss_rl.inference.model import load_model
 
         return load_model(self.path, trust=self._trust)
 
     def metrics(self) -> pa.Table:
         """All scalars of the training, columns step, tag, value and wall_time."""
-        from rss_rl.runtime.metrics import read_metrics
+        from rss_rl.logs.metrics import read_metrics
 
         return read_metrics(self.path)
 
@@ -111,7 +111,7 @@ class Run:
         device: str | None,
     ) -> dict[Mode, tuple[int, dict[str, float]]]:
         """As `evaluate`, each with the update of its checkpoint."""
-        from rss_rl.runtime.reading import score_run
+        from rss_rl.results.reading import score_run
 
         asked = list(modes or self._modes())
         found: dict[Mode, tuple[int, dict[str, float]]] = {}

@@ -22,7 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rss_rl.metrics.measures import find_measure, format_measure, in_order, task_measures
-from rss_rl.runtime.spread import Spread
+from rss_rl.results.spread import Spread
 
 Scores = Mapping[str, Mapping[str, float | None]]
 

@@ -30,16 +30,16 @@ from rss_rl.config import (
     with_overrides,
 )
 from rss_rl.errors import ConfigError
+from rss_rl.mirror.restore import stored_config
 from rss_rl.ops.native import load_ahead
 from rss_rl.packaged import find_config
-from rss_rl.runtime.phase_budget import PhaseBudget, seconds
-from rss_rl.runtime.restore import stored_config
-from rss_rl.runtime.roles import LocalRoles, Roles
-from rss_rl.runtime.run import RunEvent
-from rss_rl.runtime.run import train as train_events
-from rss_rl.runtime.run_directory import CONFIG_FILE, RunDirectory
-from rss_rl.runtime.trainer import Stopped
+from rss_rl.runs.run_directory import CONFIG_FILE, RunDirectory
 from rss_rl.storage import is_uri, open_storage
+from rss_rl.training.phase_budget import PhaseBudget, seconds
+from rss_rl.training.roles import LocalRoles, Roles
+from rss_rl.training.run import RunEvent
+from rss_rl.training.run import train as train_events
+from rss_rl.training.trainer import Stopped
 
 Config = str | Path | Mapping[str, Any] | RunConfig
 """A YAML file, the name of a shipped configuration, a tree, or a configuration; or a run."""
@@ -99,7 +99,7 @@ def train(
             `RunConfig`; or, with `resume`, the directory of a run.
         overrides: settings that differ, as `key=value` strings or a mapping of dotted keys.
         out: directory of the run; default `runs/CONFIG-seedSEED`.
-        callbacks: called with each typed event (`rss_rl.runtime.run.RunEvent`).
+        callbacks: called with each typed event (`rss_rl.training.run.RunEvent`).
         resume: go on from the last checkpoint, where there is one; a finished run is returned as it
             is. overwrite: replace a run that is there.
         storage: directory or URI that gets a copy of the run at each checkpoint; with `resume` an

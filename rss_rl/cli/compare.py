@@ -19,8 +19,8 @@ from rss_rl.errors import CheckpointError
 from rss_rl.metrics.measures import find_measure, format_measure
 
 if TYPE_CHECKING:
-    from rss_rl.runtime.comparing import Difference, Group
-    from rss_rl.runtime.spread import Spread
+    from rss_rl.results.comparing import Difference, Group
+    from rss_rl.results.spread import Spread
 
 EPILOG = """
 Examples:
@@ -56,7 +56,7 @@ def compare(
     trust_plugins: TrustPlugins = False,
 ) -> None:
     """Compare runs: settings, scores with their spread, significance over seeds, curves."""
-    from rss_rl.runtime.comparing import group_runs, read_run
+    from rss_rl.results.comparing import group_runs, read_run
 
     groups = group_runs([read_run(run, trust(trust_plugins)) for run in runs])
     parts = [_members(groups), _settings(groups), _scores(groups, split), _tests(groups, split)]
@@ -84,7 +84,7 @@ def _paths(group: Group) -> str:
 
 
 def _settings(groups: Sequence[Group]) -> _Part:
-    from rss_rl.runtime.comparing import config_differences
+    from rss_rl.results.comparing import config_differences
 
     names = [group.name for group in groups]
     body = [[key, *values] for key, values in config_differences(groups)]
@@ -114,7 +114,7 @@ def _scores(groups: Sequence[Group], split: str) -> _Part:
 
 
 def _tests(groups: Sequence[Group], split: str) -> _Part:
-    from rss_rl.runtime.comparing import main_score, paired
+    from rss_rl.results.comparing import main_score, paired
 
     header = [
         "against A",
@@ -175,7 +175,7 @@ def _p(value: float | None) -> str:
 
 def _verdict(found: Difference) -> str:
     """What may be said at a level of 5%, and no more."""
-    from rss_rl.runtime.comparing import FEWEST
+    from rss_rl.results.comparing import FEWEST
 
     if len(found.seeds) < FEWEST:
         return f"no claim: {len(found.seeds)} seeds in common, {FEWEST} are the least"
@@ -191,7 +191,7 @@ def _verdict(found: Difference) -> str:
 
 
 def _markdown(parts: Sequence[_Part]) -> str:
-    from rss_rl.runtime.markdown import grid
+    from rss_rl.results.markdown import grid
 
     shown = [
         "\n\n".join(
@@ -229,8 +229,8 @@ def _grid(part: _Part) -> Table:
 
 
 def _write(folder: Path, groups: Sequence[Group], markdown: str) -> None:
-    from rss_rl.runtime.atomic import replace_file
-    from rss_rl.runtime.compare_chart import draw_curves
+    from rss_rl.durable import replace_file
+    from rss_rl.results.compare_chart import draw_curves
 
     picture = draw_curves(groups)
     try:

@@ -67,7 +67,7 @@ def _check_replaceable(run_dir: Path, data: Path) -> None:
     Raises:
         CheckpointError: another run is there.
     """
-    from rss_rl.runtime.run_directory import RunDirectory
+    from rss_rl.runs.run_directory import RunDirectory
 
     if (run_dir / "config.json").is_file() and RunDirectory.open(run_dir).config.get("data") != str(
         data
@@ -119,7 +119,7 @@ def _read_out(out: Console, report: Mapping[str, Any]) -> None:
 def _print_example(out: Console, run_dir: Path, data: Path) -> None:
     from rss_rl.cli.selecting import print_explanation
     from rss_rl.data.store import open_prepared
-    from rss_rl.export.model import load_model
+    from rss_rl.inference.model import load_model
 
     test = open_prepared(data).split("test")
     batch = test.batch([0])

@@ -22,8 +22,8 @@ from rss_rl.durable import is_same_file
 from rss_rl.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from rss_rl.explaining.facts import Facts
-    from rss_rl.export.model import Encoded, Model
+    from rss_rl.inference.facts import Facts
+    from rss_rl.inference.model import Encoded, Model
 
 EPILOG = """
 Examples:
@@ -90,8 +90,8 @@ def explain(
         )
     if figure is not None and figure.suffix not in (".png", ".svg"):
         raise ConfigError("--figure wants a .png or .svg file", where=str(figure))
-    from rss_rl.explaining.page import page
-    from rss_rl.export.model import load_model
+    from rss_rl.inference.model import load_model
+    from rss_rl.inference.page import page
 
     model = load_model(place, int(which) if which.isdecimal() else which, trust(trust_plugins))
     encoded = (
@@ -108,7 +108,7 @@ def explain(
 
 
 def _from_file(model: Model, file: Path, columns: tuple[str, ...], limit: int) -> list[Encoded]:
-    from rss_rl.export.rows import read_texts
+    from rss_rl.inference.rows import read_texts
 
     found = []
     for row in read_texts(file, columns, model.inputs.sentences):
@@ -121,7 +121,7 @@ def _from_file(model: Model, file: Path, columns: tuple[str, ...], limit: int) -
 
 
 def _gather(model: Model, examples: list[Encoded], flips: int) -> list[Facts]:
-    from rss_rl.explaining.facts import gather_facts
+    from rss_rl.inference.facts import gather_facts
 
     facts = []
     with console(stderr=True).status("reading") as status:
@@ -141,7 +141,7 @@ def _note(model: Model) -> str:
 
 
 def _write(out: Path, text: str) -> None:
-    from rss_rl.runtime.atomic import replace_file
+    from rss_rl.durable import replace_file
 
     try:
         replace_file(out, text)
@@ -152,7 +152,7 @@ def _write(out: Path, text: str) -> None:
 
 
 def _write_figures(path: Path, examples: list[Facts]) -> None:
-    from rss_rl.runtime.attention_figure import write_attention
+    from rss_rl.logs.attention_figure import write_attention
 
     shown = [
         (sentence.words, attention)

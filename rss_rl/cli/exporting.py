@@ -46,8 +46,8 @@ def export(
     json_: Json = False,
 ) -> None:
     """Write weights, vocabulary, configuration and a card into a directory that stands alone."""
-    from rss_rl.export.artifact import export_run
-    from rss_rl.export.onnx_graph import write_onnx
+    from rss_rl.inference.artifact import export_run
+    from rss_rl.inference.onnx_graph import write_onnx
 
     place = run.resolve()
     folder = export_run(

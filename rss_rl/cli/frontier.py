@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rss_rl.cli.making import MakeWorkers
-    from rss_rl.runtime.tables.plan import Plan, PlannedRun
-    from rss_rl.runtime.tables.work import Ended
+    from rss_rl.results.tables.plan import Plan, PlannedRun
+    from rss_rl.results.tables.work import Ended
 
 EPILOG = """
 Examples:
@@ -76,8 +76,8 @@ def frontier(
     again: Again = False,
 ) -> None:
     """Train policies at several target shares or costs, and plot accuracy against tokens."""
-    from rss_rl.runtime.tables.frontier_output import write_frontier
-    from rss_rl.runtime.tables.plan import state_of
+    from rss_rl.results.tables.frontier_output import write_frontier
+    from rss_rl.results.tables.plan import state_of
 
     plan = _plan(config, overrides or [], (shares, costs, policies), seeds, out)
     states = {run.label: state_of(run) for run in plan.runs}
@@ -118,8 +118,8 @@ def _plan(
 ) -> Plan:
     from rss_rl.config import load_config
     from rss_rl.packaged import find_config
-    from rss_rl.runtime.tables.frontier import Sweep, frontier_table
-    from rss_rl.runtime.tables.plan import plan_runs
+    from rss_rl.results.tables.frontier import Sweep, frontier_table
+    from rss_rl.results.tables.plan import plan_runs
 
     shares, costs, policies = swept
     base = load_config(find_config(config), overrides)
@@ -149,9 +149,9 @@ def _make(
     """
     from rss_rl.api.interruption import Interruption
     from rss_rl.cli.table_progress import TableProgress
-    from rss_rl.runtime.tables.output import check_folder
-    from rss_rl.runtime.tables.provide import Provider
-    from rss_rl.runtime.tables.work import work_through
+    from rss_rl.results.tables.output import check_folder
+    from rss_rl.results.tables.provide import Provider
+    from rss_rl.results.tables.work import work_through
 
     check_folder(plan)
     progress = TableProgress(out, len(missing), jobs)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rss_rl.cli.table_progress import TableProgress
-    from rss_rl.runtime.tables.plan import Plan, PlannedRun
-    from rss_rl.runtime.tables.work import Workers
+    from rss_rl.results.tables.plan import Plan, PlannedRun
+    from rss_rl.results.tables.work import Workers
 
     class ClusterWorkers(Workers, Protocol):
         """Workers on a cluster, which let go of what they hold."""
@@ -41,7 +41,7 @@ def run_workers(
         find_class: the class of workers on a cluster, called before one is started: it imports Ray
             and refuses what is not installed.
     """
-    from rss_rl.runtime.tables.work import LocalWorkers
+    from rss_rl.results.tables.work import LocalWorkers
 
     if jobs == 1:
         yield LocalWorkers(stop, progress.says)

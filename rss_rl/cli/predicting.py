@@ -25,7 +25,7 @@ from rss_rl.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rss_rl.export.scoring import Counts
+    from rss_rl.inference.scoring import Counts
 
 EPILOG = """
 Examples:
@@ -74,8 +74,8 @@ def predict(
     words kept, the words, the numbers of those selected as head or dependent, and the columns of
     the input.
     """
-    from rss_rl.export.model import load_model
-    from rss_rl.export.scoring import check_target, score_file
+    from rss_rl.inference.model import load_model
+    from rss_rl.inference.scoring import check_target, score_file
 
     check_target(source, target, overwrite=overwrite)
     model = load_model(place, int(which) if which.isdecimal() else which, trust(trust_plugins))

@@ -134,7 +134,7 @@ def rationales(
     elif csv_:
         typer.echo(_csv(rows), nl=False)
     elif markdown:
-        from rss_rl.runtime.markdown import grid
+        from rss_rl.results.markdown import grid
 
         typer.echo(grid(*_cells(rows)))
     else:
@@ -170,7 +170,7 @@ def _file_names(files: Sequence[Path]) -> dict[str, Path]:
 
 
 def _rows(run: Path, asked: _Asked) -> list[_Row]:
-    from rss_rl.runtime.agreement import score_run_agreement
+    from rss_rl.results.agreement import score_run_agreement
 
     with _progress(str(run)) as progress:
         scores = score_run_agreement(

@@ -15,7 +15,7 @@ from rss_rl.api.scores import print_report, scores_table
 from rss_rl.cli.options import Json, RunPath, TrustPlugins, console
 
 if TYPE_CHECKING:
-    from rss_rl.runtime.evaluation import Mode
+    from rss_rl.training.evaluation import Mode
 
 EVALUATE_EPILOG = """
 Examples:
@@ -42,7 +42,7 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown tab
 
 
 class ModeName(StrEnum):
-    """The ways to select; the names of `rss_rl.runtime.evaluation.MODES`, which costs torch."""
+    """The ways to select; the names of `rss_rl.training.evaluation.MODES`, which costs torch."""
 
     all = "all"
     thresholded = "thresholded"
@@ -96,7 +96,7 @@ def evaluate(
 
 def report(runs: RunPaths, json_: Json = False, markdown: Markdown = False) -> None:
     """Print the final report of a run again, or mean (sd) over the runs of several seeds."""
-    from rss_rl.runtime.run_directory import RunDirectory
+    from rss_rl.runs.run_directory import RunDirectory
 
     records = [RunDirectory.open(run).read_report() for run in runs]
     if len(runs) > 1 or markdown:

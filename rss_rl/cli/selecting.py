@@ -16,7 +16,7 @@ from rss_rl.cli.options import Json, ModelPath, TrustPlugins, console, trust
 from rss_rl.types import DEPENDENT, HEAD
 
 if TYPE_CHECKING:
-    from rss_rl.export.explanation import Explanation, MarkedSentence
+    from rss_rl.inference.explanation import Explanation, MarkedSentence
 
 _MOST_SHOWN = 10
 """Classes, sentences or candidates shown; of more the likeliest."""
@@ -60,7 +60,7 @@ def select(
 
     Heads look at other tokens, dependents are looked at; a token that is neither is not kept.
     """
-    from rss_rl.export.model import load_model
+    from rss_rl.inference.model import load_model
 
     checkpoint = int(which) if which.isdecimal() else which
     model = load_model(place, checkpoint, trust(trust_plugins))

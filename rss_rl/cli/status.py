@@ -17,7 +17,7 @@ from rss_rl.cli.options import Json, console
 from rss_rl.metrics.measures import brief_measures, find_measure, format_measure
 
 if TYPE_CHECKING:
-    from rss_rl.runtime.status import RunStatus
+    from rss_rl.training.status import RunStatus
 
 EPILOG = """
 Examples:
@@ -41,7 +41,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 def status(place: Place, follow: Follow = False, every: Every = 2.0, json_: Json = False) -> None:
     """Print what a run is doing: its phase, progress, scores, samplers, storage and warnings."""
-    from rss_rl.runtime.status import read_status
+    from rss_rl.training.status import read_status
 
     out = console()
     while True:

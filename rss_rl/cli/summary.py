@@ -12,8 +12,8 @@ from rich.table import Table
 from rss_rl.api.scores import MODE_NAMES, columns, format_spread
 from rss_rl.errors import CheckpointError
 from rss_rl.metrics.measures import find_measure
-from rss_rl.runtime.markdown import grid
-from rss_rl.runtime.spread import Spread, spread
+from rss_rl.results.markdown import grid
+from rss_rl.results.spread import Spread, spread
 
 Row = tuple[str, str, dict[str, Spread]]
 

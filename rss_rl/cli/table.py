@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rss_rl.cli.making import MakeWorkers
-    from rss_rl.runtime.tables.plan import Plan, State
-    from rss_rl.runtime.tables.provide import Provider
-    from rss_rl.runtime.tables.work import Ended
+    from rss_rl.results.tables.plan import Plan, State
+    from rss_rl.results.tables.provide import Provider
+    from rss_rl.results.tables.work import Ended
 
 EPILOG = """
 Examples:
@@ -98,9 +98,9 @@ def table(
 ) -> None:
     """Make a table of results: prepare data, train what is missing, measure, compare."""
     from rss_rl.packaged import find_table
-    from rss_rl.runtime.tables.plan import plan_runs
-    from rss_rl.runtime.tables.provide import Provider
-    from rss_rl.runtime.tables.spec import load_table
+    from rss_rl.results.tables.plan import plan_runs
+    from rss_rl.results.tables.provide import Provider
+    from rss_rl.results.tables.spec import load_table
 
     file, shown = find_table(name), console()
     spec = load_table(file)
@@ -151,7 +151,7 @@ def _numbers(given: str | None) -> list[int] | None:
 
 
 def _states(plan: Plan) -> dict[str, State]:
-    from rss_rl.runtime.tables.plan import state_of
+    from rss_rl.results.tables.plan import state_of
 
     return {run.label: state_of(run) for run in plan.runs}
 
@@ -202,9 +202,9 @@ def _make(plan: Plan, states: dict[str, State], making: _Making, out: Console) -
     """
     from rss_rl.api.interruption import Interruption
     from rss_rl.cli.table_progress import TableProgress
-    from rss_rl.runtime.tables.output import check_folder, time_rows
-    from rss_rl.runtime.tables.provide import Provider
-    from rss_rl.runtime.tables.work import work_through
+    from rss_rl.results.tables.output import check_folder, time_rows
+    from rss_rl.results.tables.provide import Provider
+    from rss_rl.results.tables.work import work_through
 
     missing = [run for run in plan.runs if states[run.label] != "finished"]
     places = list({run.place.name: run.place for run in missing}.values())
@@ -245,7 +245,7 @@ def _ray_workers() -> MakeWorkers:
 
 
 def _write(plan: Plan, out: Console) -> None:
-    from rss_rl.runtime.tables.output import write_table
+    from rss_rl.results.tables.output import write_table
 
     written = write_table(plan, show=typer.echo)
     for file in written.files:

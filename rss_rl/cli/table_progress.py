@@ -12,8 +12,8 @@ import time
 from rich.console import Console
 from rich.markup import escape
 
-from rss_rl.runtime.tables.plan import PlannedRun
-from rss_rl.runtime.tables.work import Ended
+from rss_rl.results.tables.plan import PlannedRun
+from rss_rl.results.tables.work import Ended
 
 _EVERY_S = 30.0
 _EVERY_LIVE_S = 0.2

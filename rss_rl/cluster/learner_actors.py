@@ -18,17 +18,17 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from learners.group import ProcessGroup
 from rss_rl.cluster.home import Home, find_home
 from rss_rl.cluster.place import last_line
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import LearnerError, LearnersLostError, RssError
-from rss_rl.runtime.device import find_device
-from rss_rl.runtime.evaluation import Mode
-from rss_rl.runtime.learner import LearnTask, LocalLearner
-from rss_rl.runtime.showcase import Showcase
-from rss_rl.runtime.snapshot import PARTS, Piece, StoredPiece, StoredSnapshot
+from rss_rl.learners.group import ProcessGroup
+from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.snapshot import PARTS, Piece, StoredPiece, StoredSnapshot
+from rss_rl.training.evaluation import Mode
+from rss_rl.training.learner import LearnTask, LocalLearner
+from rss_rl.training.showcase import Showcase
 from rss_rl.types import Array
 
 _AFTERMATH_S = 3.0

@@ -1,15 +1,16 @@
-"""What travels to a cluster with a job: the three packages and one resolved configuration."""
+"""What travels to a cluster with a job: the package and one resolved configuration."""
 
 from __future__ import annotations
 
 __all__ = ["CONFIG_NAME", "LARGEST_PACKAGE", "STOP_WAIT_S", "PackedCode", "pack_code"]
 
-import importlib.util
+import os
 import shutil
 from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
 
+import rss_rl
 from rss_rl.errors import ClusterError
 from rss_rl.packaged import configs_root
 from rss_rl.version import VERSION
@@ -21,7 +22,6 @@ LARGEST_PACKAGE = 32 * 2**20
 STOP_WAIT_S = 60
 """Seconds a job is given between SIGTERM and SIGKILL: to end an update and write a checkpoint."""
 
-_PACKAGES = ("rss_rl", "envs", "learners")
 _KINDS = (".cpp", ".css", ".h", ".html", ".js", ".py", ".typed", ".yaml")
 
 
@@ -29,7 +29,7 @@ _KINDS = (".cpp", ".css", ".h", ".html", ".js", ".py", ".typed", ".yaml")
 class PackedCode:
     """A directory ready to be sent.
 
-    root   holds rss_rl, envs, learners and config.yaml
+    root   holds rss_rl and config.yaml
     files  number of files; size: bytes of all
     """
 
@@ -39,7 +39,7 @@ class PackedCode:
 
 
 def pack_code(target: Path, config: str) -> PackedCode:
-    """Copy the packages, from a checkout or an installed wheel, and the configuration.
+    """Copy the package, from a checkout or an installed wheel, and the configuration.
 
     Args:
         target: directory to fill; it must not exist.
@@ -48,8 +48,7 @@ def pack_code(target: Path, config: str) -> PackedCode:
     Raises:
         ClusterError: the code is unbelievably large.
     """
-    for name in _PACKAGES:
-        _copy(_home(name), target / name)
+    _copy(_home(), target / "rss_rl")
     _copy(configs_root(), target / "rss_rl" / "configs")
     _write_metadata(target)
     (target / CONFIG_NAME).write_text(config, encoding="utf-8")
@@ -60,8 +59,8 @@ def pack_code(target: Path, config: str) -> PackedCode:
         raise ClusterError(
             f"the code to send has {packed.size / 1e6:.0f} MB; its largest file is"
             f" {largest.relative_to(target)}",
-            where=str(_home("rss_rl").parent),
-            remedy="Move data out of the packages: it belongs where 'data' of the configuration"
+            where=str(_home().parent),
+            remedy="Move data out of the package: it belongs where 'data' of the configuration"
             " points",
         )
     return packed
@@ -80,17 +79,17 @@ def _write_metadata(target: Path) -> None:
     (folder / "METADATA").write_text(metadata, encoding="utf-8")
 
 
-def _home(name: str) -> Path:
-    """The directory of an installed package, found without importing it."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        raise ClusterError(f"package '{name}' is not installed", remedy="Install rss-rl again")
-    return Path(spec.submodule_search_locations[0])
+def _home() -> Path:
+    return Path(rss_rl.__file__).parent
 
 
 def _copy(source: Path, target: Path) -> None:
-    for path in sorted(source.rglob("*")):
-        if path.suffix in _KINDS and path.is_file() and "__pycache__" not in path.parts:
-            copy = target / path.relative_to(source)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
+    # In a checkout rss_rl/envs and rss_rl/learners are links, which Path.rglob does not follow.
+    for folder, _, names in os.walk(source, followlinks=True):
+        copy = target / Path(folder).relative_to(source)
+        if copy.name == "__pycache__":
+            continue
+        for name in names:
+            if Path(name).suffix in _KINDS:
+                copy.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(Path(folder, name), copy / name)

@@ -20,7 +20,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rss_rl.cluster.home import Home
-from rss_rl.runtime.rollouts import SampleJob
+from rss_rl.rollouts.rollout import SampleJob
 
 _FAILURE_WINDOW = 100
 _LONGEST_PAUSE_S = 60.0

@@ -15,7 +15,7 @@ from typing import SupportsFloat
 
 from ray.util.metrics import Gauge
 
-from rss_rl.runtime.metric_registry import known_metric
+from rss_rl.logs.metric_registry import known_metric
 
 
 def gauge_name(tag: str) -> str:
@@ -39,7 +39,7 @@ class PrometheusSink:
         self._gauges: dict[str, Gauge] = {}
 
     def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
-        """See `rss_rl.runtime.metrics.ScalarSink`."""
+        """See `rss_rl.logs.metrics.ScalarSink`."""
         for tag, value in {**values, "update": step}.items():
             if tag not in self._gauges:
                 self._gauges[tag] = Gauge(gauge_name(tag), _description(tag), ("run",))

@@ -14,10 +14,10 @@ from rss_rl.cluster.home import Home, find_home
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
-from rss_rl.runtime.event_log import NO_LOG, EventSink
-from rss_rl.runtime.rollouts import SampleJob
-from rss_rl.runtime.sampler import Sampler
-from rss_rl.runtime.snapshot import Snapshot, build_prepared_models
+from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
 
 
 class SamplerActor:

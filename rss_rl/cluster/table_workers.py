@@ -16,9 +16,9 @@ from ray.exceptions import RayError
 
 from rss_rl.cluster.place import last_line
 from rss_rl.errors import RssError
-from rss_rl.runtime.status import read_status
-from rss_rl.runtime.tables.plan import PlannedRun, state_of
-from rss_rl.runtime.tables.work import Ended, make_run
+from rss_rl.results.tables.plan import PlannedRun, state_of
+from rss_rl.results.tables.work import Ended, make_run
+from rss_rl.training.status import read_status
 
 _RETRIES = 2
 _POLL_S = 0.5

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from rss_rl.errors import ConfigError, RssError
-from rss_rl.runtime.status import read_status
-from rss_rl.runtime.tables.plan import PlannedRun, state_of
-from rss_rl.runtime.tables.work import Ended, make_run
+from rss_rl.results.tables.plan import PlannedRun, state_of
+from rss_rl.results.tables.work import Ended, make_run
+from rss_rl.training.status import read_status
 
 _RETRIES = 2
 _TUNE_FOLDER = ".tune"

@@ -2,7 +2,7 @@
 
 A component of kind `reward_model` builds an object with `score(batch, selections)`, or a function
 of the same arguments. Samplers, evaluation and environments charge the kept tokens themselves: see
-`envs.rewards`.
+`rss_rl.envs.rewards`.
 
 Legend: M scored selections, S sentences an example, N_s tokens of slot s, C classes.
 """

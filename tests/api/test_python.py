@@ -17,10 +17,10 @@ import rss_rl
 from rss_rl.api.training import kept_warning
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.errors import ConfigError, DataError
-from rss_rl.export.explanation import word_offsets
-from rss_rl.runtime.phase_budget import PhaseBudget, seconds
-from rss_rl.runtime.session import UpdateReport
-from rss_rl.runtime.trainer import Evaluated
+from rss_rl.inference.explanation import word_offsets
+from rss_rl.training.phase_budget import PhaseBudget, seconds
+from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import Evaluated
 
 SMALL = {
     "model.hidden": 8,

@@ -36,7 +36,7 @@ from peer_sb3 import SB3
 from peer_task import ENVS, PYTHON, TRICK, Tuning
 from plotting import COLOURS, figure_of
 
-from rss_rl.runtime.atomic import replace_file
+from rss_rl.durable import replace_file
 
 Curve = list[list[float]]
 WINDOW = 4096

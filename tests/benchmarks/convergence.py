@@ -26,8 +26,8 @@ import numpy as np
 from plotting import COLOURS, figure_of
 
 from rss_rl.errors import CheckpointError, RssError
-from rss_rl.runtime.metrics import read_metrics
-from rss_rl.runtime.run_directory import RunDirectory
+from rss_rl.logs.metrics import read_metrics
+from rss_rl.runs.run_directory import RunDirectory
 
 REACHED = 0.95
 _MODES = ("all", "thresholded")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import ray
 
 from rss_rl.cluster.home import Home, find_home
-from rss_rl.runtime.rollouts import Rollout, SampleJob
+from rss_rl.rollouts.rollout import Rollout, SampleJob
 
 
 class FakeSampler:

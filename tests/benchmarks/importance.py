@@ -34,8 +34,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.config import EstimatorConfig, LearnerConfig, OptimizerConfig
+from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops import bernoulli

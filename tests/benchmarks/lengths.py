@@ -35,12 +35,12 @@ from lengths_report import write_report
 
 from rss_rl.components import built_in_names
 from rss_rl.config import ModelConfig
+from rss_rl.durable import replace_file
 from rss_rl.models.build import build_encoder
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.encoders.protocol import TrainingLengths
 from rss_rl.models.sentences import remove_unselected
 from rss_rl.ops.masking import gather
-from rss_rl.runtime.atomic import replace_file
 
 RESAN_SHARES = (1.0, 0.3, 0.1)
 MODES = ("training", "inference")

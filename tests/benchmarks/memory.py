@@ -111,8 +111,8 @@ def configuration(folder: Path, batch_size: int, updates: int) -> dict[str, Any]
 def measured_training(folder: Path, run: Path, batch_size: int, updates: int) -> dict[str, Any]:
     """Train; anonymous memory at the start, a tenth, the peak and the end."""
     from rss_rl.config import parse_config
-    from rss_rl.runtime.run import train
-    from rss_rl.runtime.session import UpdateReport
+    from rss_rl.training.run import train
+    from rss_rl.training.session import UpdateReport
 
     config = parse_config(configuration(folder, batch_size, updates), where="benchmark")
     marks: dict[int, float] = {}

@@ -8,17 +8,17 @@ from gymnasium.vector import AutoresetMode
 from peer_task import BATCH, Network, Task, Tuning, make_env, task_of
 from torch import Tensor, nn
 
-from learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.config import RunConfig
+from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import LogProbEstimator
 from rss_rl.policies.rss import RSSPolicy
-from rss_rl.runtime.memory import keep_freed_memory
-from rss_rl.runtime.rollouts import Rollout, SampleJob, join_rollouts
-from rss_rl.runtime.sampler import Sampler
-from rss_rl.runtime.snapshot import Models
+from rss_rl.rollouts.rollout import Rollout, SampleJob, join_rollouts
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import Models
+from rss_rl.training.memory import keep_freed_memory
 from rss_rl.types import ROLES
 
 _CPU = torch.device("cpu")

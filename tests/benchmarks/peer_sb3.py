@@ -18,7 +18,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
-from envs.vector import TokenSelectionVectorEnv
+from rss_rl.envs.vector import TokenSelectionVectorEnv
 from rss_rl.types import Array
 
 

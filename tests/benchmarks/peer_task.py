@@ -18,14 +18,14 @@ import torch
 from gymnasium.vector import AutoresetMode
 from torch import Tensor, nn
 
-from envs.vector import TokenSelectionVectorEnv
 from rss_rl.config import ModelConfig
 from rss_rl.data.store import open_prepared
+from rss_rl.envs.vector import TokenSelectionVectorEnv
 from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.policies.rss import RSSPolicy
 from rss_rl.reward_models.likelihood import ClassifierReward
-from rss_rl.runtime.run import open_models
+from rss_rl.training.run import open_models
 from rss_rl.types import Array, Batch, ExampleSource, LabelSpec
 
 EXAMPLES, SHORTEST, LONGEST = 8192, 8, 32

@@ -23,8 +23,8 @@ from suite.records import Record, limited
 from suite.timing import Settings
 
 from rss_rl.config import RunConfig
-from rss_rl.runtime.memory import keep_freed_memory
-from rss_rl.runtime.snapshot import Models, build_models
+from rss_rl.rollouts.snapshot import Models, build_models
+from rss_rl.training.memory import keep_freed_memory
 
 PARAMETERS, SAMPLERS, LIMIT_MS, BURST = 3_000_000, 2, 15.0, 10
 
@@ -47,7 +47,7 @@ class Held:
     """The part of a sampler actor that takes snapshots."""
 
     def __init__(self) -> None:
-        from rss_rl.runtime.snapshot import Snapshot
+        from rss_rl.rollouts.snapshot import Snapshot
 
         self._snapshot, self._models = Snapshot, models()
 

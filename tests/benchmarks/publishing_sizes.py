@@ -25,8 +25,7 @@ import torch
 from peer_task import LABELS
 
 from rss_rl.config import RunConfig
-from rss_rl.runtime.memory import keep_freed_memory
-from rss_rl.runtime.snapshot import (
+from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
     POLICY,
     WORDS,
@@ -35,6 +34,7 @@ from rss_rl.runtime.snapshot import (
     Snapshot,
     build_models,
 )
+from rss_rl.training.memory import keep_freed_memory
 
 SIZE, ROWS, REPEATS, SAMPLERS = 300, 1000, 5, 8
 CHANGES = ("everything", "policy", "rows", "whole table")

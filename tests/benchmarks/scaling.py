@@ -50,13 +50,13 @@ from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig, load_config
 from rss_rl.data.order import BatchOrder
 from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.logs.event_log import NO_LOG
 from rss_rl.packaged import find_config
-from rss_rl.runtime.event_log import NO_LOG
-from rss_rl.runtime.learner import LocalLearner
-from rss_rl.runtime.pipeline import RolloutPipeline
-from rss_rl.runtime.roles import LocalRoles
-from rss_rl.runtime.rollouts import SampleJob
-from rss_rl.runtime.snapshot import Snapshot
+from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.snapshot import Snapshot
+from rss_rl.training.learner import LocalLearner
+from rss_rl.training.pipeline import RolloutPipeline
+from rss_rl.training.roles import LocalRoles
 
 LAG = 8
 Say = Callable[..., None]

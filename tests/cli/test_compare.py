@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
 from rss_rl.config import parse_config
-from rss_rl.runtime.metrics import MetricsWriter
-from rss_rl.runtime.run_directory import RunDirectory
+from rss_rl.logs.metrics import MetricsWriter
+from rss_rl.runs.run_directory import RunDirectory
 
 PHASES = [{"name": "co-train", "supervised": True, "policy": True, "steps": 4}]
 

@@ -11,7 +11,7 @@ import pytest
 
 from rss_rl.cli.making import run_workers
 from rss_rl.errors import ConfigError
-from rss_rl.runtime.tables.work import LocalWorkers
+from rss_rl.results.tables.work import LocalWorkers
 
 PLAN: Any = SimpleNamespace(folder=Path("tables"))
 

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from rss_rl.api.progress import make_progress
 from rss_rl.errors import LearnerError
-from rss_rl.runtime.life import LearnersLost
-from rss_rl.runtime.run import Finished, RunEvent
-from rss_rl.runtime.session import UpdateReport
-from rss_rl.runtime.trainer import Evaluated, PhaseBegan
+from rss_rl.training.life import LearnersLost
+from rss_rl.training.run import Finished, RunEvent
+from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import Evaluated, PhaseBegan
 
 RATE = "throughput/examples_per_second"
 

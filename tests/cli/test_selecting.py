@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from rss_rl.cli.selecting import print_explanation
-from rss_rl.export.explanation import Explanation, MarkedSentence
+from rss_rl.inference.explanation import Explanation, MarkedSentence
 
 
 def shown(explanation: Explanation) -> str:

@@ -44,9 +44,14 @@ def test_an_open_cluster_is_named_to_the_training_too() -> None:
 def test_only_code_is_packed(tmp_path: Path, repository: Path) -> None:
     packed = pack_code(tmp_path / "code", "data: here\n")
     files = {str(path.relative_to(packed.root)) for path in packed.root.rglob("*.*")}
-    wanted = {"rss_rl/cli/main.py", "envs/rewards.py", "learners/optim.py", "config.yaml"}
+    wanted = {
+        "rss_rl/cli/main.py",
+        "rss_rl/envs/rewards.py",
+        "rss_rl/learners/optim.py",
+        "config.yaml",
+    }
     assert wanted | {"rss_rl/configs/sick.yaml", "rss_rl/py.typed"} <= files
-    assert {"rss_rl/ops/kernels/attention.cpp", "rss_rl/explaining/page.css"} <= files
+    assert {"rss_rl/ops/kernels/attention.cpp", "rss_rl/inference/page.css"} <= files
     kinds = {".cpp", ".css", ".h", ".html", ".js", ".py", ".typed", ".yaml"}
     code = {name for name in files if ".dist-info" not in name}
     assert {Path(name).suffix for name in code} == kinds

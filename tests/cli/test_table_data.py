@@ -15,9 +15,9 @@ from table_runs import table_tree, write_table_file
 
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError
-from rss_rl.runtime.tables.plan import plan_runs
-from rss_rl.runtime.tables.provide import Provider
-from rss_rl.runtime.tables.spec import load_table
+from rss_rl.results.tables.plan import plan_runs
+from rss_rl.results.tables.provide import Provider
+from rss_rl.results.tables.spec import load_table
 
 
 def test_what_is_missing_is_said_at_once(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import ray
 from ray_nodes import own_ray
 
 from rss_rl.cluster.prometheus import PrometheusSink, gauge_name
-from rss_rl.runtime.metric_registry import METRICS
-from rss_rl.runtime.metrics import MetricsWriter
+from rss_rl.logs.metric_registry import METRICS
+from rss_rl.logs.metrics import MetricsWriter
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import envs
+from rss_rl import envs
 from rss_rl.data.corpora.planted import Planted, PlantedSettings
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import DataError

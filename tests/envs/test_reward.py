@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs.rewards import Reward
 from rss_rl.config import RewardConfig
+from rss_rl.envs.rewards import Reward
 from rss_rl.errors import ComponentError, ConfigError, NonFiniteError
 
 

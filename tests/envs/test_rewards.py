@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from envs.rewards import penalties, rewards
 from rss_rl.config import RewardConfig
+from rss_rl.envs.rewards import penalties, rewards
 from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.types import Batch
 

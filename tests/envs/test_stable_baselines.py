@@ -15,7 +15,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.env_util import make_vec_env
 
-from envs import ENV_ID
+from rss_rl.envs import ENV_ID
 from rss_rl.types import Array, Batch
 
 

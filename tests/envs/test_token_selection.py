@@ -13,9 +13,9 @@ import pytest
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
-import envs
-from envs.rewards import Reward
+from rss_rl import envs
 from rss_rl.config import RewardConfig
+from rss_rl.envs.rewards import Reward
 from rss_rl.errors import ConfigError
 
 
@@ -170,8 +170,9 @@ def test_a_pickled_environment_goes_on_alike(examples: Any, reward_model: Any) -
 
 def test_it_needs_neither_ray_nor_a_learner() -> None:
     code = (
-        "import sys, envs, envs.token_selection, envs.vector\n"
-        "assert not {'ray', 'learners', 'rss_rl.runtime', 'rss_rl.models'} & set(sys.modules)"
+        "import sys, rss_rl.envs.token_selection, rss_rl.envs.vector\n"
+        "strangers = {'ray', 'rss_rl.learners', 'rss_rl.rollouts', 'rss_rl.models'}\n"
+        "assert not strangers & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

@@ -13,8 +13,8 @@ from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
-import envs
-from envs.vector import TokenSelectionVectorEnv
+from rss_rl import envs
+from rss_rl.envs.vector import TokenSelectionVectorEnv
 from rss_rl.errors import ConfigError
 
 PARTS = ("score", "sparsity_cost", "by_sentence", "heads_kept", "dependents_kept", "kept")

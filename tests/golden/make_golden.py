@@ -36,9 +36,9 @@ from rss_rl.config import load_config, parse_config
 from rss_rl.data.corpora.planted import Planted, PlantedSettings
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample, Words
-from rss_rl.export.artifact import export_run
-from rss_rl.runtime.run import train
-from rss_rl.runtime.session import UpdateReport
+from rss_rl.inference.artifact import export_run
+from rss_rl.training.run import train
+from rss_rl.training.session import UpdateReport
 from rss_rl.types import LabelSpec
 
 ROWS = {"train": 40, "dev": 16, "test": 8}

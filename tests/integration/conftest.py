@@ -11,7 +11,7 @@ from tiny_runs import Outcome, TinySource, tiny_tree
 
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.prepare import prepare
-from rss_rl.runtime.run import train
+from rss_rl.training.run import train
 
 
 @pytest.fixture(scope="session")

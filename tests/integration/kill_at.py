@@ -17,10 +17,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import rss_rl.runtime.trainer as trainer
+import rss_rl.training.trainer as trainer
 from rss_rl.config import parse_config
-from rss_rl.runtime.run import train
-from rss_rl.runtime.session import UpdateReport
+from rss_rl.training.run import train
+from rss_rl.training.session import UpdateReport
 
 
 def die() -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from marked import MARK, processes_of, wait_until
 
-from rss_rl.runtime.metrics import read_metrics
+from rss_rl.logs.metrics import read_metrics
 
 ACTORS = {"sampler": "ray::SamplerActor", "learner": "ray::LearnerActor"}
 HARMS = [

@@ -12,8 +12,8 @@ from tiny_runs import Outcome, assert_each_example_once_an_epoch, reports_of
 
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
-from rss_rl.runtime.metrics import read_metrics
-from rss_rl.runtime.run import train
+from rss_rl.logs.metrics import read_metrics
+from rss_rl.training.run import train
 
 pytestmark = pytest.mark.timeout(100)
 

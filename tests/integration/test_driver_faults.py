@@ -15,8 +15,8 @@ from marked import MARK, processes_of, wait_until
 from tiny_runs import Outcome, command_line
 
 from rss_rl.config import RunConfig
-from rss_rl.runtime.checkpoint import load_checkpoint
-from rss_rl.runtime.run_directory import RunDirectory
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.run_directory import RunDirectory
 
 pytestmark = pytest.mark.timeout(250)
 GONE_S = 90

@@ -21,8 +21,8 @@ from watched import WatchedRoles
 
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
-from rss_rl.runtime.run import RunEvent, train
-from rss_rl.runtime.session import UpdateReport
+from rss_rl.training.run import RunEvent, train
+from rss_rl.training.session import UpdateReport
 
 pytestmark = pytest.mark.timeout(100)
 ASYNCHRONOUS = {"backend": "ray", "actors": 2, "max_policy_lag": 4}

@@ -21,8 +21,8 @@ from rss_rl.cli.main import app
 from rss_rl.config import load_config
 from rss_rl.errors import ConfigError
 from rss_rl.policies.build import build_policy
-from rss_rl.runtime.tables.frontier import Sweep, frontier_table, setting_of
-from rss_rl.runtime.tables.plan import plan_runs
+from rss_rl.results.tables.frontier import Sweep, frontier_table, setting_of
+from rss_rl.results.tables.plan import plan_runs
 
 DEADLINE_S = 90
 SWEEP = ("--shares", "0.3,0.6", "--policies", "rss,bernoulli", "--seeds", "1")

@@ -13,20 +13,20 @@ import pytest
 from tiny_runs import Outcome
 
 from rss_rl.config import RunConfig
-from rss_rl.runtime.checkpoint import load_checkpoint
-from rss_rl.runtime.event_log import EVENTS_FILE, parse_events
-from rss_rl.runtime.run import Finished, train
-from rss_rl.runtime.status import read_status
+from rss_rl.logs.event_log import EVENTS_FILE, parse_events
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training.run import Finished, train
+from rss_rl.training.status import read_status
 
 FILLING = """
     import json, resource, signal, sys
     from pathlib import Path
     from rss_rl.config import parse_config
     from rss_rl.errors import CheckpointError
-    from rss_rl.runtime.checkpoint import checkpoint_steps
-    from rss_rl.runtime.metrics import MetricsWriter
-    from rss_rl.runtime.run import train
-    from rss_rl.runtime.session import UpdateReport
+    from rss_rl.runs.checkpoint import checkpoint_steps
+    from rss_rl.logs.metrics import MetricsWriter
+    from rss_rl.training.run import train
+    from rss_rl.training.session import UpdateReport
 
     config = parse_config(json.loads(Path(sys.argv[1]).read_text()), where="test")
     run, after, most = Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])

@@ -14,7 +14,7 @@ import pytest
 from tiny_runs import command_line
 
 from rss_rl.config import RunConfig
-from rss_rl.runtime.checkpoint import load_checkpoint
+from rss_rl.runs.checkpoint import load_checkpoint
 
 DEADLINE_S = 60
 

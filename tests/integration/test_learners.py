@@ -15,9 +15,9 @@ from watched import WatchedRoles
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import LearnerError
-from rss_rl.runtime.checkpoint import load_checkpoint
-from rss_rl.runtime.life import LearnersLost
-from rss_rl.runtime.run import train
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training.life import LearnersLost
+from rss_rl.training.run import train
 
 pytestmark = pytest.mark.timeout(110)
 SAMPLERS = {"backend": "ray", "actors": 1}

@@ -17,8 +17,8 @@ from rss_rl.cluster.home import Home, find_home
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, SamplerError
-from rss_rl.runtime.rollouts import SampleJob
-from rss_rl.runtime.snapshot import Snapshot
+from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.snapshot import Snapshot
 
 pytestmark = pytest.mark.timeout(100)
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -13,7 +13,7 @@ from rss_rl.config import load_config
 from rss_rl.data.corpora.planted import Planted, PlantedSettings
 from rss_rl.data.prepare import prepare
 from rss_rl.packaged import find_config
-from rss_rl.runtime.run import train
+from rss_rl.training.run import train
 
 
 def test_the_python_examples(

@@ -13,10 +13,10 @@ from tiny_runs import Outcome
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, DataError
-from rss_rl.runtime.run import Finished, train
-from rss_rl.runtime.run_directory import RunDirectory
-from rss_rl.runtime.session import UpdateReport
-from rss_rl.runtime.trainer import PhaseBegan, Stopped
+from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.training.run import Finished, train
+from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import PhaseBegan, Stopped
 
 KILL_AT = Path(__file__).with_name("kill_at.py")
 RANDOM = random.Random(11)

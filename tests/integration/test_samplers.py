@@ -21,12 +21,12 @@ from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import ConfigError, NonFiniteError, SamplerError
-from rss_rl.runtime.backend import Delivery
-from rss_rl.runtime.checkpoint import load_checkpoint
-from rss_rl.runtime.rollouts import SampleJob
-from rss_rl.runtime.run import RunEvent, train
-from rss_rl.runtime.session import UpdateReport
-from rss_rl.runtime.snapshot import Snapshot, build_prepared_models
+from rss_rl.rollouts.backend import Delivery
+from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training.run import RunEvent, train
+from rss_rl.training.session import UpdateReport
 from rss_rl.types import Array
 
 pytestmark = pytest.mark.timeout(100)

@@ -10,7 +10,7 @@ import pytest
 from soak import soak
 
 from rss_rl.config import RunConfig
-from rss_rl.runtime.run import Finished, train
+from rss_rl.training.run import Finished, train
 
 STEPS = {"warm-up": 150, "frozen": 150, "co-train": 600}
 

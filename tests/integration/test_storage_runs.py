@@ -21,21 +21,21 @@ from typer.testing import CliRunner
 from rss_rl.cli.main import app
 from rss_rl.config import RunConfig
 from rss_rl.errors import StorageError
+from rss_rl.logs.event_log import EVENTS_FILE, parse_events
+from rss_rl.logs.metrics import read_metrics
+from rss_rl.mirror.worker import Patience
+from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
 from rss_rl.runtime import mirror, mirror_worker
-from rss_rl.runtime.checkpoint import checkpoint_steps, load_checkpoint
-from rss_rl.runtime.event_log import EVENTS_FILE, parse_events
-from rss_rl.runtime.metrics import read_metrics
-from rss_rl.runtime.mirror_worker import Patience
-from rss_rl.runtime.run import Finished, train
-from rss_rl.runtime.session import UpdateReport
-from rss_rl.runtime.trainer import PhaseBegan, Stopped
+from rss_rl.training.run import Finished, train
+from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import PhaseBegan, Stopped
 
 LIVES = """
     import json, os, signal, sys
     from pathlib import Path
     from rss_rl.config import parse_config
-    from rss_rl.runtime.run import train
-    from rss_rl.runtime.session import UpdateReport
+    from rss_rl.training.run import train
+    from rss_rl.training.session import UpdateReport
 
     config = parse_config(json.loads(Path(sys.argv[1]).read_text()), where="test")
     place = Path(sys.argv[2])

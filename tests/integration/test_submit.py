@@ -48,7 +48,7 @@ from rss_rl.cluster.connection import connect, shutdown
 from rss_rl.cluster.processes import inside_job
 
 def look():
-    import rss_rl, envs, learners
+    import rss_rl.envs, rss_rl.learners
     node = ray.get_runtime_context().get_node_id()
     return {"code": rss_rl.__file__, "home": os.environ["HOME"], "node": node}
 
@@ -132,7 +132,7 @@ def submit(config: Path, storage: Path, *options: str, cwd: Path) -> tuple[int, 
 
 def test_the_nodes_do_not_know_the_code(nodes: Nodes) -> None:
     """Else the other tests would prove nothing."""
-    for name, code in {"ray": 0, "torch": 0, "rss_rl": 1, "envs": 1}.items():
+    for name, code in {"ray": 0, "torch": 0, "rss_rl": 1}.items():
         command = [
             nodes.bin / "python",
             "-c",

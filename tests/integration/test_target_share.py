@@ -16,10 +16,10 @@ from watched import WatchedRoles
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.errors import ConfigError
-from rss_rl.runtime.checkpoint import load_checkpoint
-from rss_rl.runtime.metrics import read_metrics
-from rss_rl.runtime.run import Finished, train
-from rss_rl.runtime.session import UpdateReport
+from rss_rl.logs.metrics import read_metrics
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training.run import Finished, train
+from rss_rl.training.session import UpdateReport
 
 KILL_AT = Path(__file__).with_name("kill_at.py")
 STEERED = {"target_share": 0.4}

@@ -36,7 +36,10 @@ def copy_of_checkout(repository: Path, target: Path) -> Path:
     listed = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
     for name in filter(None, listed.stdout.split("\0")):
         source = repository / name
-        if source.is_file():
+        if source.is_symlink():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).symlink_to(source.readlink())
+        elif source.is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).write_bytes(source.read_bytes())
     return target
@@ -64,15 +67,16 @@ def installed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def test_packages_come_from_the_wheel(installed: Path, repository: Path, tmp_path: Path) -> None:
     code = (
-        "import envs, learners, rss_rl\n"
+        "import rss_rl, rss_rl.envs, rss_rl.learners\n"
         "from rss_rl.packaged import configs_root, find_config, find_table\n"
         "from rss_rl.packaged import packaged_configs, packaged_tables\n"
-        "print(envs.__file__, learners.__file__, rss_rl.__file__, rss_rl.__version__)\n"
+        "print(rss_rl.envs.__file__, rss_rl.learners.__file__)\n"
+        "print(rss_rl.__file__, rss_rl.__version__)\n"
         "print(*map(find_config, packaged_configs()), *map(find_table, packaged_tables()),"
         " *configs_root().glob('cluster/*.yaml'))"
     )
-    first, second = run(installed / "python", "-c", code, cwd=tmp_path).splitlines()
-    *files, version = first.split()
+    *first, second = run(installed / "python", "-c", code, cwd=tmp_path).splitlines()
+    *files, version = " ".join(first).split()
     configs = second.split()
     for file in (*files, *configs):
         assert Path(file).is_relative_to(installed.parent), file
@@ -103,7 +107,7 @@ def test_a_job_would_be_sent_its_code(installed: Path, tmp_path: Path) -> None:
 def test_the_parts_of_the_explanation_page_travel(installed: Path, tmp_path: Path) -> None:
     code = (
         "from importlib.resources import files\n"
-        "print(*sorted(part.name for part in files('rss_rl.explaining').iterdir()))"
+        "print(*sorted(part.name for part in files('rss_rl.inference').iterdir()))"
     )
     names = run(installed / "python", "-c", code, cwd=tmp_path).split()
     assert {"page.css", "page.html", "page.js"} <= set(names)

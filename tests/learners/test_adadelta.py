@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import learners.adadelta
-from learners.adadelta import ROW_STEPS, Adadelta, _update_block
-from learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
 from rss_rl.config import OptimizerConfig
+from rss_rl.learners.adadelta import ROW_STEPS, Adadelta, _update_block
+from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.compilers import missing_compiler

@@ -6,8 +6,8 @@ import small
 import torch
 from torch import Tensor
 
-from learners.supervised import SupervisedLearner
 from rss_rl.config import OptimizerConfig
+from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch
 
 

@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from learners.group import ALONE, ProcessGroup, shard, sum_and_max
 from rss_rl.errors import LearnerError
+from rss_rl.learners.group import ALONE, ProcessGroup, shard, sum_and_max
 from rss_rl.models.dropout import keyed_dropout
 
 SUPPORT = Path(group_worker.__file__).parent

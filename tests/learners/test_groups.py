@@ -10,10 +10,10 @@ import small
 import torch
 from torch import Tensor, nn
 
-from learners.policy_gradient import PolicyGradientLearner, RewardBatch
-from learners.supervised import SupervisedLearner
 from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.errors import NonFiniteError
+from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
+from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.policies.adapters import PolicyModule

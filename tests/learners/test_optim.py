@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
 from rss_rl.config import OptimizerConfig
 from rss_rl.errors import CheckpointError, NonFiniteError
+from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
 
 
 class Net(nn.Module):

@@ -15,9 +15,9 @@ import pytest
 import small
 import torch
 
-from learners.group import ALONE
-from learners.pathwise import PathwiseLearner
 from rss_rl.config import parse_config
+from rss_rl.learners.group import ALONE
+from rss_rl.learners.pathwise import PathwiseLearner
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import build_policy
 

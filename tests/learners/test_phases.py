@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from learners.phases import PhaseSchedule, Turn
 from rss_rl.config import PhaseConfig
+from rss_rl.learners.phases import PhaseSchedule, Turn
 
 
 def phase(**settings: Any) -> PhaseConfig:

@@ -15,8 +15,8 @@ import small
 import torch
 from torch import Tensor
 
-from learners.policy_gradient import PolicyGradientLearner, PolicyStats, RewardBatch
 from rss_rl.config import LearnerConfig, OptimizerConfig
+from rss_rl.learners.policy_gradient import PolicyGradientLearner, PolicyStats, RewardBatch
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.adapters import PolicyModule

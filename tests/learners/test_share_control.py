@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from learners.share_control import Reached, ShareController, merit, share_margin
 from rss_rl.config import RewardConfig
+from rss_rl.learners.share_control import Reached, ShareController, merit, share_margin
 
 TARGET = RewardConfig(target_share=0.3, sparsity_cost=0.5)
 

@@ -9,10 +9,10 @@ import small
 import torch
 from torch import Tensor
 
-from learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.components import EVERYTHING, Component, component_names
 from rss_rl.config import EstimatorConfig, LearnerConfig, RunConfig, parse_config
 from rss_rl.errors import ConfigError
+from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.estimators import Paid
 from rss_rl.policies.estimators.build import build_estimator

@@ -79,8 +79,8 @@ def test_hardkuma_starts_at_the_probability_asked_for(probability: float) -> Non
 @pytest.mark.parametrize("product", [False, True])
 def test_expected_cost_is_the_mean_over_all_selections(product: bool) -> None:
     """By enumeration, against the environment's own cost."""
-    from envs.rewards import rewards
     from rss_rl.config import RewardConfig
+    from rss_rl.envs.rewards import rewards
 
     n = 3
     chance = torch.tensor([[[0.2, 0.9, 0.5], [0.6, 0.1, 0.7]]], dtype=torch.float64)

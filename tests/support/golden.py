@@ -17,9 +17,9 @@ import torch
 
 import rss_rl
 from rss_rl.data.store import open_prepared
-from rss_rl.runtime.checkpoint import load_checkpoint
-from rss_rl.runtime.reading import score_run
-from rss_rl.runtime.run import ALL_TOKENS
+from rss_rl.results.reading import score_run
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training.run import ALL_TOKENS
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "b9a4141"
 MODES = ("thresholded", "sampled", "all")

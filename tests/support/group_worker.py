@@ -18,11 +18,11 @@ import small
 import torch
 from torch import Tensor
 
-from learners.group import Group, ProcessGroup, shard
-from learners.policy_gradient import PolicyGradientLearner, RewardBatch
-from learners.supervised import SupervisedLearner
 from rss_rl.config import LearnerConfig, OptimizerConfig
 from rss_rl.errors import LearnerError, NonFiniteError
+from rss_rl.learners.group import Group, ProcessGroup, shard
+from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
+from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.seeding import example_keys
 

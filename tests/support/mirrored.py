@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from rss_rl.config import parse_config
-from rss_rl.runtime.checkpoint import save_checkpoint
-from rss_rl.runtime.event_log import NullEventLog
-from rss_rl.runtime.mirror_lease import Lease
-from rss_rl.runtime.mirror_worker import Mirror, Patience
-from rss_rl.runtime.run_directory import STATUS_FILE, RunDirectory
+from rss_rl.logs.event_log import NullEventLog
+from rss_rl.mirror.lease import Lease
+from rss_rl.mirror.worker import Mirror, Patience
+from rss_rl.runs.checkpoint import save_checkpoint
+from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
 from rss_rl.storage import Storage, open_storage
 
 PHASE = {"name": "all", "supervised": True, "selection": "all", "steps": 2}

@@ -13,9 +13,9 @@ import numpy as np
 import small
 import torch
 
-from learners.group import Group, ProcessGroup, shard
-from learners.pathwise import PathwiseLearner
 from rss_rl.config import parse_config
+from rss_rl.learners.group import Group, ProcessGroup, shard
+from rss_rl.learners.pathwise import PathwiseLearner
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import build_policy
 from rss_rl.seeding import keyed_uniforms, stream_key

@@ -14,9 +14,9 @@ from rss_rl.config import ModelConfig, Reads, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
-from rss_rl.export.model import Model
+from rss_rl.inference.model import Model
 from rss_rl.models.build import build_classifier
-from rss_rl.runtime.snapshot import Models
+from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import LabelSpec
 
 CLASSES = LabelSpec("classes", ("no", "maybe", "yes"))

@@ -14,9 +14,9 @@ from rss_rl.cli.main import app
 from rss_rl.components import Options
 from rss_rl.config import parse_section
 from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
-from rss_rl.runtime.run_directory import RunDirectory
-from rss_rl.runtime.tables.plan import PlannedRun
-from rss_rl.runtime.tables.spec import Table
+from rss_rl.results.tables.plan import PlannedRun
+from rss_rl.results.tables.spec import Table
+from rss_rl.runs.run_directory import RunDirectory
 
 PHASES = [
     {"name": "warm-up", "supervised": True, "selection": "all", "steps": 4},

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from rss_rl.data.sources import BadRow, RawExample
-from rss_rl.runtime.checkpoint import load_checkpoint
-from rss_rl.runtime.metrics import read_metrics
-from rss_rl.runtime.run import ALL_TOKENS
-from rss_rl.runtime.session import UpdateReport
+from rss_rl.logs.metrics import read_metrics
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training.run import ALL_TOKENS
+from rss_rl.training.session import UpdateReport
 from rss_rl.types import LabelSpec
 
 ROWS = {"train": 96, "dev": 24, "test": 24}

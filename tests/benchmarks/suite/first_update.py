@@ -17,8 +17,8 @@ def main() -> None:
     from rss_rl.config import load_config
     from rss_rl.ops.native import load_ahead
     from rss_rl.packaged import find_config
-    from rss_rl.runtime.run import train
-    from rss_rl.runtime.session import UpdateReport
+    from rss_rl.training.run import train
+    from rss_rl.training.session import UpdateReport
 
     data, run = sys.argv[1:]
     # Selections are sampled from the first update on, or the samplers could start after it.

@@ -16,17 +16,17 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from learners.supervised import SupervisedLearner
 from rss_rl.config import ModelConfig, OptimizerConfig
 from rss_rl.data.batching import padding_share
 from rss_rl.data.order import BatchOrder
+from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.attention import feature_wise_attention
 from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.masking import kept_indices
-from rss_rl.runtime.memory import keep_freed_memory
+from rss_rl.training.memory import keep_freed_memory
 from rss_rl.types import Array, LabelSpec
 from suite.records import Record, compared, limited
 from suite.reference import PlainReSAN

@@ -1,1 +1,0 @@
-"""Using a trained model elsewhere: a directory of its own, in Python, as ONNX, over whole files."""

@@ -1,0 +1,264 @@
+"""The directory that `rss-rl export` writes: all that a trained model needs, and nothing of Ray.
+
+export.json           schema version, configuration, checkpoint, SHA-256 of the other files and of
+                      this record itself
+weights.safetensors   `classifier/...`, `policy/...`, and `vectors/fixed` of the words that were
+                      not fine-tuned
+manifest.json         labels, tokenizer, where the data came from
+vocabulary.json       the words by id
+README.md             the card
+config.yaml           the configuration, to be read by people
+model.onnx            where it was asked for
+"""
+
+from __future__ import annotations
+
+__all__ = ["EXPORT_FILE", "ONNX_FILE", "WEIGHTS_FILE", "export_run", "is_export", "open_result"]
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from rss_rl.components import NOTHING, Trust
+from rss_rl.config import RunConfig, parse_config
+from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE
+from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.durable import aside_of, put_back, swap_in, sync_directory, sync_file
+from rss_rl.errors import CheckpointError
+from rss_rl.inference.card import card
+from rss_rl.json_files import read_json
+from rss_rl.models.attention_choice import loadable_attention
+from rss_rl.rollouts.snapshot import Models, build_models, training_lengths
+from rss_rl.rollouts.weights import load_weights
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.tensor_file import file_sha256, read_tensors, write_tensors
+from rss_rl.training.run import open_models
+from rss_rl.version import VERSION
+
+SCHEMA_VERSION = 2
+_SUMLESS = 1
+"""Schema version of exports whose record had no checksum of itself."""
+EXPORT_FILE, WEIGHTS_FILE, ONNX_FILE = "export.json", "weights.safetensors", "model.onnx"
+_FIXED = "vectors/fixed"
+_TUNED = "classifier/embedding.trainable"
+_OWN_SUM = "record_sha256"
+_AGAIN = "Export the run again"
+
+OnnxWriter = Callable[[Models, Prepared, RunConfig, Path], None]
+
+
+def export_run(
+    run: Path,
+    out: Path,
+    *,
+    which: str | int = "best",
+    overwrite: bool = False,
+    onnx: OnnxWriter | None = None,
+    trust: Trust = NOTHING,
+) -> Path:
+    """Write a run's checkpoint into a directory of its own, whole or not at all.
+
+    Args:
+        which: `best`, `latest` or a step.
+        overwrite: replace an export that is there.
+        onnx: writes model.onnx, given the path.
+        trust: see `open_models`.
+
+    Returns:
+        The directory, absolute.
+
+    Raises:
+        RssError: no such run or checkpoint, something else is in `out`, or the disk refuses.
+    """
+    out = out.resolve()
+    _mend(out)
+    _check_free(out, overwrite)
+    config, models, inputs = open_models(run, which, trust)
+    staging = out.with_name(f".tmp-{out.name}-{os.getpid()}")
+    try:
+        staging.mkdir(parents=True)
+        # Where the data lay on this machine is nobody's business elsewhere.
+        config = config.model_copy(update={"data": inputs.manifest.name})
+        _fill(staging, run, which, config, models, inputs)
+        if onnx is not None:
+            onnx(models, inputs, config, staging / ONNX_FILE)
+        _seal(staging, run, which, config)
+        swap_in(staging, out)
+    except OSError as error:
+        raise _refused(out, error) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return out
+
+
+def _mend(out: Path) -> None:
+    try:
+        put_back(out)
+    except OSError as error:
+        raise _refused(aside_of(out), error) from error
+
+
+def _refused(where: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"cannot be written ({error})", where=str(where), remedy="Free space, or give another DIR"
+    )
+
+
+def _check_free(out: Path, overwrite: bool) -> None:
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not is_export(out):
+        raise CheckpointError(
+            "the directory is not empty and holds no export",
+            where=str(out),
+            remedy="Choose one that is empty or does not exist",
+        )
+    if not overwrite:
+        raise CheckpointError(
+            "there is an export already", where=str(out), remedy="Replace it with --overwrite"
+        )
+
+
+def _fill(
+    folder: Path, run: Path, which: str | int, config: RunConfig, models: Models, inputs: Prepared
+) -> None:
+    tensors: dict[str, Any] = {
+        f"{part}/{name}": value
+        for part, module in models.modules.items()
+        for name, value in module.state_dict().items()
+    }
+    tensors[_FIXED] = models.classifier.embedding.fixed
+    write_tensors(folder / WEIGHTS_FILE, tensors)
+    for name in (MANIFEST_FILE, VOCABULARY_FILE):
+        shutil.copyfile(inputs.folder / name, folder / name)
+    shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # written for its owner alone
+    tree = config.model_dump(mode="json")
+    (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+    step = load_checkpoint(run, which).step
+    report = run / "report.json"
+    scores = read_json(report, remedy="Finish the run") if report.is_file() else None
+    text = card(config, inputs.manifest, run.resolve().name, step, scores)
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def _seal(folder: Path, run: Path, which: str | int, config: RunConfig) -> None:
+    """Write export.json, which names all the other files, and wait for the disk."""
+    checkpoint = load_checkpoint(run, which)
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "rss_rl": VERSION,
+        "run": run.resolve().name,
+        "step": checkpoint.step,
+        "config": config.model_dump(mode="json"),
+        "sha256": {path.name: file_sha256(path) for path in files},
+    }
+    record[_OWN_SUM] = _own_sum(record)
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    (folder / EXPORT_FILE).write_text(text, encoding="utf-8")
+    for path in (*files, folder / EXPORT_FILE):
+        sync_file(path)
+    sync_directory(folder)
+
+
+def _own_sum(record: dict[str, Any]) -> str:
+    """SHA-256 of a record without its sum, whatever the spaces and the order of its keys."""
+    rest = {key: value for key, value in record.items() if key != _OWN_SUM}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def is_export(path: Path) -> bool:
+    """Whether a directory looks like one that `export_run` wrote."""
+    return (path / EXPORT_FILE).is_file()
+
+
+def open_result(
+    path: Path | str, which: str | int = "best", trust: Trust = NOTHING
+) -> tuple[RunConfig, Models, Prepared]:
+    """Configuration, models in evaluation mode, and vocabulary: of an export or of a run.
+
+    Args:
+        which: checkpoint of a run; of no meaning for an export.
+        trust: see `open_models`.
+
+    Raises:
+        RssError: neither is there, or its files are damaged.
+    """
+    path = Path(path)
+    aside = aside_of(path.absolute())
+    if not path.exists() and is_export(aside):
+        raise CheckpointError(
+            f"the process that replaced this export was killed; the old one is in {aside}",
+            where=str(path),
+            remedy="Export the run again, or move that directory back",
+        )
+    return _open_export(path, trust) if is_export(path) else open_models(path, which, trust)
+
+
+def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]:
+    record = read_json(path / EXPORT_FILE, remedy=_AGAIN)
+    version, sums = record.get("schema_version"), record.get("sha256")
+    where = str(path / EXPORT_FILE)
+    if version not in (_SUMLESS, SCHEMA_VERSION) or not isinstance(sums, dict):
+        raise CheckpointError(
+            f"schema version {version!r:.50}, this program reads {_SUMLESS} to {SCHEMA_VERSION}",
+            where=where,
+            remedy="Use the version of rss-rl that wrote it",
+        )
+    if (version != _SUMLESS or _OWN_SUM in record) and record.get(_OWN_SUM) != _own_sum(record):
+        raise CheckpointError(
+            "is not the record that was exported (its SHA-256 differs)", where=where, remedy=_AGAIN
+        )
+    for name in (WEIGHTS_FILE, MANIFEST_FILE, VOCABULARY_FILE):
+        _check_sum(path / name, sums.get(name))
+    tree = record.get("config")
+    config = parse_config(tree if isinstance(tree, dict) else {}, where=where, trust=trust)
+    inputs = open_prepared(path)
+    tensors = read_tensors(path / WEIGHTS_FILE, _AGAIN)
+    models = _rebuild(path, config, inputs, tensors)
+    load_weights(models, tensors, torch.device("cpu"))
+    models.classifier.eval()
+    models.policy.eval()
+    return config, models, inputs
+
+
+def _check_sum(path: Path, expected: object) -> None:
+    try:
+        found = file_sha256(path)
+    except OSError as error:
+        raise CheckpointError("missing", where=str(path), remedy=_AGAIN) from error
+    if found != expected:
+        raise CheckpointError(
+            "is not the file that was exported (its SHA-256 differs)",
+            where=str(path),
+            remedy=_AGAIN,
+        )
+
+
+def _rebuild(path: Path, config: RunConfig, inputs: Prepared, tensors: dict[str, Any]) -> Models:
+    manifest = inputs.manifest
+    tuned, fixed = tensors.get(_TUNED), tensors.pop(_FIXED, None)
+    shape = (manifest.vocabulary.size, manifest.vectors.dim)
+    if tuned is None or fixed is None or np.concatenate([tuned, fixed]).shape != shape:
+        raise CheckpointError(
+            f"has not the {shape[0]} word vectors of {MANIFEST_FILE}",
+            where=str(path / WEIGHTS_FILE),
+            remedy=_AGAIN,
+        )
+    return build_models(
+        config.model_copy(update={"model": loadable_attention(config.model)}),
+        manifest.labels,
+        manifest.sentences,
+        np.concatenate([tuned, fixed]),
+        manifest.vocabulary.trainable,
+        inputs.vocabulary.words,
+        training_lengths(manifest, config.batch_size),
+    )

@@ -1,0 +1,106 @@
+"""The card of an export: what the model is, how good it is, what it learnt from, how to use it."""
+
+from __future__ import annotations
+
+__all__ = ["card"]
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from rss_rl.config import RunConfig
+from rss_rl.data.manifest import Manifest
+from rss_rl.results.markdown import grid
+from rss_rl.version import VERSION
+
+_SHOWN_LABELS = 20
+
+
+def card(
+    config: RunConfig,
+    manifest: Manifest,
+    run: str,
+    step: int,
+    report: Mapping[str, Any] | None,
+) -> str:
+    """The card as Markdown.
+
+    Args:
+        run: name of the run. step: of its checkpoint.
+        report: what stands in report.json; None: the run has not finished.
+    """
+    parts = [
+        f"# {run}",
+        _summary(config, manifest, step),
+        "## Use",
+        _usage(manifest),
+        "## Scores",
+        _scores(report, step),
+        "## Data",
+        _data(manifest),
+        "## Configuration",
+        f"```yaml\n{yaml.safe_dump(config.model_dump(mode='json'), sort_keys=False)}```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(config: RunConfig, manifest: Manifest, step: int) -> str:
+    labels = manifest.labels
+    if labels.kind == "score":
+        what = f"a score from {labels.low:g} to {labels.high:g}"
+    elif labels.chooses:
+        what = f"a {labels.kind} of the passage"
+    else:
+        shown = ", ".join(labels.names[:_SHOWN_LABELS])
+        more = len(labels.names) - _SHOWN_LABELS
+        what = f"one of: {shown}" + (f" and {more} more" if more > 0 else "")
+    sampled = config.phases[-1].selection == "sampled"
+    how = f"the policy `{config.policy.name}` selects words" if sampled else "it reads every word"
+    return (
+        f"Predicts {what}. The encoder is `{config.model.encoder.name}`; {how}.\n"
+        f"Update {step} of a run with seed {config.seed}, written by rss-rl {VERSION}."
+    )
+
+
+def _usage(manifest: Manifest) -> str:
+    example = '["A text."]' if manifest.sentences == 1 else '[("A text.", "Another.")]'
+    return (
+        "```python\nimport rss_rl\n\n"
+        'model = rss_rl.load("path/of/this/directory")\n'
+        f"print(model.predict({example})[0].prediction)\n```"
+    )
+
+
+def _scores(report: Mapping[str, Any] | None, step: int) -> str:
+    if report is None:
+        return "The run had not finished when it was exported, so there is no report."
+    splits: dict[str, dict[str, dict[str, float | None]]] = report["splits"]
+    names = list(dict.fromkeys(n for modes in splits.values() for m in modes.values() for n in m))
+    rows = [
+        [split, mode, *(_number(scores.get(name)) for name in names)]
+        for split, modes in splits.items()
+        for mode, scores in modes.items()
+    ]
+    table = grid(["split", "selection", *names], rows)
+    best = int(report["best_step"])
+    if best != step:
+        table += f"\n\nThese are of update {best}, not of the exported one."
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _data(manifest: Manifest) -> str:
+    return "\n".join(_data_lines(manifest))
+
+
+def _data_lines(manifest: Manifest) -> Iterator[str]:
+    rows = ", ".join(f"{info.rows:,} {split}" for split, info in manifest.splits.items())
+    yield f"`{manifest.name}`: {rows}; {manifest.vocabulary.size:,} words."
+    files = [*manifest.sources, *manifest.vectors.files]
+    if files:
+        yield ""
+        yield grid(["file", "SHA-256"], [[f"`{f.name}`", f"`{f.sha256}`"] for f in files])

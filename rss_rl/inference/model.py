@@ -1,0 +1,310 @@
+"""A trained model for new texts: which words it selects and what it predicts from them.
+
+Legend: B examples, S sentences an example, N_s tokens of the longest sentence of slot s, C classes.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Chosen", "Encoded", "Example", "Model", "cuts", "load_model"]
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rss_rl.components import NOTHING, Trust
+from rss_rl.config import RunConfig
+from rss_rl.data.sources import Text
+from rss_rl.data.store import Prepared
+from rss_rl.data.tokens import Tokens
+from rss_rl.data.vocabulary import PAD, UNKNOWN
+from rss_rl.errors import ConfigError, DataError
+from rss_rl.inference.artifact import open_result
+from rss_rl.inference.choosing import mark_passage
+from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
+from rss_rl.policies.deciding import decide
+from rss_rl.rollouts.snapshot import Models
+from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.types import ROLES, Array, LabelSpec
+
+Example = Text | tuple[Text, Text]
+"""A text, or two where the task is on pairs or on passages with questions."""
+
+_BATCH, _BATCH_TOKENS = 128, 1 << 14
+"""Examples of a batch, and tokens with padding, at most."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An example as the model reads it.
+
+    texts      as they were given, a str or words
+    sentences  words and keys of each sentence. ids: S x int64 [N_s]
+    marks      int64 [N_0], see `rss_rl.types.Batch`; None where labels are no choice
+    names      of the classes, sentences or candidates; empty for a score
+    """
+
+    texts: tuple[Text, ...]
+    sentences: tuple[Tokens, ...]
+    ids: tuple[Array, ...]
+    marks: Array | None
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Selections of a batch, S x bool [B, 2, N_s], with probabilities, S x [B, 2, N_s] or none."""
+
+    tokens: list[Tensor]
+    valid: list[Tensor]
+    marks: Tensor | None
+    selections: list[Tensor]
+    probabilities: list[Tensor] | None
+
+
+class Model:
+    """Reads texts with a trained classifier and policy, on the CPU; made by `rss_rl.load`.
+
+    Tokens with a probability over one half are selected. Where a run trained without a policy
+    every token is.
+
+    config, models, inputs  as `rss_rl.training.run.open_models` returns them
+    """
+
+    def __init__(self, config: RunConfig, models: Models, inputs: Prepared) -> None:
+        self.config, self.models, self.inputs = config, models, inputs
+        self._selects = config.phases[-1].selection == "sampled"
+
+    @property
+    def labels(self) -> LabelSpec:
+        """What is predicted."""
+        return self.inputs.labels
+
+    @property
+    def selects(self) -> bool:
+        """Whether there is a policy that selects."""
+        return self._selects
+
+    def __repr__(self) -> str:
+        labels = self.labels
+        names = f" ({', '.join(labels.names)})" if labels.names else ""
+        policy = f"policy {self.config.policy.name}" if self._selects else "reads every word"
+        share = self.config.reward.target_share
+        asked = (
+            "" if share is None or not self._selects else f", {share:.0%} of the words asked for"
+        )
+        return (
+            f"rss_rl.Model: predicts {labels.kind}{names}; encoder"
+            f" {self.config.model.encoder.name}, {policy}{asked}; trained on"
+            f" {self.inputs.manifest.name}"
+        )
+
+    def select(
+        self, examples: Sequence[Example], *, sampled_seed: int | None = None
+    ) -> list[tuple[MarkedSentence, ...]]:
+        """The sentences of each example with the words that are selected; see `predict`."""
+        found = self.predict(examples, sampled_seed=sampled_seed)
+        return [explanation.sentences for explanation in found]
+
+    def explain(self, example: Example) -> Explanation:
+        """Prediction of one example, and the words it rests on; see `predict`."""
+        return self.predict([example])[0]
+
+    def predict(
+        self, examples: Sequence[Example], *, sampled_seed: int | None = None
+    ) -> list[Explanation]:
+        """Prediction of each example, and the words it rests on.
+
+        Args:
+            examples: a text each, or a pair of texts where the task has two. A text that is a tuple
+                of words is not tokenised.
+            sampled_seed: draw the selections from this seed; None selects what has probability over
+                one half.
+
+        Raises:
+            DataError: see `encode`.
+        """
+        encoded = [
+            self.encode(self._texts(example, number), f"example {number}")
+            for number, example in enumerate(_list(examples), start=1)
+        ]
+        found: list[Explanation] = []
+        for cut in cuts(encoded):
+            seed = None if sampled_seed is None else (sampled_seed, len(found))
+            found += self.read(cut, seed)
+        return found
+
+    def encode(self, texts: Sequence[Text], where: str = "") -> Encoded:
+        """Words and ids of an example, given as its texts; `where` is for messages.
+
+        Raises:
+            DataError: not as many texts as the task has, a text without a word, nothing to choose
+                from.
+        """
+        if len(texts) != self.inputs.sentences:
+            wanted = self.inputs.sentences
+            raise DataError(
+                f"has {len(texts)} text(s) where the task has {wanted}",
+                where=where,
+                remedy="Give each example as " + ("a text" if wanted == 1 else "a pair of texts"),
+            )
+        given, names, marks = tuple(texts), self.labels.names, None
+        if self.labels.chooses:
+            passage = mark_passage(self.labels, *texts)
+            texts, marks, names = passage.texts, passage.marks, passage.names
+        sentences = tuple(self.inputs.tokenizer(text) for text in texts)
+        if not all(sentence.words for sentence in sentences):
+            raise DataError("a text has no word in it", where=where)
+        ids = tuple(self.inputs.vocabulary.ids(sentence.keys) for sentence in sentences)
+        return Encoded(given, sentences, ids, marks, names)
+
+    def _texts(self, example: Example, number: int) -> Sequence[Text]:
+        one = self.inputs.sentences == 1 or isinstance(example, str)
+        texts = (example,) if one else example
+        for text in texts if isinstance(texts, tuple | list) else (texts,):
+            words = text if isinstance(text, tuple | list) else ()
+            if not isinstance(text, str | tuple | list) or not all(
+                isinstance(word, str) for word in words
+            ):
+                raise DataError(
+                    f"is {_kind_of(text)}, where a text is expected",
+                    where=f"example {number}",
+                    remedy="Give a str, or a tuple of words"
+                    + ("" if self.inputs.sentences == 1 else ", two to an example"),
+                )
+        return tuple(tuple(text) if isinstance(text, list) else text for text in texts)  # type: ignore[misc]
+
+    def choose(self, examples: Sequence[Encoded], seed: tuple[int, int] | None = None) -> Chosen:
+        """The thresholded selections of a batch, or those drawn from a seed.
+
+        Args:
+            seed: with the number of the batch's first example, so that each has draws of its own.
+        """
+        slots = range(self.inputs.sentences)
+        tokens = [_padded([e.ids[slot] for e in examples], PAD) for slot in slots]
+        valid = [_valid([len(e.ids[slot]) for e in examples]) for slot in slots]
+        found = [e.marks for e in examples if e.marks is not None]
+        marks = _padded(found, -1) if found else None
+        everything = [mask[:, None].expand(-1, ROLES, -1) for mask in valid]
+        if not self._selects:
+            return Chosen(tokens, valid, marks, everything, None)
+        with torch.inference_mode():
+            shown = self.models.shown(tokens, valid)
+            both = [decide(self.models.policy, *pair) for pair in zip(shown, valid, strict=True)]
+            selections = [each.selection for each in both]
+            if seed is not None:
+                selections = [
+                    self._drawn(*pair, seed, slot)
+                    for slot, pair in enumerate(zip(shown, valid, strict=True))
+                ]
+        chances = [each.probabilities.float() for each in both]
+        return Chosen(tokens, valid, marks, selections, chances)
+
+    def _drawn(self, shown: Tensor, valid: Tensor, seed: tuple[int, int], slot: int) -> Tensor:
+        """Selections of a slot, bool [B, 2, N]."""
+        rows = np.arange(seed[1], seed[1] + len(valid))
+        key = stream_key(seed[0], "explain", slot)
+        uniforms = torch.from_numpy(keyed_uniforms(key, rows, 1, ROLES, valid.shape[1]))
+        return self.models.policy.sample(shown, valid, uniforms).selection[0]
+
+    def logits(self, chosen: Chosen) -> Tensor:
+        """[B, C].
+
+        Raises:
+            ConfigError: the run trained no classifier.
+        """
+        if not self.config.predicts:
+            raise ConfigError(
+                "the run trained no classifier, so its model predicts nothing",
+                where="phases",
+                remedy="Train with a phase that has supervised: true, or select words alone",
+            )
+        with torch.inference_mode():
+            logits: Tensor = self.models.classifier(
+                chosen.tokens, chosen.valid, chosen.selections, chosen.marks
+            )
+        return logits
+
+    def read(
+        self, examples: Sequence[Encoded], seed: tuple[int, int] | None = None
+    ) -> list[Explanation]:
+        """Selections and predictions of one batch; `seed` as of `choose`."""
+        chosen = self.choose(examples, seed)
+        if not self.config.predicts:
+            return [
+                Explanation(_sentences(example, chosen, row), None, None)
+                for row, example in enumerate(examples)
+            ]
+        logits = self.logits(chosen)
+        predicted = self.models.classifier.predict(logits).tolist()
+        shares = torch.softmax(logits, -1).tolist()
+        found = []
+        for row, example in enumerate(examples):
+            sentences = _sentences(example, chosen, row)
+            if self.labels.kind == "score":
+                found.append(Explanation(sentences, float(predicted[row]), None))
+                continue
+            named = dict(zip(example.names, shares[row], strict=False))  # behind: padding
+            found.append(Explanation(sentences, example.names[predicted[row]], named))
+        return found
+
+
+def load_model(path: Path | str, which: str | int = "best", trust: Trust = NOTHING) -> Model:
+    """See `rss_rl.load`."""
+    return Model(*open_result(path, which, trust))
+
+
+def _list(examples: Sequence[Example]) -> Sequence[Example]:
+    if isinstance(examples, str):
+        raise DataError(
+            "one text is given where a list of examples is expected",
+            remedy='Put it into a list: ["A text."]',
+        )
+    return examples
+
+
+def cuts(encoded: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:
+    """The examples in batches that take a bounded amount of memory."""
+    start, longest = 0, 0
+    for end, example in enumerate(encoded):
+        longest = max(longest, sum(map(len, example.ids)))
+        count = end - start
+        if count and (count == _BATCH or longest * (count + 1) > _BATCH_TOKENS):
+            yield encoded[start:end]
+            start, longest = end, sum(map(len, example.ids))
+    if start < len(encoded):
+        yield encoded[start:]
+
+
+def _valid(lengths: Sequence[int]) -> Tensor:
+    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+
+
+def _padded(rows: Sequence[Array], filler: int) -> Tensor:
+    """int64 [B, N]."""
+    filled = np.full((len(rows), max(map(len, rows))), filler, np.int64)
+    for row, values in zip(filled, rows, strict=True):
+        row[: len(values)] = values
+    return torch.from_numpy(filled)
+
+
+def _sentences(example: Encoded, chosen: Chosen, row: int) -> tuple[MarkedSentence, ...]:
+    return tuple(_marked(example, chosen, slot, row) for slot in range(len(example.ids)))
+
+
+def _marked(example: Encoded, chosen: Chosen, slot: int, row: int) -> MarkedSentence:
+    ids, words = example.ids[slot], example.sentences[slot].words
+    chances = None
+    if chosen.probabilities is not None:
+        chances = chosen.probabilities[slot][row, :, : len(ids)].numpy()
+    bits = chosen.selections[slot][row, :, : len(ids)].numpy()
+    text = example.texts[slot]
+    offsets = word_offsets(text, words) if isinstance(text, str) else None
+    return MarkedSentence(words, ids != UNKNOWN, bits, chances, offsets)
+
+
+def _kind_of(value: object) -> str:
+    return "nothing" if value is None else f"{value!r:.40} ({type(value).__name__})"

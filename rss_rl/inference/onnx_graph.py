@@ -1,0 +1,168 @@
+"""A trained classifier with its thresholded selection as one ONNX graph.
+
+inputs    tokens (of pairs also tokens_b), int64 [B, N]: ids of the vocabulary, padding 0 behind
+outputs   logits [B, C]; of a score task also score [B];
+          selection (selection_b), bool [B, 2, N]: heads and dependents
+
+B and N may be any. What the models compute by removing words the graph computes by masking them, so
+that no size follows from values; the numbers are the same.
+"""
+
+from __future__ import annotations
+
+__all__ = ["TOLERANCE", "check_onnx", "write_onnx"]
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.data.vocabulary import PAD
+from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.rollouts.snapshot import Models
+from rss_rl.types import ROLES
+
+TOLERANCE = 1e-4
+"""Largest difference from torch that is let pass."""
+_SHAPES = ((3, 7), (1, 1), (5, 16))
+"""Batches and lengths that a graph is checked on."""
+
+
+class _Graph(nn.Module):
+    """What is recorded: token ids to logits and selections."""
+
+    def __init__(self, models: Models, selects: bool, score: bool) -> None:
+        super().__init__()
+        self.classifier, self.policy = models.classifier, models.policy
+        self._models = models
+        self._selects, self._score = selects, score
+
+    def forward(self, *tokens: Tensor) -> tuple[Tensor, ...]:
+        """Token ids of each text, [B, N_s], to the outputs."""
+        valid = [ids != PAD for ids in tokens]
+        selections = [mask[:, None].expand(-1, ROLES, -1) for mask in valid]
+        if self._selects:
+            shown = self._models.shown(tokens, valid)
+            pairs = zip(shown, valid, strict=True)
+            selections = [self.policy.threshold(vectors, mask) for vectors, mask in pairs]
+        logits = self.classifier(list(tokens), valid, selections)
+        score = (self.classifier.predict(logits),) if self._score else ()
+        return (logits, *score, *selections)
+
+
+def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) -> None:
+    """Record the graph, write it and compare it with torch.
+
+    Raises:
+        ConfigError: the task, encoder or policy cannot be written as ONNX, or `rss-rl[onnx]` is
+            not installed.
+        CheckpointError: the written graph computes something else.
+    """
+    if inputs.labels.chooses:
+        raise ConfigError(
+            f"tasks that choose a {inputs.labels.kind} of a passage have no ONNX form",
+            remedy="Export without --onnx",
+        )
+    if not config.model.encoder.can("onnx"):
+        raise _refused(config, "the encoder has no such form")
+    _require("onnx", "onnxscript", "onnxruntime")
+    score = inputs.labels.kind == "score"
+    graph = _Graph(models, config.phases[-1].selection == "sampled", score).eval()
+    try:
+        program = _record(graph, _examples(models, inputs.sentences, _SHAPES[0]), score)
+    except Exception as error:  # the exporter raises what its parts raise
+        raise _refused(config, type(error).__name__) from error
+    # A loop over the tokens is written out as often as the recorded text was long.
+    sizes = [size for given in program.model.graph.inputs for size in given.shape or ()]
+    if any(isinstance(size, int) for size in sizes):
+        raise _refused(config, "the graph would be for texts of one length")
+    program.save(str(path), external_data=False)
+    check_onnx(graph, path, models, inputs.sentences)
+
+
+def _refused(config: RunConfig, why: str) -> ConfigError:
+    return ConfigError(
+        f"encoder '{config.model.encoder.name}' with policy '{config.policy.name}' cannot be"
+        f" written as ONNX ({why})",
+        remedy="Export without --onnx",
+    )
+
+
+def _record(graph: nn.Module, tokens: tuple[Tensor, ...], score: bool) -> torch.onnx.ONNXProgram:
+    suffixes = ("", "_b")[: len(tokens)]
+    batch = torch.export.Dim("batch")
+    shapes = tuple({0: batch, 1: torch.export.Dim(f"length{suffix}")} for suffix in suffixes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own, about its own parts
+        program = torch.onnx.export(
+            graph,
+            tokens,
+            dynamo=True,
+            dynamic_shapes=(shapes,),
+            input_names=[f"tokens{suffix}" for suffix in suffixes],
+            output_names=[
+                "logits",
+                *(["score"] if score else []),
+                *(f"selection{suffix}" for suffix in suffixes),
+            ],
+            verbose=False,
+        )
+    assert program is not None
+    return program
+
+
+def _require(*names: str) -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"{', '.join(missing)} not installed",
+            remedy="Install rss-rl[onnx], or leave out --onnx",
+        )
+
+
+def _examples(models: Models, texts: int, shape: tuple[int, int]) -> tuple[Tensor, ...]:
+    """Random token ids, S x int64 [B, N]; texts of all lengths from N down."""
+    embedding = models.classifier.embedding
+    words = embedding.trainable.shape[0] + len(embedding.fixed)
+    draw = np.random.default_rng(shape)
+    rows, longest = shape
+    lengths = np.maximum(1, longest - np.arange(rows))[:, None]
+    real = np.arange(longest) < lengths
+    ids = (np.where(real, draw.integers(1, words, shape), PAD) for _ in range(texts))
+    return tuple(torch.from_numpy(array) for array in ids)
+
+
+def check_onnx(graph: nn.Module, path: Path, models: Models, texts: int) -> None:
+    """Compare a written graph with torch on batches of several sizes.
+
+    Raises:
+        CheckpointError: some output differs by more than TOLERANCE.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [given.name for given in session.get_inputs()]
+    for shape in _SHAPES:
+        tokens = _examples(models, texts, shape)
+        with torch.inference_mode():
+            expected = graph(*tokens)
+        fed = {name: ids.numpy() for name, ids in zip(names, tokens, strict=True)}
+        found: list[Any] = session.run(None, fed)
+        for ours, theirs in zip(expected, found, strict=True):
+            gap = np.abs(ours.numpy().astype(np.float64) - theirs).max()
+            if not gap <= TOLERANCE:
+                raise CheckpointError(
+                    f"the ONNX graph differs from the model by {gap:.2g} on {shape[0]} texts of"
+                    f" {shape[1]} words",
+                    where=str(path),
+                    remedy="Export without --onnx",
+                )

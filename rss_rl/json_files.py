@@ -1,0 +1,95 @@
+"""JSON of our own files: strict when read, and equal when read back."""
+
+from __future__ import annotations
+
+__all__ = [
+    "MAX_JSON_BYTES",
+    "canonical_json",
+    "read_json",
+    "without_non_finite",
+]
+
+import json
+import math
+import stat
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rss_rl.errors import CheckpointError
+
+MAX_JSON_BYTES = 64 * 2**20
+"""A larger JSON file is not one of ours: refuse it before it fills the memory."""
+
+
+def canonical_json(value: object, where: str) -> str:
+    """`value` as JSON text that reads back equal, keys sorted.
+
+    Raises:
+        CheckpointError: something in it would not read back equal: NaN, an infinity, a tuple, a key
+            that is not a string, an array; names its place.
+    """
+    try:
+        _check_json(value, "state", where)
+        return json.dumps(value, sort_keys=True, allow_nan=False)
+    except RecursionError as error:
+        raise _not_json("state is nested too deeply", where) from error
+
+
+def _check_json(value: object, place: str, where: str) -> None:
+    """Walk `value`; the error names the place of the first thing JSON cannot carry."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if type(key) is not str:
+                raise _not_json(f"{place} has the key {key!r}, which is not a string", where)
+            _check_json(item, f"{place}.{key}", where)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _check_json(item, f"{place}[{index}]", where)
+    elif type(value) is float:
+        if not math.isfinite(value):
+            raise _not_json(f"{place} is {value}", where)
+    elif value is not None and type(value) not in (bool, int, str):
+        raise _not_json(f"{place} is a {type(value).__name__}", where)
+
+
+def _not_json(what: str, where: str) -> CheckpointError:
+    return CheckpointError(
+        f"{what}, and would not read back equal from JSON",
+        where=where,
+        remedy="Keep plain dicts, lists, strings, finite numbers, booleans and None in a state",
+    )
+
+
+def without_non_finite(value: Any) -> Any:
+    """`value` with None in the place of NaN and infinities, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: without_non_finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_non_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
+    """The JSON object in `path`, strictly: no NaN, no infinity, no other top-level value.
+
+    Raises:
+        CheckpointError: missing, unreadable, too large, or no such object; ends with `remedy`.
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, a device read for ever
+            raise ValueError("not a plain file")
+        if found.st_size > MAX_JSON_BYTES:
+            raise ValueError(f"larger than {MAX_JSON_BYTES} bytes")
+        value = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        if not isinstance(value, dict):
+            raise ValueError("not a JSON object")
+    except FileNotFoundError as error:
+        raise CheckpointError("missing", where=str(path), remedy=remedy) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"unreadable: {error}", where=str(path), remedy=remedy) from error
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")

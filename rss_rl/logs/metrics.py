@@ -1,0 +1,271 @@
+"""The metrics of a run, on disk: TensorBoard events for the eye, Parquet for programs.
+
+    run/tensorboard/events...            scalars, histograms, texts, images
+    run/metrics/part-000000.parquet      scalars; a part a flush
+
+Both forget what was written after the step a run is resumed from, so that no point is there twice.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Metric",
+    "MetricsWriter",
+    "ScalarSink",
+    "find_metric",
+    "metrics_markdown",
+    "read_metrics",
+    "register",
+]
+
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, SupportsFloat
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rss_rl.durable import sync_directory, sync_file
+from rss_rl.errors import CheckpointError
+from rss_rl.logs.metric_registry import Metric, find_metric, metrics_markdown, register
+from rss_rl.logs.tensorboard import open_event_files
+from rss_rl.types import Array
+
+SCHEMA = pa.schema(
+    [
+        ("step", pa.int64()),
+        ("tag", pa.string()),
+        ("value", pa.float64()),
+        ("wall_time", pa.float64()),
+    ]
+)
+NON_FINITE = "metrics/non_finite"
+_PART = re.compile(r"part-(\d{6,})\.parquet")
+_PICTURE_SECONDS = 20
+
+
+class ScalarSink(Protocol):
+    """Another place that scalars go to, such as a monitoring system; it must not raise."""
+
+    def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
+        """Take the finite scalars of one step, by registered tag."""
+
+
+class MetricsWriter:
+    """Writes the metrics of one run; only one at a time may be open for a run directory.
+
+    Call `flush` right before each checkpoint is saved: what a checkpoint's step has seen is then on
+    disk whenever the checkpoint is.
+
+    Args:
+        run_dir: the run directory.
+        resume_step: step of the checkpoint the run goes on from; metrics of later steps are
+            dropped. None for a new run: whatever metrics there are go.
+        resume_rows: what `rows` was when that checkpoint was saved; rows of its own step that came
+            after it are dropped too. None keeps all of that step.
+        sinks: where scalars go beside TensorBoard and Parquet.
+
+    Raises:
+        CheckpointError: metrics on disk are damaged, or the disk refuses.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        resume_step: int | None = None,
+        resume_rows: int | None = None,
+        sinks: Sequence[ScalarSink] = (),
+    ) -> None:
+        last = -1 if resume_step is None else resume_step
+        self._directory, self._sinks = run_dir / "metrics", tuple(sinks)
+        self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+        self._drawn: dict[str, float] = {}
+        with _refusals(run_dir):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._flushed = _drop_after(self._directory, last, resume_rows)
+            self._events = open_event_files(run_dir / "tensorboard", purge_step=last + 1)
+
+    @property
+    def rows(self) -> int:
+        """Scalars on disk, all steps and tags together."""
+        return self._flushed
+
+    def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
+        """Write scalars of one step; NaN and infinity are left out and counted instead.
+
+        Raises:
+            ValueError: a tag that is not registered as a scalar; nothing is written then.
+        """
+        for tag in values:
+            find_metric(tag, "scalar")
+        numbers = {tag: float(value) for tag, value in values.items()}
+        finite = {tag: number for tag, number in numbers.items() if math.isfinite(number)}
+        if len(finite) < len(numbers):
+            finite[NON_FINITE] = float(len(numbers) - len(finite))
+        now = time.time()
+        for tag, number in finite.items():
+            with _refusals(self._directory.parent):
+                self._events.add_scalar(tag, number, step, walltime=now)
+            for name, entry in zip(SCHEMA.names, (step, tag, number, now), strict=True):
+                self._columns[name].append(entry)
+        for sink in self._sinks:
+            sink.scalars(step, finite)
+
+    def histogram(self, step: int, tag: str, values: Array) -> None:
+        """Write the distribution of `values`, any shape; nothing where it is empty.
+
+        Raises:
+            ValueError: a tag that is not registered as a histogram.
+        """
+        find_metric(tag, "histogram")
+        with _refusals(self._directory.parent):
+            if values.size:
+                self._events.add_histogram(tag, values, step)
+
+    def text(self, step: int, tag: str, markdown: str) -> None:
+        """Write a text.
+
+        Raises:
+            ValueError: a tag that is not registered as a text.
+        """
+        find_metric(tag, "text")
+        with _refusals(self._directory.parent):
+            self._events.add_text(tag, markdown, step)
+
+    def image(self, step: int, tag: str, draw: Callable[[], Array | None]) -> None:
+        """Write the picture that `draw` returns, uint8 [height, width, 3], unless it is None.
+
+        Drawing takes a while: nothing is drawn where the tag's last picture is younger than
+        20 seconds.
+
+        Raises:
+            ValueError: a tag that is not registered as an image.
+        """
+        find_metric(tag, "image")
+        if time.monotonic() - self._drawn.get(tag, -math.inf) < _PICTURE_SECONDS:
+            return
+        picture = draw()
+        self._drawn[tag] = time.monotonic()
+        with _refusals(self._directory.parent):
+            if picture is not None:
+                self._events.add_image(tag, picture, step, dataformats="HWC")
+
+    def flush(self) -> None:
+        """Put everything written so far on the disk.
+
+        Raises:
+            CheckpointError: the disk refuses.
+        """
+        with _refusals(self._directory.parent):
+            self._events.flush()
+            if self._columns["step"]:
+                parts = _parts(self._directory)
+                number = 1 + (_number(parts[-1]) if parts else -1)
+                table = pa.table(self._columns, schema=SCHEMA)
+                _write(self._directory / f"part-{number:06d}.parquet", table)
+                self._flushed += table.num_rows
+                self._columns = {name: [] for name in SCHEMA.names}
+
+    def close(self) -> None:
+        """Flush, and let go of the files."""
+        self.flush()
+        self._events.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_metrics(run_dir: Path) -> pa.Table:
+    """The scalars of a run: step int64, tag string, value float64, wall_time float64.
+
+    Rows are in the order they were written; a run without metrics gives an empty table.
+
+    Raises:
+        CheckpointError: a part is damaged.
+    """
+    tables = [_read(path) for path in _parts(run_dir / "metrics")]
+    return pa.concat_tables([SCHEMA.empty_table(), *tables])
+
+
+def _parts(directory: Path) -> list[Path]:
+    """Parts in the order they were written."""
+    found = [path for path in directory.glob("part-*.parquet") if _PART.fullmatch(path.name)]
+    return sorted(found, key=_number)
+
+
+def _number(part: Path) -> int:
+    return int(part.stem.removeprefix("part-"))
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        table = pq.read_table(path, partitioning=None)
+        if not table.schema.equals(SCHEMA):
+            raise ValueError(f"columns {table.schema.names} are not {SCHEMA.names}")
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise CheckpointError(
+            f"unreadable: {error}",
+            where=str(path),
+            remedy="Move the file away; its metrics are lost, the run is not",
+        ) from error
+    return table
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    """Write a part so that it is there as a whole or not at all."""
+    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    try:
+        pq.write_table(table, temporary)
+        sync_file(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def _drop_after(directory: Path, step: int, rows: int | None) -> int:
+    """Drop the rows of later steps, and those beyond the first `rows`; returns how many stay.
+
+    Parts that lose all their rows go.
+    """
+    for leftover in directory.glob(".tmp-part-*"):
+        leftover.unlink()
+    stay = 0
+    for part in _parts(directory):
+        table = _read(part) if step >= 0 else SCHEMA.empty_table()
+        kept = table.filter(pc.less_equal(table["step"], step))
+        kept = kept if rows is None else kept.slice(0, max(0, rows - stay))
+        stay += kept.num_rows
+        if kept.num_rows == 0:
+            part.unlink()
+        elif kept.num_rows < table.num_rows:
+            _write(part, kept)
+    return stay
+
+
+@contextmanager
+def _refusals(run_dir: Path) -> Iterator[None]:
+    """Say what to do where the disk refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"metrics could not be written: {error}",
+            where=str(run_dir),
+            remedy="Free disk space or permit writing there, and resume the run",
+        ) from error

@@ -1,0 +1,1 @@
+"""A run's copy on a storage path: claimed, kept up, restored."""

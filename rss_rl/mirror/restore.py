@@ -1,0 +1,194 @@
+"""A run from its storage into an empty directory, and who may go on with what."""
+
+from __future__ import annotations
+
+__all__ = ["continue_from", "refuse_foreign", "refuse_present", "stored_config"]
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rss_rl.components import Trust
+from rss_rl.config import parse_config
+from rss_rl.errors import CheckpointError, StorageError
+from rss_rl.mirror.files import is_of_run
+from rss_rl.runs.checkpoint import LATEST, checkpoint_steps, load_checkpoint
+from rss_rl.runs.checkpoint_files import STATE_FILE, parse_step, read_pointer
+from rss_rl.runs.run_directory import CONFIG_FILE, check_free, claim
+from rss_rl.storage import Storage
+
+_LATEST = f"checkpoints/{LATEST.upper()}"
+
+
+def refuse_foreign(storage: Storage) -> None:
+    """Refuse a path with files that are named as a run's are, and are none.
+
+    Raises:
+        CheckpointError: its config.json is no run's.
+        StorageError: there is no config.json beside them, or the storage refuses.
+    """
+    found = [name for name in storage.files() if is_of_run(name)]
+    if found and stored_config(storage) is None:
+        raise StorageError(
+            f"there are files that are no run's and would be replaced, such as {min(found)}",
+            where=storage.uri,
+            remedy="Choose an empty path, such as one below this, or remove the files",
+        )
+
+
+def refuse_present(storage: Storage) -> None:
+    """Refuse a path that holds a run with checkpoints.
+
+    Raises:
+        StorageError: it does.
+    """
+    if _has_checkpoints(storage.files("checkpoints")):
+        raise StorageError(
+            "there is a run already",
+            where=storage.uri,
+            remedy="Continue it with --resume, replace it with --overwrite, or choose another path",
+        )
+
+
+def continue_from(
+    storage: Storage,
+    run_dir: Path,
+    config: Mapping[str, Any],
+    check: Callable[[], None] = lambda: None,
+) -> int | None:
+    """Make `run_dir` ready to go on with the run that the storage holds, if it holds one.
+
+    An empty directory, or a run without a checkpoint, gets the run from the storage; one with
+    checkpoints stays as it is.
+
+    Args:
+        config: resolved configuration that the run is to have, plain JSON data.
+        check: called before each file; may raise.
+
+    Returns:
+        The number of files fetched; None where nothing had to be.
+
+    Raises:
+        CheckpointError: another configuration, no sound checkpoint on the storage, it is ahead of
+            the directory, or the directory holds other files than a run's, or another process
+            trains there.
+        ConfigError: the stored configuration is none of this version.
+        StorageError: the storage refuses.
+    """
+    files = {name: size for name, size in storage.files().items() if is_of_run(name)}
+    if CONFIG_FILE not in files or not _has_checkpoints(files):
+        return None
+    _check_config(storage, config)
+    if checkpoint_steps(run_dir):
+        _check_not_ahead(storage, run_dir)
+        return None
+    run_dir = run_dir.absolute()
+    staging = run_dir.with_name(f".tmp-{run_dir.name}-{os.getpid()}")
+    try:
+        check_free(run_dir)
+        _fetch(storage, files, staging, check)
+        load_checkpoint(staging)  # the checksums of the newest, before anything local changes
+        _move_in(staging, run_dir)
+    except OSError as error:
+        raise CheckpointError(
+            f"the run could not be restored here: {error}",
+            where=str(run_dir),
+            remedy="Choose a directory that can be written, on a disk with free space",
+        ) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return len(files)
+
+
+def _has_checkpoints(files: Mapping[str, int]) -> bool:
+    return any(name.startswith("checkpoints/") and name.endswith(STATE_FILE) for name in files)
+
+
+def stored_config(storage: Storage) -> dict[str, Any] | None:
+    """The configuration of the run that a storage holds, as plain JSON data; None without a run.
+
+    Raises:
+        CheckpointError: it is not as written by rss-rl.
+        StorageError: the storage refuses.
+    """
+    content = storage.read(CONFIG_FILE)
+    if content is None:
+        return None
+    try:
+        record = json.loads(content)
+        config = record["config"]
+        if not isinstance(config, dict) or not isinstance(record["schema_version"], int):
+            raise ValueError("not a JSON object with a version")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CheckpointError(
+            f"no configuration of a run: {error}",
+            where=f"{storage.uri}/{CONFIG_FILE}",
+            remedy="Choose another path, or remove what is there",
+        ) from error
+    return config
+
+
+def _check_config(storage: Storage, config: Mapping[str, Any]) -> None:
+    stored = stored_config(storage) or {}
+    # Completed: it may have been written before a key was known.
+    where = f"{storage.uri}/{CONFIG_FILE}"
+    found = parse_config(stored, where=where, trust=Trust.of(config)).model_dump(mode="json")
+    changed = [key for key in {**found, **config} if found.get(key) != config.get(key)]
+    if changed:
+        raise CheckpointError(
+            f"the configuration differs from the run's in: {', '.join(changed)[:500]}",
+            where=storage.uri,
+            remedy="Resume without overrides, or start a new run on another storage path",
+        )
+
+
+def _check_not_ahead(storage: Storage, run_dir: Path) -> None:
+    """Going on from here would throw away what another machine did."""
+    there = storage.read(_LATEST) or b""
+    try:
+        ahead = parse_step(there.decode().strip()) - parse_step(read_pointer(run_dir, LATEST))
+    except (ValueError, CheckpointError):
+        return
+    if ahead > 0:
+        raise CheckpointError(
+            f"the storage {storage.uri} is {ahead} updates ahead of the directory",
+            where=str(run_dir),
+            remedy="Resume into an empty --run-dir, which then gets what the storage has",
+        )
+
+
+def _fetch(
+    storage: Storage, files: Mapping[str, int], staging: Path, check: Callable[[], None]
+) -> None:
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
+    for name in sorted(files):
+        check()
+        try:
+            storage.download(name, staging.joinpath(*name.split("/")))
+        except StorageError:
+            # Torn pieces of a checkpoint are passed over by the loader, and all else can be lost.
+            if not name.startswith(("config", "inputs/")) and storage.read(name) is None:
+                continue
+            raise
+
+
+def _move_in(staging: Path, run_dir: Path) -> None:
+    """Move the pieces to their place, under the run's lock.
+
+    The configuration comes first, so that what a stop leaves is known to be a run, and the
+    checkpoints last: without them it is restored once more.
+    """
+    lock = claim(run_dir)
+    try:
+        for piece in sorted(staging.iterdir(), key=_place):
+            os.replace(piece, run_dir / piece.name)
+    finally:
+        os.close(lock)
+
+
+def _place(piece: Path) -> tuple[bool, bool]:
+    return piece.name == "checkpoints", piece.name != CONFIG_FILE

@@ -1,0 +1,1 @@
+"""What finished runs came to: scores, agreement with people, comparisons, tables, frontiers."""

@@ -1,0 +1,473 @@
+"""Scoring a run's selections against the words that people marked.
+
+Selections: `policy` the run's own, tokens with probability over one half; `top-k` the same share of
+every text, its tokens of highest probability; `random` the policy's selection moved to random
+tokens of the same text, ranked by random scores. Others have scores from elsewhere: that of a
+method that explains the classifier (see `rss_rl.results.posthoc`), or read from a file (see
+`rss_rl.data.score_file`), and select as many tokens as `top-k`. All predict from the selection
+alone.
+
+With p_j(x) the classifier's probability of the class j that it thinks likeliest when it reads all
+of x, and r the selection: comprehensiveness = p_j(x) - p_j(x without r), sufficiency = p_j(x) -
+p_j(r) (DeYoung et al. 2020, equations 1 and 2). As the run itself predicts from r, the sufficiency
+of r for that prediction is 0 by construction. AOPC: both, averaged over r = the 1, 5, 10, 20 and 50
+in a hundred tokens of highest score (equation 3). Over the budgets of `rss_rl.ops.rationales`: both
+averaged over r = the 5, 10, ..., 95 in a hundred tokens of highest score, and j is the right class
+(Brinner and Zarriess, EMNLP 2024).
+
+Legend: B examples, S sentences, N_s tokens of slot s, C classes, K selections of a batch.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CHOICES", "score_agreement", "score_run_agreement"]
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from rss_rl.components import NOTHING, Trust
+from rss_rl.config import RunConfig
+from rss_rl.data.batching import plain_batches
+from rss_rl.data.score_file import read_scores
+from rss_rl.errors import ConfigError, DataError
+from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
+from rss_rl.models.sentences import SentencesClassifier
+from rss_rl.ops.rationales import (
+    BUDGETS,
+    SpanScores,
+    document_scores,
+    moved_at_random,
+    pair_overlap,
+    precision_recall_area,
+    ranked_scores,
+    roc_area,
+    span_f1,
+    span_scores,
+    top_share,
+)
+from rss_rl.policies.deciding import decide
+from rss_rl.results.posthoc import PosthocScores, ScoreSource
+from rss_rl.results.reading import open_with_data
+from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
+from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.types import ROLES, Array, Batch, ExampleSource
+
+CHOICES = ("policy", "top-k", "random")
+"""The selections that every run with a policy is scored with."""
+_DECIMALS = 5
+_SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
+"""Of the tokens, for AOPC; ERASER's."""
+_AT_ONCE = 8
+"""Selections of a batch that the classifier reads together."""
+
+
+Progress = Callable[[int, int], None]
+
+
+def _unseen(done: int, end: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """selections S x bool [B, 2, N_s]; scores S x float [B, N_s], what ranks the tokens."""
+
+    selections: list[Array]
+    scores: list[Array]
+
+
+def score_agreement(
+    models: Models,
+    examples: ExampleSource,
+    config: RunConfig,
+    *,
+    share: float | None = None,
+    others: Mapping[str, ScoreSource] | None = None,
+    device: torch.device,
+    progress: Progress = _unseen,
+) -> dict[str, dict[str, float]]:
+    """Measures of a split under each selection, without dropout; see `Tally.metrics` for names.
+
+    Args:
+        share: of the tokens that `top-k`, `random` and others keep; None for the policy's mean
+            share.
+        others: what else ranks the tokens, by the name of its selection.
+        progress: told how many examples are scored, of how many.
+
+    Raises:
+        ConfigError: a run that is not faithful, or has no policy while that is needed. DataError:
+            no classes, or no rationales.
+    """
+    others = others or {}
+    _check(models, examples, config, bool(others), share)
+    scorer = _Scorer(models, config, others, device)
+    with (
+        models.evaluating(),
+        fixed_threads(config.learner.threads),
+        torch.no_grad(),
+        autocast(device, config.learner.precision),
+    ):
+        return scorer.score(examples, share, progress)
+
+
+def score_run_agreement(
+    path: Path,
+    split: str,
+    *,
+    which: str | int = "best",
+    share: float | None = None,
+    posthoc: Sequence[str] = (),
+    files: Mapping[str, Path] | None = None,
+    device: str | None = None,
+    progress: Progress = _unseen,
+    trust: Trust = NOTHING,
+) -> dict[str, dict[str, float]]:
+    """`score_agreement` of a checkpoint of the run at `path`.
+
+    Args:
+        posthoc: `rss_rl.results.posthoc.METHODS` that explain the run's classifier.
+        files: of scores, by the names of their selections.
+        trust: see `rss_rl.training.run.open_models`.
+
+    Raises:
+        RssError: as `score_agreement`, `rss_rl.data.score_file.read_scores` and
+            `rss_rl.results.reading.score_run` say.
+    """
+    config, models, prepared, place = open_with_data(path, which, device, trust)
+    examples = prepared.split(split)
+    others: dict[str, ScoreSource] = {}
+    if isinstance(models.classifier, SentencesClassifier):
+        for method in posthoc:
+            others[method] = PosthocScores(method, models.classifier, config.seed)
+    elif posthoc:
+        raise ConfigError(
+            "the methods that explain a classifier afterwards are for that of one or two sentences",
+            where="--posthoc",
+        )
+    for name, file in (files or {}).items():
+        others[name] = _FileScores(read_scores(file, examples))
+    return score_agreement(
+        models, examples, config, share=share, others=others, device=place, progress=progress
+    )
+
+
+class _FileScores:
+    """Scores by row of the split."""
+
+    knows_labels = False
+
+    def __init__(self, scores: Sequence[Sequence[Array]]) -> None:
+        self._scores = scores
+
+    def __call__(self, batch: Batch, tensors: TensorBatch) -> list[Array]:
+        """See `ScoreSource`."""
+        found = []
+        for slot, valid in enumerate(batch.valid):
+            padded = np.zeros(valid.shape)
+            padded[valid] = np.concatenate([self._scores[row][slot] for row in batch.rows.tolist()])
+            found.append(padded)
+        return found
+
+
+def _has_policy(config: RunConfig) -> bool:
+    return config.phases[-1].selection != "all"
+
+
+def _check(
+    models: Models, examples: ExampleSource, config: RunConfig, others: bool, share: float | None
+) -> None:
+    if not _has_policy(config) and (not others or share is None):
+        raise ConfigError(
+            "the run has no policy, so it selects no words that people could agree with",
+            where="phases",
+            remedy="Name a run whose last phase learns from sampled selections, or give --share and"
+            " scores of others with --posthoc or --scores",
+        )
+    if not config.predicts:
+        raise ConfigError(
+            "the run trained no classifier that could predict from the words it selects",
+            where="phases",
+            remedy="Name a run that has a phase with supervised: true",
+        )
+    if examples.labels.kind != "classes":
+        raise DataError(
+            f"labels are {examples.labels.kind}; agreement with people is measured for classes"
+        )
+    if not config.model.encoder.can("kept_only"):
+        raise ConfigError(
+            "not the faithful form: words outside the selection reach the prediction",
+            where="model.encoder",
+            remedy=f"Train with other options of {config.model.encoder.name}, or another encoder:"
+            " one with the capability `kept_only`, see `rss-rl components encoders`",
+        )
+    if examples.batch([0]).rationale is None:
+        raise DataError(
+            "the data do not say which words people marked",
+            remedy="Prepare eraser-movies or yelp-hat, or a table with --rationale",
+        )
+
+
+class _Scorer:
+    def __init__(
+        self,
+        models: Models,
+        config: RunConfig,
+        others: Mapping[str, ScoreSource],
+        device: torch.device,
+    ) -> None:
+        self._models, self._config, self._device = models, config, device
+        self._others = others
+
+    def score(
+        self, examples: ExampleSource, share: float | None, progress: Progress
+    ) -> dict[str, dict[str, float]]:
+        tallies: dict[str, Tally] = defaultdict(Tally)
+        equal = self._kept_share(examples) if share is None else share
+        done = 0
+        for batch, tensors in self._batches(examples):
+            whole = self._read(tensors, None)
+            for choice, chosen in self._choices(batch, tensors, share, equal).items():
+                (read,) = self._without(batch, tensors, whole, [chosen.selections])
+                # The tokens of highest probability are the policy's and top-k's alike.
+                by_share = (
+                    None if choice == "top-k" else self._by_share(batch, tensors, whole, chosen)
+                )
+                tallies[choice].add(batch, chosen.selections, chosen.scores, read, by_share)
+            done += len(batch)
+            progress(done, len(examples))
+        result = {choice: tally.metrics() for choice, tally in tallies.items()}
+        if "top-k" in result:
+            result["top-k"] = result["policy"] | result["top-k"]
+        for name, source in self._others.items():
+            if source.knows_labels:
+                for measure in ("accuracy", "accuracy_rest"):
+                    del result[name][measure]
+        return result
+
+    def _batches(self, examples: ExampleSource) -> Iterator[tuple[Batch, TensorBatch]]:
+        for rows in plain_batches(examples.lengths(), self._config.evaluation.batch_size):
+            batch = examples.batch(rows)
+            yield batch, tensor_batch(batch, self._device)
+
+    def _kept_share(self, examples: ExampleSource) -> float:
+        """Mean over examples of the share of tokens that the policy keeps."""
+        kept = []
+        for batch, tensors in self._batches(examples):
+            unions = [selection.any(1) for selection in self._policy(tensors).selections]
+            tokens = sum(valid.sum(1) for valid in batch.valid)
+            kept.append(sum(union.sum(1) for union in unions) / tokens)
+        return float(np.concatenate(kept).mean())
+
+    def _policy(self, tensors: TensorBatch) -> _Chosen:
+        selections, scores = [], []
+        inputs = self._models.shown(tensors.tokens, tensors.valid)
+        for shown, valid in zip(inputs, tensors.valid, strict=True):
+            selection, chances = decide(self._models.policy, shown, valid)
+            selections.append(selection.cpu().numpy())
+            # A token is kept for its likelier role. To a policy without context a word that stands
+            # twice is the same word: rounding must not say which of the two is likelier.
+            scores.append(chances.amax(1).double().cpu().numpy().round(_DECIMALS))
+        return _Chosen(selections, scores)
+
+    def _choices(
+        self, batch: Batch, tensors: TensorBatch, share: float | None, equal: float
+    ) -> dict[str, _Chosen]:
+        noise = [self._noise("scores", batch, slot) for slot in range(batch.sentences)]
+        chosen: dict[str, _Chosen] = {}
+        moved = _top(noise, batch.valid, equal)
+        if _has_policy(self._config):
+            policy = self._policy(tensors)
+            top = _Chosen(_top(policy.scores, batch.valid, equal), policy.scores)
+            chosen = {"policy": policy, "top-k": top}
+            moved = [
+                moved_at_random(original, valid, self._noise("moved", batch, slot))
+                for slot, (original, valid) in enumerate(
+                    zip((policy if share is None else top).selections, batch.valid, strict=True)
+                )
+            ]
+        chosen["random"] = _Chosen(moved, noise)
+        for name, source in self._others.items():
+            scores = source(batch, tensors)
+            chosen[name] = _Chosen(_top(scores, batch.valid, equal), scores)
+        return chosen
+
+    def _noise(self, purpose: str, batch: Batch, slot: int) -> Array:
+        """Uniform numbers [B, N_s]."""
+        key = stream_key(self._config.seed, "agreement", purpose, slot)
+        uniforms = keyed_uniforms(key, batch.rows, 1, 1, batch.valid[slot].shape[1])
+        return uniforms[0, :, 0]
+
+    def _without(
+        self,
+        batch: Batch,
+        tensors: TensorBatch,
+        whole: Array,
+        selections: Sequence[Sequence[Array]],
+    ) -> list[Probabilities]:
+        """Of all tokens, of each selection, and of all but each selection."""
+        rests = [
+            [
+                np.repeat((valid & ~bits.any(1))[:, None], ROLES, axis=1)
+                for valid, bits in zip(batch.valid, selection, strict=True)
+            ]
+            for selection in selections
+        ]
+        read = [self._probabilities(tensors, each) for each in (selections, rests)]
+        return [Probabilities(whole, alone, rest) for alone, rest in zip(*read, strict=True)]
+
+    def _probabilities(self, tensors: TensorBatch, selections: Sequence[Sequence[Array]]) -> Array:
+        """Of each class by each selection alone, float64 [K, B, C]."""
+        found = []
+        for first in range(0, len(selections), _AT_ONCE):
+            part = selections[first : first + _AT_ONCE]
+            together = [np.concatenate(slot) for slot in zip(*part, strict=True)]
+            found += np.split(self._read(tensors, together), len(part))
+        return np.stack(found)
+
+    def _read(self, tensors: TensorBatch, selections: Sequence[Array] | None) -> Array:
+        """Probabilities [M, C], selections being S x [M, 2, N_s]; None selects every token."""
+        chosen = None if selections is None else to_tensors(selections, self._device)
+        logits = self._models.classifier(tensors.tokens, tensors.valid, chosen, tensors.marks)
+        return torch.softmax(logits.double(), -1).cpu().numpy()
+
+    def _by_share(
+        self, batch: Batch, tensors: TensorBatch, whole: Array, chosen: _Chosen
+    ) -> dict[float, Probabilities]:
+        shares = sorted({*_SHARES, *BUDGETS})
+        best = [_top(chosen.scores, batch.valid, share) for share in shares]
+        return dict(zip(shares, self._without(batch, tensors, whole, best), strict=True))
+
+
+def _top(scores: Sequence[Array], valid: Sequence[Array], share: float) -> list[Array]:
+    """The best tokens of each sentence in both roles, S x bool [B, 2, N_s]."""
+    kept = (top_share(s, v, share) for s, v in zip(scores, valid, strict=True))
+    return [np.repeat(bits[:, None], ROLES, axis=1) for bits in kept]
+
+
+class Probabilities(NamedTuple):
+    """Of each class, [B, C]: reading all tokens, the selection, and all but the selection."""
+
+    whole: Array
+    alone: Array
+    rest: Array
+
+    def comprehensiveness(self, classes: Array) -> Array:
+        """How much less likely the classes [B] get without the selection, [B]."""
+        return _of(self.whole, classes) - _of(self.rest, classes)
+
+    def sufficiency(self, classes: Array) -> Array:
+        """How much less likely the classes [B] get with the selection alone, [B]."""
+        return _of(self.whole, classes) - _of(self.alone, classes)
+
+
+def _of(probabilities: Array, classes: Array) -> Array:
+    found: Array = np.take_along_axis(probabilities, classes[:, None], axis=1)[:, 0]
+    return found
+
+
+class Tally:
+    """The measures of one kind of selection, batch by batch; a few numbers for each example."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[float]] = defaultdict(list)
+        self._spans: list[SpanScores] = []
+
+    def add(
+        self,
+        batch: Batch,
+        selections: Sequence[Array],
+        scores: Sequence[Array],
+        read: Probabilities,
+        by_share: Mapping[float, Probabilities] | None,
+    ) -> None:
+        """Take in a batch.
+
+        Args:
+            selections: S x bool [B, 2, N_s]. scores: S x [B, N_s], what ranks the tokens.
+            read: with these selections. by_share: with shares of the tokens of highest score.
+        """
+        self._predictions(batch.labels, read)
+        if by_share is not None:
+            self._faithfulness("aopc", [by_share[p] for p in _SHARES], read.whole.argmax(1))
+            self._faithfulness("budget", [by_share[p] for p in BUDGETS], batch.labels)
+        for row in range(len(batch)):
+            kept = tokens = 0
+            for slot, valid in enumerate(batch.valid):
+                real = valid[row]
+                union = selections[slot][row].any(0)[real]
+                kept, tokens = kept + int(union.sum()), tokens + len(union)
+                if batch.rationale is not None:
+                    self._document(union, scores[slot][row][real], batch.rationale[slot][row][real])
+                if slot == 0 and batch.annotations is not None:
+                    self._people(union, scores[0][row][real], batch.annotations[row][real])
+            self._values["kept"].append(kept / tokens)
+
+    def metrics(self) -> dict[str, float]:
+        """The measures, means over examples or over documents.
+
+        accuracy, kept                  predicting from the selection; share of tokens selected
+        accuracy_all, accuracy_rest     reading all tokens, and all but the selection
+                                        (`score_agreement` keeps accuracy and accuracy_rest of no
+                                        selection that was made knowing the right class)
+        token_precision, _recall, _f1   of selected tokens, the mean over documents
+        iou_f1, auprc                   of spans; area under the precision-recall curve
+        budget_..., count_token_f1,     of the tokens of highest score: see `ranked_scores`
+        count_iou_f1
+        comprehensiveness, sufficiency  and aopc_..., budget_...: see the head of this module
+        similarity, annotator_f1        of single annotators' maps: area under the ROC curve (the
+                                        behavioural similarity of Sen et al., ACL 2020) and token
+                                        F1, means over annotators
+        people_similarity, people_f1    the same between annotators: what people reach
+        """
+        result = {name: float(np.mean(values)) for name, values in self._values.items()}
+        return result | {"iou_f1": span_f1(self._spans)}
+
+    def _predictions(self, labels: Array, read: Probabilities) -> None:
+        parts = {"accuracy": read.alone, "accuracy_all": read.whole, "accuracy_rest": read.rest}
+        for name, probabilities in parts.items():
+            self._values[name] += (probabilities.argmax(1) == labels).tolist()
+        likeliest = read.whole.argmax(1)
+        self._values["comprehensiveness"] += read.comprehensiveness(likeliest).tolist()
+        self._values["sufficiency"] += read.sufficiency(likeliest).tolist()
+
+    def _faithfulness(self, kind: str, parts: Sequence[Probabilities], classes: Array) -> None:
+        """Means over the parts, of the classes [B]."""
+        without = np.mean([part.comprehensiveness(classes) for part in parts], axis=0)  # [B]
+        alone = np.mean([part.sufficiency(classes) for part in parts], axis=0)
+        self._values[f"{kind}_comprehensiveness"] += without.tolist()
+        self._values[f"{kind}_sufficiency"] += alone.tolist()
+
+    def _document(self, kept: Array, scores: Array, wanted: Array) -> None:
+        self._spans.append(span_scores(kept, wanted))
+        found = document_scores(kept, wanted)
+        if found is not None:
+            names = ("token_precision", "token_recall", "token_f1")
+            for name, value in zip(names, found, strict=True):
+                self._values[name].append(value)
+        area = precision_recall_area(scores, wanted)
+        if area is not None:
+            self._values["auprc"].append(area)
+        ranked = ranked_scores(scores, wanted)
+        if ranked is not None:
+            for name, value in ranked._asdict().items():
+                self._values[name].append(value)
+
+    def _people(self, kept: Array, scores: Array, annotations: Array) -> None:
+        """Against each annotator, and annotators against each other."""
+        count = int(annotations.max(initial=0)).bit_length()
+        maps = [(annotations >> k & 1).astype(bool) for k in range(count)]
+        areas = [area for one in maps if (area := roc_area(scores, one)) is not None]
+        f1 = [score[2] for one in maps if (score := document_scores(kept, one)) is not None]
+        if areas and f1:
+            self._values["similarity"].append(float(np.mean(areas)))
+            self._values["annotator_f1"].append(float(np.mean(f1)))
+        among = pair_overlap(maps)
+        if among is not None:
+            self._values["people_similarity"].append(among[0])
+            self._values["people_f1"].append(among[1])

@@ -1,0 +1,213 @@
+"""Runs beside each other: groups of seeds, what their configurations differ in, and who is better.
+
+Runs whose configurations differ in the seed alone are one group, A, B, C in the order in which they
+are given. A is what the others are compared with, over the seeds that both have.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "FEWEST",
+    "Difference",
+    "Group",
+    "Run",
+    "config_differences",
+    "group_runs",
+    "main_score",
+    "paired",
+    "read_run",
+]
+
+import json
+import math
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from rss_rl.components import NOTHING, Trust
+from rss_rl.config import parse_config
+from rss_rl.errors import CheckpointError
+from rss_rl.metrics.measures import all_measures, find_measure, leading_measures
+from rss_rl.runs.run_directory import RunDirectory
+
+FEWEST = 3
+"""Seeds below which nothing is claimed: of two differences nobody can tell chance."""
+
+_MOST_ENUMERATED = 16
+_DRAWS = 100_000
+_MODES = ("thresholded", "sampled", "all")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: its configuration as a tree, completed, and its report; None where not finished."""
+
+    path: Path
+    config: Mapping[str, Any]
+    report: Mapping[str, Any] | None
+
+    @property
+    def seed(self) -> int:
+        """Of the configuration."""
+        return int(self.config["seed"])
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in the seed alone, by a letter."""
+
+    name: str
+    runs: tuple[Run, ...]
+
+    def finished(self) -> list[Run]:
+        """Those with a report."""
+        return [run for run in self.runs if run.report is not None]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A metric of group `other` minus that of the first, over the seeds that both have.
+
+    seeds        that both have, n of them
+    mean         of the differences; None where no seed is shared
+    t_test       two-sided p of the paired t-test; None below three seeds, or where all differences
+                 are the same
+    permutation  two-sided p over all ways to flip the differences' signs; None below three seeds
+    """
+
+    other: str
+    metric: str
+    seeds: tuple[int, ...]
+    mean: float | None
+    t_test: float | None
+    permutation: float | None
+    lower_is_better: bool = False
+
+
+def read_run(path: Path, trust: Trust = NOTHING) -> Run:
+    """Read a run's configuration and report; `trust` as of `open_models`.
+
+    Raises:
+        CheckpointError: there is no run, or its report is damaged.
+        ConfigError: its configuration is none of this version.
+    """
+    directory = RunDirectory.open(path)
+    # Completed: it may have been written before a key was known.
+    config = parse_config(directory.config, where=str(path / "config.json"), trust=trust)
+    finished = (path / "report.json").is_file()
+    return Run(path, config.model_dump(mode="json"), directory.read_report() if finished else None)
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """The runs by what they share, in their order.
+
+    Raises:
+        CheckpointError: a seed is there twice in a group, or there are too many groups.
+    """
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        key = json.dumps({name: value for name, value in run.config.items() if name != "seed"})
+        found.setdefault(key, []).append(run)
+    if len(found) > len(string.ascii_uppercase):
+        raise CheckpointError(f"{len(found)} configurations", remedy="Compare 26 at most")
+    for same in found.values():
+        seeds = [run.seed for run in same]
+        if len(set(seeds)) < len(seeds):
+            twice = next(run for run in same if seeds.count(run.seed) > 1)
+            raise CheckpointError(
+                f"two runs of one configuration have the seed {twice.seed}",
+                where=str(twice.path),
+                remedy="Name each seed's run once: a repeated one makes the spread too small",
+            )
+    pairs = zip(string.ascii_uppercase, found.values(), strict=False)
+    return [Group(name, tuple(same)) for name, same in pairs]
+
+
+def config_differences(groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
+    """Dotted keys whose values differ between groups, with each group's value; seeds aside."""
+    flat = [dict(_flatten(group.runs[0].config)) for group in groups]
+    keys = [key for key in dict.fromkeys(key for own in flat for key in own) if key != "seed"]
+    shown = [(key, [json.dumps(own[key]) if key in own else "-" for own in flat]) for key in keys]
+    return [(key, values) for key, values in shown if len(set(values)) > 1]
+
+
+def _flatten(node: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    if isinstance(node, Mapping) and node:
+        items = [(str(key), value) for key, value in node.items()]
+    elif isinstance(node, list) and any(isinstance(item, Mapping) for item in node):
+        items = [(str(place), value) for place, value in enumerate(node)]
+    else:
+        return [(prefix, node)]
+    return [
+        pair
+        for key, value in items
+        for pair in _flatten(value, f"{prefix}.{key}" if prefix else key)
+    ]
+
+
+def main_score(groups: Sequence[Group], split: str) -> tuple[str, dict[str, str]] | None:
+    """The metric to compare groups by, and the mode of each group; None where nothing is shared."""
+    modes: dict[str, str] = {}
+    shared: set[str] | None = None
+    for group in groups:
+        scores = [(run.report or {}).get("splits", {}).get(split, {}) for run in group.finished()]
+        mode = next((m for m in _MODES if scores and all(m in own for own in scores)), None)
+        if mode is None:
+            return None
+        modes[group.name] = mode
+        for own in scores:
+            names = {name for name, value in own[mode].items() if _is_number(value)}
+            shared = names if shared is None else shared & names
+    chosen_by = (run.config.get("evaluation", {}).get("best_metric") for run in groups[0].runs)
+    named = (*chosen_by, *leading_measures(), *all_measures())
+    metric = next((name for name in named if name in (shared or ())), None)
+    return None if metric is None else (metric, modes)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def paired(
+    first: Group, other: Group, split: str, metric: str, modes: Mapping[str, str]
+) -> Difference:
+    """How a group differs from the first, over the seeds that both have finished."""
+    values = [_by_seed(group, split, metric, modes[group.name]) for group in (first, other)]
+    seeds = tuple(sorted(set(values[0]) & set(values[1])))
+    gaps = np.array([values[1][seed] - values[0][seed] for seed in seeds])
+    mean = float(gaps.mean()) if len(gaps) else None
+    t_test = permutation = None
+    if len(gaps) >= FEWEST:
+        permutation = _sign_flips(gaps)
+        if np.ptp(gaps) > 0:
+            t_test = float(stats.ttest_1samp(gaps, 0.0).pvalue)
+    lower = find_measure(metric).lower_is_better
+    return Difference(other.name, metric, seeds, mean, t_test, permutation, lower)
+
+
+def _by_seed(group: Group, split: str, metric: str, mode: str) -> dict[int, float]:
+    return {
+        run.seed: float(run.report["splits"][split][mode][metric])
+        for run in group.finished()
+        if run.report is not None
+    }
+
+
+def _sign_flips(gaps: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    """Share of the ways to flip the signs whose mean is as far from 0 as the one seen.
+
+    All of them up to 16 differences, so that the p is exact; then a fixed random 100,000, where the
+    ways seen count one more.
+    """
+    seen = abs(gaps.sum()) * (1 - 1e-12)
+    if len(gaps) <= _MOST_ENUMERATED:
+        signs = np.array(list(product((-1, 1), repeat=len(gaps))))
+        return float((abs(signs @ gaps) >= seen).mean())
+    drawn = np.random.default_rng(0).choice((-1, 1), (_DRAWS, len(gaps)))
+    return float((1 + (abs(drawn @ gaps) >= seen).sum()) / (1 + _DRAWS))

@@ -1,0 +1,217 @@
+"""The runs of a table: where each lies, how it is configured, and what has become of it."""
+
+from __future__ import annotations
+
+__all__ = ["MANIFEST", "Plan", "PlannedRun", "Place", "State", "configure", "plan_runs", "state_of"]
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from rss_rl.components import Trust
+from rss_rl.config import RunConfig, load_config, options_that_fit, parse_config
+from rss_rl.errors import CheckpointError, ConfigError, RssError
+from rss_rl.json_files import read_json
+from rss_rl.packaged import find_config
+from rss_rl.results.tables.spec import Dataset, Row, Table
+from rss_rl.runs.run_directory import RunDirectory
+
+State = Literal["missing", "interrupted", "finished", "changed"]
+DATA_FOLDER = "data"
+MANIFEST = "manifest.json"
+"""Of a prepared directory; a run keeps a copy of its own."""
+REPORT = "report.json"
+"""Of a run that is finished."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A dataset, or one fold of it.
+
+    prepared  directory of its data, absolute
+    """
+
+    dataset: Dataset
+    fold: int | None
+    prepared: Path
+
+    @property
+    def name(self) -> str:
+        """Of its directories."""
+        name = self.dataset.name
+        return name if self.fold is None else f"{name}-fold-{self.fold}"
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run: a row on a place with a seed, in the directory `path`."""
+
+    row: Row
+    place: Place
+    seed: int
+    path: Path
+    config: RunConfig
+
+    @property
+    def label(self) -> str:
+        """As it is told of."""
+        return f"{self.place.name}/{self.row.name}/seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of what was chosen of a table, in the order in which they are made.
+
+    folder  of the table: its runs, and its files
+    """
+
+    name: str
+    table: Table
+    folder: Path
+    rows: tuple[Row, ...]
+    datasets: tuple[Dataset, ...]
+    runs: tuple[PlannedRun, ...]
+
+    def runs_of(self, row: Row, dataset: Dataset) -> list[PlannedRun]:
+        """A row's runs on a dataset."""
+        return [r for r in self.runs if r.row.name == row.name and r.place.dataset is dataset]
+
+
+def plan_runs(
+    name: str,
+    table: Table,
+    out: Path,
+    *,
+    rows: Sequence[str] | None = None,
+    datasets: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+) -> Plan:
+    """Plan the runs of a table under the directory `out`.
+
+    Every row gets its first seed before any gets its second, and every dataset its first fold
+    before any gets its second, so that an early table is whole. What another table under `out` has
+    finished with the same settings on the same data is not made again: it is read where it lies.
+
+    Raises:
+        ConfigError: a name that the table does not have, or a row whose configuration is refused.
+    """
+    out = out.resolve()
+    if name == DATA_FOLDER:
+        raise ConfigError(f"a table cannot be called '{name}'", remedy="Name its file otherwise")
+    chosen_rows, chosen_datasets = table.chosen(rows, datasets)
+    runs: list[tuple[tuple[int, int], PlannedRun]] = []
+    for dataset in chosen_datasets:
+        places = _places(dataset, out)
+        trained = [row for row in chosen_rows if table.trains(row, dataset)]
+        configs = [configure(name, table, row, dataset) for row in trained]
+        for place in places:
+            for row, config in zip(trained, configs, strict=True):
+                for turn, seed in enumerate(_seeds(table, row, dataset, seeds)):
+                    path = out / name / place.name / row.name / f"seed-{seed}"
+                    changes = {"seed": seed, "data": str(place.prepared)}
+                    own = config.model_copy(update=changes)
+                    order = turn, place.fold or 0
+                    runs.append((order, PlannedRun(row, place, seed, path, own)))
+    runs.sort(key=lambda item: item[0])
+    ordered = tuple(_made_elsewhere(run, out) for _, run in runs)
+    return Plan(name, table, out / name, chosen_rows, chosen_datasets, ordered)
+
+
+def _made_elsewhere(run: PlannedRun, out: Path) -> PlannedRun:
+    """The run where another table has finished the same; as it is planned where none has."""
+    if run.path.exists():
+        return run
+    for report in sorted(out.glob(f"*/{run.place.name}/*/seed-{run.seed}/{REPORT}")):
+        twin = replace(run, path=report.parent)
+        try:
+            if state_of(twin) == "finished":
+                return twin
+        except CheckpointError:  # the other table will tell of it
+            continue
+    return run
+
+
+def _places(dataset: Dataset, out: Path) -> list[Place]:
+    if dataset.prepared is not None:
+        return [Place(dataset, None, Path(dataset.prepared).resolve())]
+    places = [Place(dataset, fold, out) for fold in range(dataset.folds or 0)]
+    places = places or [Place(dataset, None, out)]
+    return [Place(dataset, p.fold, out / DATA_FOLDER / p.name) for p in places]
+
+
+def _seeds(table: Table, row: Row, dataset: Dataset, asked: Sequence[int] | None) -> Sequence[int]:
+    if asked is not None:
+        return asked
+    limits = (row.seeds, dataset.seeds)
+    return range(min(table.seeds, *(limit for limit in limits if limit is not None), table.seeds))
+
+
+def configure(name: str, table: Table, row: Row, dataset: Dataset) -> RunConfig:
+    """The configuration of a row's runs on a dataset, but for the seed and where the data lie.
+
+    Raises:
+        ConfigError: naming table and row.
+    """
+    base = dataset.bases[row.base or next(iter(dataset.bases))]
+    for_all = {**base.settings, **table.settings, **dataset.settings}
+    own = {**row.settings, **row.settings_on.get(dataset.name, {})}
+    file = find_config(base.config)
+    fitting = options_that_fit(file, for_all, own)
+    settings = [f"{key}={json.dumps(value)}" for key, value in {**fitting, **own}.items()]
+    where = f"table {name}, row {row.name} on {dataset.name}"
+    try:
+        config = load_config(file, settings)
+    except RssError as error:
+        message = f"{error.where}: {error.what}" if error.where else error.what
+        raise ConfigError(message, where=where, remedy=error.remedy) from error
+    if config.sampler.backend != "local" or config.learner.actors:
+        raise ConfigError(
+            "a run of a table has its sampler and learner in its own process",
+            where=where,
+            remedy="Set sampler.backend=local and learner.actors=0; give --jobs for more at a time",
+        )
+    _check_mode(row, config, where)
+    return config
+
+
+def _check_mode(row: Row, config: RunConfig, where: str) -> None:
+    sampled = config.phases[-1].selection == "sampled"
+    modes = ["thresholded", "sampled"] if sampled else ["all"]
+    if sampled and config.evaluation.all_tokens:
+        modes.append("all")
+    if row.mode not in modes:
+        raise ConfigError(
+            f"its runs are not scored with mode '{row.mode}'",
+            where=where,
+            remedy=f"Give mode: {' or '.join(modes)}",
+        )
+
+
+def state_of(run: PlannedRun) -> State:
+    """What has become of a run; `changed`: it was made with another configuration or other data.
+
+    Raises:
+        CheckpointError: its directory is damaged.
+    """
+    if not (run.path / "config.json").is_file():
+        return "missing"
+    tree = RunDirectory.open(run.path).config
+    try:
+        named = Trust.of(run.config.model_dump(mode="json"))
+        before = parse_config(tree, where=str(run.path / "config.json"), trust=named)
+    except ConfigError:  # a key that is no more
+        return "changed"
+    # Where the data lie is of no account: a directory of tables can be moved.
+    if before.model_copy(update={"data": run.config.data}) != run.config or _other_data(run):
+        return "changed"
+    return "finished" if (run.path / REPORT).is_file() else "interrupted"
+
+
+def _other_data(run: PlannedRun) -> bool:
+    own, present = (run.path / "inputs" / MANIFEST, run.place.prepared / MANIFEST)
+    if not (own.is_file() and present.is_file()):
+        return False
+    before = read_json(own, remedy="Remove the run's directory to make it again")
+    return before != read_json(present, remedy="Remove that directory to prepare the data again")

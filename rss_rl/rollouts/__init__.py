@@ -1,0 +1,1 @@
+"""From a batch to rollouts: snapshots, samplers, and who computes them."""

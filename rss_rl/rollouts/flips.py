@@ -1,0 +1,44 @@
+"""What each selection would earn with one bit turned over: n + 1 selections in a few calls.
+
+Legend: K selections, B examples, S sentences, N_s tokens of slot s, F flips.
+"""
+
+from __future__ import annotations
+
+__all__ = ["flip_rewards"]
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rss_rl.envs.rewards import Reward
+from rss_rl.types import ROLES, Array, Batch
+
+_CALL = 4096
+"""Selections of one call of the reward model: it bounds the memory."""
+
+
+def flip_rewards(
+    reward: Reward, batch: Batch, selections: Sequence[Array], roles: int
+) -> tuple[Array, ...]:
+    """S x float32 [K, B, 2, N_s]: the slot's reward with this bit turned over, 0 on padding.
+
+    Args:
+        selections: S x bool [K, B, 2, N_s].
+        roles: 1 = a bit decides both roles; the second row is 0 then.
+    """
+    result = []
+    for slot, bits in enumerate(selections):
+        earned = np.zeros(bits.shape, np.float32)
+        shown = np.broadcast_to(batch.valid[slot][None, :, None], bits.shape)
+        places = np.argwhere(shown[:, :, :roles])  # [F, 4]
+        for start in range(0, len(places), _CALL):
+            sample, example, role, token = places[start : start + _CALL].T
+            chosen = [s[sample, example] for s in selections]  # S x [F, 2, N_s]
+            flips = np.arange(len(sample))
+            for turned in [role] if roles == ROLES else range(ROLES):
+                chosen[slot][flips, turned, token] ^= True
+            parts = reward.score(batch.take(example), chosen)
+            earned[sample, example, role, token] = parts.by_sentence[:, slot]
+        result.append(earned)
+    return tuple(result)

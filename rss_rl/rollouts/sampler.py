@@ -1,0 +1,167 @@
+"""A sampler: environment, policy and reward model in one process, turning jobs into rollouts.
+
+Legend: K selections an example, B examples of a shard, S sentences, N_s tokens of slot s.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Sampler"]
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rss_rl.config import RunConfig
+from rss_rl.errors import NonFiniteError
+from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.policies.estimators.build import build_estimator, drawn_roles
+from rss_rl.policies.estimators.protocol import BitEstimator
+from rss_rl.rollouts.flips import flip_rewards
+from rss_rl.rollouts.reward import build_reward
+from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.snapshot import Models, Snapshot, autocast, fixed_threads
+from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.types import ROLES, Array, Batch, ExampleSource
+
+_CPU = torch.device("cpu")
+
+
+class Sampler:
+    """Draws and scores selections of training examples.
+
+    Args:
+        config: of the run.
+        models: this sampler's own copies; snapshots are loaded into them.
+        examples: the training split.
+        words: of the token ids, for reward models that ask; None where nobody knows them.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        models: Models,
+        examples: ExampleSource,
+        words: Sequence[str] | None = None,
+    ) -> None:
+        self._config = config
+        self._models = models
+        self._version: int | None = None
+        self._examples = examples
+        self._reward = build_reward(config, models, examples, words, _CPU)
+        estimator = build_estimator(config.estimator, config.sampler.selections)
+        self._by_bit = estimator if isinstance(estimator, BitEstimator) else None
+
+    @property
+    def version(self) -> int | None:
+        """Version of the snapshot held; None before the first."""
+        return self._version
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Work with this snapshot from now on."""
+        self._models.load(snapshot)
+        self._version = snapshot.version
+
+    def sample(self, job: SampleJob) -> pa.RecordBatch:
+        """The rollout of a job under the snapshot held.
+
+        Raises:
+            ValueError: before the first snapshot.
+            NonFiniteError: when the policy or the reward model returns NaN or an infinity.
+        """
+        if self._version is None:
+            raise ValueError("a sampler has nothing to sample with before its first snapshot")
+        sampler = self._config.sampler
+        with (
+            self._models.evaluating(),
+            fixed_threads(sampler.threads),
+            torch.inference_mode(),
+            autocast(_CPU, sampler.precision),
+        ):
+            return self._rollout(job, self._version).to_arrow()
+
+    def _rollout(self, job: SampleJob, version: int) -> Rollout:
+        batch = self._examples.batch(job.rows)
+        tensors = tensor_batch(batch, _CPU)
+        embedded = self._models.shown(tensors.tokens, tensors.valid)
+        selections, log_probs = self._draw(job, batch, tensors, embedded)
+        summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
+        _check_finite(summed, job.rows)
+        scores: Mapping[str, Array] = {}
+        costs: Mapping[str, Array] = {}
+        thresholded = np.full((len(batch), batch.sentences), np.nan, np.float32)
+        if job.scored:
+            drawn = [s.reshape(-1, *s.shape[2:]) for s in selections]
+            if job.thresholded:
+                drawn = self._with_thresholded(drawn, tensors, embedded)
+            parts = self._reward.score(batch, drawn)
+            scores = _drawn(parts.scores, job.selections, len(batch))
+            costs = _drawn(parts.costs, job.selections, len(batch))
+            if job.thresholded:
+                thresholded = parts.by_sentence[job.selections * len(batch) :]
+        flipped: tuple[Array, ...] = ()
+        if job.scored and self._by_bit is not None and self._by_bit.pays_flips:
+            roles = drawn_roles(self._models.policy, embedded[0], tensors.valid[0])
+            flipped = flip_rewards(self._reward, batch, selections, roles)
+        return Rollout(
+            job.rows,
+            tuple(selections),
+            np.stack(summed, -1),
+            scores,
+            costs,
+            thresholded,
+            version,
+            tuple(log_probs) if job.bitwise else (),
+            flipped,
+        )
+
+    def _draw(
+        self, job: SampleJob, batch: Batch, tensors: TensorBatch, embedded: list[Tensor]
+    ) -> tuple[list[Array], list[Array]]:
+        selections, log_probs = [], []
+        for slot, (vectors, valid) in enumerate(zip(embedded, tensors.valid, strict=True)):
+            key = stream_key(self._config.seed, "selection", job.update, slot)
+            width = valid.shape[1]
+            uniforms = keyed_uniforms(key, batch.rows, job.selections, ROLES, width)
+            drawn = torch.from_numpy(uniforms)
+            if job.scored and self._by_bit is not None:
+                drawn = self._by_bit.spread(drawn)
+            sampled = self._models.policy.sample(vectors, valid, drawn)
+            selections.append(sampled.selection.contiguous().numpy())
+            log_probs.append(sampled.log_prob.float().numpy())
+        return selections, log_probs
+
+    def _with_thresholded(
+        self, drawn: list[Array], tensors: TensorBatch, embedded: list[Tensor]
+    ) -> list[Array]:
+        """One more selection an example, so that one reward-model call scores both kinds."""
+        policy = self._models.policy
+        thresholded = [
+            policy.threshold(vectors, valid).numpy()
+            for vectors, valid in zip(embedded, tensors.valid, strict=True)
+        ]
+        return [np.concatenate(pair) for pair in zip(drawn, thresholded, strict=True)]
+
+
+def _check_finite(log_probs: list[Array], rows: Array) -> None:
+    """A policy that is broken draws something all the same, but cannot say how likely it is."""
+    for log_prob in log_probs:  # [K, B]
+        bad = np.argwhere(~np.isfinite(log_prob))
+        if len(bad):
+            sample, example = bad[0]
+            raise NonFiniteError(
+                f"the policy's log-prob is {log_prob[sample, example]}",
+                where=f"row {rows[example]}",
+                remedy="Look for non-finite weights: lower the learning rate or clip gradients",
+            )
+
+
+def _drawn(terms: Mapping[str, Array], samples: int, examples: int) -> dict[str, Array]:
+    """Terms [M, ...] of what was drawn, as [K, B, ...]."""
+    count = samples * examples
+    return {
+        name: values[:count].reshape(samples, examples, *values.shape[1:])
+        for name, values in terms.items()
+    }

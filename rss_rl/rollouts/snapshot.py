@@ -1,0 +1,451 @@
+"""What a sampler or evaluator works with: classifier and policy, published part by part.
+
+Of the parts named in `PARTS` a snapshot holds those that changed since the one before, as copies;
+of word vectors the rows that changed, where those are fewer. Fixed word vectors, a buffer that is
+not persistent, never travel: whoever opens the data has them. Other buffers do, as they are.
+
+Legend: P parameters of a part, V trainable word vectors, R rows of them, E embedding size.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CLASSIFIER",
+    "PARTS",
+    "POLICY",
+    "WORDS",
+    "Models",
+    "Piece",
+    "Publications",
+    "Publisher",
+    "Snapshot",
+    "StoredPiece",
+    "StoredSnapshot",
+    "autocast",
+    "autocast_dtype",
+    "build_models",
+    "build_prepared_models",
+    "fixed_threads",
+    "training_lengths",
+]
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from rss_rl.config import Reads, RunConfig
+from rss_rl.data.manifest import Manifest
+from rss_rl.data.store import Prepared
+from rss_rl.models.attention_choice import outer_backend
+from rss_rl.models.build import build_classifier
+from rss_rl.models.encoders.protocol import TrainingLengths
+from rss_rl.models.protocol import Classifier
+from rss_rl.policies.adapters import PolicyModule
+from rss_rl.policies.build import build_policy
+from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
+from rss_rl.rollouts.device import multiplies_bfloat16
+from rss_rl.seeding import stream_key
+from rss_rl.types import Array, LabelSpec
+
+CLASSIFIER, WORDS, POLICY = "classifier", "words", "policy"
+PARTS = (CLASSIFIER, WORDS, POLICY)
+"""The classifier without its trainable word vectors, those, and the policy."""
+
+
+class Piece(NamedTuple):
+    """The state of a part, or of some rows of the word vectors.
+
+    part     one of `PARTS`
+    weights  float32 [P], all parameters one after the other; [R * E] where there are rows
+    buffers  uint8, the bytes of the persistent buffers one after the other
+    rows     int64 [R], ascending, the word vectors meant; None = the whole part
+    """
+
+    part: str
+    weights: Array
+    buffers: Array
+    rows: Array | None = None
+
+    @property
+    def whole(self) -> bool:
+        """It needs no piece before it."""
+        return self.rows is None
+
+    @property
+    def bytes(self) -> int:
+        """What a sampler has to fetch."""
+        rows = 0 if self.rows is None else self.rows.nbytes
+        return int(self.weights.nbytes + self.buffers.nbytes + rows)
+
+
+class StoredPiece(NamedTuple):
+    """A piece in Ray's object store: `reference` is of Ray's, to a `Piece`."""
+
+    part: str
+    whole: bool
+    bytes: int
+    reference: Any
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What changed since the snapshot before, or everything, under one version."""
+
+    version: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def bytes(self) -> int:
+        """What a sampler has to fetch that holds the one before."""
+        return sum(piece.bytes for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class StoredSnapshot:
+    """A snapshot whose pieces lie in Ray's object store, where learners left them."""
+
+    version: int
+    pieces: tuple[StoredPiece, ...]
+
+    @property
+    def bytes(self) -> int:
+        """See `Snapshot`."""
+        return sum(piece.bytes for piece in self.pieces)
+
+
+class _Published(Protocol):
+    """A piece, wherever it lies."""
+
+    @property
+    def part(self) -> str:
+        """One of `PARTS`."""
+
+    @property
+    def whole(self) -> bool:
+        """It needs no piece before it."""
+
+
+_P = TypeVar("_P", bound=_Published)
+
+
+class Publications(Generic[_P]):
+    """The pieces that make up the newest state, so that a sampler is given what it lacks of them.
+
+    A whole piece takes the place of all before it of its part; rows are kept beside it.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, list[tuple[int, _P]]] = {}
+        self.count = 0
+
+    def add(self, pieces: Sequence[_P]) -> None:
+        """The next publication.
+
+        Raises:
+            ValueError: rows of a part of which there is no whole piece.
+        """
+        self.count += 1
+        for piece in pieces:
+            kept = self._pieces.setdefault(piece.part, [])
+            if piece.whole:
+                kept.clear()
+            elif not kept:
+                raise ValueError(f"rows of '{piece.part}' before the whole of it")
+            kept.append((self.count, piece))
+
+    def after(self, count: int) -> list[_P]:
+        """What whoever holds the first `count` publications lacks, to be loaded in this order."""
+        return [piece for kept in self._pieces.values() for number, piece in kept if number > count]
+
+
+class Models(NamedTuple):
+    """Classifier and policy of a run, and what the policy reads."""
+
+    classifier: Classifier
+    policy: PolicyModule
+    reads: Reads = "sentence"
+
+    def shown(
+        self, tokens: Sequence[torch.Tensor], valid: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """What the policy reads of the sentences of a batch; see `policy_inputs`."""
+        return policy_inputs(self.policy, self.classifier.embedding, tokens, valid, self.reads)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Both in evaluation mode inside; on leaving, each module is back in the mode it was in."""
+        modules = [*self.classifier.modules(), *self.policy.modules()]
+        training = [module for module in modules if module.training]
+        self.classifier.eval()
+        self.policy.eval()
+        try:
+            yield
+        finally:
+            for module in training:
+                module.training = True
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """Both by the names that checkpoints give them."""
+        return {"classifier": self.classifier, "policy": self.policy}
+
+    def parameters(self) -> list[nn.Parameter]:
+        """All parameters."""
+        return [*self.classifier.parameters(), *self.policy.parameters()]
+
+    def parts(self) -> dict[str, list[nn.Parameter]]:
+        """The parameters of each of `PARTS`, in the order of a piece."""
+        words = self.classifier.embedding.trainable
+        others = [p for p in self.classifier.parameters() if p is not words]
+        return {CLASSIFIER: others, WORDS: [words], POLICY: list(self.policy.parameters())}
+
+    def buffers(self) -> dict[str, list[torch.Tensor]]:
+        """The persistent buffers of each of `PARTS`, in the order of a piece."""
+        found = {part: _persistent(module) for part, module in self.modules.items()}
+        return found | {WORDS: []}
+
+    def publish(self, version: int) -> Snapshot:
+        """Copies of everything."""
+        return Publisher(self).publish(version, whole=True)
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Copy the pieces of a snapshot into the modules.
+
+        Raises:
+            ValueError: when it was made by other modules.
+        """
+        parts, buffers = self.parts(), self.buffers()
+        with torch.no_grad():
+            for piece in snapshot.pieces:
+                if piece.rows is None:
+                    _load_weights(piece, parts[piece.part])
+                else:
+                    _load_rows(piece.weights, piece.rows, parts[piece.part][0])
+                _load_buffers(piece.buffers, buffers[piece.part])
+
+
+class Publisher:
+    """Snapshots of what changed since the one before.
+
+    Parameters change as `note` is told; buffers, which anyone may change, are compared.
+    """
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+        self._changed = set(PARTS)
+        self._rows: list[torch.Tensor] = []  # changed, where WORDS is not among the changed parts
+        self._noted = 0
+        self._sent = 0  # rows, since all of them
+        self._buffers: dict[str, bytes] = {}
+
+    def note(self, part: str, rows: torch.Tensor | None = None) -> None:
+        """A part has changed, or of the word vectors these rows, int64 [R]."""
+        if rows is None:
+            self._changed.add(part)
+        elif WORDS not in self._changed:
+            self._rows.append(rows)
+            self._noted += len(rows)
+            if self._noted > len(self._models.classifier.embedding.trainable):
+                self._changed.add(WORDS)
+        if WORDS in self._changed:
+            self._forget_rows()
+
+    def note_all(self) -> None:
+        """Everything may be another now."""
+        self._changed.update(PARTS)
+        self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        self._rows, self._noted = [], 0
+
+    def publish(self, version: int, *, whole: bool) -> Snapshot:
+        """Copies of what changed since the last call, or of everything where `whole`."""
+        if whole:
+            self.note_all()
+        pieces = []
+        parts, buffers = self._models.parts(), self._models.buffers()
+        for part in PARTS:
+            raw = _bytes_of(buffers[part])
+            same = self._buffers.get(part) == raw.tobytes()
+            rows = self._changed_rows() if part == WORDS and part not in self._changed else None
+            if rows is not None:
+                pieces.append(_rows_piece(parts[part][0], rows))
+                self._sent += len(rows)
+            elif part in self._changed or not same:
+                pieces.append(Piece(part, _flat(parts[part]), raw))
+                self._buffers[part] = raw.tobytes()
+                self._sent = 0 if part == WORDS else self._sent
+        self._changed.clear()
+        self._forget_rows()
+        return Snapshot(version, tuple(pieces))
+
+    def _changed_rows(self) -> torch.Tensor | None:
+        """Those to be sent, int64 [R]; None where there are none, or all of them are better sent.
+
+        They are once rows have been sent as many as there are: so a sampler that starts anew is
+        never given more than twice the word vectors.
+        """
+        if not self._rows:
+            return None
+        rows: torch.Tensor = torch.unique(torch.cat(self._rows))
+        if len(rows) + self._sent < len(self._models.classifier.embedding.trainable):
+            return rows
+        self._changed.add(WORDS)
+        return None
+
+
+def _persistent(module: nn.Module) -> list[torch.Tensor]:
+    kept = module.state_dict().keys()
+    return [buffer for name, buffer in module.named_buffers() if name in kept]
+
+
+def _flat(parameters: Sequence[nn.Parameter]) -> Array:
+    """A copy, float32 [P]."""
+    flat = [p.detach().reshape(-1).float().cpu() for p in parameters]
+    copy: Array = torch.cat(flat).numpy() if flat else np.zeros(0, np.float32)
+    return copy
+
+
+def _rows_piece(table: nn.Parameter, rows: torch.Tensor) -> Piece:
+    values = table.detach().index_select(0, rows.to(table.device)).float().cpu()
+    return Piece(WORDS, values.reshape(-1).numpy(), np.zeros(0, np.uint8), rows.cpu().numpy())
+
+
+def _bytes_of(buffers: Sequence[torch.Tensor]) -> Array:
+    """A copy, uint8."""
+    raw = [b.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for b in buffers]
+    copy: Array = torch.cat(raw).numpy() if raw else np.zeros(0, np.uint8)
+    return copy
+
+
+def _load_weights(piece: Piece, parameters: Sequence[nn.Parameter]) -> None:
+    expected = sum(p.numel() for p in parameters)
+    if piece.weights.shape != (expected,):
+        raise ValueError(
+            f"a snapshot of {piece.weights.shape} for the {expected} parameters of '{piece.part}'"
+        )
+    start = 0
+    for parameter in parameters:
+        _copy(piece.weights[start : start + parameter.numel()], parameter)
+        start += parameter.numel()
+
+
+def _load_rows(weights: Array, rows: Array, table: nn.Parameter) -> None:
+    values = weights.reshape(len(rows), -1)
+    if values.shape[1] != table.shape[1] or len(rows) > len(table):
+        raise ValueError(f"rows {values.shape} of a snapshot for word vectors {tuple(table.shape)}")
+    if table.device.type == "cpu" and table.dtype == torch.float32:
+        table.detach().numpy()[rows] = values
+    else:
+        at, new = (torch.from_numpy(np.array(part)).to(table.device) for part in (rows, values))
+        table.index_copy_(0, at, new.to(table.dtype))
+
+
+def _load_buffers(raw: Array, buffers: Sequence[torch.Tensor]) -> None:
+    expected = sum(b.numel() * b.element_size() for b in buffers)
+    if expected != len(raw):
+        raise ValueError(f"a snapshot of {len(raw)} bytes for {expected} of buffers")
+    start = 0
+    for buffer in buffers:
+        size = buffer.numel() * buffer.element_size()
+        part = torch.from_numpy(np.array(raw[start : start + size]))
+        buffer.copy_(part.view(buffer.dtype).view_as(buffer))
+        start += size
+
+
+def _copy(weights: Array, parameter: nn.Parameter) -> None:
+    """Set a parameter to float32 [its size]."""
+    # Ray hands out read-only views and torch wants writable memory, even to read: numpy does not.
+    if parameter.device.type == "cpu" and parameter.dtype == torch.float32:
+        np.copyto(parameter.detach().numpy(), weights.reshape(parameter.shape))
+    else:
+        parameter.copy_(torch.from_numpy(np.array(weights)).view_as(parameter))
+
+
+def training_lengths(manifest: Manifest, batch_size: int) -> TrainingLengths | None:
+    """How long the training sentences are; None where the data do not tell.
+
+    Of passages the lengths of their sentences are not counted, and data of an early version do not
+    say how lengths spread.
+    """
+    train = manifest.splits.get("train")
+    if manifest.labels.kind == "sentence" or train is None or train.length_sd is None:
+        return None
+    means = (tokens / train.rows for tokens in train.tokens)
+    return TrainingLengths(tuple(zip(means, train.length_sd, strict=True)), batch_size)
+
+
+def build_models(
+    config: RunConfig,
+    labels: LabelSpec,
+    sentences: int,
+    vectors: Array,
+    trainable: int,
+    words: Sequence[str] = (),
+    lengths: TrainingLengths | None = None,
+) -> Models:
+    """Fresh modules whose initial weights depend on the run's seed alone.
+
+    Args:
+        labels, sentences, vectors, trainable, lengths: see `build_classifier`. words: see
+            `build_policy`.
+
+    Raises:
+        ConfigError: see `build_classifier`, `build_policy` and `check_reads`.
+    """
+    check_reads(config.policy.reads, sentences)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_key(config.seed, "initial weights"))
+        classifier = build_classifier(config.model, labels, sentences, vectors, trainable, lengths)
+        size = input_size(config.policy.reads, classifier.embedding.size)
+        backend = outer_backend(config.model)
+        policy = build_policy(config.policy, size, config.model.activation, words, backend)
+    return Models(classifier, policy, config.policy.reads)
+
+
+def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
+    """Fresh modules for a prepared dataset.
+
+    Raises:
+        ConfigError: see `build_models`.
+    """
+    manifest = prepared.manifest
+    return build_models(
+        config,
+        manifest.labels,
+        manifest.sentences,
+        prepared.vectors(),
+        prepared.vocabulary.trainable,
+        prepared.vocabulary.words,
+        training_lengths(manifest, config.batch_size),
+    )
+
+
+@contextmanager
+def fixed_threads(count: int) -> Iterator[None]:
+    """Run with `count` CPU threads, so that a result does not depend on who computes it."""
+    before = torch.get_num_threads()
+    if before != count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if before != count:
+            torch.set_num_threads(before)
+
+
+def autocast_dtype(device: torch.device, precision: str) -> torch.dtype | None:
+    """The dtype of matrix products, None for float32; `auto` is bfloat16 where that is faster."""
+    lower = precision == "bfloat16" or (precision == "auto" and multiplies_bfloat16(device))
+    return torch.bfloat16 if lower else None
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """Autocast as the configuration's `precision` asks."""
+    dtype = autocast_dtype(device, precision)
+    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)

@@ -1,0 +1,307 @@
+"""The directory of one run: its configuration, what it writes, and who may write there.
+
+config.json   the resolved configuration, read back by a resume, and what it leaves to the machine
+config.yaml   the same, to be read by people and given to `rss-rl train`
+inputs/       files the run depends on, such as vocabulary.json, copied in
+checkpoints/ metrics/ tensorboard/
+report.json   the final report
+all-tokens/   the run of the comparison with every token selected, of the same form
+provenance.json  program, libraries and data that the run began with
+events.jsonl  what happened, a JSON object a line
+status.json   what the run is doing, at most a second old while it trains
+run.lock      held by the process that trains
+"""
+
+from __future__ import annotations
+
+__all__ = ["ALL_TOKENS", "CONFIG_FILE", "RunDirectory", "STATUS_FILE", "check_free", "claim"]
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from rss_rl.durable import replace_file, sync_directory, sync_file
+from rss_rl.errors import CheckpointError
+from rss_rl.json_files import canonical_json, read_json, without_non_finite
+from rss_rl.logs.event_log import EVENTS_FILE
+from rss_rl.runs.run_lock import LOCK_FILE, take_lock
+
+SCHEMA_VERSION = 1
+STATUS_FILE = "status.json"
+CONFIG_FILE, _REPORT = "config.json", "report.json"
+PROVENANCE_FILE = "provenance.json"
+_OWN_FILES = (
+    CONFIG_FILE,
+    "config.yaml",
+    _REPORT,
+    STATUS_FILE,
+    PROVENANCE_FILE,
+    EVENTS_FILE,
+    f"{EVENTS_FILE}.1",
+)
+ALL_TOKENS = "all-tokens"
+"""Subdirectory with the run of the same model that has every token selected."""
+_OWN_DIRECTORIES = (ALL_TOKENS, "checkpoints", "inputs", "metrics", "tensorboard")
+
+
+class RunDirectory:
+    """A run directory; made by `create` and `open`, a context manager that lets go of the lock.
+
+    path     the directory, absolute
+    config   the resolved configuration as plain JSON data
+    settled  by key of the configuration: what the machine that began the run chose, see `settle`
+    """
+
+    def __init__(
+        self, path: Path, config: dict[str, Any], lock: int | None, settled: dict[str, str]
+    ) -> None:
+        self.path, self.config, self._lock = path, config, lock
+        self.settled = settled
+
+    @classmethod
+    def create(cls, path: Path, config: Mapping[str, Any], *, overwrite: bool = False) -> Self:
+        """Make the directory of a new run and lock it for this process.
+
+        Args:
+            path: may exist where it is empty, holds a run that failed before its first checkpoint,
+                or holds a run and `overwrite` is set.
+            config: the resolved configuration, plain JSON data.
+            overwrite: the run that is there goes; files that are none of a run's stay.
+
+        Raises:
+            CheckpointError: something is there already, another process trains there, or nothing
+                can be written.
+        """
+        path = path.absolute()
+        text = _config_text(path, config, {})
+        try:
+            lock = claim(path, overwrite=overwrite)
+            try:
+                _write_config(path, config, text)
+            except BaseException:
+                os.close(lock)
+                raise
+        except OSError as error:
+            raise _refused(path, error) from error
+        return cls(path, dict(config), lock, {})
+
+    @classmethod
+    def open(cls, path: Path, *, lock: bool = False) -> Self:
+        """Open the directory of a run: to read, or with `lock` to go on training.
+
+        Raises:
+            CheckpointError: no run is there, or another process trains there.
+        """
+        path = path.absolute()
+        record = read_json(
+            path / CONFIG_FILE, remedy="Name the directory of a run, as given to 'rss-rl train'"
+        )
+        version, config = record.get("schema_version"), record.get("config")
+        settled = record.get("settled", {})  # runs of earlier versions have none
+        if (
+            version != SCHEMA_VERSION
+            or not isinstance(config, dict)
+            or not isinstance(settled, dict)
+        ):
+            raise CheckpointError(
+                f"schema version {version!r}, this program reads {SCHEMA_VERSION}",
+                where=str(path / CONFIG_FILE),
+                remedy="Use the version of rss-rl that wrote the run",
+            )
+        try:
+            return cls(path, config, take_lock(path) if lock else None, settled)
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def moved_data(self, data: str) -> None:
+        """Write down where the data of the run lie now; for whoever holds its lock.
+
+        Raises:
+            CheckpointError: the disk refuses.
+        """
+        self.config["data"] = data
+        self._rewrite_config()
+
+    def settle(self, key: str, value: str) -> None:
+        """Write down what was chosen where the configuration leaves a key to the machine.
+
+        The configuration itself stays as it was asked for, so that runs of unlike machines are
+        runs of one configuration. For whoever holds the lock of the run.
+
+        Raises:
+            CheckpointError: the disk refuses.
+        """
+        self.settled[key] = value
+        self._rewrite_config()
+
+    def _rewrite_config(self) -> None:
+        text = _config_text(self.path, self.config, self.settled)
+        try:
+            _write_config(self.path, self.config, text)
+        except OSError as error:
+            raise _refused(self.path, error) from error
+
+    @property
+    def inputs(self) -> Path:
+        """Where copies of the files are that the run depends on."""
+        return self.path / "inputs"
+
+    def copy_in(self, source: Path) -> Path:
+        """Copy a file into `inputs` under its own name, whole or not at all.
+
+        Raises:
+            CheckpointError: it cannot be read or written.
+        """
+        target = self.inputs / source.name
+        temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}")
+        try:
+            self.inputs.mkdir(exist_ok=True)
+            shutil.copyfile(source, temporary)
+            sync_file(temporary)
+            os.replace(temporary, target)
+            sync_directory(self.inputs)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise _refused(target, error) from error
+        return target
+
+    def note_provenance(self, record: Mapping[str, Any]) -> None:
+        """Write `provenance.json` where the run begins: it tells what made the first update.
+
+        Raises:
+            CheckpointError: the disk refuses.
+        """
+        target = self.path / PROVENANCE_FILE
+        if target.exists():
+            return
+        try:
+            replace_file(target, json.dumps(dict(record), indent=2) + "\n")
+        except OSError as error:
+            raise _refused(target, error) from error
+
+    def write_report(self, report: Mapping[str, Any]) -> Path:
+        """Write `report.json`; a number that is not finite becomes null, as JSON has none.
+
+        Raises:
+            CheckpointError: not plain JSON data, or the disk refuses.
+        """
+        target = self.path / _REPORT
+        finite = without_non_finite(dict(report))
+        canonical_json(finite, where=str(target))
+        try:
+            replace_file(target, json.dumps(finite, indent=2) + "\n")
+        except OSError as error:
+            raise _refused(target, error) from error
+        return target
+
+    def read_report(self) -> dict[str, Any]:
+        """The final report.
+
+        Raises:
+            CheckpointError: there is none, or it is damaged.
+        """
+        return read_json(
+            self.path / _REPORT,
+            remedy="Finish the run with 'rss-rl train --resume RUN', or score what there is with"
+            " 'rss-rl evaluate RUN --which latest'",
+        )
+
+    def close(self) -> None:
+        """Let go of the lock; the directory can still be read."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _config_text(path: Path, config: Mapping[str, Any], settled: Mapping[str, str]) -> str:
+    record = {"schema_version": SCHEMA_VERSION, "config": dict(config), "settled": dict(settled)}
+    return canonical_json(record, where=str(path / CONFIG_FILE)) + "\n"
+
+
+def _write_config(path: Path, config: Mapping[str, Any], text: str) -> None:
+    replace_file(path / CONFIG_FILE, text)  # first: by it this is a run
+    replace_file(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+
+
+def check_free(path: Path, *, overwrite: bool = False) -> None:
+    """Refuse to write into what is no run, and over a run without being told to.
+
+    Raises:
+        CheckpointError: it is neither empty nor a run that may go.
+    """
+    if not path.exists() or not any(name != LOCK_FILE for name in os.listdir(path)):
+        return
+    try:
+        RunDirectory.open(path)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"the directory is not empty and holds no run ({error.what})",
+            where=str(path),
+            remedy="Choose a directory that is empty or does not exist",
+        ) from error
+    began = any((path / "checkpoints").glob("step-*"))
+    if began and not overwrite:
+        raise CheckpointError(
+            "there is a run already",
+            where=str(path),
+            remedy="Continue it with --resume, replace it with --overwrite, or choose another one",
+        )
+
+
+def claim(path: Path, *, overwrite: bool = False) -> int:
+    """Make a directory ready for a run, lock it, and remove the run that it holds.
+
+    Args:
+        path: as in `RunDirectory.create`. overwrite: also a run with checkpoints goes.
+
+    Returns:
+        The file descriptor of the lock, to be closed to let go.
+
+    Raises:
+        CheckpointError: it holds other files than a run's, a run, or another process trains there.
+        OSError: it cannot be used.
+    """
+    check_free(path, overwrite=overwrite)
+    path.mkdir(parents=True, exist_ok=True)
+    lock = take_lock(path)
+    try:
+        check_free(path, overwrite=overwrite)  # somebody may have been at work until now
+        _clear_run(path)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _clear_run(path: Path) -> None:
+    """Remove a run; its configuration goes last, so that what a stop leaves is still a run."""
+    for name in _OWN_DIRECTORIES:
+        if (path / name).exists():
+            shutil.rmtree(path / name)
+    for name in reversed(_OWN_FILES):
+        (path / name).unlink(missing_ok=True)
+
+
+def _refused(where: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"the run directory cannot be used: {error}",
+        where=str(where),
+        remedy="Choose a directory that can be written, on a disk with free space",
+    )

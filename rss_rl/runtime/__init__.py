@@ -1,1 +1,0 @@
-"""What a run is made of: samplers, backends, trainer, checkpoints, metrics, run directory."""

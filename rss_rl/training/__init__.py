@@ -1,0 +1,1 @@
+"""From rollouts to updates: learner, session, trainer, and the run around them."""

@@ -1,0 +1,59 @@
+"""The environment that a run trains on, in Gymnasium's form."""
+
+from __future__ import annotations
+
+__all__ = ["make_env"]
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import open_prepared
+from rss_rl.envs import ENV_ID
+from rss_rl.rollouts.reward import build_reward
+from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.training.run import open_models
+
+
+def make_env(
+    run: Path | str | RunConfig,
+    split: str = "train",
+    *,
+    which: str | int = "best",
+    num_envs: int | None = None,
+    **settings: Any,
+) -> Any:
+    """`rss_rl/TokenSelection-v0` over the data of a run, paying the terms that the run trains on.
+
+    Args:
+        run: the directory of a run, whose classifier pays as a checkpoint left it; or a
+            configuration, whose classifier is untrained.
+        split: of the run's data.
+        which: checkpoint of a run: `best`, `latest` or a step.
+        num_envs: None for a single environment, else a batched one of so many.
+        settings: further arguments of the environment, such as `max_len` or `render_mode`.
+
+    Returns:
+        A `gymnasium.Env`, or with `num_envs` a `gymnasium.vector.VectorEnv`.
+
+    Raises:
+        RssError: no run, no such checkpoint or split, or data that cannot be read.
+    """
+    if isinstance(run, RunConfig):
+        config, prepared = run, open_prepared(run.data)
+        models = build_prepared_models(config, prepared)
+    else:
+        config, models, _ = open_models(run, which)
+        prepared = open_prepared(config.data)
+    examples, vocabulary = prepared.split(split), prepared.vocabulary
+    reward = build_reward(config, models, examples, vocabulary.words)
+    given: dict[str, Any] = {
+        "examples": examples,
+        "reward": reward,
+        "vocabulary_size": len(vocabulary),
+    } | settings
+    if num_envs is None:
+        return gym.make(ENV_ID, **given)
+    return gym.make_vec(ENV_ID, num_envs=num_envs, **given)

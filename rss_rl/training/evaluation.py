@@ -1,0 +1,198 @@
+"""Scoring a split under the ways a selection can be chosen.
+
+Modes: `all` every token; `thresholded` tokens with probability over one half; `sampled` the mean of
+K drawn selections; `random` the thresholded selection moved to random tokens of the same sentence,
+so that its shares are the same.
+
+'Kept' is the union of heads and dependents over the real tokens of all sentences of an example;
+shares are means over examples. What else is measured: see `rss_rl.metrics`.
+
+Legend: B examples, S sentences, N_s tokens of slot s.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MODES", "Mode", "evaluate"]
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rss_rl.config import RunConfig
+from rss_rl.data.batching import plain_batches
+from rss_rl.envs.rewards import Reward
+from rss_rl.envs.shares import kept_shares
+from rss_rl.metrics.chosen import RunMetrics
+from rss_rl.metrics.protocol import Metric, MetricSetup, Scored
+from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
+from rss_rl.ops.rationales import moved_at_random
+from rss_rl.rollouts.reward import build_reward
+from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
+from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.types import ROLES, Array, Batch, ExampleSource
+
+Mode = Literal["all", "thresholded", "sampled", "random"]
+MODES: tuple[Mode, ...] = ("all", "thresholded", "sampled", "random")
+
+
+class _Tally:
+    """What is gathered over the batches of one pass."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+        self._columns: dict[str, list[Array]] = defaultdict(list)
+
+    def add(self, scored: Scored, reward: Array) -> None:
+        """Take in one batch and its rewards, float32 [B]."""
+        if scored.losses is not None:
+            self._columns["loss"].append(scored.losses)
+        self._columns["reward"].append(reward)
+        shares = kept_shares(scored.selections, scored.batch.valid)
+        self._columns["kept"].append(shares.kept)
+        self._columns["heads_kept"].append(shares.heads)
+        self._columns["dependents_kept"].append(shares.dependents)
+        for metric in self._metrics:
+            metric.add(scored)
+
+    def result(self) -> dict[str, float]:
+        """The measures of the pass."""
+        joined = {name: np.concatenate(parts) for name, parts in self._columns.items()}
+        result = {name: float(values.mean()) for name, values in joined.items()}
+        for metric in self._metrics:
+            result |= metric.result()
+        return result
+
+
+def evaluate(
+    models: Models,
+    examples: ExampleSource,
+    config: RunConfig,
+    modes: Iterable[Mode],
+    *,
+    device: torch.device,
+    reward: Reward | None = None,
+) -> dict[str, dict[str, float]]:
+    """Metrics of a split under each mode, without dropout; equal calls give equal numbers.
+
+    Metrics: loss and reward (a sampled or random one under its own selections), kept, heads_kept,
+    dependents_kept, and those of `RunMetrics`. Without a trained classifier there is no loss.
+
+    Args:
+        reward: of the run, where it was built already.
+    """
+    if reward is None:
+        reward = build_reward(config, models, examples, device=device)
+    setup = MetricSetup(examples.labels, examples.sentences)
+    classes = examples.labels.kind == "classes"
+    evaluator = _Evaluator(models, config, device, reward, RunMetrics(config, setup), classes)
+    with (
+        models.evaluating(),
+        fixed_threads(config.learner.threads),
+        torch.inference_mode(),
+        autocast(device, config.learner.precision),
+    ):
+        return {mode: evaluator.score(examples, mode) for mode in modes}
+
+
+class _Evaluator:
+    # Where the share is what it shall be, the constraint is worth 0; a lambda that moves would make
+    # rewards of different updates incomparable. So the reward here is without it, too.
+    def __init__(
+        self,
+        models: Models,
+        config: RunConfig,
+        device: torch.device,
+        reward: Reward,
+        metrics: RunMetrics,
+        classes: bool,
+    ) -> None:
+        self._models, self._config, self._device = models, config, device
+        self._reward, self._metrics, self._classes = reward, metrics, classes
+
+    def score(self, examples: ExampleSource, mode: Mode) -> dict[str, float]:
+        passes = self._config.evaluation.selections if mode == "sampled" else 1
+        tallies = [_Tally(self._metrics.begin()) for _ in range(passes)]
+        for rows in plain_batches(examples.lengths(), self._config.evaluation.batch_size):
+            batch = examples.batch(rows)
+            tensors = tensor_batch(batch, self._device)
+            choices = self._choose(batch, tensors, mode, passes)
+            for number, tally in enumerate(tallies):
+                selections = [choice[number] for choice in choices]
+                moved = self._moved(selections, batch, mode)
+                if self._config.predicts:
+                    tally.add(*self._predict(batch, tensors, selections, moved))
+                else:
+                    paid = self._reward.score(batch, selections)
+                    tally.add(Scored(batch, tuple(selections), tuple(moved)), paid.total)
+        each = [tally.result() for tally in tallies]
+        shared = set.intersection(*(set(metrics) for metrics in each))
+        return {name: float(np.mean([m[name] for m in each])) for name in sorted(shared)}
+
+    def _predict(
+        self, batch: Batch, tensors: TensorBatch, selections: list[Array], moved: list[Array]
+    ) -> tuple[Scored, Array]:
+        """What the classifier predicts from the selections alone, and the rewards, float32 [B]."""
+        classifier, odds = self._models.classifier, None
+        chosen = to_tensors(selections, self._device)
+        logits: Tensor = classifier(tensors.tokens, tensors.valid, chosen, tensors.marks)
+        if self._classes and logits.shape[1] > 1:
+            odds = (logits[:, -1] - logits[:, :-1].logsumexp(1)).float().cpu().numpy()
+        scored = Scored(
+            batch,
+            tuple(selections),
+            tuple(moved),
+            predicted=classifier.predict(logits).cpu().numpy(),
+            losses=classifier.losses(logits, tensors.labels).cpu().numpy(),
+            logits=logits.float().cpu().numpy(),
+            odds=odds,
+        )
+        return scored, self._reward.score_logits(logits, batch, selections).total
+
+    def _choose(self, batch: Batch, tensors: TensorBatch, mode: Mode, passes: int) -> list[Array]:
+        """S x bool [passes, B, 2, N_s]."""
+        if mode == "all":
+            return [np.repeat(valid[:, None], ROLES, axis=1)[None] for valid in batch.valid]
+        chosen = []
+        shown = self._models.shown(tensors.tokens, tensors.valid)
+        for slot, (vectors, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
+            if mode == "sampled":
+                chosen.append(self._sample(batch, vectors, valid, slot, passes))
+                continue
+            selection = self._models.policy.threshold(vectors, valid).cpu().numpy()
+            chosen.append(selection[None])
+        if mode == "random":
+            chosen = [
+                moved[None] for moved in self._shuffle([c[0] for c in chosen], batch, "random")
+            ]
+        return chosen
+
+    def _moved(self, selections: list[Array], batch: Batch, mode: Mode) -> list[Array]:
+        """At random, for what chance would find of the rationales; else it is time for nothing."""
+        if not batch.rationale:
+            return []
+        # Moved once more the same way, a random selection would come half back.
+        return self._shuffle(selections, batch, "floor" if mode == "random" else "random")
+
+    def _uniforms(self, purpose: str, rows: Array, slot: int, shape: tuple[int, int, int]) -> Array:
+        key = stream_key(self._config.seed, "evaluation", purpose, slot)
+        return keyed_uniforms(key, rows, *shape)
+
+    def _sample(
+        self, batch: Batch, embedded: Tensor, valid: Tensor, slot: int, passes: int
+    ) -> Array:
+        uniforms = self._uniforms("sampled", batch.rows, slot, (passes, ROLES, valid.shape[1]))
+        drawn = torch.from_numpy(uniforms).to(self._device)
+        selection = self._models.policy.sample(embedded, valid, drawn).selection
+        return selection.cpu().numpy()
+
+    def _shuffle(self, selections: Sequence[Array], batch: Batch, purpose: str) -> list[Array]:
+        """The selections under a random permutation of each sentence's real tokens."""
+        moved = []
+        for slot, (selection, valid) in enumerate(zip(selections, batch.valid, strict=True)):
+            uniforms = self._uniforms(purpose, batch.rows, slot, (1, 1, valid.shape[1]))[0, :, 0]
+            moved.append(moved_at_random(selection, valid, uniforms))
+        return moved

@@ -1,0 +1,311 @@
+"""The learner: both updates, and the weights they lead to, in this process.
+
+Legend: K selections an example, B examples of an update, S sentences, N_s tokens of slot s.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LearnTask", "Learner", "LocalLearner"]
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.envs.rewards import Reward
+from rss_rl.envs.shares import kept_shares
+from rss_rl.errors import CheckpointError
+from rss_rl.learners.group import ALONE, Group, shard
+from rss_rl.learners.optim import load_optimizer_tensors, optimizer_tensors
+from rss_rl.learners.pathwise import PathwiseLearner
+from rss_rl.learners.phases import Turn
+from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
+from rss_rl.learners.supervised import SupervisedLearner
+from rss_rl.models.attention_choice import outer_backend
+from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
+from rss_rl.policies.estimators.build import build_estimator
+from rss_rl.policies.estimators.protocol import BitEstimator, GateEstimator, LogProbEstimator
+from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.reward import build_reward
+from rss_rl.rollouts.rollout import Rollout, join_rollouts
+from rss_rl.rollouts.snapshot import (
+    CLASSIFIER,
+    POLICY,
+    WORDS,
+    Models,
+    Publisher,
+    Snapshot,
+    StoredSnapshot,
+    autocast_dtype,
+    build_prepared_models,
+    fixed_threads,
+)
+from rss_rl.rollouts.weights import load_weights, select_prefix
+from rss_rl.seeding import example_keys
+from rss_rl.training.evaluation import Mode, evaluate
+from rss_rl.training.memory import keep_freed_memory
+from rss_rl.training.policy_learning import (
+    build_policy_learner,
+    check_learns,
+    pathwise_scalars,
+    policy_scalars,
+    reached_share,
+    selection_uniforms,
+)
+from rss_rl.training.showcase import Showcase, make_showcase
+from rss_rl.types import Array, Batch
+
+
+@dataclass(frozen=True)
+class LearnTask:
+    """What one update learns from.
+
+    number    of the update in the run, from 0; the target policy's version
+    rows      int64 [B]
+    turn      who learns
+    rollouts  of the shards of `rows`, in their order; none where nothing was sampled
+    charged   lambda of heads and of dependents, where a target share steers them
+    """
+
+    number: int
+    rows: Array
+    turn: Turn
+    rollouts: Sequence[Rollout]
+    charged: tuple[float, float] | None = None
+
+
+class Learner(Protocol):
+    """Whoever applies updates and holds the newest weights."""
+
+    def update(self, task: LearnTask) -> dict[str, float]:
+        """One update of the classifier, the policy or both; metrics by tag.
+
+        Raises:
+            NonFiniteError: a loss or gradient is not finite; no parameter has changed by it.
+            LearnersLostError: a learner process died or hung.
+        """
+
+    def publish(self, version: int, *, whole: bool = True) -> Snapshot | StoredSnapshot:
+        """The present weights under a version; unless `whole`, what changed since the last call."""
+
+    def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
+        """Scores of a split by the present weights; see `evaluation.evaluate`."""
+
+    def showcase(self) -> Showcase:
+        """What the policy does on dev, to be looked at."""
+
+    def tensors(self) -> dict[str, Any]:
+        """All that is learnt and how, as named tensors: weights, optimisers, baseline."""
+
+    def load_tensors(self, tensors: Mapping[str, Array]) -> None:
+        """Restore `tensors`.
+
+        Raises:
+            CheckpointError: they do not fit.
+        """
+
+
+class LocalLearner:
+    """A learner in this process, on the device of the configuration.
+
+    Args:
+        group: of learners that share each batch; all of them must be given the same tasks.
+    """
+
+    def __init__(self, config: RunConfig, prepared: Prepared, group: Group = ALONE) -> None:
+        keep_freed_memory()
+        self.config, self._prepared, self._group = config, prepared, group
+        self.device = find_device(config.learner.device)
+        self.examples = prepared.split("train")
+        self.models: Models = build_prepared_models(config, prepared)
+        self.models.classifier.to(self.device)
+        self.models.policy.to(self.device)
+        dtype = autocast_dtype(self.device, config.learner.precision)
+        self._supervised = SupervisedLearner(
+            self.models.classifier,
+            config.learner.supervised,
+            dtype,
+            config.learner.weight_average,
+            group,
+            outer_backend(config.model),
+        )
+        self._reward: Reward | None = None
+        self._publisher = Publisher(self.models)
+        self._policy: PolicyGradientLearner | None = None
+        self._pathwise: PathwiseLearner | None = None
+        check_learns(self.models, config)
+        self._estimator = build_estimator(config.estimator, config.sampler.selections)
+        if isinstance(self._estimator, GateEstimator):
+            if any(phase.selection == "sampled" for phase in config.phases):
+                self._pathwise = PathwiseLearner(
+                    self.models.policy, self.models.classifier, config, dtype, group
+                )
+        elif any(phase.policy for phase in config.phases):
+            self._policy = build_policy_learner(self.models, config, dtype, group, self._estimator)
+
+    def update(self, task: LearnTask) -> dict[str, float]:
+        """See `Learner`."""
+        started = time.perf_counter()
+        with fixed_threads(self.config.learner.threads):
+            scalars = self._learn(task)
+        return scalars | {"time/learn_s": time.perf_counter() - started}
+
+    def _learn(self, task: LearnTask) -> dict[str, float]:
+        """Learns from this learner's shard of the batch; metrics are those of the whole."""
+        mine = shard(np.arange(len(task.rows)), self._group.rank, self._group.size)
+        rows = task.rows[mine]
+        batch = self.examples.batch(rows)
+        tensors = tensor_batch(batch, self.device)
+        scalars: dict[str, float] = {}
+        selections = None
+        if task.rollouts:
+            rollout = join_rollouts(task.rollouts)
+            part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
+            selections = to_tensors(part.selections, self.device)
+            alone = len(rows) == len(task.rows)
+            whole = batch if alone else self.examples.batch(task.rows)
+            if task.turn.policy:
+                scalars |= reached_share(self.models, self.config, whole, self.device)
+                scalars |= self._learn_policy(task, batch, tensors, part, selections)
+                self._publisher.note(POLICY)
+                scalars |= _rewards(rollout)
+            scalars |= _shares(rollout, whole)
+        first = None if selections is None else [s[0] for s in selections]
+        if task.turn.sampled and self._pathwise is not None:
+            # Drawn before the policy's step: policy and classifier share one objective.
+            uniforms = self._uniforms(task.number, batch)
+            first = self._pathwise.draw(tensors, uniforms)
+            if task.turn.policy:
+                stats = self._pathwise.update(tensors, uniforms, number=task.number)
+                scalars |= pathwise_scalars(stats)
+                self._publisher.note(POLICY)
+        if task.turn.supervised:
+            scalars |= self._learn_classifier(task.number, rows, tensors, first)
+        return scalars
+
+    def _learn_classifier(
+        self, number: int, rows: Array, tensors: TensorBatch, first: list[torch.Tensor] | None
+    ) -> dict[str, float]:
+        keys = example_keys(self.config.seed, "dropout", number, rows)
+        (dropout_keys,) = to_tensors([keys], self.device)
+        stats = self._supervised.update(tensors, first, number=number, dropout_keys=dropout_keys)
+        self._publisher.note(CLASSIFIER)
+        self._publisher.note(WORDS, self._supervised.moved_words)
+        scalars = {"train/loss": stats.loss, "train/gradient_norm": stats.gradient_norm}
+        if stats.accuracy is not None:
+            scalars["train/accuracy"] = stats.accuracy
+        return scalars
+
+    def _learn_policy(
+        self,
+        task: LearnTask,
+        batch: Batch,
+        tensors: TensorBatch,
+        rollout: Rollout,
+        selections: list[torch.Tensor],
+    ) -> dict[str, float]:
+        assert self._policy is not None
+        paid_rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
+        estimator = self._estimator
+        scores = estimator if isinstance(estimator, LogProbEstimator) else None
+        behaviour = None
+        if rollout.version < task.number:  # else the policy itself drew them
+            bits = scores is not None and scores.bitwise
+            parts = rollout.bit_log_prob if bits else np.moveaxis(rollout.log_prob, -1, 0)
+            behaviour = to_tensors([np.ascontiguousarray(part) for part in parts], self.device)
+        paid = RewardBatch(
+            selections,
+            paid_rewards,
+            thresholded if scores is not None and scores.thresholded else None,
+            behaviour,
+            charged=task.charged,
+        )
+        if isinstance(estimator, BitEstimator):
+            uniforms = self._uniforms(task.number, batch)
+            flipped = to_tensors(rollout.flipped, self.device) if rollout.flipped else None
+            paid = paid._replace(uniforms=uniforms, flipped=flipped)
+        return policy_scalars(self._policy.update(tensors, paid, number=task.number))
+
+    def _uniforms(self, update: int, batch: Batch) -> list[torch.Tensor]:
+        """Those that decided, or decide, the selections of an update."""
+        by_bit = self._estimator if isinstance(self._estimator, BitEstimator) else None
+        return selection_uniforms(self.config, update, batch, self.device, by_bit)
+
+    def publish(self, version: int, *, whole: bool = True) -> Snapshot:
+        """See `Learner`."""
+        return self._publisher.publish(version, whole=whole)
+
+    def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
+        """See `Learner`."""
+        examples = self._prepared.split(split)
+        if self._reward is None:  # a reward model may load much: once, and where it is asked for
+            words = self._prepared.vocabulary.words
+            self._reward = build_reward(self.config, self.models, examples, words, self.device)
+        return evaluate(
+            self.models, examples, self.config, modes, device=self.device, reward=self._reward
+        )
+
+    def showcase(self) -> Showcase:
+        """See `Learner`."""
+        dev, attends = self._prepared.split("dev"), self.config.predicts
+        return make_showcase(self.models, dev, self.device, attends)
+
+    def tensors(self) -> dict[str, Any]:
+        """See `Learner`."""
+        named = {f"classifier/{k}": v for k, v in self.models.classifier.state_dict().items()}
+        named |= {f"policy/{k}": v for k, v in self.models.policy.state_dict().items()}
+        named |= {f"learning/{k}": v for k, v in self._supervised.tensors().items()}
+        for name, step in self._steps().items():
+            state = optimizer_tensors(step.optimizer)
+            named |= {f"optimizer/{name}/{key}": value for key, value in state.items()}
+        if self._policy is not None:
+            named["baseline/average"] = self._policy.average
+        return named
+
+    def _steps(self) -> dict[str, Any]:
+        steps = {"supervised": self._supervised.step}
+        learner = self._policy or self._pathwise
+        if learner is not None:
+            steps["policy"] = learner.step
+        return steps
+
+    def load_tensors(self, tensors: Mapping[str, Array]) -> None:
+        """See `Learner`."""
+        self._publisher.note_all()
+        load_weights(self.models, tensors, self.device)
+        try:
+            self._supervised.load_tensors(select_prefix(tensors, "learning/", self.device))
+        except RuntimeError as error:
+            raise CheckpointError(
+                "the learning copy of the classifier does not fit",
+                remedy="Resume with the weight_average the run was started with",
+            ) from error
+        for name, step in self._steps().items():
+            mine = select_prefix(tensors, f"optimizer/{name}/", self.device)
+            load_optimizer_tensors(step.optimizer, mine)
+        if self._policy is not None and "baseline/average" in tensors:
+            self._policy.average = torch.from_numpy(np.array(tensors["baseline/average"]))
+
+
+def _rewards(rollout: Rollout) -> dict[str, float]:
+    """Means of the reward and of its terms, those of costs summed over the sentences."""
+    total = rollout.score - rollout.cost.sum(-1)
+    scores = {f"reward/{name}": float(each.mean()) for name, each in rollout.scores.items()}
+    costs = {f"reward/{name}": float(each.sum(-1).mean()) for name, each in rollout.costs.items()}
+    return {"reward/total": float(total.mean()), **scores, **costs}
+
+
+def _shares(rollout: Rollout, batch: Batch) -> dict[str, float]:
+    """Shares of tokens kept by the sampled selections, averaged over selections and examples."""
+    flat = [s.reshape(-1, *s.shape[2:]) for s in rollout.selections]  # S x [K * B, 2, N_s]
+    shares = kept_shares(flat, batch.repeat(rollout.samples).valid)
+    return {
+        "selection/kept": float(shares.kept.mean()),
+        "selection/heads_kept": float(shares.heads.mean()),
+        "selection/dependents_kept": float(shares.dependents.mean()),
+    }

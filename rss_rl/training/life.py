@@ -1,0 +1,162 @@
+"""The lives of a training: each goes on from the last checkpoint, where learners were lost."""
+
+from __future__ import annotations
+
+__all__ = ["FORK", "LearnersLost", "Scores", "Surroundings", "Trained", "train_phases"]
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.errors import LearnersLostError
+from rss_rl.logs.metrics import MetricsWriter
+from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint, mark_best
+from rss_rl.runs.restoring import check_step, restoring
+from rss_rl.training.evaluation import Mode
+from rss_rl.training.learner import Learner
+from rss_rl.training.observer import Observer
+from rss_rl.training.phase_budget import PhaseBudget
+from rss_rl.training.roles import Roles
+from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer
+
+FORK = "fork"
+"""Mark of the checkpoint at which the comparison with every token branches off."""
+
+Scores = dict[str, dict[str, dict[str, float]]]
+"""By split, mode and metric."""
+
+
+@dataclass(frozen=True)
+class LearnersLost:
+    """Learner processes died or hung; training goes on from the checkpoint of `update`."""
+
+    error: LearnersLostError
+    update: int
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all parts of a run share: data, who works, when to stop, and who is told.
+
+    budget  of time for the phases of the run itself, not for those of its comparison, or None
+    """
+
+    prepared: Prepared
+    roles: Roles
+    stop: Callable[[], bool]
+    observer: Observer
+    budget: PhaseBudget | None = None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of the phases: scores of the best checkpoint, updates, and how long it took."""
+
+    scores: Scores
+    updates: int
+    wall_s: float
+    examples_per_second: float
+
+
+def train_phases(
+    config: RunConfig,
+    path: Path,
+    around: Surroundings,
+    *,
+    begin: Checkpoint | None = None,
+    fork: bool = False,
+) -> Generator[Event | LearnersLost, None, Trained | None]:
+    """Train in the locked run directory `path`; returns None where it was stopped.
+
+    Args:
+        begin: where to begin, if there is no checkpoint in `path` to go on from.
+        fork: mark the end of the first phase.
+
+    Raises:
+        LearnersLostError: more than `learner.max_restarts` times without a new checkpoint.
+        RssError: any expected failure.
+    """
+    lost, before = 0, -1
+    while True:
+        start = load_checkpoint(path) if checkpoint_steps(path) else begin
+        try:
+            return (yield from _live(config, path, around, start, fork))
+        except LearnersLostError as error:
+            reached = max(checkpoint_steps(path), default=0)
+            # Losses count where nothing is gained between them: spot machines may go for ever.
+            lost, before = (1 if reached > before else lost + 1), reached
+            if lost > config.learner.max_restarts:
+                raise
+            around.observer.log.write("learner_lost", "warning", cause=str(error))
+            yield LearnersLost(error, reached)
+
+
+def _live(
+    config: RunConfig, path: Path, around: Surroundings, start: Checkpoint | None, fork: bool
+) -> Generator[Event, None, Trained | None]:
+    """One life: from a checkpoint to the end of the last phase, and the scores there."""
+    step = None if start is None else start.step
+    rows = None if start is None else start.state.get("metric_rows")
+    around.observer.begin_from(start)
+    sinks = around.roles.sinks(str(path.relative_to(around.observer.run_dir.parent)))
+    with (
+        MetricsWriter(path, step, rows, sinks) as writer,
+        around.roles.learner(config, around.prepared) as learner,
+    ):
+        trainer = _trainer(config, path, around, start, writer, learner)
+        try:
+            for event in trainer.events():
+                if fork and isinstance(event, PhaseBegan) and trainer.session.schedule.index == 1:
+                    mark_best(path, event.update, FORK)
+                around.observer.take(event, path, writer)
+                yield event
+                if isinstance(event, Stopped):
+                    return None
+        finally:
+            trainer.session.close()
+        return Trained(
+            _score(config, learner),
+            trainer.session.update_count,
+            trainer.wall_seconds,
+            trainer.examples_seen / max(trainer.trained_seconds, 1e-9),
+        )
+
+
+def _trainer(
+    config: RunConfig,
+    path: Path,
+    around: Surroundings,
+    start: Checkpoint | None,
+    writer: MetricsWriter,
+    learner: Learner,
+) -> Trainer:
+    log = around.observer.log
+    with restoring(start):
+        trainer = Trainer(
+            config,
+            path,
+            around.prepared,
+            writer,
+            learner=learner,
+            backend=lambda: around.roles.backend(config, around.prepared, log),
+            resume=start,
+            stop=around.stop,
+            budget=around.budget,
+            log=log,
+        )
+        check_step(start, trainer.session.update_count)
+    return trainer
+
+
+def _score(config: RunConfig, learner: Learner) -> Scores:
+    """Metrics of dev and test under the run's modes; the models hold the best checkpoint."""
+    sampled = config.phases[-1].selection == "sampled"
+    modes: list[Mode] = ["thresholded", "sampled", "random"] if sampled else ["all"]
+    scores: Scores = {}
+    for split in ("dev", "test"):
+        scores[split] = {}
+        for mode in modes:  # one at a time, as a learner's answer is waited for just so long
+            scores[split] |= learner.evaluate(split, [mode])
+    return scores

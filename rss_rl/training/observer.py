@@ -1,0 +1,142 @@
+"""Tells the outside about a run while it goes on: events.jsonl, status.json, the storage path."""
+
+from __future__ import annotations
+
+__all__ = ["Observer"]
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rss_rl.config import RunConfig
+from rss_rl.errors import CheckpointError, StorageError
+from rss_rl.logs.event_log import EventLog
+from rss_rl.logs.metrics import MetricsWriter
+from rss_rl.mirror.claim import RunMirror
+from rss_rl.runs.checkpoint import LATEST, Checkpoint
+from rss_rl.runs.checkpoint_files import parse_step, pointer_path, read_pointer
+from rss_rl.training.heartbeat import EndState, Heartbeat
+from rss_rl.training.session import UpdateReport
+from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Stopped
+
+
+class Observer:
+    """Consumes the events of a run; a context manager that notes how the run ends.
+
+    Args:
+        run_dir: the run directory, which this process has locked.
+        mirror: of the run, claimed; started by entering and closed by leaving.
+        storage: what the mirror was opened with.
+
+    `log` is the run's event log, for whoever has more to tell; `run_dir` is the run directory.
+    """
+
+    def __init__(
+        self, run_dir: Path, config: RunConfig, mirror: RunMirror, storage: str | None = None
+    ) -> None:
+        self.run_dir, self._mirror, self._storage = run_dir, mirror, storage
+        self.log = EventLog(run_dir)
+        self._heartbeat = Heartbeat(run_dir, config.phases)
+        self._seen: dict[Path, tuple[int, int] | None] = {}
+        self._ended = False
+
+    def __enter__(self) -> Self:
+        step = self._new_checkpoint(self.run_dir)
+        place: dict[str, Any] = {"path": str(self.run_dir), "storage": self._storage}
+        if step is None:
+            self.log.write("run_started", "info", **place)
+        else:
+            self.log.write("run_resumed", "info", **place, step=step)
+        self._heartbeat.note(storage=self._storage)
+        self._mirror.start(self.log)
+        self._heartbeat.start()
+        return self
+
+    def begin_from(self, checkpoint: Checkpoint | None) -> None:
+        """Note what was passed over to get to the checkpoint that training goes on from."""
+        for warning in () if checkpoint is None else checkpoint.warnings:
+            self.log.write("checkpoint_passed_over", "warning", cause=warning)
+
+    def take(self, event: Event, part: Path, writer: MetricsWriter) -> None:
+        """Note an event of the training in `part`: the run directory or the comparison's.
+
+        To be called when the checkpoint and the marks that belong to the event are on the disk.
+        """
+        if isinstance(event, UpdateReport):
+            version = event.scalars.get("policy/version")
+            self.log.at(event.update, None if version is None else int(version))
+        elif isinstance(event, PhaseBegan):
+            self.log.at(event.update + event.done, None)
+            self.log.write("phase_began", phase=event.name, steps=event.steps, done=event.done)
+        elif isinstance(event, Evaluated):
+            self.log.write("evaluated", phase=event.phase, best=event.best, scores=event.metrics)
+        step = self._new_checkpoint(part)
+        if step is not None:
+            self.log.write("checkpoint_saved", step=step, part=part.name)
+            self._heartbeat.note_checkpoint(step)
+        self._heartbeat.note(copying=self._mirror.scalars(), log_lines_lost=self.log.lost)
+        self._heartbeat.take(event, compares=part != self.run_dir)
+        if step is not None:
+            self._mirror.changed()
+            if copying := self._mirror.scalars():
+                writer.scalars(step, copying)
+        if isinstance(event, Stopped):
+            self.log.write("stop_asked")
+            self._conclude("run_stopped", "stopped")
+
+    def finished(self, wall_s: float) -> None:
+        """The report was written: bring all of it to the storage.
+
+        Raises:
+            StorageError: it could not be brought there; the run directory is whole.
+        """
+        self._conclude("run_finished", "finished", wall_s=round(wall_s, 2))
+
+    def _conclude(self, event: str, state: EndState, **fields: Any) -> None:
+        self.log.write(event, **fields)
+        self._heartbeat.end(state)
+        self._ended = True
+        self._mirror.finish()
+
+    def _new_checkpoint(self, part: Path) -> int | None:
+        """The step LATEST names, where that is another checkpoint than at the last call."""
+        try:
+            found = os.stat(pointer_path(part, LATEST))
+            signature = found.st_ino, found.st_mtime_ns
+            step = None
+            if self._seen.get(part) != signature:
+                step = parse_step(read_pointer(part, LATEST))
+            self._seen[part] = signature
+        except (OSError, ValueError, CheckpointError):
+            return None
+        return step
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if self._ended and isinstance(error, GeneratorExit | None):
+                return  # finished or stopped, and said so
+            if error is not None:
+                self._fail(error)
+        finally:
+            self._heartbeat.close()
+            self._mirror.close()
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, GeneratorExit):  # whoever takes the events wants no more of them
+            self.log.write("run_stopped")
+            self._heartbeat.end("stopped")
+        else:
+            said = str(error) or type(error).__name__
+            self.log.write("run_failed", "error", error=said, kind=type(error).__name__)
+            self._heartbeat.end("failed", said)
+        if not self._ended:
+            try:
+                self._mirror.finish()
+            except StorageError as second:
+                self.log.write("storage_failed", "error", cause=str(second))

@@ -1,0 +1,214 @@
+"""Keeps samplers supplied with the jobs of coming updates; hands rollouts on in order.
+
+Update u always learns from batch u, so who was fast changes no data order, a checkpoint needs no
+list of what was in flight, and no example of an epoch is lost or used twice. An update begins with
+version u of the policy; a rollout of version v that is learnt from in update u has policy lag
+u - v. Two bounds keep it small:
+
+    admission  jobs of update w are submitted while w - (published version) <= max_policy_lag
+    eviction   a rollout that turns out older than max_policy_lag is discarded, counted, and its
+               shard submitted again
+
+The first bound alone keeps the second idle. With `run_ahead` jobs are admitted by their number
+alone, and eviction has work to do. With max_policy_lag = 0 both together are synchronous training.
+"""
+
+from __future__ import annotations
+
+__all__ = ["RolloutPipeline", "Taken"]
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rss_rl.config import SamplerConfig
+from rss_rl.errors import SamplerError
+from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.rollouts.backend import Backend, Delivery
+from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
+
+_POLL_S = 1.0
+_IDLE_WINDOW = 32
+"""Updates over which the samplers' idle share is taken: a job's time is known at its end only."""
+
+Jobs = Callable[[int], Sequence[SampleJob]]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The rollouts of one update, a shard each, and what the pipeline measured, by metric tag."""
+
+    rollouts: list[Rollout]
+    scalars: dict[str, float]
+
+
+class RolloutPipeline:
+    """Between the samplers and the learner.
+
+    Args:
+        backend: called when the first job is to be submitted, so that a run that samples nothing
+            starts no samplers.
+        config: of the samplers.
+        jobs: the jobs of an update by its number; empty beyond the end of the phase.
+        log: told of rollouts that are discarded.
+    """
+
+    def __init__(
+        self,
+        backend: Callable[[], Backend],
+        config: SamplerConfig,
+        jobs: Jobs,
+        log: EventSink = NO_LOG,
+    ) -> None:
+        self._make_backend, self._log = backend, log
+        self._backend: Backend | None = None
+        self._config, self._jobs = config, jobs
+        self._published: int | None = None
+        self._asked: dict[tuple[int, int], SampleJob] = {}
+        self._again: dict[tuple[int, int], SampleJob] = {}
+        self._arrived: dict[int, dict[int, Rollout]] = {}
+        self._next = 0  # no job of this update or a later one was submitted yet
+        self._left: deque[SampleJob] = deque()  # of update `_next`, while it is being submitted
+        self._busy: deque[tuple[float, float]] = deque(maxlen=_IDLE_WINDOW)
+        self._busy_s, self._since = 0.0, 0.0
+        self.discarded = 0
+
+    @property
+    def published(self) -> int | None:
+        """Version of the snapshot that jobs are submitted with; None before the first."""
+        return self._published
+
+    def start(self) -> Backend:
+        """The samplers, started if they were not.
+
+        Raises:
+            SamplerError: none can be started.
+        """
+        if self._backend is None:
+            self._backend = self._make_backend()
+            self._measure_anew()
+        return self._backend
+
+    def _measure_anew(self) -> None:
+        """What was before, such as a warm-up, is nobody's idleness."""
+        self._busy.clear()
+        self._busy_s, self._since = 0.0, time.perf_counter()
+
+    def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
+        """Let the jobs that are submitted from now on be sampled with this snapshot."""
+        self.start().publish(snapshot)
+        self._published = snapshot.version
+
+    def supply(self, update: int) -> None:
+        """Submit what may be sampled while the learner is at, or before, `update`.
+
+        Raises:
+            ValueError: before the first `publish`.
+        """
+        if self._published is None:
+            raise ValueError("there is no snapshot to sample with")
+        backend = self.start()
+        newest = self._published + self._config.max_policy_lag
+        for place in sorted(self._again):
+            if place[0] <= newest and backend.room():
+                self._submit(backend, self._again.pop(place))
+        if self._config.run_ahead is not None:
+            newest = update + self._config.run_ahead
+        self._next = max(self._next, update)
+        while backend.room():
+            if not self._left:
+                if self._next > newest:
+                    return
+                self._left.extend(self._jobs(self._next))
+                if not self._left:
+                    return
+                self._next += 1
+            self._submit(backend, self._left.popleft())
+
+    def _submit(self, backend: Backend, job: SampleJob) -> None:
+        self._asked[job.update, job.shard] = job
+        backend.submit(job)
+
+    def take(self, update: int) -> Taken:
+        """The rollouts of an update, waiting for them.
+
+        Raises:
+            SamplerError: samplers keep failing.
+            RssError: raised by the code within a sampler.
+        """
+        started = time.perf_counter()
+        wanted = len(self._jobs(update))
+        self.supply(update)
+        backend = self.start()
+        while len(self._arrived.get(update, {})) < wanted:
+            for delivery in backend.collect(_POLL_S):
+                self._receive(delivery)
+            self.supply(update)
+        shards = self._arrived.pop(update)
+        rollouts = [shards[shard] for shard in sorted(shards)]
+        waited = time.perf_counter() - started
+        return Taken(rollouts, {"time/sample_s": waited} | self._scalars(update, rollouts, backend))
+
+    def _receive(self, delivery: Delivery) -> None:
+        job = delivery.job
+        self._busy_s += delivery.busy_s
+        if self._asked.get((job.update, job.shard)) is not job:
+            return  # asked for before `forget`
+        del self._asked[job.update, job.shard]
+        rollout = Rollout.from_arrow(delivery.rollout)
+        if not np.array_equal(rollout.rows, job.rows):
+            raise SamplerError(
+                f"rows {rollout.rows[:4].tolist()}... came back for {job.rows[:4].tolist()}...",
+                where=f"update {job.update + 1}, shard {job.shard}",
+                remedy="Samplers and learner run different versions of the program",
+            )
+        lag = job.update - rollout.version
+        if lag > self._config.max_policy_lag:
+            self.discarded += 1
+            self._log.write("rollout_discarded", shard=job.shard, lag=lag)
+            self._again[job.update, job.shard] = job
+            return
+        self._arrived.setdefault(job.update, {})[job.shard] = rollout
+
+    def _scalars(
+        self, update: int, rollouts: Sequence[Rollout], backend: Backend
+    ) -> dict[str, float]:
+        lags = [update - rollout.version for rollout in rollouts]
+        stats = backend.stats()
+        now = time.perf_counter()
+        self._busy.append((self._busy_s, (now - self._since) * max(stats.samplers, 1)))
+        busy_s, self._busy_s, self._since = self._busy_s, 0.0, now
+        busy, possible = (sum(part) for part in zip(*self._busy, strict=True))
+        return {
+            "policy/version": min(rollout.version for rollout in rollouts),
+            "policy/lag_min": min(lags),
+            "policy/lag": sum(lags) / len(lags),
+            "policy/lag_max": max(lags),
+            "pipeline/in_flight": len(self._asked),
+            "pipeline/discarded": self.discarded,
+            "sampler/busy_s": busy_s,
+            "sampler/alive": stats.samplers,
+            "sampler/restarts": stats.restarts,
+            "sampler/idle_share": max(0.0, 1.0 - busy / possible),
+        } | stats.scalars
+
+    def forget(self) -> None:
+        """Drop what was asked for and what arrived: the phase or the weights are others now."""
+        self._asked.clear()
+        self._again.clear()
+        self._arrived.clear()
+        self._left.clear()
+        self._next = 0
+        self._published = None
+        self._measure_anew()
+
+    def close(self) -> None:
+        """Release the samplers; what was in flight is lost."""
+        self.forget()
+        if self._backend is not None:
+            self._backend.close()
+            self._backend = None

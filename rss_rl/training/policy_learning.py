@@ -1,0 +1,200 @@
+"""The policy's learner of a run by its estimator, and what it is given and reports.
+
+Legend: K selections an example, B examples of this learner's shard, S sentences, N_s tokens.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "build_policy_learner",
+    "check_learns",
+    "pathwise_scalars",
+    "policy_scalars",
+    "reached_share",
+    "selection_uniforms",
+]
+
+import torch
+from torch import Tensor
+
+from rss_rl.config import RunConfig
+from rss_rl.envs.rewards import COHERENCE, SPARSITY
+from rss_rl.errors import ConfigError
+from rss_rl.learners.group import Group
+from rss_rl.learners.pathwise import PathwiseStats
+from rss_rl.learners.policy_gradient import PolicyGradientLearner, PolicyStats
+from rss_rl.learners.share_control import share_margin
+from rss_rl.models.inputs import tensor_batch, to_tensors
+from rss_rl.policies.adapters import CertainPolicy
+from rss_rl.policies.deciding import decide
+from rss_rl.policies.estimators.build import drawn_roles
+from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
+from rss_rl.rollouts.snapshot import Models, autocast
+from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.types import ROLES, Batch
+
+_WORDS_TRIED = 64
+_NEAR_HALF = 0.01
+"""Probabilities this near to one half may fall to either side."""
+
+
+def check_learns(models: Models, config: RunConfig) -> None:
+    """Refuse a phase in which a policy is to learn that cannot.
+
+    Raises:
+        ConfigError: it has no parameters, or says which tokens it keeps and no more; a target share
+            is set, and it keeps other tokens than those over one half likely.
+    """
+    if not any(phase.policy for phase in config.phases):
+        return
+    certain = isinstance(models.policy, CertainPolicy)
+    if certain or not list(models.policy.parameters()):
+        raise ConfigError(
+            f"policy '{config.policy.name}' has nothing to learn"
+            + (" by: it only says which tokens it keeps" if certain else ""),
+            where="phases",
+            remedy="Let no phase have policy: true"
+            + (", or give it `gates`, or `sample` and `evaluate`" if certain else ""),
+        )
+    if config.reward.target_share is not None:  # now, and not after an hour of warm-up
+        embedding = models.classifier.embedding
+        count = min(_WORDS_TRIED, len(embedding.trainable) + len(embedding.fixed))
+        words = torch.arange(count, device=embedding.trainable.device)[None]
+        with models.evaluating(), torch.no_grad():
+            valid = torch.ones_like(words, dtype=torch.bool)
+            # Another sentence of the example is the same one: enough to ask for the rule.
+            shown, _ = models.shown([words, words], [valid, valid])
+            _steerable_chances(models, shown, valid)
+
+
+def build_policy_learner(
+    models: Models,
+    config: RunConfig,
+    dtype: torch.dtype | None,
+    group: Group,
+    estimator: BitEstimator | LogProbEstimator,
+) -> PolicyGradientLearner:
+    """The learner from rewards.
+
+    Raises:
+        ConfigError: a policy that the estimator cannot train.
+    """
+    if isinstance(estimator, BitEstimator):
+        tokens = torch.zeros(
+            1, 1, dtype=torch.int64, device=models.classifier.embedding.trainable.device
+        )
+        shown = models.shown([tokens, tokens], [tokens.bool(), tokens.bool()])
+        drawn_roles(models.policy, shown[0], tokens.bool())
+    return PolicyGradientLearner(
+        models.policy,
+        models.classifier.embedding,
+        config.learner,
+        dtype,
+        group,
+        estimator=estimator,
+        reads=models.reads,
+    )
+
+
+def selection_uniforms(
+    config: RunConfig,
+    update: int,
+    batch: Batch,
+    device: torch.device,
+    estimator: BitEstimator | None = None,
+) -> list[Tensor]:
+    """The numbers that decide the selections of an update, S x [K, B, 2, N_s].
+
+    Functions of update and row alone: samplers and learners that ask get the same ones.
+    """
+    uniforms = []
+    for slot, valid in enumerate(batch.valid):
+        key = stream_key(config.seed, "selection", update, slot)
+        width = valid.shape[1]
+        array = keyed_uniforms(key, batch.rows, config.sampler.selections, ROLES, width)
+        (drawn,) = to_tensors([array], device)
+        uniforms.append(drawn if estimator is None else estimator.spread(drawn))
+    return uniforms
+
+
+def policy_scalars(stats: PolicyStats) -> dict[str, float]:
+    """What an update from rewards reports, by metric tag."""
+    scalars = {
+        "policy/loss": stats.loss,
+        "policy/gradient_norm": stats.gradient_norm,
+        "policy/entropy": stats.entropy,
+        "policy/advantage_std": stats.advantage_std,
+    }
+    if stats.ratios is not None:
+        scalars["policy/ratio_mean"] = stats.ratios.mean
+        scalars["policy/ratio_max"] = stats.ratios.largest
+        scalars["policy/ratio_clipped"] = stats.ratios.clipped
+        scalars["policy/effective_sample_share"] = stats.ratios.effective_samples
+    return scalars
+
+
+def pathwise_scalars(stats: PathwiseStats) -> dict[str, float]:
+    """What an update through gates reports, by metric tag."""
+    coherence = {f"reward/{COHERENCE}": stats.coherence} if stats.coherence else {}
+    return coherence | {
+        "policy/loss": -stats.objective,
+        "policy/gradient_norm": stats.gradient_norm,
+        "policy/entropy": stats.entropy,
+        "reward/total": stats.objective,
+        "reward/log_likelihood": stats.log_likelihood,
+        f"reward/{SPARSITY}": stats.cost - stats.coherence,
+        "selection/kept": stats.kept,
+        "selection/heads_kept": stats.heads,
+        "selection/dependents_kept": stats.dependents,
+    }
+
+
+def _steerable_chances(models: Models, shown: Tensor, valid: Tensor) -> Tensor:
+    """Probabilities [B, 2, N] of a policy that keeps what is over one half likely.
+
+    Raises:
+        ConfigError: it keeps by another rule, which the margins of a target share know nothing of:
+            the share would settle elsewhere.
+    """
+    kept, chances = decide(models.policy, shown, valid)
+    clear = (chances - 0.5).abs() > _NEAR_HALF
+    wrong = int(((kept != (chances > 0.5)) & clear & valid[:, None]).sum())
+    if wrong:
+        raise ConfigError(
+            "a target share steers what is over one half likely, and the policy keeps by another"
+            f" rule: {wrong} of {int(clear.sum())} bits are otherwise",
+            where="reward.target_share",
+            remedy="Set reward.sparsity_cost, or let `threshold` keep where `probabilities` > 0.5",
+        )
+    return chances
+
+
+def reached_share(
+    models: Models, config: RunConfig, batch: Batch, device: torch.device
+) -> dict[str, float]:
+    """What the policy keeps of a batch at its threshold, by metric tag, if a share is set.
+
+    Given the whole batch, every learner of a group finds the same; it is the newest policy's,
+    however old the rollouts are.
+
+    Raises:
+        ConfigError: the policy keeps by another rule than one half.
+    """
+    target = config.reward.target_share
+    if target is None:
+        return {}
+    tensors = tensor_batch(batch, device)
+    # As the evaluation computes it, so that both keep the same.
+    with models.evaluating(), torch.no_grad(), autocast(device, config.learner.precision):
+        shown = models.shown(tensors.tokens, tensors.valid)
+        chances = [
+            _steerable_chances(models, vectors, valid)
+            for vectors, valid in zip(shown, tensors.valid, strict=True)
+        ]
+    reached = share_margin([c.float().cpu().numpy() for c in chances], batch.valid, target)
+    heads, dependents = reached.margins
+    return {
+        "selection/thresholded_kept": reached.kept,
+        "selection/margin_heads": heads,
+        "selection/margin_dependents": dependents,
+    }

@@ -1,0 +1,58 @@
+"""Where the parts of a run live: in this process, or on a cluster."""
+
+from __future__ import annotations
+
+__all__ = ["LocalRoles", "Roles"]
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.logs.event_log import EventSink
+from rss_rl.logs.metrics import ScalarSink
+from rss_rl.rollouts.backend import Backend, LocalBackend
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.training.learner import Learner, LocalLearner
+
+
+class Roles(Protocol):
+    """Makes the parts of a run."""
+
+    def learner(self, config: RunConfig, prepared: Prepared) -> AbstractContextManager[Learner]:
+        """The learner; leaving the context releases it.
+
+        Raises:
+            LearnerError: it cannot be placed or started.
+        """
+
+    def backend(self, config: RunConfig, prepared: Prepared, log: EventSink) -> Backend:
+        """The samplers, which note in `log` what happens to them.
+
+        Raises:
+            SamplerError: none can be started.
+        """
+
+    def sinks(self, run: str) -> Sequence[ScalarSink]:
+        """Where the scalars of the run called `run` go beside its directory."""
+
+
+class LocalRoles:
+    """All in this process; no Ray."""
+
+    def learner(self, config: RunConfig, prepared: Prepared) -> AbstractContextManager[Learner]:
+        """See `Roles`."""
+        return nullcontext(LocalLearner(config, prepared))
+
+    def backend(self, config: RunConfig, prepared: Prepared, log: EventSink) -> Backend:
+        """See `Roles`; nothing happens to a sampler of this process alone."""
+        models = build_prepared_models(config, prepared)
+        return LocalBackend(
+            Sampler(config, models, prepared.split("train"), prepared.vocabulary.words)
+        )
+
+    def sinks(self, run: str) -> Sequence[ScalarSink]:
+        """See `Roles`; none."""
+        return ()

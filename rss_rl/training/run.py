@@ -1,0 +1,265 @@
+"""A whole run: training, the same model with every token for comparison, and the final report."""
+
+from __future__ import annotations
+
+__all__ = ["ALL_TOKENS", "Finished", "RunEvent", "open_models", "train"]
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rss_rl.components import NOTHING, Trust
+from rss_rl.config import ModelConfig, PhaseConfig, RunConfig, parse_config, parse_section
+from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.errors import CheckpointError, ConfigError, DataError
+from rss_rl.mirror.claim import open_mirror
+from rss_rl.models.attention_choice import loadable_attention, settled_attention
+from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.snapshot import Models, build_prepared_models
+from rss_rl.rollouts.weights import load_weights
+from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
+from rss_rl.runs.provenance import provenance
+from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
+from rss_rl.training.life import FORK, LearnersLost, Scores, Surroundings, Trained, train_phases
+from rss_rl.training.observer import Observer
+from rss_rl.training.phase_budget import PhaseBudget
+from rss_rl.training.roles import LocalRoles, Roles
+from rss_rl.training.trainer import Event, find_best_metric
+
+_ATTENTION = "model.attention"
+_INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The run is over; `report` is what stands in report.json."""
+
+    path: Path
+    report: dict[str, Any]
+
+
+RunEvent = Event | LearnersLost | Finished
+
+
+def train(
+    config: RunConfig,
+    path: Path,
+    *,
+    roles: Roles | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    storage: str | None = None,
+    take_over: bool = False,
+    budget: PhaseBudget | None = None,
+) -> Iterator[RunEvent]:
+    """Train in the run directory `path`, as a stream of events that ends in `Finished`.
+
+    Args:
+        config: of the run; must equal the stored one where `resume` is set.
+        roles: makes learner and samplers; None: both in this process.
+        resume: go on from the last checkpoint, where there is one.
+        overwrite: replace a run that is there; not one that a live process copies to `storage`.
+        stop: asked after each update; True ends the stream with `Stopped` after a checkpoint.
+        storage: URI or path that gets a copy of the run; with `resume` also where an empty `path`
+            gets the run from. take_over: write there though another process seems to.
+        budget: of time for the phases, or None; the comparison with every token makes as many
+            updates as the run itself made.
+
+    Raises:
+        RssError: any expected failure.
+    """
+    prepared = _check(config, roles)
+    mirror = open_mirror(storage, path, config, resume, overwrite, take_over)
+    with (
+        closing(mirror),
+        _directory(config, path, resume, overwrite) as run,
+        Observer(run.path, config, mirror, storage) as observer,
+    ):
+        _copy_inputs(run, prepared)
+        run.note_provenance(provenance(prepared))
+        around = Surroundings(prepared, roles or LocalRoles(), stop, observer, budget)
+        settled = _settled(config, run)
+        trained = yield from train_phases(settled, run.path, around, fork=_compares(config))
+        if trained is None:
+            return
+        scores = trained.scores
+        if _compares(config):
+            whole = yield from _train_all_tokens(config, run, trained, around)
+            if whole is None:
+                return
+            scores = {split: {**whole[split], **modes} for split, modes in scores.items()}
+        run.write_report(report := _report(config, run.path, trained, scores))
+        observer.finished(trained.wall_s)
+        yield Finished(run.path, report)
+
+
+def _check(config: RunConfig, roles: Roles | None) -> Prepared:
+    """Everything that can be refused before anything is written; the data, opened."""
+    if roles is None and config.sampler.backend == "ray":
+        raise ConfigError(
+            "nobody was given who works on a cluster",
+            where="sampler.backend",
+            remedy="Give roles=RayRoles() after cluster.connect(), or set sampler.backend=local",
+        )
+    prepared = open_prepared(config.data)
+    if not config.learner.actors:
+        find_device(config.learner.device)
+    find_best_metric(config, prepared)
+    return prepared
+
+
+def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> RunDirectory:
+    resolved = config.model_dump(mode="json")
+    if not (resume and (path / "config.json").exists()):
+        return RunDirectory.create(path, resolved, overwrite=overwrite)
+    run = RunDirectory.open(path, lock=True)
+    where, named = str(path / CONFIG_FILE), Trust.of(resolved)
+    try:
+        began = parse_config(run.config, where=where, trust=named).model_dump(mode="json")
+    except ConfigError:
+        run.close()
+        raise
+    changed = [key for key in resolved if resolved[key] != began[key]]
+    if changed:
+        run.close()
+        raise CheckpointError(
+            f"the configuration differs from the run's in: {', '.join(changed)}",
+            where=str(path),
+            remedy="Resume without overrides, or start a new run in another directory",
+        )
+    return run
+
+
+def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
+    """The configuration as all processes of a run are given it, whatever machines they are on.
+
+    What it leaves to the machine is chosen when the run begins, and stays when it is resumed.
+    """
+    if config.model.attention != "auto":
+        return config
+    if _ATTENTION not in run.settled:
+        run.settle(_ATTENTION, settled_attention(config.model))
+    tree = config.model.model_dump() | {"attention": run.settled[_ATTENTION]}
+    where, named = str(run.path / CONFIG_FILE), Trust.of(tree)  # what the user named, again
+    model = parse_section(ModelConfig, tree, where=where, trust=named)
+    return config.model_copy(update={"model": model})
+
+
+def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
+    """Keep with the run what its weights depend on.
+
+    Raises:
+        DataError: a run that is gone on with began with other data.
+    """
+    begun = (run.inputs / _INPUTS[0]).is_file()
+    if begun and not prepared.manifest.is_of_the_same_data(open_prepared(run.inputs).manifest):
+        raise DataError(
+            "the data are not those the run began with",
+            where=prepared.place,
+            remedy="Prepare them as they were, or start a new run in another directory",
+        )
+    for name in _INPUTS:
+        run.copy_in(prepared.folder / name)
+
+
+def _compares(config: RunConfig) -> bool:
+    """Whether there is something to compare: a classifier that reads a selection."""
+    sampled = config.phases[-1].selection == "sampled"
+    return config.evaluation.all_tokens and sampled and config.predicts
+
+
+def _train_all_tokens(
+    config: RunConfig, main: RunDirectory, trained: Trained, around: Surroundings
+) -> Generator[RunEvent, None, Scores | None]:
+    """Train with every token for as many updates; returns the scores of its best checkpoint.
+
+    A warm-up selects everything and is shared: the comparison goes on from its end.
+    """
+    first = config.phases[0]
+    shared = first.selection == "all"
+    fork = load_checkpoint(main.path, FORK) if shared and len(config.phases) > 1 else None
+    done = 0 if fork is None else fork.step
+    phase = PhaseConfig(
+        name=ALL_TOKENS, supervised=True, selection="all", steps=trained.updates - done
+    )
+    whole = config.model_copy(
+        update={
+            "phases": (phase,) if fork is None else (first, phase),
+            "evaluation": config.evaluation.model_copy(update={"all_tokens": False}),
+            "reward": config.reward.model_copy(update={"target_share": None}),
+        }
+    )
+    with _directory(whole, main.path / ALL_TOKENS, resume=True, overwrite=False) as run:
+        begin = None if fork is None else _fork_start(fork)
+        alone = replace(around, budget=None)
+        other = yield from train_phases(_settled(whole, main), run.path, alone, begin=begin)
+        if other is None:
+            return None
+        run.write_report(_report(whole, run.path, other, other.scores))
+        return other.scores
+
+
+def _fork_start(fork: Checkpoint) -> Checkpoint:
+    """The end of the warm-up without the policy's optimiser, as the start of another run."""
+    tensors = {
+        name: value
+        for name, value in fork.tensors.items()
+        if not name.startswith(("optimizer/policy/", "baseline/"))
+    }
+    state = dict(fork.state, opened=False, best=None, is_best_here=False, metric_rows=0)
+    fresh = {"index": 1, "steps": 0, "best": None, "stale": 0}
+    state["session"] = dict(state["session"], schedule=fresh)
+    return replace(fork, tensors=tensors, state=state)
+
+
+def _report(config: RunConfig, path: Path, trained: Trained, scores: Scores) -> dict[str, Any]:
+    best = load_checkpoint(path, "best")
+    counted = ["classifier/"]
+    if any(phase.selection == "sampled" for phase in config.phases):
+        counted.append("policy/")
+    return {
+        "splits": scores,
+        "parameters": sum(
+            value.size
+            for name, value in best.tensors.items()
+            if name.startswith(tuple(counted)) and not name.startswith("classifier/embedding.")
+        ),
+        "seed": config.seed,
+        "steps": trained.updates,
+        "best_step": best.step,
+        "wall_seconds": round(trained.wall_s, 2),
+        "examples_per_second": round(trained.examples_per_second, 2),
+    }
+
+
+def open_models(
+    path: Path | str, which: str | int = "best", trust: Trust = NOTHING
+) -> tuple[RunConfig, Models, Prepared]:
+    """A run's configuration, its models with the weights of a checkpoint, and its inputs.
+
+    The third is the prepared dataset without its splits: vocabulary, vectors, tokenizer.
+
+    Args:
+        trust: in components that the run names as package.module:OBJECT.
+
+    Raises:
+        RssError: no run, no such checkpoint, or files that do not fit each other.
+    """
+    path = Path(path)
+    run = RunDirectory.open(path)
+    config = parse_config(run.config, where=str(path / CONFIG_FILE), trust=trust)
+    # The comparison with every token reads the inputs of the run it belongs to.
+    own = run.inputs.is_dir()
+    inputs = open_prepared(run.inputs if own else run.path.parent / run.inputs.name)
+    usable = config.model_copy(update={"model": loadable_attention(config.model)})
+    models = build_prepared_models(usable, inputs)
+    checkpoint = load_checkpoint(path, which)
+    load_weights(models, checkpoint.tensors, torch.device("cpu"))
+    models.classifier.eval()
+    models.policy.eval()
+    return config, models, inputs

@@ -1,0 +1,205 @@
+"""The state of a training run, and what one update does to it."""
+
+from __future__ import annotations
+
+__all__ = ["Session", "UpdateReport"]
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rss_rl.config import RunConfig
+from rss_rl.data.order import BatchOrder
+from rss_rl.data.store import Prepared
+from rss_rl.errors import NonFiniteError
+from rss_rl.learners.phases import PhaseSchedule, Turn
+from rss_rl.learners.share_control import Reached, ShareController
+from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.policies.estimators.build import build_estimator
+from rss_rl.policies.estimators.protocol import GateEstimator, LogProbEstimator
+from rss_rl.rollouts.backend import Backend
+from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.runs.checkpoint import Checkpoint
+from rss_rl.training.learner import Learner, LearnTask
+from rss_rl.training.pipeline import RolloutPipeline
+from rss_rl.types import Array
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """Of one update: its number (from 1), its phase, the rows learnt from, and metrics by tag."""
+
+    update: int
+    phase: str
+    rows: Array
+    scalars: dict[str, float]
+
+    @property
+    def examples(self) -> int:
+        """How many examples were learnt from."""
+        return len(self.rows)
+
+
+class Session:
+    """Learner, samplers, phase schedule and place in the data of a run.
+
+    Update u learns from batch u of the data, in every phase, so the number of updates is all the
+    place there is. It is the policy's version as well.
+
+    Args:
+        learner: of the run.
+        backend: called with no arguments when the first selection is to be sampled, so that a run
+            that samples nothing starts no samplers.
+        log: told what happens to rollouts.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        prepared: Prepared,
+        learner: Learner,
+        backend: Callable[[], Backend],
+        log: EventSink = NO_LOG,
+    ) -> None:
+        self.config = config
+        self.learner = learner
+        self.schedule = PhaseSchedule(config.phases)
+        self.update_count = 0
+        steered = config.reward.target_share is not None
+        self.share = ShareController(config.reward) if steered else None
+        sampler = config.sampler
+        self._estimator = build_estimator(config.estimator, sampler.selections)
+        self._order = BatchOrder(
+            prepared.split("train"),
+            config.batch_size,
+            config.seed,
+            reach=max(sampler.max_policy_lag, sampler.run_ahead or 0),
+        )
+        self._pipeline = RolloutPipeline(backend, config.sampler, self._jobs, log)
+        self._publishing: dict[str, float] = {}  # metrics of the newest snapshot, not reported yet
+
+    def close(self) -> None:
+        """Release the samplers."""
+        self._pipeline.close()
+
+    def update(self) -> UpdateReport:
+        """Sample, learn, publish: one update of the present phase.
+
+        Raises:
+            NonFiniteError: naming phase, update and rows; of two learners the first may have
+                learnt from the batch, so the run must not go on from here.
+        """
+        turn, phase = self.schedule.turn(), self.schedule.phase.name
+        assert turn is not None
+        started = time.perf_counter()
+        rows = self._order.rows(self.update_count)
+        scalars: dict[str, float] = {"phase/index": self.schedule.index}
+        try:
+            rollouts = []
+            if self._asks_samplers(turn):
+                self._supply()
+                taken = self._pipeline.take(self.update_count)
+                rollouts, scalars = taken.rollouts, scalars | taken.scalars | self._publishing
+                self._publishing = {}
+            charged = None if self.share is None else self.share.costs
+            task = LearnTask(self.update_count, rows, turn, rollouts, charged)
+            scalars |= self.learner.update(task)
+            if turn.policy:
+                scalars |= self._steer(scalars)
+        except NonFiniteError as error:
+            raise NonFiniteError(
+                error.what,
+                where=f"phase {phase}, update {self.update_count + 1}, rows {rows[:4].tolist()}..."
+                + (f", {error.where}" if error.where else ""),
+                remedy="Lower the learning rate or the clip norm",
+            ) from error
+        self.update_count += 1
+        self.schedule.count()
+        # Before anything else is done, so that samplers work while dev is scored or a file saved.
+        self._supply()
+        if self._asks_samplers(turn):
+            elapsed = time.perf_counter() - started
+            scalars["learner/idle_share"] = scalars["time/sample_s"] / elapsed
+        return UpdateReport(self.update_count, phase, rows, scalars)
+
+    def _steer(self, scalars: Mapping[str, float]) -> dict[str, float]:
+        """Let lambda follow what was kept; here, so that it is one for all learners."""
+        if self.share is None:
+            return {}
+        margins = scalars["selection/margin_heads"], scalars["selection/margin_dependents"]
+        self.share.observe(Reached(scalars["selection/thresholded_kept"], margins))
+        return self.share.scalars
+
+    def _asks_samplers(self, turn: Turn | None) -> bool:
+        """Whether an update needs rollouts; gates are drawn where they are learnt through."""
+        through_gates = isinstance(self._estimator, GateEstimator)
+        return turn is not None and turn.sampled and not through_gates
+
+    def _supply(self) -> None:
+        """Publish if it is due, and give samplers what they may work on."""
+        if not self._asks_samplers(self.schedule.turn()):
+            return
+        published = self._pipeline.published
+        behind = None if published is None else self.update_count - published
+        if behind is None or behind >= self.config.sampler.publish_every:
+            self._pipeline.start()
+            started = time.perf_counter()
+            snapshot = self.learner.publish(self.update_count, whole=published is None)
+            self._pipeline.publish(snapshot)
+            self._publishing = {
+                "publish/duration_ms": 1000 * (time.perf_counter() - started),
+                "publish/bytes": snapshot.bytes,
+            }
+        self._pipeline.supply(self.update_count)
+
+    def _jobs(self, update: int) -> list[SampleJob]:
+        """The shards of an update of the present phase; none beyond its end."""
+        turn = self.schedule.turn(update - self.update_count)
+        if turn is None or not self._asks_samplers(turn):
+            return []
+        sampler = self.config.sampler
+        scores = self._estimator if isinstance(self._estimator, LogProbEstimator) else None
+        thresholded = scores is not None and scores.thresholded
+        bitwise = scores is not None and scores.bitwise and sampler.max_policy_lag > 0
+        return [
+            SampleJob(
+                update,
+                shard,
+                part,
+                selections=sampler.selections if turn.policy else 1,
+                scored=turn.policy,
+                thresholded=turn.policy and thresholded,
+                bitwise=turn.policy and bitwise,
+            )
+            for shard, part in enumerate(np.array_split(self._order.rows(update), sampler.shards))
+            if len(part)
+        ]
+
+    def end_phase(self, restored: Checkpoint | None = None) -> None:
+        """Begin the next phase, with the weights of `restored` and the lambda they were led by.
+
+        Raises:
+            CheckpointError: the tensors do not fit.
+        """
+        self._pipeline.forget()
+        if restored is not None:
+            self.learner.load_tensors(restored.tensors)
+            if self.share is not None:
+                self.share.load_state_dict(restored.state["session"]["share"])
+        self.schedule.advance()
+
+    def state(self) -> dict[str, Any]:
+        """All but the learner's tensors, as JSON data."""
+        state = {"update": self.update_count, "schedule": self.schedule.state_dict()}
+        return state if self.share is None else state | {"share": self.share.state_dict()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore `state`."""
+        self._pipeline.forget()
+        self.update_count = state["update"]
+        self.schedule.load_state_dict(state["schedule"])
+        if self.share is not None:
+            self.share.load_state_dict(state["share"])

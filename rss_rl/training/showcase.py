@@ -1,0 +1,103 @@
+"""What TensorBoard shows of a policy: histograms of probabilities, marked sentences, attention."""
+
+from __future__ import annotations
+
+__all__ = ["Showcase", "make_showcase", "mark_sentence"]
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rss_rl.data.store import Split
+from rss_rl.logs.attention_figure import attention_image
+from rss_rl.logs.metrics import MetricsWriter
+from rss_rl.models.attention_map import attention_map
+from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.policies.deciding import decide
+from rss_rl.rollouts.snapshot import Models
+from rss_rl.types import DEPENDENT, HEAD, Array
+
+_HISTOGRAM_EXAMPLES = 256
+_TEXT_EXAMPLES = 4
+
+
+def mark_sentence(words: Sequence[str], selection: Array) -> str:
+    """Markdown of a sentence: **both**, **head**ʰ, **dependent**ᵈ; the rest struck through.
+
+    Args:
+        selection: bool [2, N], N at least the number of words.
+    """
+    marked = []
+    for position, word in enumerate(words):
+        head, dependent = selection[HEAD, position], selection[DEPENDENT, position]
+        role = "" if head and dependent else "ʰ" if head else "ᵈ"
+        marked.append(f"**{word}**{role}" if head or dependent else f"~~{word}~~")
+    return " ".join(marked)
+
+
+@dataclass(frozen=True)
+class Showcase:
+    """Of dev examples.
+
+    heads, dependents  float32, probabilities of tokens to be head and dependent
+    markdown           marked sentences
+    words, attention   of the first sentence, see `attention_map`; None where there is none
+    """
+
+    heads: Array
+    dependents: Array
+    markdown: str
+    words: tuple[str, ...] = ()
+    attention: Array | None = None
+
+    def write(self, writer: MetricsWriter, step: int) -> None:
+        """Put it into TensorBoard."""
+        writer.histogram(step, "selection/probability_head", self.heads)
+        writer.histogram(step, "selection/probability_dependent", self.dependents)
+        writer.text(step, "selection/examples", self.markdown)
+        if self.attention is not None:
+            words, attention = self.words, self.attention
+            writer.image(step, "selection/attention", lambda: attention_image(words, attention))
+
+
+def make_showcase(
+    models: Models, examples: Split, device: torch.device, attends: bool = True
+) -> Showcase:
+    """Of the first examples of a split; `attends`: the classifier's attention is shown."""
+    rows = np.arange(min(_HISTOGRAM_EXAMPLES, len(examples)))
+    batch = examples.batch(rows)
+    tensors = tensor_batch(batch, device)
+    gathered: dict[int, list[Array]] = {HEAD: [], DEPENDENT: []}
+    lines: dict[int, list[str]] = {row: [] for row in range(min(_TEXT_EXAMPLES, len(rows)))}
+    attention = None
+    with models.evaluating(), torch.inference_mode():
+        shown = models.shown(tensors.tokens, tensors.valid)
+        for slot, (embedded, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
+            decided = decide(models.policy, embedded, valid)
+            chances = decided.probabilities.float().cpu().numpy()
+            selection = decided.selection.cpu().numpy()
+            for role, values in gathered.items():
+                values.append(chances[:, role][batch.valid[slot]])
+            for row, texts in lines.items():
+                texts.append(mark_sentence(examples.words(row)[slot], selection[row]))
+            if slot == 0 and attends:
+                attention = _first_attention(models, tensors, torch.from_numpy(selection[0]))
+    return Showcase(
+        np.concatenate(gathered[HEAD]),
+        np.concatenate(gathered[DEPENDENT]),
+        "\n\n".join(" ‖ ".join(texts) for texts in lines.values()),
+        examples.words(0)[0],
+        attention,
+    )
+
+
+def _first_attention(models: Models, tensors: TensorBatch, selection: Tensor) -> Array | None:
+    """Of the first sentence of the first example; selection bool [2, N]."""
+    valid = tensors.valid[0][0]
+    kept = selection.to(valid.device)[:, valid]
+    groups = None if tensors.marks is None else tensors.marks[0][valid]
+    found = attention_map(models.classifier, tensors.tokens[0][0][valid], kept, groups)
+    return None if found is None else found.cpu().numpy()

@@ -1,0 +1,279 @@
+"""Training as a stream of events: phases, evaluations, checkpoints, interruption, resumption."""
+
+from __future__ import annotations
+
+__all__ = ["Evaluated", "Event", "PhaseBegan", "Stopped", "Trainer", "find_best_metric"]
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.errors import NonFiniteError
+from rss_rl.learners.share_control import merit
+from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.logs.metrics import MetricsWriter
+from rss_rl.metrics.chosen import BestMetric, best_metric
+from rss_rl.metrics.protocol import MetricSetup
+from rss_rl.rollouts.backend import Backend
+from rss_rl.runs.checkpoint import (
+    Checkpoint,
+    checkpoint_steps,
+    load_checkpoint,
+    mark_best,
+    save_checkpoint,
+)
+from rss_rl.runs.checkpoint_files import step_directory
+from rss_rl.training.evaluation import Mode
+from rss_rl.training.learner import Learner
+from rss_rl.training.phase_budget import PhaseBudget
+from rss_rl.training.session import Session, UpdateReport
+
+
+def find_best_metric(config: RunConfig, prepared: Prepared) -> BestMetric:
+    """What checkpoints are chosen by.
+
+    Raises:
+        ConfigError: the dev split has no such metric.
+    """
+    dev = prepared.manifest.splits.get("dev")
+    return best_metric(
+        config,
+        MetricSetup(prepared.labels, prepared.sentences),
+        questions=dev is not None and dev.questions,
+        rationales=dev is not None and dev.rationale,
+    )
+
+
+@dataclass(frozen=True)
+class PhaseBegan:
+    """A phase begins, or is gone on with by a resumed run.
+
+    update  of the run it began after; `done` of its own updates are behind it
+    steps   it takes at most; None = until its plateau
+    """
+
+    name: str
+    update: int
+    steps: int | None
+    done: int = 0
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The dev split was scored; `best` tells whether this is the best checkpoint of the phase."""
+
+    phase: str
+    update: int
+    metrics: dict[str, dict[str, float]]
+    best: bool
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Training was asked to stop, and a checkpoint of `update` was written."""
+
+    update: int
+
+
+Event = PhaseBegan | Evaluated | Stopped | UpdateReport
+
+
+class Trainer:
+    """Runs the phases of a configuration in a run directory.
+
+    Args:
+        path: the run directory. writer: of its metrics, or None to keep none.
+        backend: makes the source of rollouts when one is needed.
+        resume: checkpoint to go on from, or None to begin.
+        stop: asked after each update; True writes a checkpoint and ends the stream.
+        budget: of time for the phases, or None.
+        log: told what happens to rollouts.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        path: Path,
+        prepared: Prepared,
+        writer: MetricsWriter,
+        *,
+        learner: Learner,
+        backend: Callable[[], Backend],
+        resume: Checkpoint | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        budget: PhaseBudget | None = None,
+        log: EventSink = NO_LOG,
+    ) -> None:
+        self.config, self.path = config, path
+        self._writer, self._stop, self._budget = writer, stop, budget
+        self._best_metric = find_best_metric(config, prepared)
+        self.session = Session(config, prepared, learner, backend, log)
+        self._opened = False  # the phase's opening evaluation was made
+        self._evaluation_due = False  # a stop may come between an update and its evaluation
+        self._best: float | None = None
+        self._is_best_here = False  # nothing was learnt since the best evaluation of the phase
+        self._trained_s = 0.0
+        self._wall_before_s, self._began = 0.0, time.monotonic()
+        self._seen = 0
+        if resume is not None:
+            self._restore(resume)
+
+    def events(self) -> Iterator[Event]:
+        """Train to the end of the last phase, then go back to its best checkpoint."""
+        schedule = self.session.schedule
+        while not schedule.finished:
+            began = self.session.update_count - schedule.steps
+            yield PhaseBegan(schedule.phase.name, began, schedule.phase.steps, schedule.steps)
+            if not self._opened:
+                self._opened = True
+                yield self._evaluate()
+            while self._evaluation_due or not schedule.phase_over:
+                if not self._evaluation_due:
+                    yield self._update()
+                    if self._stop():
+                        self.save()
+                        yield Stopped(self.session.update_count)
+                        return
+                if self._evaluation_due:
+                    yield self._evaluate()
+                elif self._due(self.config.checkpoint.every):
+                    self.save()
+            self._end_phase()
+
+    def _due(self, every: int) -> bool:
+        return self.session.schedule.steps % every == 0
+
+    def _update(self) -> UpdateReport:
+        started = time.perf_counter()
+        try:
+            report = self.session.update()
+        except NonFiniteError as error:
+            last = checkpoint_steps(self.path)[-1]
+            remedy = (
+                f"{error.remedy}; the last good checkpoint is {step_directory(self.path, last)}"
+            )
+            raise NonFiniteError(error.what, where=error.where, remedy=remedy) from error
+        elapsed = time.perf_counter() - started
+        self._is_best_here = False
+        self._trained_s += elapsed
+        self._seen += report.examples
+        report.scalars["time/update_s"] = elapsed
+        report.scalars["throughput/examples_per_second"] = report.examples / elapsed
+        self._writer.scalars(report.update, report.scalars)
+        schedule = self.session.schedule
+        if self._budget is not None and self._budget.over(schedule.index):
+            schedule.cut()
+        over = schedule.phase_over
+        self._evaluation_due = over or self._due(self.config.evaluation.every)
+        return report
+
+    def _evaluate(self) -> Evaluated:
+        schedule, update = self.session.schedule, self.session.update_count
+        mode: Mode = "thresholded" if schedule.phase.selection == "sampled" else "all"
+        started = time.perf_counter()
+        metrics = self.session.learner.evaluate("dev", [mode])
+        scalars = {f"dev/{mode}/{name}": value for name, value in metrics[mode].items()}
+        scalars["time/evaluate_s"] = time.perf_counter() - started
+        self._writer.scalars(update, scalars)
+        if mode == "thresholded":
+            self.session.learner.showcase().write(self._writer, update)
+            schedule.observe(-merit(metrics[mode]["reward"], metrics[mode], self.config.reward))
+        else:
+            schedule.observe(metrics[mode]["loss"])
+        self._evaluation_due = False
+        self._is_best_here = self._is_best(metrics[mode])
+        self.save()
+        self._mark()
+        return Evaluated(schedule.phase.name, update, metrics, self._is_best_here)
+
+    def _mark(self) -> None:
+        """Mark the checkpoint of this moment, where it is the best."""
+        if self._is_best_here:
+            schedule, update = self.session.schedule, self.session.update_count
+            mark_best(self.path, update, best_mark(schedule.index))
+            if schedule.is_last:
+                mark_best(self.path, update)
+
+    def _is_best(self, metrics: dict[str, float]) -> bool:
+        value = metrics.get(self._best_metric.name, math.nan)
+        if not math.isfinite(value):
+            # A correlation is undefined where every prediction is the same. The checkpoint at the
+            # opening of a phase is marked all the same: the end of the phase goes back to a mark.
+            return self.session.schedule.steps == 0
+        value = -value if self._best_metric.lower_is_better else value
+        if self.session.schedule.phase.selection == "sampled":
+            value = merit(value, metrics, self.config.reward)
+        if self._best is not None and value <= self._best:
+            return False
+        self._best = value
+        return True
+
+    def _end_phase(self) -> None:
+        schedule = self.session.schedule
+        restored = None
+        if schedule.phase.restore_best or schedule.is_last:
+            restored = load_checkpoint(self.path, best_mark(schedule.index))
+        self.session.end_phase(restored)
+        self._opened, self._best, self._is_best_here = False, None, False
+        self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint of this moment."""
+        self._writer.flush()
+        save_checkpoint(
+            self.path,
+            self.session.update_count,
+            self.session.learner.tensors(),
+            self.state(),
+            keep_last=self.config.checkpoint.keep_last,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds beside tensors."""
+        return {
+            "session": self.session.state(),
+            "opened": self._opened,
+            "evaluation_due": self._evaluation_due,
+            "best": self._best,
+            "is_best_here": self._is_best_here,
+            "trained_s": self._trained_s,
+            "wall_s": self.wall_seconds,
+            "seen": self._seen,
+            "metric_rows": self._writer.rows,
+        }
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        self.session.learner.load_tensors(checkpoint.tensors)
+        state = checkpoint.state
+        self.session.load_state(state["session"])
+        self._opened, self._best = state["opened"], state["best"]
+        self._trained_s, self._seen = state["trained_s"], state["seen"]
+        self._wall_before_s = state["wall_s"]
+        self._evaluation_due = state.get("evaluation_due", False)
+        self._is_best_here = state.get("is_best_here", False)
+        self._mark()  # the process may have been killed between the checkpoint and its mark
+
+    @property
+    def wall_seconds(self) -> float:
+        """Wall time of this run, evaluations and the time before a resumption included."""
+        return self._wall_before_s + time.monotonic() - self._began
+
+    @property
+    def trained_seconds(self) -> float:
+        """Wall time of the updates of this run, those before a resumption included."""
+        return self._trained_s
+
+    @property
+    def examples_seen(self) -> int:
+        """Examples of all updates."""
+        return self._seen
+
+
+def best_mark(phase: int) -> str:
+    """Name of the mark on the checkpoint that was best on dev in a phase."""
+    return f"best_phase_{phase}"

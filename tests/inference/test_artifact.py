@@ -1,0 +1,189 @@
+"""An exported model is the run's, stands alone, and is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from readers import REVIEWS as TEXTS
+from tiny_runs import TinySource, tiny_tree
+
+import rss_rl
+from rss_rl.config import RunConfig
+from rss_rl.data.prepare import prepare
+from rss_rl.errors import CheckpointError, ConfigError, DataError
+from rss_rl.inference.artifact import WEIGHTS_FILE, export_run
+from rss_rl.inference.explanation import Explanation
+from rss_rl.inference.model import load_model
+from rss_rl.models import attention_choice
+from rss_rl.ops.compilers import missing_compiler
+from rss_rl.training.run import train
+
+ALONE = """
+import sys
+import rss_rl
+assert "torch" not in sys.modules
+model = rss_rl.load(sys.argv[1])
+(sentence,), *_ = model.select(["the warm film"])
+assert sentence.words == ("the", "warm", "film")
+print(model.predict(["the warm film"])[0].class_probabilities)
+assert "ray" not in sys.modules
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_run(run, tmp_path_factory.mktemp("out") / "model")
+
+
+def assert_alike(found: Explanation, expected: Explanation) -> None:
+    assert found.prediction == expected.prediction
+    assert found.class_probabilities == pytest.approx(expected.class_probabilities, abs=1e-6)
+    for ours, theirs in zip(found.sentences, expected.sentences, strict=True):
+        assert ours.words == theirs.words
+        np.testing.assert_array_equal(ours.selection, theirs.selection)
+        np.testing.assert_array_equal(ours.known, theirs.known)
+        assert ours.probabilities is not None
+        assert theirs.probabilities is not None
+        np.testing.assert_allclose(ours.probabilities, theirs.probabilities, atol=1e-6)
+
+
+def test_it_predicts_as_the_run_does_one_by_one(run: Path, exported: Path) -> None:
+    together = rss_rl.load(exported).predict(TEXTS)
+    for text, found in zip(TEXTS, together, strict=True):
+        assert_alike(found, load_model(run).explain(text))
+    for found, expected in zip(rss_rl.load(run).predict(TEXTS), together, strict=True):
+        assert_alike(found, expected)
+    assert any(not sentence.known.all() for found in together for sentence in found.sentences)
+
+
+@pytest.fixture(scope="module")
+def compiled_run(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run as if it had been trained with compiled attention."""
+    path = shutil.copytree(run, tmp_path_factory.mktemp("compiled") / "run")
+    record = json.loads((path / "config.json").read_text())
+    record["config"]["model"]["attention"] = "compiled"
+    (path / "config.json").write_text(json.dumps(record))
+    return path
+
+
+def lose_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    attention_choice._report.cache_clear()
+    monkeypatch.setattr(attention_choice, "missing_compiler", lambda: "no compiler here")
+
+
+def test_compiled_attention_is_loaded_where_there_is_no_compiler(
+    run: Path,
+    exported: Path,
+    compiled_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lose_compiler(monkeypatch)
+    expected = rss_rl.load(exported).predict(TEXTS)
+    attention_choice._report.cache_clear()  # that was said for this model, too
+    with caplog.at_level(logging.INFO, "rss_rl.attention"):
+        model = rss_rl.load(export_run(compiled_run, tmp_path / "model"))
+        for found in (model, rss_rl.load(compiled_run)):
+            for ours, theirs in zip(found.predict(TEXTS), expected, strict=True):
+                assert_alike(ours, theirs)
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert "no compiler here" in caplog.text
+    assert model.config.model.attention == "compiled"  # how it was trained stays on record
+
+
+@pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
+def test_compiled_and_eager_exports_agree(
+    compiled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = export_run(compiled_run, tmp_path / "model")
+    compiled = rss_rl.load(path)
+    lose_compiler(monkeypatch)
+    eager = rss_rl.load(path)
+    examples = [eager.encode([text]) for text in TEXTS]
+    ours, theirs = (model.logits(model.choose(examples)) for model in (compiled, eager))
+    assert not torch.equal(ours, theirs)  # or both were eager
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_a_policy_that_reads_words_is_shown_them(tmp_path: Path) -> None:
+    prepare(TinySource(), tmp_path / "data", dim=6)
+    tree = tiny_tree(tmp_path / "data") | {"policy": {"name": "stop-words"}}
+    tree["phases"] = [{"name": "classifier", "supervised": True, "steps": 2}]
+    tree["evaluation"]["all_tokens"] = False
+    list(train(RunConfig.model_validate(tree), tmp_path / "run"))
+    model = rss_rl.load(export_run(tmp_path / "run", tmp_path / "model"))
+    ((sentence,),) = model.select(["the warm film"])
+    assert sentence.selection.any(0).tolist() == [False, True, True]
+
+
+def test_three_lines_do_without_ray_and_without_the_run(exported: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(exported, tmp_path / "elsewhere")
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, str(moved)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = rss_rl.load(exported).predict(["the warm film"])
+    assert done.stdout.strip() == str(found.class_probabilities)
+
+
+def test_the_card_tells_scores_data_and_use(run: Path, exported: Path) -> None:
+    card = (exported / "README.md").read_text()
+    for part in ("one of: no, yes", "rss_rl.load(", "| test | thresholded |", "`tiny`: 96 train"):
+        assert part in card
+    for path in exported.glob("*.*"):  # where it was trained stays at home
+        assert str(run.parent).encode() not in path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize("name", [WEIGHTS_FILE, "vocabulary.json", "manifest.json"])
+def test_a_changed_file_is_refused(name: str, exported: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(exported, tmp_path / "copy")
+    content = bytearray((copy / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=f"{name}.*SHA-256"):
+        rss_rl.load(copy)
+    (copy / name).unlink()
+    with pytest.raises(CheckpointError, match=f"{name}: missing"):
+        rss_rl.load(copy)
+
+
+def test_nothing_is_left_where_writing_fails(run: Path, tmp_path: Path) -> None:
+    def fail(*_: object) -> None:
+        raise ConfigError("no graph")
+
+    with pytest.raises(ConfigError, match="no graph"):
+        export_run(run, tmp_path / "model", onnx=fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_an_export_is_replaced_and_only_when_told(run: Path, tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    export_run(run, target)
+    with pytest.raises(CheckpointError, match="export already.*--overwrite"):
+        export_run(run, target)
+    (target / "stray").touch()
+    export_run(run, target, overwrite=True)
+    assert not (target / "stray").exists()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").touch()
+    with pytest.raises(CheckpointError, match="holds no export"):
+        export_run(run, tmp_path / "other", overwrite=True)
+    assert (tmp_path / "other" / "mine.txt").exists()
+
+
+def test_texts_that_do_not_fit_are_named(exported: Path) -> None:
+    model = rss_rl.load(exported)
+    with pytest.raises(DataError, match="list of examples"):
+        model.predict("the warm film")
+    with pytest.raises(DataError, match="example 2: a text has no word"):
+        model.select(["film", " "])
+    assert model.predict([]) == []

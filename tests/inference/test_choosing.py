@@ -1,0 +1,112 @@
+"""Tasks that choose, through the whole trainer: learnt, selected, evaluated, and shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import planted_choices
+import pytest
+
+from rss_rl.config import parse_config
+from rss_rl.data.prepare import prepare
+from rss_rl.data.sources import Source
+from rss_rl.errors import DataError
+from rss_rl.inference.choosing import mark_passage
+from rss_rl.inference.model import load_model
+from rss_rl.results.reading import score_run
+from rss_rl.training.run import Finished, train
+from rss_rl.training.trainer import Evaluated
+from rss_rl.types import LabelSpec
+
+
+def run(source: Source, folder: Path, **model: Any) -> tuple[Path, list[object]]:
+    prepare(source, folder / "data", dim=8)
+    config = parse_config(planted_choices.tree(folder / "data", **model), where="test")
+    return folder / "run", list(train(config, folder / "run"))
+
+
+def check_learnt(path: Path, events: list[object], accuracy: float) -> None:
+    """Better than chance, by selections that leave words out; what was stored scores the same."""
+    last = events[-1]
+    assert isinstance(last, Finished)
+    scores = last.report["splits"]["test"]
+    assert scores["thresholded"]["accuracy"] > accuracy
+    assert scores["thresholded"]["kept"] < 0.9
+    opening = next(e for e in events if isinstance(e, Evaluated))
+    assert opening.metrics["all"]["accuracy"] < 0.5  # so that something was learnt
+    _, again = score_run(path, "test", ["thresholded"])
+    assert again["thresholded"] == scores["thresholded"]
+
+
+def test_the_right_sentence_is_learnt_to_be_chosen(tmp_path: Path) -> None:
+    path, events = run(planted_choices.PlantedSentences(), tmp_path, encoder="source2token")
+    check_learnt(path, events, 0.75)  # chance 0.29
+    found = load_model(path).explain(("The red film. A blue scene was one.", "Where is red"))
+    assert [len(s.words) for s in found.sentences] == [10, 3]
+    assert found.class_probabilities is not None
+    assert list(found.class_probabilities) == ["1: The red film .", "2: A blue scene was one ."]
+    assert found.prediction in found.class_probabilities
+    assert sum(found.class_probabilities.values()) == pytest.approx(1)
+
+
+def test_the_right_candidate_is_learnt_to_be_chosen(tmp_path: Path) -> None:
+    path, events = run(
+        planted_choices.PlantedNames(),
+        tmp_path,
+        classifier={"name": "cloze", "options": {"hidden": 8}},
+    )
+    check_learnt(path, events, 0.75)  # chance 0.33
+    found = load_model(path).explain(("the key ann and @bob was 1", "the key is @placeholder"))
+    assert found.class_probabilities is not None
+    assert list(found.class_probabilities) == ["the", "key", "ann", "and", "@bob", "was"]
+
+
+def test_candidates_are_the_entities_where_there_are_some() -> None:
+    labels = LabelSpec("candidate")
+    passage = "@entity3 met @entity1 , @entity3 left"
+    found = mark_passage(labels, passage, "@entity1 and @placeholder saw @entity3 and @entity0")
+    assert found.names == ("@entity0 (@entity3)", "@entity1")
+    np.testing.assert_array_equal(found.marks, [0, -1, 1, -1, 0, -1])
+    # As in the data: an entity's name is its place among the entities.
+    assert " ".join(found.texts[0]) == "@entity0 met @entity1 , @entity0 left"
+    assert " ".join(found.texts[1]) == "@entity1 and @placeholder saw @entity0 and @entity2"
+    again = mark_passage(labels, *map(" ".join, found.texts))
+    assert (again.texts, again.names) == (found.texts, ("@entity0", "@entity1"))
+
+
+def test_a_text_as_people_write_it_is_parted_into_words() -> None:
+    found = mark_passage(LabelSpec("candidate"), "Ann met Bo. Bo left.", "She saw @placeholder.")
+    assert found.names == ("ann", "met", "bo", "left")
+    assert found.texts[1] == ("She", "saw", "@placeholder", ".")
+    entities = mark_passage(LabelSpec("candidate"), "@entity3, once.", "@placeholder?")
+    assert entities.texts == (("@entity0", ",", "once", "."), ("@placeholder", "?"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "passage", "question", "message"),
+    [
+        ("candidate", "a cat sat", "where is it", "@placeholder"),
+        ("candidate", "1 , 2", "@placeholder", "no word of it can be the answer"),
+        ("sentence", " ", "where", "there is no word in it"),
+        ("sentence", "A cat.", "", "there is no word in it"),
+    ],
+)
+def test_texts_that_cannot_be_marked_are_refused(
+    kind: Any, passage: str, question: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        mark_passage(LabelSpec(kind), passage, question)
+
+
+def test_one_text_too_few_is_refused(tmp_path: Path) -> None:
+    prepare(planted_choices.PlantedSentences(), tmp_path / "data", dim=8)
+    tree = planted_choices.tree(tmp_path / "data", encoder="mean")
+    tree["phases"] = [{"name": "all", "supervised": True, "selection": "all", "steps": 1}]
+    list(train(parse_config(tree, where="test"), tmp_path / "run"))
+    model = load_model(tmp_path / "run")
+    with pytest.raises(DataError, match=r"1 text\(s\) where the task has 2"):
+        model.explain("Only a passage.")
+    found = model.explain(("One sentence. And two.", "Which?"))
+    assert found.sentences[0].selection.all()

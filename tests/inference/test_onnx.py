@@ -1,0 +1,81 @@
+"""The ONNX graph computes what torch computes, for any number of texts of any length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from readers import TASKS, reader
+
+from rss_rl.data.vocabulary import PAD
+from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.inference import onnx_graph
+from rss_rl.inference.onnx_graph import TOLERANCE, write_onnx
+
+for _name in ("onnx", "onnxscript", "onnxruntime"):
+    pytest.importorskip(_name, reason="rss-rl[onnx] is not installed")
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "faithful": ("classes", {}),
+    "paper's": ("score", {"keep_unselected": True}),
+    "disan": ("classes", {"encoder": "disan"}),
+    "bilstm": ("pair", {"encoder": "bilstm"}),
+    "whole example": ("pair", {"encoder": "mean", "reads": "example"}),
+    "source2token": ("classes", {"encoder": "source2token"}),
+}
+TEXTS = ("w3 w9 w4 w8", "w5", "w7 w5 zyx w6 w11 w12 w13 w14 w2 w3 w4")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_graph_equals_the_model(name: str, tmp_path: Path) -> None:
+    import onnxruntime
+
+    task, settings = CASES[name]
+    model = reader(task, seed=3, **settings)
+    path = tmp_path / "model.onnx"
+    write_onnx(model.models, model.inputs, model.config, path)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for texts in (TEXTS, TEXTS[1:2], TEXTS[2:]):
+        examples = [(text,) * TASKS[task][1] for text in texts]
+        encoded = [model.encode(example) for example in examples]
+        chosen = model.choose(encoded)
+        names = ("tokens", "tokens_b")
+        fed = {n: ids.numpy() for n, ids in zip(names, chosen.tokens, strict=False)}
+        wider = {n: np.pad(ids, ((0, 0), (0, 2)), constant_values=PAD) for n, ids in fed.items()}
+        logits = model.logits(chosen).numpy()
+        for given in (fed, wider):
+            found, *others = session.run(None, given)
+            np.testing.assert_allclose(found, logits, rtol=0, atol=TOLERANCE)
+            width = chosen.selections[-1].shape[-1]
+            np.testing.assert_array_equal(others[-1][..., :width], chosen.selections[-1].numpy())
+    if task == "score":
+        predicted = [found.prediction for found in model.predict(examples)]
+        np.testing.assert_allclose(others[0], predicted, atol=TOLERANCE)
+
+
+def test_a_graph_that_computes_something_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = reader("classes", encoder="mean")
+    record = onnx_graph._record
+
+    def record_another(graph: Any, tokens: Any, score: bool) -> Any:
+        other = reader("classes", encoder="mean", seed=1)
+        return record(type(graph)(other.models, True, score).eval(), tokens, score)
+
+    monkeypatch.setattr(onnx_graph, "_record", record_another)
+    with pytest.raises(CheckpointError, match="differs from the model"):
+        write_onnx(model.models, model.inputs, model.config, tmp_path / "model.onnx")
+
+
+def test_what_has_no_graph_is_refused(tmp_path: Path) -> None:
+    for task, settings, message in (
+        ("sentence", {}, "choose a sentence of a passage"),
+        ("classes", {"encoder": "bisru"}, "encoder 'bisru' with policy 'rss'"),
+    ):
+        model = reader(task, **settings)
+        with pytest.raises(ConfigError, match=message):
+            write_onnx(model.models, model.inputs, model.config, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []

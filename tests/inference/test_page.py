@@ -1,0 +1,140 @@
+"""The explanation page, as text and in a real Chromium where there is one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from chromium import Browser, find_chromium
+from readers import TASKS, reader
+
+from rss_rl.inference.facts import Facts, gather_facts
+from rss_rl.inference.page import page
+
+HOSTILE = ("w3", "</script><script>document.title='taken'</script>", "<b>w4</b>", "@DATA@", "w8")
+NAMES = ("no", "maybe", "yes")
+
+
+@pytest.fixture(scope="module")
+def facts() -> Facts:
+    model = reader("classes", seed=3)
+    return gather_facts(model, model.encode([HOSTILE]))
+
+
+@pytest.fixture(scope="module")
+def text(facts: Facts) -> str:
+    return page("A <title>", TASKS["classes"][0], [facts], "a & b")
+
+
+def data_of(text: str) -> Any:
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    return json.loads(found)
+
+
+def test_the_page_carries_the_facts_and_no_foreign_markup(text: str, facts: Facts) -> None:
+    data = data_of(text)
+    (example,) = data["examples"]
+    (sentence,) = example["sentences"]
+    assert sentence["words"] == list(HOSTILE)
+    for place, flip in enumerate(sentence["flips"]):
+        np.testing.assert_allclose([share for _, share in flip], facts.flips[0][place], atol=1e-5)
+    assert "<title>A &lt;title&gt;</title>" in text
+    assert "a &amp; b" in text
+    assert text.count("</script>") == 2
+
+
+def test_it_names_no_place_to_load_from(text: str) -> None:
+    without_names = text.replace("http://www.w3.org/", "").replace("https://matplotlib.org/", "")
+    without_names = re.sub(r"http://(purl\.org|creativecommons\.org)/", "", without_names)
+    assert "http" not in without_names.replace("http-equiv", "")
+    assert not re.search(r"<(link|script|img|iframe)[^>]*\s(src|href)=", text)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_kind_of_task_has_a_page(task: str) -> None:
+    model = reader(task, seed=3)
+    made = gather_facts(model, model.encode(TASKS[task][2]))
+    data = data_of(page("x", model.labels, [made]))
+    slots = data["examples"][0]["sentences"]
+    assert [len(slot["words"]) for slot in slots] == [len(flips) for flips in made.flips]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory, text: str) -> Iterator[Browser]:
+    binary = find_chromium()
+    if binary is None:
+        pytest.skip("no Chromium is installed: the page is not tried in a browser")
+    root = tmp_path_factory.mktemp("chromium")
+    (root / "page.html").write_text(text, encoding="utf-8")
+    with Browser(binary, root / "profile") as started:
+        started.open(root / "page.html")
+        yield started
+
+
+def predicted(browser: Browser) -> str:
+    return str(browser.value("document.querySelector('.prediction').dataset.prediction"))
+
+
+def shares(browser: Browser) -> list[float]:
+    found = browser.value("[...document.querySelectorAll('.share')].map(e => e.textContent)")
+    return [float(share.rstrip("%")) / 100 for share in found]
+
+
+def test_it_shows_words_roles_and_prediction(browser: Browser, facts: Facts) -> None:
+    assert browser.value("document.title") == "A <title>"
+    words = browser.value("[...document.querySelectorAll('.word')].map(e => e.textContent)")
+    assert words == list(HOSTILE)
+    for role, name in enumerate(("head", "dependent")):
+        marked = browser.value(
+            f"[...document.querySelectorAll('.word')].map(e => e.classList.contains('{name}'))"
+        )
+        assert marked == facts.explanation.sentences[0].selection[role].tolist()
+    assert predicted(browser) == facts.explanation.prediction
+    np.testing.assert_allclose(shares(browser), facts.outcome, atol=6e-4)
+
+
+def test_a_click_forces_a_word_and_a_second_one_takes_it_back(
+    browser: Browser, facts: Facts
+) -> None:
+    for place in range(len(HOSTILE)):
+        browser.mouse(f"[data-at='0-{place}']", click=True)
+        np.testing.assert_allclose(shares(browser), facts.flips[0][place], atol=6e-4)
+        assert predicted(browser) == NAMES[int(facts.flips[0][place].argmax())]
+        browser.mouse(f"[data-at='0-{place}']", click=True)
+        np.testing.assert_allclose(shares(browser), facts.outcome, atol=6e-4)
+
+
+def test_the_keyboard_does_all_of_it(browser: Browser, facts: Facts) -> None:
+    browser.value("document.querySelector('[data-at=\"0-0\"]').focus()")
+    browser.key("ArrowRight")
+    assert browser.value("document.activeElement.dataset.at") == "0-1"
+    browser.key("Enter")
+    np.testing.assert_allclose(shares(browser), facts.flips[0][1], atol=6e-4)
+    assert browser.value("document.activeElement.getAttribute('aria-pressed')") == "true"
+    browser.key("Escape")
+    np.testing.assert_allclose(shares(browser), facts.outcome, atol=6e-4)
+
+
+def test_hovering_over_a_head_shows_what_it_looks_at(browser: Browser, facts: Facts) -> None:
+    (attention,) = facts.attention
+    assert attention is not None
+    head = int(attention.any(1).argmax())
+    assert attention[head].any()
+    browser.mouse(f"[data-at='0-{head}']")
+    told = browser.value("[...document.querySelectorAll('aside td')].map(e => e.textContent)")
+    order = [place for place in np.argsort(-attention[head]) if attention[head, place] > 0]
+    assert told[::2] == [HOSTILE[place] for place in order]
+    weights = browser.value(
+        "[...document.querySelectorAll('.word')]"
+        ".map(e => Number(e.style.getPropertyValue('--weight')))"
+    )
+    np.testing.assert_allclose(weights, 0.75 * attention[head] / attention[head].max(), atol=2e-3)
+
+
+def test_nothing_fails_and_nothing_is_asked_of_a_network(browser: Browser) -> None:
+    assert browser.problems == []
+    assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []

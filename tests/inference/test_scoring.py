@@ -1,0 +1,279 @@
+"""`rss-rl predict`: all formats tell the same, bad rows are named, and no half file is left."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from readers import REVIEWS as TEXTS
+from readers import TASKS, reader
+from tiny_runs import command_line
+
+import rss_rl
+from rss_rl.errors import DataError
+from rss_rl.inference.model import Model
+from rss_rl.inference.scoring import Counts, score_file
+from rss_rl.inference.writers import own_columns
+
+WAIT_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def model(run: Path) -> Model:
+    return rss_rl.load(run)
+
+
+def texts_file(path: Path, texts: tuple[str, ...] = TEXTS) -> Path:
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([["id", "review"], *([n, t] for n, t in enumerate(texts))])
+    return path
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of an output, lists and probabilities as Python has them."""
+    if path.suffix == ".parquet":
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist(maps_as_pydicts="strict")
+        return rows
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    plain = ("error", "prediction", "id", "review")
+    with path.open(newline="") as stream:
+        return [
+            {k: (v or None) if k in plain else json.loads(v or "null") for k, v in row.items()}
+            for row in csv.DictReader(stream)
+        ]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_every_format_tells_what_the_model_says(ending: str, model: Model, tmp_path: Path) -> None:
+    target = tmp_path / f"out.{ending}"
+    counts = score_file(model, texts_file(tmp_path / "in.csv"), target, ("review",))
+    assert counts == Counts(3, 0)
+    rows = read(target)
+    assert [row["row"] for row in rows] == [2, 3, 4]  # lines of the file, below its header
+    for row, expected in zip(rows, model.predict(TEXTS), strict=True):
+        (sentence,) = expected.sentences
+        assert row["prediction"] == expected.prediction
+        assert row["probabilities"] == pytest.approx(expected.class_probabilities, abs=1e-6)
+        assert row["words"] == list(sentence.words)
+        kept = sorted({*row["heads"], *row["dependents"]})
+        assert kept == sentence.selection.any(0).nonzero()[0].tolist()
+        assert row["kept"] == pytest.approx(len(kept) / len(sentence.words))
+        assert row["error"] is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", target.name]
+
+
+def test_a_bad_row_ends_it_by_name_and_leaves_what_was_there(model: Model, tmp_path: Path) -> None:
+    source = texts_file(tmp_path / "in.csv", ("warm", " ", "dull"))
+    target = tmp_path / "out.csv"
+    target.write_text("before")
+    with pytest.raises(DataError, match=r"in\.csv, row 3: column 'review' holds no text"):
+        score_file(model, source, target, ("review",), overwrite=True)
+    assert target.read_text() == "before"
+    assert len(list(tmp_path.iterdir())) == 2
+    both = {"skip_bad_rows": True, "overwrite": True}
+    assert score_file(model, source, target, ("review",), **both) == Counts(3, 1)
+    rows = read(target)
+    assert [row["error"] for row in rows] == [None, "column 'review' holds no text", None]
+    assert [row["prediction"] is None for row in rows] == [False, True, False]
+    assert rows[1]["words"] is None
+
+
+@pytest.mark.parametrize("way", ["itself", "spelling", "symbolic link", "hard link"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_input_is_never_replaced(
+    way: str, overwrite: bool, model: Model, tmp_path: Path
+) -> None:
+    source = texts_file(tmp_path / "in.csv")
+    before, target = source.read_bytes(), tmp_path / "out.csv"
+    (tmp_path / "folder").mkdir()
+    if way == "itself":
+        target = source
+    elif way == "spelling":
+        target = tmp_path / "folder" / ".." / "in.csv"
+    elif way == "symbolic link":
+        target.symlink_to(source)
+    else:
+        target.hardlink_to(source)
+    with pytest.raises(DataError, match=r"is the input.*another --output"):
+        score_file(model, source, target, ("review",), overwrite=overwrite)
+    assert source.read_bytes() == before
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_an_output_is_replaced_where_that_is_asked_for(model: Model, tmp_path: Path) -> None:
+    source, target = texts_file(tmp_path / "in.csv"), tmp_path / "out.csv"
+    target.write_text("before")
+    with pytest.raises(DataError, match=r"out\.csv: exists already.*--overwrite"):
+        score_file(model, source, target, ("review",))
+    assert target.read_text() == "before"
+    score_file(model, source, target, ("review",), overwrite=True)
+    assert len(read(target)) == 3
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match="is a directory"):
+        score_file(model, source, tmp_path / "folder.csv", ("review",), overwrite=True)
+
+
+def test_an_output_that_appears_meanwhile_stays(model: Model, tmp_path: Path) -> None:
+    source, target = texts_file(tmp_path / "in.csv"), tmp_path / "out.csv"
+
+    def another(_: Counts) -> None:
+        target.write_text("somebody's")
+
+    with pytest.raises(DataError, match="exists already"):
+        score_file(model, source, target, ("review",), progress=another)
+    assert target.read_text() == "somebody's"
+
+
+ROWS: list[dict[str, Any]] = [
+    {"id": 7, "review": "warm", "prediction": "mine", "tags": ["a", "b"]},
+    {"id": 8, "review": " ", "prediction": None, "tags": []},
+    {"id": None, "review": "dull", "prediction": "x", "tags": ["\N{SNOWMAN}"]},
+]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "tsv", "jsonl"])
+@pytest.mark.parametrize("given", ["parquet", "csv", "jsonl"])
+def test_the_columns_of_the_input_stand_beside_the_prediction(
+    given: str, ending: str, model: Model, tmp_path: Path
+) -> None:
+    source, target = tmp_path / f"in.{given}", tmp_path / f"out.{ending}"
+    if given == "parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), source)
+    elif given == "jsonl":
+        source.write_text("".join(json.dumps(row) + "\n" for row in [*ROWS, {"review": "a"}]))
+    else:
+        with source.open("w", newline="") as stream:
+            table = csv.writer(stream)
+            table.writerows([list(ROWS[0]), *(list(row.values()) for row in ROWS)])
+    score_file(model, source, target, ("review",), skip_bad_rows=True)
+    rows = raw(target)
+    own = own_columns(False, 1)
+    assert list(rows[0]) == [*own, "id", "review", "input_prediction", "tags"]
+    assert [row["review"] for row in rows[:3]] == ["warm", " ", "dull"]
+    assert [row["input_prediction"] or None for row in rows[:3]] == ["mine", None, "x"]
+    typed = ending == "jsonl" if given == "jsonl" else ending in ("parquet", "jsonl")
+    if given != "csv" and typed:
+        assert [row["id"] for row in rows[:3]] == [7, 8, None]
+        assert [row["tags"] for row in rows[:3]] == [["a", "b"], [], ["\N{SNOWMAN}"]]
+    else:
+        assert [row["id"] or "" for row in rows[:3]] == ["7", "8", ""]
+        marks = "'" if given == "csv" else '"'
+        assert rows[0]["tags"] == f"[{marks}a{marks}, {marks}b{marks}]"
+    assert all(row["id"] in (None, "") for row in rows[3:])
+
+
+def raw(path: Path) -> list[dict[str, Any]]:
+    """The rows as the file has them."""
+    if path.suffix in (".csv", ".tsv"):
+        with path.open(newline="") as stream:
+            return list(csv.DictReader(stream, delimiter="\t" if path.suffix == ".tsv" else ","))
+    return read(path)
+
+
+def test_columns_of_json_lines_may_come_late_and_hold_anything(
+    model: Model, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text(
+        '{"review": "warm"}\nno JSON\n{"review": "dull", "row": 3, "half": "\\ud800"}\n'
+        '{"review": "\\ud800 half a sign"}\n'
+    )
+    for ending in ("parquet", "csv", "jsonl"):
+        target = tmp_path / f"out.{ending}"
+        assert score_file(model, source, target, ("review",), skip_bad_rows=True).bad == 2
+        rows = raw(target)
+        assert [str(row["input_row"] or "") for row in rows] == ["", "", "3", ""]
+        assert rows[2]["half"] in ("\\ud800", "\ud800")
+        assert "half a sign" in rows[3]["error"]
+
+
+def test_nanoseconds_and_other_types_of_parquet_are_kept(model: Model, tmp_path: Path) -> None:
+    odd = pa.table({
+        "review": ["warm", "dull"],
+        "at": pa.array([1, None], pa.timestamp("ns")),
+        "took": pa.array([1, 2], pa.duration("ns")),
+        "there": pa.array([1, 2], pa.timestamp("ns", tz="Europe/Paris")),
+        "clock": pa.array([1, 2], pa.time64("ns")),
+        "price": pa.array(["1.50", "2.25"]).cast(pa.decimal128(5, 2)),
+        "raw": pa.array([b"\xff", None]),
+        "table": pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())),
+    })  # fmt: skip
+    pq.write_table(odd, tmp_path / "in.parquet")
+    for ending in ("parquet", "csv", "jsonl"):
+        target = tmp_path / f"out.{ending}"
+        assert score_file(model, tmp_path / "in.parquet", target, ("review",)) == Counts(2, 0)
+    kept = pq.read_table(tmp_path / "out.parquet").select(odd.column_names)
+    assert kept.equals(odd)
+    rows = raw(tmp_path / "out.csv")
+    assert rows[0]["at"] == "1970-01-01 00:00:00.000000001"
+    assert rows[1]["price"] == "2.25"
+
+
+def test_pairs_scores_and_passages(tmp_path: Path) -> None:
+    for task in ("pair", "score", "sentence"):
+        source, target = tmp_path / f"{task}.jsonl", tmp_path / f"{task}.parquet"
+        first, second = TASKS[task][2]
+        source.write_text(json.dumps({"a": first, "b": second}) + "\n")
+        model = reader(task)
+        score_file(model, source, target, ("a", "b"))
+        (row,) = read(target)
+        (expected,) = model.predict([(first, second)])
+        assert row["prediction"] == expected.prediction
+        assert row["words_b"] == list(expected.sentences[1].words)
+        assert ("probabilities" in row) == (task != "score")
+
+
+def test_columns_must_be_named_where_there_are_others(model: Model, tmp_path: Path) -> None:
+    source = texts_file(tmp_path / "in.csv")
+    with pytest.raises(DataError, match=r"2 column\(s\).*--text; the file's are: id, review"):
+        score_file(model, source, tmp_path / "out.csv")
+    with pytest.raises(DataError, match="no column 'reviews'; did you mean 'review'"):
+        score_file(model, source, tmp_path / "out.csv", ("reviews",))
+    with pytest.raises(DataError, match="not compressed"):
+        score_file(model, source, tmp_path / "out.csv.gz", ("review",))
+
+
+def test_rows_are_read_as_they_are_needed(model: Model, tmp_path: Path) -> None:
+    """Told to stop after the first block, it never comes to the row that is no text."""
+    words = pa.array(["warm"] * 300 + [" "])
+    pq.write_table(pa.table({"review": words}), tmp_path / "in.parquet")
+    told: list[Counts] = []
+    counts = score_file(
+        model,
+        tmp_path / "in.parquet",
+        tmp_path / "out.parquet",
+        progress=told.append,
+        stop=lambda: True,
+    )
+    assert counts == Counts(256, 0, complete=False)
+    assert told == [Counts(256, 0)]
+    assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
+
+
+def test_ctrl_c_leaves_no_half_file(run: Path, tmp_path: Path) -> None:
+    texts_file(tmp_path / "in.csv", TEXTS * 40_000)
+    given = ("--input", "in.csv", "--text", "review", "--output", "out.parquet")
+    process = command_line("predict", run, *given, cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while not list(tmp_path.glob(".tmp-*")):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=WAIT_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130, told
+    assert "out.parquet was not written" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]

@@ -1,0 +1,250 @@
+"""Metrics: only registered ones, none twice after a resume, and the same in both files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+from tensorboard.util import tensor_util
+
+from rss_rl.errors import CheckpointError
+from rss_rl.logs import metric_registry
+from rss_rl.logs.metric_registry import METRICS, Metric
+from rss_rl.logs.metrics import (
+    MetricsWriter,
+    find_metric,
+    metrics_markdown,
+    read_metrics,
+    register,
+)
+
+
+def rows(run: Path) -> list[tuple[int, str, float]]:
+    table = read_metrics(run)
+    return [(row["step"], row["tag"], row["value"]) for row in table.to_pylist()]
+
+
+def events(run: Path) -> EventAccumulator:
+    """What TensorBoard would show."""
+    return EventAccumulator(str(run / "tensorboard"), {"tensors": 0}).Reload()
+
+
+def shown(run: Path, tag: str) -> list[tuple[int, float]]:
+    found = events(run).Tensors(tag)
+    return [(event.step, tensor_util.make_ndarray(event.tensor_proto).item()) for event in found]
+
+
+def test_scalars_are_in_both_files(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        writer.scalars(1, {"train/loss": 0.5, "selection/kept": np.float32(0.25)})
+        writer.flush()
+        writer.scalars(2, {"train/loss": 0.25})
+    assert rows(tmp_path) == [
+        (1, "train/loss", 0.5),
+        (1, "selection/kept", 0.25),
+        (2, "train/loss", 0.25),
+    ]
+    assert shown(tmp_path, "train/loss") == [(1, 0.5), (2, 0.25)]
+    assert sorted(os.listdir(tmp_path / "metrics")) == [
+        "part-000000.parquet",
+        "part-000001.parquet",
+    ]
+    assert read_metrics(tmp_path)["wall_time"][0].as_py() > 1.6e9
+
+
+def test_histograms_and_texts_are_shown(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        writer.histogram(3, "selection/probability_head", np.array([[0.1, 0.9]], np.float32))
+        writer.histogram(3, "selection/probability_dependent", np.zeros(0))
+        writer.text(3, "selection/examples", "a **b**")
+    found = events(tmp_path)
+    assert set(found.Tags()["tensors"]) == {
+        "selection/probability_head",
+        "selection/examples/text_summary",
+    }
+    buckets = found.Tensors("selection/probability_head")[0].tensor_proto
+    assert tensor_util.make_ndarray(buckets)[:, 2].sum() == 2  # left edge, right edge, count
+    text = found.Tensors("selection/examples/text_summary")[0].tensor_proto.string_val
+    assert text == [b"a **b**"]
+
+
+def test_an_unregistered_tag_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        with pytest.raises(ValueError, match="'train/los'; did you mean 'train/loss'"):
+            writer.scalars(1, {"train/loss": 1.0, "train/los": 1.0})
+        with pytest.raises(ValueError, match="no registered scalar metric 'selection/examples'"):
+            writer.scalars(1, {"selection/examples": 1.0})
+        with pytest.raises(ValueError, match="no registered histogram"):
+            writer.histogram(1, "train/loss", np.ones(1))
+        with pytest.raises(ValueError, match="no registered text"):
+            writer.text(1, "train/loss", "x")
+    assert rows(tmp_path) == []
+
+
+def test_what_is_not_finite_is_left_out_and_counted(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        writer.scalars(
+            1, {"train/loss": float("nan"), "policy/loss": -np.inf, "policy/entropy": 0.5}
+        )
+        writer.scalars(2, {"train/loss": 0.5})
+    assert rows(tmp_path) == [
+        (1, "policy/entropy", 0.5),
+        (1, "metrics/non_finite", 2.0),
+        (2, "train/loss", 0.5),
+    ]
+    assert shown(tmp_path, "metrics/non_finite") == [(1, 2.0)]
+
+
+def write_steps(run: Path, first: int, last: int, value: float, resume: int | None = None) -> None:
+    with MetricsWriter(run, resume) as writer:
+        for step in range(first, last + 1):
+            writer.scalars(step, {"train/loss": value})
+            writer.text(step, "selection/examples", f"{value}")
+            if step % 4 == 0:
+                writer.flush()
+
+
+@pytest.mark.parametrize("resume", [8, 6, 3, 10])
+def test_no_point_is_there_twice_after_a_resume(tmp_path: Path, resume: int) -> None:
+    write_steps(tmp_path, 1, 10, 1.0)
+    write_steps(tmp_path, resume + 1, 12, 2.0, resume)
+    expected = [(step, 1.0 if step <= resume else 2.0) for step in range(1, 13)]
+    assert [(step, value) for step, _, value in rows(tmp_path)] == expected
+    assert shown(tmp_path, "train/loss") == expected
+    texts = events(tmp_path).Tensors("selection/examples/text_summary")
+    assert [event.step for event in texts] == list(range(1, 13))
+
+
+def test_a_resume_within_the_same_second_is_read_after_what_it_resumes(tmp_path: Path) -> None:
+    write_steps(tmp_path, 1, 4, 1.0)
+    (old,) = (tmp_path / "tensorboard").iterdir()
+    # As by a process whose number sorts behind that of the one that resumes.
+    old.rename(old.with_name(f"events.out.tfevents.{int(time.time())}.~host.1.0"))
+    write_steps(tmp_path, 3, 4, 2.0, resume=2)
+    assert shown(tmp_path, "train/loss") == [(1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0)]
+
+
+def test_a_new_run_starts_without_old_metrics(tmp_path: Path) -> None:
+    write_steps(tmp_path, 1, 5, 1.0)
+    (tmp_path / "metrics" / "part-000000.parquet").write_bytes(b"damaged")
+    write_steps(tmp_path, 1, 2, 2.0)
+    assert [value for *_, value in rows(tmp_path)] == [2.0, 2.0]
+    assert shown(tmp_path, "train/loss") == [(1, 2.0), (2, 2.0)]
+
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from rss_rl.logs.metrics import MetricsWriter
+    writer = MetricsWriter(Path(sys.argv[1]))
+    for step in range(1, 8):
+        writer.scalars(step, {"train/loss": step})
+        if step == 5:
+            writer.flush()
+    (Path(sys.argv[1]) / "metrics" / ".tmp-part-000001.parquet-1").write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_flushed_outlives_a_kill(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert [step for step, *_ in rows(tmp_path)] == [1, 2, 3, 4, 5]
+    write_steps(tmp_path, 6, 7, 0.0, resume=5)
+    assert [step for step, *_ in rows(tmp_path)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [step for step, _ in shown(tmp_path, "train/loss")] == [1, 2, 3, 4, 5, 6, 7]
+    assert not list((tmp_path / "metrics").glob(".tmp*"))
+
+
+def test_parts_are_read_in_order(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        os.rename(_flushed(writer, tmp_path, 1), tmp_path / "metrics" / "part-999999.parquet")
+        _flushed(writer, tmp_path, 2)
+    assert [step for step, *_ in rows(tmp_path)] == [1, 2]
+
+
+def _flushed(writer: MetricsWriter, run: Path, step: int) -> Path:
+    writer.scalars(step, {"train/loss": 1.0})
+    writer.flush()
+    return run / "metrics" / "part-000000.parquet"
+
+
+def test_damaged_parts_are_errors(tmp_path: Path) -> None:
+    write_steps(tmp_path, 1, 3, 1.0)
+    part = tmp_path / "metrics" / "part-000000.parquet"
+    sound = part.read_bytes()
+    part.write_bytes(sound[:-20])
+    for call in (lambda: read_metrics(tmp_path), lambda: MetricsWriter(tmp_path, 2)):
+        with pytest.raises(CheckpointError, match="part-000000.*Move the file away"):
+            call()
+    part.write_bytes(sound)
+    pq.write_table(pq.read_table(part).drop_columns(["value"]), part)
+    with pytest.raises(CheckpointError, match="columns"):
+        read_metrics(tmp_path)
+
+
+def test_a_refusing_disk_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="could not be written.*Free disk space"):
+        MetricsWriter(tmp_path / "file")
+    with MetricsWriter(tmp_path) as writer:
+        writer.scalars(1, {"train/loss": 1.0})
+
+        def refuse(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", refuse)
+            with pytest.raises(CheckpointError, match="No space left on device"):
+                writer.flush()
+    assert rows(tmp_path) == [(1, "train/loss", 1.0)]  # kept, and written when there was space
+
+
+def test_a_run_without_metrics_reads_as_empty(tmp_path: Path) -> None:
+    assert read_metrics(tmp_path).num_rows == 0
+
+
+def test_the_registry_takes_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(metric_registry, "METRICS", dict(METRICS))
+    register(Metric("mine/{x,y}", "s", "how long"))
+    assert find_metric("mine/y", "scalar").unit == "s"
+    assert "| `mine/{x,y}` | s | how long | mean |" in metrics_markdown()
+    with pytest.raises(ValueError, match="'mine/x' is registered already"):
+        register(Metric("mine/x", "s", ""))
+    with MetricsWriter(tmp_path) as writer:
+        writer.scalars(1, {"mine/x": 1.0})
+    assert rows(tmp_path) == [(1, "mine/x", 1.0)]
+
+
+@pytest.mark.parametrize("tag", ["reward/fluency", "dev/thresholded/brier"])
+def test_names_of_components_have_their_place(tag: str) -> None:
+    assert find_metric(tag, "scalar").unit == "-"
+
+
+@pytest.mark.parametrize("tag", ["reward/two/parts", "dev/brier", "time/new", "reward/a b"])
+def test_other_tags_stay_unknown(tag: str) -> None:
+    with pytest.raises(ValueError, match="no registered"):
+        find_metric(tag, "scalar")
+
+
+def test_the_readme_lists_every_metric(repository: Path) -> None:
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    table = readme.split("<!-- metrics:start -->")[1].split("<!-- metrics:end -->")[0]
+    assert table.strip() == metrics_markdown()
+
+
+def test_every_metric_says_what_it_is() -> None:
+    for tag, metric in METRICS.items():
+        assert tag in metric.tags()
+        assert metric.unit, tag
+        assert metric.meaning, tag
+        assert "|" not in metric.unit + metric.meaning, tag

@@ -1,0 +1,180 @@
+"""Whose a storage path and a directory are: nobody's files go, and no live writer's path."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mirrored import CONFIG, RUN, SlowStorage, checkpoint, synced, wait_for
+
+from rss_rl.errors import CheckpointError, StorageError
+from rss_rl.logs.event_log import EVENTS_FILE, EventLog, NullEventLog, parse_events
+from rss_rl.mirror.claim import open_mirror
+from rss_rl.mirror.lease import FRESH_S, WRITER_FILE, Lease
+from rss_rl.mirror.restore import continue_from
+from rss_rl.mirror.worker import Mirror, Patience
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.storage import Storage, open_storage
+
+
+class TestWhatIsNoRuns:
+    """Files that only bear the names of a run's are somebody's."""
+
+    MINE = ("inputs/raw.csv", "config.yaml", "report.json")
+
+    def test_in_a_directory_they_stay(self, tmp_path: Path) -> None:
+        storage, target = synced(tmp_path, 4), tmp_path / "target"
+        write_all(target, self.MINE)
+        with pytest.raises(CheckpointError, match="not empty and holds no run"):
+            continue_from(storage, target, CONFIG)
+        write_all(target, ["config.json"])
+        with pytest.raises(CheckpointError, match="not empty and holds no run"):
+            continue_from(storage, target, CONFIG)
+        for name in (*self.MINE, "config.json"):
+            assert (target / name).read_text() == "{}"
+
+    def test_a_directory_where_somebody_trains_stays(self, tmp_path: Path) -> None:
+        storage = synced(tmp_path, 4)
+        with RunDirectory.create(tmp_path / "run", CONFIG) as run:
+            (run.path / "inputs").mkdir()
+            with pytest.raises(CheckpointError, match="is training there"):
+                continue_from(storage, run.path, CONFIG)
+            assert (run.path / "inputs").is_dir()
+        assert continue_from(storage, tmp_path / "run", CONFIG)  # it ended before a checkpoint
+
+    @pytest.mark.parametrize("how", ["new", "resume", "overwrite"])
+    def test_on_a_storage_they_stay(self, tmp_path: Path, how: str) -> None:
+        there = tmp_path / "there"
+        foreign = [*self.MINE, "tensorboard/mine", "docs/.tmp-draft-1"]
+        write_all(there, foreign)
+        resume, overwrite = how == "resume", how == "overwrite"
+        with pytest.raises(StorageError, match="no run's and would be replaced.*empty path"):
+            open_mirror(str(there), tmp_path / "run", RUN, resume, overwrite)
+        write_all(there, ["config.json"])
+        with pytest.raises(CheckpointError, match="no configuration of a run"):
+            open_mirror(str(there), tmp_path / "run", RUN, resume, overwrite)
+        assert set(open_storage(str(there))._all("")) == {*foreign, "config.json"}
+
+
+def write_all(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("{}")
+
+
+@pytest.mark.parametrize("left", range(5))
+def test_a_restore_that_is_cut_short_can_be_repeated(
+    left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = synced(tmp_path, 4)
+    for name in ("inputs/vocabulary.json", "report.json"):
+        storage.write(name, b"{}")
+    replace, moved = os.replace, list[str]()
+
+    def one_less(source: Any, target: Any) -> None:
+        if len(moved) == left:
+            raise KeyboardInterrupt
+        replace(source, target)
+        if Path(target).parent == tmp_path / "fresh":
+            moved.append(str(target))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rss_rl.mirror.restore.os.replace", one_less)
+        with pytest.raises(KeyboardInterrupt):
+            continue_from(storage, tmp_path / "fresh", CONFIG)
+    assert continue_from(storage, tmp_path / "fresh", CONFIG)
+    assert load_checkpoint(tmp_path / "fresh").state == {"value": 4}
+
+
+def test_a_run_from_before_a_setting_was_known_is_gone_on_with(tmp_path: Path) -> None:
+    storage = synced(tmp_path, 4)
+    record = json.loads(storage.read("config.json") or b"")
+    del record["config"]["sampler"]
+    storage.write("config.json", json.dumps(record).encode())
+    assert continue_from(storage, tmp_path / "run", CONFIG)
+
+
+def test_overwrite_does_not_take_the_path_of_a_live_writer(tmp_path: Path) -> None:
+    storage = synced(tmp_path, 4)
+    before = set(storage.files())
+    lease = Lease(storage)
+    with pytest.raises(StorageError, match="writes there.*--take-over"):
+        open_mirror(storage.uri, tmp_path / "run", RUN, resume=False, overwrite=True)
+    assert set(storage.files()) == before | {WRITER_FILE}
+    taken = open_mirror(storage.uri, tmp_path / "run", RUN, False, True, take_over=True)
+    taken.close()
+    with suppress(StorageError):
+        lease.renew()
+
+
+@dataclass(frozen=True)
+class SlowReads(Storage):
+    """Downloads last until the lease was renewed."""
+
+    def download(self, name: str, target: Path, size: int | None = None) -> None:
+        if name == "config.json":
+            before = self.read(WRITER_FILE)
+            wait_for(lambda: self.read(WRITER_FILE) != before)
+        super().download(name, target, size)
+
+
+def test_the_lease_is_renewed_in_a_long_restore_and_upload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = synced(tmp_path, 4)
+    slow = SlowReads(base.uri, base.filesystem, base.root)
+    monkeypatch.setattr("rss_rl.mirror.claim.open_storage", lambda _: slow)
+    quick = Patience(renew_s=0.02)
+    open_mirror("x", tmp_path / "run", RUN, True, False, patience=quick).close()
+    gated = SlowStorage(base.uri, base.filesystem, base.root, threading.Event())
+    with RunDirectory.open(tmp_path / "run", lock=True) as run:
+        made = Mirror(gated, run.path, Lease(base), keep=True, patience=quick)
+        made.start(NullEventLog())
+        checkpoint(run.path, 5, 5)
+        made.changed()
+        before = base.read(WRITER_FILE)
+        wait_for(lambda: base.read(WRITER_FILE) != before)
+        gated.gate.set()
+        made.finish()
+        made.close()
+
+
+def test_a_take_over_is_told_by_a_run_that_has_nothing_to_upload(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path / "there"))
+    with RunDirectory.create(tmp_path / "run", CONFIG) as run:
+        log = EventLog(run.path)
+        made = Mirror(storage, run.path, Lease(storage), keep=False, patience=Patience(0.02))
+        made.start(log)
+        wait_for(lambda: made.scalars()["storage/failures"] == 1 or take(tmp_path / "there"))
+        time.sleep(0.2)
+        made.close()
+    (told,) = parse_events((run.path / EVENTS_FILE).read_bytes())
+    assert (told["event"], told["level"]) == ("storage_failed", "warning")
+    assert "process 1 on elsewhere has taken over" in told["cause"]
+
+
+def take(there: Path) -> bool:
+    """As another process does; a renewal may come between, so this is repeated."""
+    record = {"host": "elsewhere", "pid": 1, "time": time.time(), "token": "x"}
+    (there / "other").write_text(json.dumps(record))
+    os.replace(there / "other", there / WRITER_FILE)
+    return False
+
+
+def test_a_second_attempt_goes_on_after_a_writer_that_died(tmp_path: Path) -> None:
+    storage = synced(tmp_path, 4)
+    record = {"host": "elsewhere", "pid": 1, "time": time.time() - FRESH_S + 1, "token": "x"}
+    storage.write(WRITER_FILE, json.dumps(record).encode())
+    with pytest.raises(StorageError, match="process 1 on elsewhere writes there"):
+        open_mirror(storage.uri, tmp_path / "run", RUN, resume=False, overwrite=True)
+    open_mirror(storage.uri, tmp_path / "run", RUN, resume=True, overwrite=False).close()
+    assert load_checkpoint(tmp_path / "run").step == 4

@@ -1,0 +1,232 @@
+"""One writer at a storage path: who is alive, who is refused, who takes over."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rss_rl.errors import StorageError
+from rss_rl.mirror.lease import (
+    FRESH_S,
+    WRITER_FILE,
+    Lease,
+    _space,
+    _started,
+    live_writer,
+)
+from rss_rl.storage import Storage, open_storage
+
+
+def write(storage: Storage, **changes: Any) -> None:
+    record = {"host": "elsewhere", "pid": 1, "time": time.time(), "token": "x"}
+    storage.write(WRITER_FILE, json.dumps(record | changes).encode())
+
+
+def test_a_second_live_writer_is_refused(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    first = Lease(storage)
+    with pytest.raises(StorageError, match=rf"process {os.getpid()} on .*--take-over"):
+        Lease(storage)
+    second = Lease(storage, take_over=True)
+    with pytest.raises(StorageError, match="has taken over"):
+        first.renew()
+    first.release()  # no longer its own
+    second.renew()
+    second.release()
+    assert live_writer(storage) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "live"),
+    [
+        ({}, True),
+        ({"time": time.time() - FRESH_S - 60}, False),
+        ({"pid": 2**22 + 1, "space": _space()}, False),
+        ({"pid": 1, "space": _space(), "started": 1 << 60}, False),
+        ({"pid": 1, "space": _space(), "started": _started(1)}, True),
+        ({"host": os.uname().nodename, "pid": 2**22 + 1}, True),
+        ({"host": os.uname().nodename, "pid": 2**22 + 1, "space": "boot/pid:[1]"}, True),
+        ({"time": "now"}, False),
+        ({"pid": "x\x1b[31m"}, True),
+    ],
+    ids=[
+        "another host",
+        "old",
+        "dead process",
+        "another process of its number",
+        "live process",
+        "process of an earlier version",
+        "process of another container of this host",
+        "no time",
+        "odd process",
+    ],
+)
+def test_who_is_alive(tmp_path: Path, changes: dict[str, Any], live: bool) -> None:
+    storage = open_storage(str(tmp_path))
+    write(storage, **changes)
+    writer = live_writer(storage)
+    assert (writer is not None) == live
+    assert writer is None or writer.isprintable()
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[1]", b"[" * 9000, b"x" * 20_000])
+def test_any_other_content_is_no_lease(tmp_path: Path, content: bytes) -> None:
+    storage = open_storage(str(tmp_path))
+    storage.write(WRITER_FILE, content)
+    Lease(storage).release()
+
+
+def test_a_second_attempt_waits_for_a_writer_that_died(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = open_storage(str(tmp_path))
+    write(storage, time=time.time() + 60)  # whatever its clock says
+    began = time.monotonic()
+    lease = Lease(storage, wait=True, fresh_s=0.4)
+    assert time.monotonic() - began >= 0.4
+    lease.renew()
+    assert [record.message.count("process 1 on elsewhere") for record in caplog.records] == [1]
+
+
+def test_a_writer_that_renews_its_lease_is_not_waited_for_to_the_end(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    first = Lease(storage)
+    with first.kept(0.2):
+        began = time.monotonic()
+        with pytest.raises(StorageError, match="writes there"):
+            Lease(storage, wait=True, fresh_s=30)
+        assert time.monotonic() - began < 15
+    first.check()
+
+
+def test_whoever_works_long_keeps_the_lease_and_hears_that_it_is_lost(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    lease = Lease(storage)
+    before = storage.read(WRITER_FILE)
+    with lease.kept(0.02):
+        wait_for(lambda: storage.read(WRITER_FILE) != before)
+        lease.check()
+        wait_for(lambda: take(tmp_path) or lease.lost is not None)
+        with pytest.raises(StorageError, match="process 1 on elsewhere has taken over"):
+            lease.check()
+    assert live_writer(storage) == "process 1 on elsewhere"
+
+
+def take(folder: Path) -> None:
+    """As another process does; the lease may come between, so this is repeated."""
+    record = {"host": "elsewhere", "pid": 1, "time": time.time(), "token": "x"}
+    (folder / "other").write_text(json.dumps(record))
+    os.replace(folder / "other", folder / WRITER_FILE)
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+CLAIM = (
+    "import os, sys\n"
+    "from rss_rl.errors import StorageError\n"
+    "from rss_rl.mirror.lease import Lease\n"
+    "from rss_rl.storage import open_storage\n"
+    "try: Lease(open_storage(sys.argv[1]))\n"
+    "except StorageError as error: print(os.getpid(), error)\n"
+    "else: print(os.getpid(), 'taken')"
+)
+NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc")
+
+
+def has_namespaces() -> bool:
+    return (
+        shutil.which("unshare") is not None
+        and not subprocess.run(
+            [*NAMESPACE, "true"], capture_output=True, timeout=60, check=False
+        ).returncode
+    )
+
+
+@pytest.mark.skipif(not has_namespaces(), reason="this user may not make a process namespace")
+def test_a_writer_in_another_process_namespace_is_alive(tmp_path: Path) -> None:
+    """Its host has the same name, and no process there has this one's number."""
+    lease = Lease(open_storage(str(tmp_path)))
+    claim = [*NAMESPACE, sys.executable, "-c", CLAIM, str(tmp_path)]
+    told = subprocess.run(claim, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert told.startswith("1 ")
+    assert f"process {os.getpid()} on {os.uname().nodename} writes there" in told
+    lease.renew()
+    lease.release()
+    told = subprocess.run(claim, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert told == "1 taken\n"
+    # Process 1 is always there; this one was another, and nobody here saw it end.
+    with pytest.raises(StorageError, match="process 1 on"):
+        Lease(open_storage(str(tmp_path)))
+
+
+def test_of_several_that_come_at_once_one_has_it(tmp_path: Path) -> None:
+    for number in range(3):
+        storage = open_storage(str(tmp_path / str(number)))
+        start, got = threading.Barrier(4), list[Lease]()
+
+        def claim(
+            storage: Storage = storage, start: threading.Barrier = start, got: list[Lease] = got
+        ) -> None:
+            start.wait()
+            try:
+                got.append(Lease(storage))
+            except StorageError as error:
+                assert "writes there" in str(error)
+
+        threads = [threading.Thread(target=claim) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (lease,) = got
+        lease.renew()
+
+
+def test_a_late_renewal_by_who_held_it_before_is_undone(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    first = Lease(storage)
+    old = storage.read(WRITER_FILE)
+    second = Lease(storage, take_over=True)
+    assert old is not None
+    storage.write(WRITER_FILE, old)  # was under way when the second came
+    second.renew()
+    with pytest.raises(StorageError, match="has taken over"):
+        first.renew()
+    second.renew()
+
+
+def test_who_was_paused_for_long_does_not_take_what_was_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = open_storage(str(tmp_path))
+    first = Lease(storage)
+    Lease(storage, take_over=True).release()
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + FRESH_S + 1)
+    with pytest.raises(StorageError, match="has taken over"):
+        first.renew()
+
+
+def test_two_that_write_at_once_share_no_temporary_file(tmp_path: Path) -> None:
+    """Also two processes of one number, in two containers."""
+    storage = open_storage(str(tmp_path))
+    with storage._output("x") as one, storage._output("x") as other:
+        one.write(b"one")
+        other.write(b"other, longer")
+    assert (tmp_path / "x").read_bytes() in (b"one", b"other, longer")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]

@@ -1,0 +1,49 @@
+"""A run whose data lie at a URI gives the numbers of one whose data lie in a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rss_rl.api.training import _plan
+from rss_rl.components import NOTHING
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.data.upload import upload
+from rss_rl.envs.interface import open_examples
+from rss_rl.results.reading import score_run
+from rss_rl.training.run import Finished, train
+
+
+def report_of(config: RunConfig, path: Path) -> dict[str, Any]:
+    events = list(train(config, path))
+    assert isinstance(events[-1], Finished)
+    report = events[-1].report
+    return {name: report[name] for name in ("splits", "steps", "best_step")}
+
+
+def test_a_run_reads_its_data_from_a_uri(
+    tmp_path: Path, tiny: Prepared, tiny_config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RSS_RL_CACHE", str(tmp_path / "cache"))
+    uri = (tmp_path / "bucket").as_uri()
+    upload(tiny.folder, uri, lambda what, done, end: None)
+    evaluation = tiny_config.evaluation.model_copy(update={"all_tokens": False})
+    short = {"phases": tiny_config.phases[2:], "evaluation": evaluation}
+    config = tiny_config.model_copy(update=short)
+    here = report_of(config, tmp_path / "here")
+    away = report_of(config.model_copy(update={"data": uri}), tmp_path / "away")
+    assert away == here
+    step, metrics = score_run(tmp_path / "away", "test", ["thresholded"])
+    assert step == here["best_step"]
+    assert metrics["thresholded"] == here["splits"]["test"]["thresholded"]
+    examples, size = open_examples(None, uri, "dev")
+    assert (len(examples), size) == (20, len(tiny.vocabulary))
+
+
+def test_only_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given, kept in (("s3://bucket/sick", "s3://bucket/sick"), ("a/b", str(tmp_path / "a/b"))):
+        assert _plan("sick", [f"data={given}"], None, None, False, NOTHING).config.data == kept

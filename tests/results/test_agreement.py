@@ -1,0 +1,364 @@
+"""A run's selections against people's, beside a loop over single examples and texts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rationale_twins import curve_area, iou_f1, people_similarity, ranked, roc, token_scores
+from typer.testing import CliRunner
+
+from rss_rl.cli.main import app
+from rss_rl.config import EncoderChoice, RunConfig
+from rss_rl.data.prepare import prepare
+from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.errors import ConfigError, DataError
+from rss_rl.models.inputs import tensor_batch
+from rss_rl.results.agreement import CHOICES, score_agreement
+from rss_rl.rollouts.snapshot import Models, build_prepared_models
+from rss_rl.training.run import train
+from rss_rl.types import LabelSpec
+
+_CPU = torch.device("cpu")
+_SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
+
+
+class Marked:
+    """Texts of 3 to 14 words that two people marked, not alike."""
+
+    name = "marked"
+    sentences = 1
+
+    def label_spec(self) -> LabelSpec:
+        return LabelSpec("classes", ("bad", "good"))
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        return {"train": (), "dev": (), "test": ()}
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        draw = np.random.default_rng(len(split))
+        for row in range(12):
+            # No word twice: equal chances of two would be ranked by rounding errors.
+            words = tuple(f"w{n}" for n in draw.permutation(16)[: draw.integers(3, 15)])
+            bits = draw.integers(0, 4, len(words))
+            bits[0], bits[1], bits[2] = 1, 2, 0
+            label = ("bad", "good")[row % 2]
+            people = tuple(bits.tolist())
+            yield RawExample(
+                f"{row}", (words,), label, (tuple(b > 0 for b in people),), annotations=people
+            )
+
+
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    out = tmp_path_factory.mktemp("marked") / "out"
+    prepare(Marked(), out, dim=6)
+    return open_prepared(out)
+
+
+def spread_models(config: RunConfig, prepared: Prepared) -> Models:
+    """Untrained, with probabilities and logits pushed apart so that the threshold keeps some."""
+    models = build_prepared_models(config, prepared)
+    with torch.no_grad():
+        for parameter in (*models.policy.parameters(), *models.classifier.head.parameters()):
+            parameter.mul_(6.0)
+    models.classifier.eval()
+    return models
+
+
+def with_(config: RunConfig, section: str, **values: Any) -> RunConfig:
+    part = getattr(config, section).model_copy(update=values)
+    return config.model_copy(update={section: part})
+
+
+def read(models: Models, batch: Any, kept: list[Any] | None) -> np.ndarray[Any, Any]:
+    """Probabilities of one example, of the kept words alone: [N] of both roles, or [2, N]."""
+    tensors = tensor_batch(batch, _CPU)
+    roles = [np.broadcast_to(np.array(bits), (2, np.shape(bits)[-1])) for bits in kept or ()]
+    chosen = None if kept is None else [torch.from_numpy(bits.copy())[None] for bits in roles]
+    with torch.no_grad():
+        logits = models.classifier(tensors.tokens, tensors.valid, chosen)
+    return np.asarray(torch.softmax(logits.double(), -1)[0].numpy())
+
+
+def highest(chances: list[float], share: float) -> list[bool]:
+    count = min(len(chances), max(1, round(share * len(chances))))
+    best = sorted(range(len(chances)), key=lambda i: -chances[i])[:count]
+    return [i in best for i in range(len(chances))]
+
+
+def chances_of(models: Models, batch: Any) -> list[Any]:
+    """Of each slot, [2, N]."""
+    tensors = tensor_batch(batch, _CPU)
+    with torch.no_grad():
+        return [
+            models.policy.probabilities(models.classifier.embedding(tokens), valid)[0].numpy()
+            for tokens, valid in zip(tensors.tokens, tensors.valid, strict=True)
+        ]
+
+
+def faithfulness(
+    models: Models, batch: Any, ranks: list[list[float]], kept: list[list[bool]], chosen: list[Any]
+) -> dict[str, float]:
+    def without(selection: list[list[bool]]) -> list[list[bool]]:
+        return [[not bit for bit in bits] for bits in selection]
+
+    known: dict[str, Any] = {}
+
+    def read_once(selection: list[list[bool]]) -> Any:
+        key = str(selection)
+        if key not in known:  # most shares of a short text are the same words
+            known[key] = read(models, batch, selection)
+        return known[key]
+
+    label = int(batch.labels[0])
+    whole, alone = read(models, batch, None), read(models, batch, chosen)
+    rest, best = read(models, batch, without(kept)), int(whole.argmax())
+    top = [[highest(rank, share) for rank in ranks] for share in _SHARES]
+    budgets = [[highest(rank, n / 20) for rank in ranks] for n in range(1, 20)]
+    return {
+        "accuracy": alone.argmax() == label,
+        "accuracy_all": best == label,
+        "accuracy_rest": rest.argmax() == label,
+        "comprehensiveness": whole[best] - rest[best],
+        "sufficiency": whole[best] - alone[best],
+        "aopc_comprehensiveness": whole[best]
+        - np.mean([read_once(without(part))[best] for part in top]),
+        "aopc_sufficiency": whole[best] - np.mean([read_once(p)[best] for p in top]),
+        "budget_comprehensiveness": whole[label]
+        - np.mean([read_once(without(part))[label] for part in budgets]),
+        "budget_sufficiency": whole[label] - np.mean([read_once(part)[label] for part in budgets]),
+        "kept": sum(map(sum, kept)) / sum(map(len, kept)),
+    }
+
+
+def of_people(batch: Any, rank: list[float], kept: list[bool]) -> dict[str, float]:
+    maps = [[bool(bits >> k & 1) for bits in batch.annotations[0].tolist()] for k in range(2)]
+    return {
+        "similarity": np.mean([roc(rank, one) for one in maps]).item(),
+        "annotator_f1": np.mean([token_scores(kept, one)[2] for one in maps]).item(),
+        "people_similarity": people_similarity(maps),
+        "people_f1": np.mean([token_scores(a, b)[2] for a, b in (maps, maps[::-1])]).item(),
+    }
+
+
+def slow_scores(models: Models, split: Any, share: float | None) -> dict[str, float]:
+    """Of the policy (share None) or of the tokens of highest probability."""
+    values: list[dict[str, float]] = []
+    texts: list[dict[str, float]] = []
+    pairs: list[tuple[list[bool], list[bool]]] = []
+    for row in range(len(split)):
+        batch = split.batch([row])
+        chances = chances_of(models, batch)
+        ranks = [both.max(0).astype(float).round(5).tolist() for both in chances]
+        kept = [
+            (both.max(0) > 0.5).tolist() if share is None else highest(rank, share)
+            for both, rank in zip(chances, ranks, strict=True)
+        ]
+        chosen = [both > 0.5 for both in chances] if share is None else kept
+        values.append(faithfulness(models, batch, ranks, kept, chosen))
+        if batch.annotations is not None:
+            values[-1] |= of_people(batch, ranks[0], kept[0])
+        for bits, rank, wanted in zip(kept, ranks, batch.rationale, strict=True):
+            truth = wanted[0].tolist()
+            pairs.append((bits, truth))
+            names = ("token_precision", "token_recall", "token_f1")
+            texts.append(dict(zip(names, token_scores(bits, truth), strict=True)))
+            texts[-1]["auprc"] = curve_area(rank, truth)
+            texts[-1] |= ranked(rank, truth)
+    means = {
+        name: float(np.mean([found[name] for found in each]))
+        for each in (values, texts)
+        for name in each[0]
+    }
+    return means | {"iou_f1": iou_f1(pairs)}
+
+
+@pytest.mark.parametrize("data", ["tiny", "marked"])
+def test_measures_equal_a_loop_over_single_examples(
+    request: pytest.FixtureRequest, tiny_config: RunConfig, data: str
+) -> None:
+    prepared = request.getfixturevalue(data)
+    models = spread_models(tiny_config, prepared)
+    split = prepared.split("test")
+    scores = score_agreement(models, split, tiny_config, device=_CPU)
+    assert tuple(scores) == CHOICES
+    assert 0.05 < scores["policy"]["kept"] < 0.95
+    assert scores["policy"] == pytest.approx(slow_scores(models, split, None), abs=1e-6)
+    equal = scores["policy"]["kept"]
+    assert scores["top-k"] == pytest.approx(slow_scores(models, split, equal), abs=1e-6)
+    assert scores["random"]["kept"] == pytest.approx(equal)
+    assert scores["random"]["auprc"] != scores["policy"]["auprc"]
+    assert scores["random"]["people_f1"] == scores["policy"]["people_f1"] if data == "marked" else 1
+
+
+def test_a_share_is_kept_by_top_k_and_random(tiny_config: RunConfig, marked: Prepared) -> None:
+    models = spread_models(tiny_config, marked)
+    split = marked.split("test")
+    scores = score_agreement(models, split, tiny_config, share=0.3, device=_CPU)
+    assert scores["top-k"] == pytest.approx(slow_scores(models, split, 0.3), abs=1e-6)
+    assert scores["random"]["kept"] == pytest.approx(scores["top-k"]["kept"])
+    again = score_agreement(models, split, tiny_config, share=0.3, device=_CPU)
+    assert again == scores
+    other = tiny_config.model_copy(update={"seed": 9})
+    moved = score_agreement(models, split, other, share=0.3, device=_CPU)
+    assert moved["random"] != scores["random"]
+    assert moved["policy"] == scores["policy"]
+
+
+def test_a_policy_that_reads_words_is_scored(tiny_config: RunConfig, marked: Prepared) -> None:
+    words = {w for row in range(12) for w in marked.split("test").words(row)[0]}
+    config = with_(tiny_config, "policy", name="stop-words", options={"words": sorted(words)[::2]})
+    models = spread_models(config, marked)
+    scores = score_agreement(models, marked.split("test"), config, device=_CPU)["policy"]
+    assert 0.2 < scores["kept"] < 0.8
+
+
+def test_what_cannot_be_scored(
+    tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = tiny.split("test")
+    models = build_prepared_models(tiny_config, tiny)
+    paper = {"name": "resan", "options": {"keep_unselected": True}}
+    unfaithful = with_(tiny_config, "model", encoder=EncoderChoice.model_validate(paper))
+    other = build_prepared_models(unfaithful, tiny)
+    with pytest.raises(ConfigError, match=r"model\.encoder: not the faithful form") as caught:
+        score_agreement(other, split, unfaithful, device=_CPU)
+    assert "kept_only" in str(caught.value)
+    without = tiny_config.model_copy(update={"phases": tiny_config.phases[:1]})
+    with pytest.raises(ConfigError, match="the run has no policy"):
+        score_agreement(models, split, without, device=_CPU)
+    whole = split.batch
+    monkeypatch.setattr(split, "batch", lambda rows: replace(whole(rows), rationale=None))
+    with pytest.raises(DataError, match="do not say which words people marked"):
+        score_agreement(models, split, tiny_config, device=_CPU)
+
+
+class PolicyScores:
+    """The likelier role's probability, as `policy` and `top-k` rank tokens."""
+
+    def __init__(self, models: Models, *, knows_labels: bool) -> None:
+        self._models, self.knows_labels = models, knows_labels
+
+    def __call__(self, batch: Any, tensors: Any) -> list[Any]:
+        return [
+            self._models.policy.probabilities(vectors, valid).amax(1).double().numpy().round(5)
+            for vectors, valid in zip(
+                self._models.shown(tensors.tokens, tensors.valid), tensors.valid, strict=True
+            )
+        ]
+
+
+def test_scores_of_others_are_judged_as_the_policy_is(
+    tiny_config: RunConfig, marked: Prepared
+) -> None:
+    models, split = spread_models(tiny_config, marked), marked.split("test")
+    others = {
+        "same": PolicyScores(models, knows_labels=False),
+        "told": PolicyScores(models, knows_labels=True),
+    }
+    seen: list[tuple[int, int]] = []
+    scores = score_agreement(
+        models,
+        split,
+        tiny_config,
+        others=others,
+        device=_CPU,
+        progress=lambda *done: seen.append(done),
+    )
+    assert tuple(scores) == (*CHOICES, "same", "told")
+    assert scores["same"] == pytest.approx(scores["top-k"])
+    told = scores["top-k"].keys() - scores["told"].keys()
+    assert told == {"accuracy", "accuracy_rest"}
+    assert scores["told"] == {name: scores["same"][name] for name in scores["told"]}
+    assert seen[-1] == (12, 12)
+
+
+def test_a_run_without_a_policy_is_scored_by_others(
+    tiny_config: RunConfig, marked: Prepared
+) -> None:
+    without = tiny_config.model_copy(update={"phases": tiny_config.phases[:1]})
+    models, split = spread_models(without, marked), marked.split("test")
+    others = {"other": PolicyScores(models, knows_labels=False)}
+    scores = score_agreement(models, split, without, others=others, share=0.4, device=_CPU)
+    assert tuple(scores) == ("random", "other")
+    assert scores["other"] == pytest.approx(slow_scores(models, split, 0.4), abs=1e-6)
+    assert scores["random"]["kept"] == pytest.approx(scores["other"]["kept"])
+    with pytest.raises(ConfigError, match="the run has no policy") as caught:
+        score_agreement(models, split, without, others=others, device=_CPU)
+    assert "--share" in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tiny_config: RunConfig, marked: Prepared, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    config = tiny_config.model_copy(update={"data": str(marked.folder)})
+    path = tmp_path_factory.mktemp("runs") / "run"
+    for _ in train(with_(config, "evaluation", all_tokens=False), path):
+        pass
+    return path
+
+
+def test_the_command(trained: Path) -> None:
+    tried = CliRunner().invoke
+    asked = ["rationales", str(trained), "--share", "0.5"]
+    record = json.loads(tried(app, [*asked, "--json"]).stdout)
+    scores = record["runs"][str(trained)]
+    assert list(scores) == list(CHOICES)
+    rows = list(csv.DictReader(io.StringIO(tried(app, [*asked, "--csv"]).stdout)))
+    assert [row["selection"] for row in rows] == list(CHOICES)
+    assert float(rows[1]["auprc"]) == scores["top-k"]["auprc"]
+    head, *lines = tried(app, [*asked, "--markdown"]).stdout.splitlines()
+    assert "| IOU F1 | AUPRC | token F1 at budgets |" in head
+    assert len(lines) == 1 + len(CHOICES)
+    assert "similarity" in tried(app, asked).stdout
+    wrong = tried(app, [*asked, "--csv", "--json"])
+    assert (wrong.exit_code, "Give one of them" in wrong.stderr) == (2, True)
+
+
+def test_the_command_adds_columns(trained: Path, marked: Prepared, tmp_path: Path) -> None:
+    split = marked.split("test")
+    files = [tmp_path / "first" / "other.jsonl", tmp_path / "second" / "other.jsonl"]
+    for file, sign in zip(files, (1, -1), strict=True):
+        file.parent.mkdir()
+        lines = []
+        for row in range(len(split)):
+            bits = split.batch([row]).rationale
+            assert bits is not None
+            marks = (sign * bits[0][0].astype(int)).tolist()
+            lines.append(json.dumps({"id": split.example_id(row), "scores": marks}))
+        file.write_text("\n".join(lines))
+
+    def ask(*more: str) -> Any:
+        return CliRunner().invoke(app, ["rationales", str(trained), *more])
+
+    methods = "occlusion,gradient-x-input, integrated-gradients,occlusion-5,lime"
+    asked = ["--posthoc", methods, "--scores", str(files[0]), "--json"]
+    scores = json.loads(ask(*asked).stdout)["runs"][str(trained)]
+    assert list(scores) == [*CHOICES, *methods.replace(" ", "").split(","), "other.jsonl"]
+    assert scores["other.jsonl"]["auprc"] == pytest.approx(1.0)
+    assert scores["other.jsonl"]["count_token_f1"] == pytest.approx(1.0)
+    # Policy and top-k rank alike, and gradients differ little on so small a classifier.
+    assert len({scores[name]["auprc"] for name in scores}) >= len(scores) - 3
+    assert "accuracy" in scores["other.jsonl"]
+    assert "accuracy" not in scores["lime"]
+    assert "-" in ask("--posthoc", "occlusion", "--markdown").stdout.splitlines()[-1].split(" | ")
+    both = [part for file in files for part in ("--scores", str(file))]
+    scores = json.loads(ask(*both, "--json").stdout)["runs"][str(trained)]
+    assert list(scores) == [*CHOICES, *map(str, files)]
+    assert scores[str(files[1])]["auprc"] < 0.7
+    twice = ask(*both, *both)
+    assert (twice.exit_code, "given twice" in twice.stderr) == (2, True)
+    unknown = ask("--posthoc", "occlusoin")
+    assert unknown.exit_code == 2
+    assert "no method 'occlusoin' to explain a classifier; did you mean" in unknown.stderr

@@ -1,0 +1,98 @@
+"""Rollouts cross processes unchanged, and shards join into the rollout of the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rss_rl.rollouts.rollout import Rollout, join_rollouts
+
+
+def _rollout(
+    samples: int,
+    examples: int,
+    widths: list[int],
+    seed: int,
+    version: int = 3,
+    *,
+    bitwise: bool = False,
+) -> Rollout:
+    draw = np.random.default_rng(seed)
+    sentences = len(widths)
+    shape = (samples, examples)
+    return Rollout(
+        rows=draw.integers(0, 1000, examples),
+        selections=tuple(draw.random((*shape, 2, width)) < 0.5 for width in widths),
+        log_prob=draw.normal(size=(*shape, sentences)).astype(np.float32),
+        scores={name: draw.normal(size=shape).astype(np.float32) for name in ("right", "fluent")},
+        costs={
+            name: draw.random((*shape, sentences)).astype(np.float32)
+            for name in ("sparsity_cost", "coherence_cost")
+        },
+        thresholded=draw.normal(size=(examples, sentences)).astype(np.float32),
+        version=version,
+        bit_log_prob=tuple(
+            draw.normal(size=(*shape, 2, width)).astype(np.float32) for width in widths if bitwise
+        ),
+    )
+
+
+def _through_ipc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    (back,) = pa.ipc.open_stream(sink.getvalue()).read_all().to_batches()
+    return back
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.lists(st.integers(1, 19), min_size=1, max_size=2),
+    st.integers(0, 99),
+    st.booleans(),
+)
+def test_arrow_round_trip(
+    samples: int, examples: int, widths: list[int], seed: int, bitwise: bool
+) -> None:
+    sent = _rollout(samples, examples, widths, seed, bitwise=bitwise)
+    got = Rollout.from_arrow(_through_ipc(sent.to_arrow()))
+    assert got.version == sent.version
+    for name in ("rows", "log_prob", "score", "cost", "thresholded"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(sent, name), err_msg=name)
+    for mine, theirs in zip(got.selections, sent.selections, strict=True):
+        assert mine.dtype == np.bool_
+        np.testing.assert_array_equal(mine, theirs)
+    assert len(got.bit_log_prob) == (len(widths) if bitwise else 0)
+    for mine, theirs in zip(got.bit_log_prob, sent.bit_log_prob, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_joined_shards_are_padded_and_carry_the_oldest_version() -> None:
+    first = _rollout(2, 3, [4, 7], 0, version=5, bitwise=True)
+    second = _rollout(2, 1, [6, 2], 1, version=4, bitwise=True)
+    joined = join_rollouts([first, second])
+    assert joined.version == 4
+    assert [s.shape for s in joined.selections] == [(2, 4, 2, 6), (2, 4, 2, 7)]
+    np.testing.assert_array_equal(joined.selections[0][:, :3, :, :4], first.selections[0])
+    np.testing.assert_array_equal(joined.selections[1][:, 3:, :, :2], second.selections[1])
+    assert not joined.selections[0][:, :3, :, 4:].any()
+    np.testing.assert_array_equal(joined.bit_log_prob[0][:, :3, :, :4], first.bit_log_prob[0])
+    np.testing.assert_array_equal(joined.bit_log_prob[1][:, 3:, :, :2], second.bit_log_prob[1])
+    assert not joined.bit_log_prob[0][:, :3, :, 4:].any()
+    np.testing.assert_array_equal(joined.rewards[:, 3:], second.rewards)
+    assert list(joined.scores) == list(first.scores)
+    assert list(joined.costs) == list(first.costs)
+    np.testing.assert_array_equal(joined.rows, [*first.rows, *second.rows])
+
+
+def test_reward_is_the_score_minus_the_sentences_own_cost() -> None:
+    rollout = _rollout(3, 2, [4, 4], 7)
+    for k, b, s in np.ndindex(3, 2, 2):
+        score = rollout.scores["right"][k, b] + rollout.scores["fluent"][k, b]
+        costs = rollout.costs
+        expected = score - (costs["sparsity_cost"][k, b, s] + costs["coherence_cost"][k, b, s])
+        assert rollout.rewards[k, b, s] == expected

@@ -1,0 +1,299 @@
+"""Snapshots part by part: what did not change stays where it is, and nothing is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rss_rl.config import OptimizerConfig, RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.learners.phases import Turn
+from rss_rl.models.protocol import Classifier
+from rss_rl.rollouts.backend import LocalBackend
+from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import (
+    CLASSIFIER,
+    PARTS,
+    POLICY,
+    WORDS,
+    Models,
+    Piece,
+    Publications,
+    Publisher,
+    Snapshot,
+    build_prepared_models,
+)
+from rss_rl.training.learner import LearnTask, LocalLearner
+
+_WARM_UP = Turn(supervised=True, policy=False, sampled=False)
+_FROZEN = Turn(supervised=False, policy=True, sampled=True)
+_ROWS = np.arange(6)
+
+
+@pytest.fixture
+def models(tiny_config: RunConfig, tiny: Prepared) -> Models:
+    return build_prepared_models(tiny_config, tiny)
+
+
+@pytest.fixture
+def other(tiny_config: RunConfig, tiny: Prepared) -> Models:
+    """Of the same configuration, with other weights."""
+    return build_prepared_models(tiny_config.model_copy(update={"seed": 1}), tiny)
+
+
+def add_(models: Models, part: str, amount: float) -> None:
+    with torch.no_grad():
+        for parameter in models.parts()[part]:
+            parameter.add_(amount)
+
+
+def assert_same(one: Models, two: Models) -> None:
+    pairs = zip(one.modules.values(), two.modules.values(), strict=True)
+    for mine, theirs in pairs:
+        for key, value in mine.state_dict().items():
+            assert torch.equal(value, theirs.state_dict()[key]), key
+
+
+def parts(snapshot: Snapshot) -> list[str]:
+    return [piece.part for piece in snapshot.pieces]
+
+
+def frozen(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Read-only, as Ray hands them out."""
+    for piece in pieces:
+        for array in piece[1:]:
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+    return tuple(pieces)
+
+
+def test_all_parameters_are_in_one_part(models: Models) -> None:
+    every = [id(p) for part in models.parts().values() for p in part]
+    assert len(every) == len(set(every))
+    assert set(every) == {id(p) for p in models.parameters()}
+
+
+def test_snapshots_round_trip_and_do_not_alias(models: Models, other: Models) -> None:
+    snapshot = models.publish(0)
+    assert parts(snapshot) == list(PARTS)
+    assert snapshot.bytes == 4 * sum(p.numel() for p in models.parameters())
+    other.load(Snapshot(0, frozen(snapshot.pieces)))
+    assert_same(models, other)
+    before = [p.clone() for p in other.parameters()]
+    for part in PARTS:
+        add_(models, part, 1.0)
+    again = other.publish(1)
+    for mine, theirs in zip(again.pieces, snapshot.pieces, strict=True):
+        np.testing.assert_array_equal(mine.weights, theirs.weights)
+    assert all(torch.equal(a, b) for a, b in zip(before, other.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_part_that_changed_travels_alone(models: Models, other: Models, part: str) -> None:
+    publisher = Publisher(models)
+    other.load(publisher.publish(0, whole=True))
+    assert publisher.publish(1, whole=False).pieces == ()
+    add_(models, part, 0.5)
+    publisher.note(part)
+    snapshot = publisher.publish(2, whole=False)
+    assert parts(snapshot) == [part]
+    assert snapshot.bytes == 4 * sum(p.numel() for p in models.parts()[part])
+    other.load(snapshot)
+    assert_same(models, other)
+    assert parts(publisher.publish(3, whole=True)) == list(PARTS)
+
+
+def test_of_word_vectors_the_rows_that_changed_travel(models: Models, other: Models) -> None:
+    publisher, size = Publisher(models), models.classifier.embedding.size
+    other.load(publisher.publish(0, whole=True))
+    for rows in ([5, 2], [2, 7]):
+        with torch.no_grad():
+            models.classifier.embedding.trainable[rows] += 0.5
+        publisher.note(WORDS, torch.tensor(rows))
+    snapshot = publisher.publish(1, whole=False)
+    (piece,) = snapshot.pieces
+    assert piece.rows is not None
+    assert piece.rows.tolist() == [2, 5, 7]
+    assert snapshot.bytes == 3 * (4 * size + 8)
+    other.load(Snapshot(1, frozen(snapshot.pieces)))
+    assert_same(models, other)
+
+
+def test_all_word_vectors_travel_where_rows_have_come_to_as_much(models: Models) -> None:
+    publisher = Publisher(models)
+    count = len(models.classifier.embedding.trainable)
+    publisher.publish(0, whole=True)
+    sent, kinds = 0, []
+    for version in range(1, 12):
+        rows = torch.arange(count // 4)
+        publisher.note(WORDS, rows)
+        (piece,) = publisher.publish(version, whole=False).pieces
+        kinds.append(piece.whole)
+        sent = 0 if piece.whole else sent + len(rows)
+        assert sent < count
+    assert kinds[:5] == [False, False, False, count % 4 == 0, count % 4 != 0]
+    publisher.note(WORDS, torch.arange(count))
+    assert publisher.publish(12, whole=False).pieces[0].whole
+
+
+def test_rows_and_then_all_are_all(models: Models, other: Models) -> None:
+    publisher = Publisher(models)
+    other.load(publisher.publish(0, whole=True))
+    add_(models, WORDS, 0.5)
+    publisher.note(WORDS, torch.tensor([3]))
+    publisher.note(WORDS)
+    publisher.note(WORDS, torch.tensor([4]))
+    other.load(publisher.publish(1, whole=False))
+    assert_same(models, other)
+
+
+class Counting(nn.Module):
+    """Buffers of several types, one that no checkpoint has, and a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(2)  # its count is an int64 without dimensions
+        self.register_buffer("flags", torch.tensor([True, False, True]))
+        self.register_buffer("halves", torch.zeros(3, dtype=torch.bfloat16))
+        self.register_buffer("cache", torch.zeros(2), persistent=False)
+
+
+@pytest.mark.parametrize("place", [CLASSIFIER, POLICY])
+def test_buffers_travel_whoever_changes_them(models: Models, other: Models, place: str) -> None:
+    mine, theirs = Counting(), Counting()
+    for module, of in ((mine, models), (theirs, other)):
+        of.modules[place].add_module("counting", module)
+    publisher = Publisher(models)
+    other.load(publisher.publish(0, whole=True))
+    assert publisher.publish(1, whole=False).pieces == ()
+    mine.norm(torch.randn(5, 2))  # as a forward pass in training does: nobody is told
+    mine.flags.logical_not_()
+    mine.halves.add_(0.3)
+    mine.cache.add_(1.0)
+    snapshot = publisher.publish(2, whole=False)
+    assert parts(snapshot) == [place]
+    other.load(Snapshot(2, frozen(snapshot.pieces)))
+    assert int(theirs.norm.num_batches_tracked) == 1
+    assert_same(models, other)
+    assert not theirs.cache.any()
+    assert publisher.publish(3, whole=False).pieces == ()
+
+
+def test_snapshots_of_other_modules_are_refused(models: Models) -> None:
+    nothing, size = np.zeros(0, np.uint8), models.classifier.embedding.size
+    for piece, message in (
+        (Piece(POLICY, np.zeros(3, np.float32), nothing), "parameters of 'policy'"),
+        (Piece(WORDS, np.zeros(size + 1, np.float32), nothing, np.array([1])), "word vectors"),
+        (models.publish(0).pieces[0]._replace(buffers=np.zeros(3, np.uint8)), "3 bytes for 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            models.load(Snapshot(0, (piece,)))
+
+
+def whole(part: str, tag: float) -> Piece:
+    return Piece(part, np.full(1, tag, np.float32), np.zeros(0, np.uint8))
+
+
+def some(tag: float) -> Piece:
+    return whole(WORDS, tag)._replace(rows=np.array([0]))
+
+
+def test_everyone_is_given_what_they_lack_in_order() -> None:
+    published: Publications[Piece] = Publications()
+    with pytest.raises(ValueError, match="before the whole"):
+        published.add([some(1)])
+    published = Publications()
+    published.add([whole(CLASSIFIER, 1), whole(WORDS, 1), whole(POLICY, 1)])
+    published.add([some(2), whole(POLICY, 2)])
+    published.add([some(3)])
+
+    def tags(count: int) -> list[tuple[str, float]]:
+        return [(piece.part, float(piece.weights[0])) for piece in published.after(count)]
+
+    words = [(WORDS, float(n)) for n in (1, 2, 3)]
+    assert tags(0) == [(CLASSIFIER, 1), *words, (POLICY, 2)]
+    assert tags(1) == [*words[1:], (POLICY, 2)]
+    assert tags(2) == [words[2]]
+    assert tags(3) == []
+    published.add([whole(WORDS, 4)])
+    assert tags(0) == [(CLASSIFIER, 1), (WORDS, 4), (POLICY, 2)]
+    assert tags(3) == [(WORDS, 4)]
+
+
+def learning(config: RunConfig, **supervised: Any) -> RunConfig:
+    settings = OptimizerConfig.model_validate(supervised)
+    return config.model_copy(
+        update={"learner": config.learner.model_copy(update={"supervised": settings})}
+    )
+
+
+def test_a_learner_publishes_what_it_learnt(tiny_config: RunConfig, tiny: Prepared) -> None:
+    config = learning(tiny_config, name="adadelta")
+    learner = LocalLearner(config, tiny)
+    backend = LocalBackend(
+        Sampler(config, build_prepared_models(config, tiny), tiny.split("train"))
+    )
+    backend.publish(learner.publish(0))
+    backend.submit(SampleJob(0, 0, _ROWS, selections=4, scored=True, thresholded=False))
+    rollout = Rollout.from_arrow(backend.collect(0.0)[0].rollout)
+    learner.update(LearnTask(0, _ROWS, _FROZEN, [rollout]))
+    assert parts(learner.publish(1, whole=False)) == [POLICY]
+    learner.update(LearnTask(1, _ROWS, _WARM_UP, []))
+    after = learner.publish(2, whole=False)
+    assert parts(after) == [CLASSIFIER, WORDS]
+    met = np.unique(np.concatenate([t.ravel() for t in tiny.split("train").batch(_ROWS).tokens]))
+    rows = after.pieces[1].rows
+    assert rows is not None
+    assert set(rows.tolist()) <= set(met.tolist())
+    saved = {name: value.numpy().copy() for name, value in learner.tensors().items()}
+    learner.load_tensors(saved)
+    assert parts(learner.publish(3, whole=False)) == list(PARTS)
+
+
+def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
+    tiny_config: RunConfig, tiny: Prepared, models: Models
+) -> None:
+    """However many publications, whole or in rows, came in between."""
+
+    def sampler() -> Sampler:
+        return Sampler(tiny_config, build_prepared_models(tiny_config, tiny), tiny.split("train"))
+
+    backend, publisher, expected = LocalBackend(sampler()), Publisher(models), []
+    draw = np.random.default_rng(0)
+    for version in range(12):
+        for part in draw.permutation(PARTS)[:2] if version else PARTS:
+            if part == WORDS and version:
+                rows = torch.from_numpy(draw.permutation(len(models.parts()[WORDS][0]))[:9])
+                with torch.no_grad():
+                    models.parts()[WORDS][0][rows] += float(draw.normal())
+                publisher.note(WORDS, rows)
+            else:
+                add_(models, part, 0.05 * float(draw.normal()))
+                publisher.note(part)
+        backend.publish(publisher.publish(version, whole=version in (0, 6)))
+        if version % 3 == 2:
+            continue  # nobody samples with this one
+        job = SampleJob(version, 0, _ROWS, selections=2, scored=True, thresholded=True)
+        backend.submit(job)
+        fresh = sampler()
+        fresh.load(models.publish(version))
+        expected.append(fresh.sample(job))
+    found = [backend.collect(0.0)[0].rollout for _ in expected]
+    assert all(mine.equals(theirs) for mine, theirs in zip(found, expected, strict=True))
+    assert (
+        not found[0].column("score/log_likelihood").equals(found[1].column("score/log_likelihood"))
+    )
+
+
+def test_word_vectors_that_stay_fixed_never_travel(models: Models) -> None:
+    classifier: Classifier = models.classifier
+    fixed = classifier.embedding.fixed
+    sizes = {piece.part: piece.bytes for piece in models.publish(0).pieces}
+    assert sizes[WORDS] == 4 * classifier.embedding.trainable.numel()
+    assert all(buffer is not fixed for part in models.buffers().values() for buffer in part)

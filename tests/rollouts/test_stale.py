@@ -1,0 +1,58 @@
+"""A session that gets rollouts of an older policy corrects for it, and says by how much."""
+
+from __future__ import annotations
+
+import pytest
+
+from rss_rl.config import EstimatorConfig, RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.rollouts.backend import LocalBackend
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
+from rss_rl.training.learner import LocalLearner
+from rss_rl.training.session import Session
+
+RATIOS = {
+    "policy/ratio_mean",
+    "policy/ratio_max",
+    "policy/ratio_clipped",
+    "policy/effective_sample_share",
+}
+
+
+class FirstSnapshot(LocalBackend):
+    """A backend that goes on sampling with the first snapshot it was given."""
+
+    def __init__(self, config: RunConfig, prepared: Prepared) -> None:
+        models = build_prepared_models(config, prepared)
+        super().__init__(Sampler(config, models, prepared.split("train")))
+
+    def publish(self, snapshot: Snapshot) -> None:
+        if not self._published.count:
+            super().publish(snapshot)
+
+
+@pytest.mark.parametrize("correction", ["none", "truncated-sum"])
+def test_stale_rollouts_are_corrected(
+    tiny_config: RunConfig, tiny: Prepared, correction: str
+) -> None:
+    policy = tiny_config.learner.policy.model_copy(update={"learning_rate": 0.05})
+    learning = tiny_config.learner.model_copy(
+        update={
+            "estimator": EstimatorConfig(name="reinforce", options={"correction": correction}),
+            "policy": policy,
+        }
+    )
+    sampling = tiny_config.sampler.model_copy(update={"max_policy_lag": 2})
+    changes = {"learner": learning, "sampler": sampling, "phases": tiny_config.phases[1:]}
+    config = tiny_config.model_copy(update=changes)
+    learner = LocalLearner(config, tiny)
+    session = Session(config, tiny, learner, lambda: FirstSnapshot(config, tiny))
+    reports = [session.update().scalars for _ in range(3)]
+    assert [report["policy/lag"] for report in reports] == [0, 1, 2]
+    assert not RATIOS & reports[0].keys()
+    for report in reports[1:]:
+        assert report.keys() >= RATIOS if correction != "none" else not RATIOS & report.keys()
+    if correction != "none":
+        assert reports[2]["policy/ratio_max"] > reports[1]["policy/ratio_max"] > 1
+        assert 0 < reports[2]["policy/effective_sample_share"] < 1

@@ -1,0 +1,187 @@
+"""Hostile checkpoint files: an error with a remedy, never another exception."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rss_rl.errors import CheckpointError
+from rss_rl.runs.checkpoint import load_checkpoint, save_checkpoint
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a checkpoint, as a template."""
+    run = tmp_path_factory.mktemp("run")
+    return save_checkpoint(run, 1, {"a": np.arange(4)}, {"k": [1, "x"]}, keep_last=1)
+
+
+def forge(target: Path, record: dict[str, Any], tensors: bytes) -> Path:
+    """A checkpoint whose checksums are right, whatever it holds."""
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "tensors.safetensors").write_bytes(tensors)
+    (target / "state.json").write_text(
+        json.dumps({**record, "tensors_sha256": hashlib.sha256(tensors).hexdigest()})
+    )
+    return target
+
+
+def header(text: str, length: int | None = None) -> bytes:
+    return struct.pack("<Q", len(text) if length is None else length) + text.encode()
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        b"",
+        b"\x08",
+        header("{}", 2**40),
+        header("{}", 2**63),
+        header("{not json"),
+        header("[1, 2]"),
+        header('{"a": {"dtype": "F32", "shape": [1000000], "data_offsets": [0, 4000000]}}'),
+        header('{"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 4]}}') + b"0" * 4,
+        header('{"a": {"dtype": "F32", "shape": [1], "data_offsets": [-4, 0]}}'),
+        header('{"a": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}') + b"0" * 4,
+        header('{"a": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]}}') + b"0" * 4,
+        header('{"a": {"dtype": "OBJECT", "shape": [4], "data_offsets": [0, 4]}}') + b"0" * 4,
+        header('{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}') + b"0" * 9,
+        header('{"a": {"dtype": "U8", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}}'),
+    ],
+)
+def test_hostile_tensor_files_are_errors(tmp_path: Path, sound: Path, tensors: bytes) -> None:
+    record = json.loads((sound / "state.json").read_text())
+    path = forge(tmp_path / "step-000001", record, tensors)
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(path)
+    assert caught.value.remedy
+    assert "tensors.safetensors" in caught.value.where
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 2},
+        {"schema_version": True},
+        {"schema_version": "1"},
+        {"step": -1},
+        {"step": 1.5},
+        {"state": []},
+        {"state": {"k": [1, "y"]}},
+        {"state_sha256": 5},
+        {"tensors_file": "../../elsewhere.safetensors"},
+        {"tensors_file": "/etc/hostname"},
+        {"tensors_file": "tensors-0123456789abcdef.safetensors"},
+        {"tensors_file": None},
+    ],
+)
+def test_hostile_records_are_errors(tmp_path: Path, sound: Path, change: dict[str, Any]) -> None:
+    record = json.loads((sound / "state.json").read_text())
+    path = tmp_path / "step-000001"
+    forge(path, {**record, **change}, (sound / "tensors.safetensors").read_bytes())
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(path)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "null", '{"state": NaN}', '{"a": Infinity}', "[" * 100_000, '{"step": 1', "\ud800"],
+)
+def test_hostile_json_is_an_error(tmp_path: Path, sound: Path, text: str) -> None:
+    (tmp_path / "tensors.safetensors").write_bytes((sound / "tensors.safetensors").read_bytes())
+    (tmp_path / "state.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(CheckpointError, match=r"state\.json"):
+        load_checkpoint(tmp_path)
+
+
+def test_an_overflowing_number_is_an_error(tmp_path: Path, sound: Path) -> None:
+    """1e999 is infinity to the JSON reader, though it is no constant."""
+    text = (sound / "state.json").read_text().replace('{"k": [1,', '{"k": [1e999,')
+    (tmp_path / "state.json").write_text(text)
+    with pytest.raises(CheckpointError, match="is inf"):
+        load_checkpoint(tmp_path)
+
+
+def test_deep_states_are_errors_at_both_ends(tmp_path: Path, sound: Path) -> None:
+    deep: list[Any] = []
+    for _ in range(2000):
+        deep = [deep]
+    with pytest.raises(CheckpointError, match="nested too deeply"):
+        save_checkpoint(tmp_path, 1, {}, {"deep": deep}, keep_last=1)
+    record = (sound / "state.json").read_text().replace('[1, "x"]', "[" * 900 + "]" * 900)
+    (tmp_path / "state.json").write_text(record)
+    with pytest.raises(CheckpointError):
+        load_checkpoint(tmp_path)
+
+
+def test_a_huge_json_file_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "state.json").open("wb") as file:
+        file.truncate(2**33)
+    with pytest.raises(CheckpointError, match="larger than"):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    [
+        "../../elsewhere",
+        "/etc",
+        "step-000001/../..",
+        "",
+        "step-1",
+        "step-000001\nx",
+        "\0",
+        "x" * 99,
+    ],
+)
+@pytest.mark.parametrize("name", ["LATEST", "BEST"])
+def test_hostile_pointers_are_errors(tmp_path: Path, pointer: str, name: str) -> None:
+    save_checkpoint(tmp_path, 1, {}, {}, keep_last=1)
+    (tmp_path / "checkpoints" / name).write_text(pointer)
+    with pytest.raises(CheckpointError, match=r"does not name a checkpoint.*Steps present: 1"):
+        load_checkpoint(tmp_path, name.lower())
+
+
+@pytest.mark.parametrize("which", ["../best", "a/b", "", "best\n", "."])
+def test_hostile_names_are_errors(tmp_path: Path, which: str) -> None:
+    save_checkpoint(tmp_path, 1, {}, {}, keep_last=1)
+    with pytest.raises(CheckpointError, match="cannot be the name"):
+        load_checkpoint(tmp_path, which)
+
+
+@given(data=st.data())
+def test_any_damage_is_an_error_and_nothing_else(
+    data: st.DataObject, sound: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Bytes changed, cut off or added in either file: found, and never another exception."""
+    path = tmp_path_factory.mktemp("fuzz")
+    for file in sound.iterdir():
+        (path / file.name).write_bytes(file.read_bytes())
+    victim = path / data.draw(st.sampled_from(["state.json", "tensors.safetensors"]))
+    content = bytearray(victim.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    kind = data.draw(st.sampled_from(["flip", "cut", "add"]))
+    if kind == "flip":
+        content[place] ^= data.draw(st.integers(1, 255))
+    elif kind == "cut":
+        del content[place:]
+    else:
+        content[place:place] = data.draw(st.binary(min_size=1, max_size=8))
+    victim.write_bytes(bytes(content))
+    try:
+        found = load_checkpoint(path)
+    except CheckpointError as error:
+        assert error.remedy
+    else:  # a change of the JSON text that is no change of its meaning, such as a space
+        assert victim.name == "state.json"
+        assert found.state == {"k": [1, "x"]}
+        assert found.tensors["a"].tolist() == [0, 1, 2, 3]

@@ -1,0 +1,145 @@
+"""One trainer a directory, nothing overwritten unasked, and clear words for the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from rss_rl.errors import CheckpointError
+from rss_rl.runs.checkpoint import save_checkpoint
+from rss_rl.runs.run_directory import RunDirectory
+
+CONFIG = {"seed": 3, "phases": [{"name": "warm-up", "steps": None}], "data": "prepared/sick"}
+
+HOLDER = """
+    import sys, time
+    from pathlib import Path
+    from rss_rl.runs.run_directory import RunDirectory
+    run = RunDirectory.create(Path(sys.argv[1]), {"seed": 1})
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_configuration_comes_back(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path / "a" / "run", CONFIG) as run:
+        assert run.path.is_absolute()
+    found = RunDirectory.open(tmp_path / "a" / "run")
+    assert found.config == CONFIG
+    text = (found.path / "config.yaml").read_text()
+    assert yaml.safe_load(text) == CONFIG
+    assert text.startswith("seed: 3")  # in the order of the sections, not of the alphabet
+
+
+def test_a_run_is_not_overwritten_unasked(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path, CONFIG) as run:
+        save_checkpoint(run.path, 1, {"a": np.zeros(1)}, {}, keep_last=1)
+        run.write_report({"steps": 1})
+        for name in ("metrics", "tensorboard", "inputs"):
+            (tmp_path / name).mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match="there is a run already.*--resume.*--overwrite"):
+        RunDirectory.create(tmp_path, CONFIG)
+    with RunDirectory.create(tmp_path, {"seed": 4}, overwrite=True):
+        pass
+    assert sorted(os.listdir(tmp_path)) == ["config.json", "config.yaml", "notes.txt", "run.lock"]
+    assert RunDirectory.open(tmp_path).config == {"seed": 4}
+
+
+def test_what_is_no_run_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(CheckpointError, match="not empty and holds no run"):
+            RunDirectory.create(tmp_path, CONFIG, overwrite=overwrite)
+    assert os.listdir(tmp_path) == ["thesis.tex"]
+
+
+def test_two_trainers_cannot_share_a_directory(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process, process.stdout:
+        try:
+            assert process.stdout.readline() == "locked\n"
+            who = f"process {process.pid} on .* is training there"
+            with pytest.raises(CheckpointError, match=who):
+                RunDirectory.create(tmp_path, CONFIG, overwrite=True)
+            with pytest.raises(CheckpointError, match=who):
+                RunDirectory.open(tmp_path, lock=True)
+            assert RunDirectory.open(tmp_path).config == {"seed": 1}  # reading needs no lock
+        finally:
+            process.send_signal(signal.SIGKILL)
+    with RunDirectory.open(tmp_path, lock=True):  # the lock of a dead process is free
+        text = (tmp_path / "run.lock").read_text()
+        assert text.startswith(f"process {os.getpid()} on ")
+        with pytest.raises(CheckpointError, match="is training there"):
+            RunDirectory.open(tmp_path, lock=True)
+    RunDirectory.open(tmp_path, lock=True).close()
+
+
+def test_reports_come_back_without_what_json_cannot_hold(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path, CONFIG) as run:
+        with pytest.raises(CheckpointError, match=r"report\.json: missing.*--resume"):
+            run.read_report()
+        report = {"splits": {"test": {"all": {"pearson": float("nan"), "mse": 0.25}}}, "a": [1, 2]}
+        path = run.write_report(report)
+        expected = {"splits": {"test": {"all": {"pearson": None, "mse": 0.25}}}, "a": [1, 2]}
+        assert run.read_report() == expected
+        assert json.loads(path.read_text()) == expected
+        with pytest.raises(CheckpointError, match=r"state\.a is a ndarray"):
+            run.write_report({"a": np.zeros(1)})
+        assert run.read_report() == expected
+
+
+def test_inputs_are_copied_whole(tmp_path: Path) -> None:
+    source = tmp_path / "vocabulary.json"
+    source.write_text('["<pad>", "<unk>"]')
+    with RunDirectory.create(tmp_path / "run", CONFIG) as run:
+        assert run.copy_in(source) == run.inputs / "vocabulary.json"
+        assert (run.inputs / "vocabulary.json").read_text() == source.read_text()
+        with pytest.raises(CheckpointError, match="No such file"):
+            run.copy_in(tmp_path / "absent.json")
+        assert os.listdir(run.inputs) == ["vocabulary.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (None, "missing"),
+        ("{", "unreadable"),
+        ('{"schema_version": 9, "config": {}}', "schema version 9"),
+        ('{"schema_version": 1, "config": []}', "schema version"),
+        ('{"schema_version": 1, "config": {"a": NaN}}', "NaN"),
+    ],
+)
+def test_what_is_no_run_is_named(tmp_path: Path, text: str | None, what: str) -> None:
+    if text is not None:
+        (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CheckpointError, match=rf"config\.json.*{what}") as caught:
+        RunDirectory.open(tmp_path)
+    assert caught.value.remedy
+
+
+def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(CheckpointError, match="cannot be used.*Choose a directory"):
+            RunDirectory.create(path, CONFIG)
+
+
+def test_a_configuration_that_would_not_come_back_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"config\.phases is a tuple"):
+        RunDirectory.create(tmp_path / "run", {"phases": (1, 2)})
+    assert not (tmp_path / "run").exists()

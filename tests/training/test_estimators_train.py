@@ -1,0 +1,266 @@
+"""Whole runs by every estimator: who learns, what repeats, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rss_rl.components import EVERYTHING, Component
+from rss_rl.config import RunConfig, parse_config
+from rss_rl.data.store import Prepared
+from rss_rl.errors import ConfigError
+from rss_rl.rollouts.backend import LocalBackend
+from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.training.learner import LocalLearner
+from rss_rl.training.run import open_models, train
+from rss_rl.training.session import Session
+
+SHARED: dict[str, Any] = {"options": {"shared": True}}
+WAYS: dict[str, dict[str, Any]] = {
+    "arm": {"learner": {"estimator": "arm"}},
+    "disarm": {"learner": {"estimator": "disarm"}, "policy": SHARED},
+    "flip": {"learner": {"estimator": "flip"}, "sampler": {"selections": 1}},
+    "flip shared": {"learner": {"estimator": "flip"}, "policy": SHARED},
+    "ppo-clip": {"learner": {"estimator": "ppo-clip"}, "sampler": {"max_policy_lag": 1}},
+    "gumbel": {"policy": {"name": "gumbel", "options": {"temperature": 0.7}}},
+    "hardkuma": {"policy": {"name": "hardkuma"}, "reward": {"coherence_cost": 0.1}},
+    "hardkuma by rewards": {"policy": {"name": "hardkuma"}, "learner": {"estimator": "reinforce"}},
+    "flip of the example": {"learner": {"estimator": "flip"}, "policy": {"reads": "example"}},
+    "gumbel of the example": {"policy": {"name": "gumbel", "reads": "example"}},
+    "top-k": {"policy": {"name": "top-k", "options": {"shared": True, "share": 0.5}}},
+}
+
+
+def with_settings(config: RunConfig, settings: dict[str, Any], **top: Any) -> RunConfig:
+    tree = config.model_dump(mode="json") | top
+    for section, values in settings.items():
+        kept = {} if section == "policy" else tree[section]  # options are those of one policy
+        tree[section] = {**kept, **values}
+    return parse_config(tree, where="test", trust=EVERYTHING)
+
+
+def arrays_of(session: Session) -> dict[str, Any]:
+    return {k: v.detach().numpy().copy() for k, v in session.learner.tensors().items()}
+
+
+def session_of(config: RunConfig, data: Prepared) -> Session:
+    models = build_prepared_models(config, data)
+    backend = LocalBackend(Sampler(config, models, data.split("train")))
+    return Session(config, data, LocalLearner(config, data), lambda: backend)
+
+
+@pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS)
+def test_each_phase_teaches_whom_it_names(
+    tiny_config: RunConfig, tiny: Prepared, settings: dict[str, Any]
+) -> None:
+    config = with_settings(tiny_config, settings)
+    config = config.model_copy(update={"phases": tiny_config.phases[1:]})
+    session = session_of(config, tiny)
+    before = arrays_of(session)
+    scalars = session.update().scalars  # frozen: only the policy
+    frozen = arrays_of(session)
+    for name, value in frozen.items():
+        if name.startswith("classifier/"):
+            assert np.array_equal(value, before[name]), name
+    policy = [name for name in before if name.startswith("policy/")]
+    moved = [name for name in policy if not np.array_equal(frozen[name], before[name])]
+    assert len(moved) == len(policy), set(policy) - set(moved)
+    assert np.isfinite(scalars["reward/total"])
+    assert 0 < scalars["selection/kept"] <= 1
+    costs = scalars["reward/sparsity_cost"] + scalars.get("reward/coherence_cost", 0.0)
+    total = scalars["reward/log_likelihood"] - costs
+    assert scalars["reward/total"] == pytest.approx(total, abs=1e-5)
+    assert ("time/sample_s" in scalars) == (not config.estimator.can("gates"))
+    session.update(), session.update()
+    session.end_phase()
+    session.update()  # co-train
+    words = "classifier/embedding.trainable"
+    assert not np.array_equal(arrays_of(session)[words], before[words])
+    session.close()
+
+
+@pytest.mark.parametrize("name", ["hardkuma", "flip", "flip of the example"])
+def test_a_session_that_was_resumed_goes_on_the_same(
+    tiny_config: RunConfig, tiny: Prepared, name: str
+) -> None:
+    config = with_settings(tiny_config, WAYS[name])
+    config = config.model_copy(update={"phases": tiny_config.phases[2:]})
+    whole = session_of(config, tiny)
+    whole.update(), whole.update()
+    tensors = arrays_of(whole)
+    state = whole.state()
+    again = session_of(config, tiny)
+    again.learner.load_tensors(tensors)
+    again.load_state(state)
+    assert whole.update().scalars["policy/loss"] == again.update().scalars["policy/loss"]
+    ended = arrays_of(again)
+    for key, value in arrays_of(whole).items():
+        assert np.array_equal(value, ended[key], equal_nan=True), key
+
+
+@pytest.mark.parametrize("name", ["arm", "flip", "flip of the example"])
+def test_a_rollout_does_not_depend_on_who_samples_it_or_with_whom(
+    tiny_config: RunConfig, tiny: Prepared, name: str
+) -> None:
+    config = with_settings(tiny_config, WAYS[name])
+    samplers = []
+    for _ in range(2):
+        models = build_prepared_models(config, tiny)
+        samplers.append(Sampler(config, models, tiny.split("train")))
+        samplers[-1].load(models.publish(0))
+    k = config.sampler.selections
+
+    def job(rows: list[int]) -> SampleJob:
+        return SampleJob(3, 0, np.array(rows), k, scored=True, thresholded=False)
+
+    samplers[1].sample(job([9, 4]))
+    together = Rollout.from_arrow(samplers[0].sample(job([1, 2, 3])))
+    assert together.log_prob.shape[:2] == (k, 3)
+    alone = Rollout.from_arrow(samplers[1].sample(job([2])))
+    part = together.of(np.array([1]), [s.shape[-1] for s in alone.selections])
+    for mine, other in zip(part.selections, alone.selections, strict=True):
+        assert np.array_equal(mine, other)
+    np.testing.assert_allclose(part.rewards, alone.rewards, atol=1e-5)
+    assert len(part.flipped) == (0 if name == "arm" else 2)
+    for mine, other in zip(part.flipped, alone.flipped, strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-5)
+        assert np.abs(mine).max() > 0
+
+
+def test_a_flip_is_paid_what_the_flipped_selection_earns(
+    tiny_config: RunConfig, tiny: Prepared
+) -> None:
+    config = with_settings(tiny_config, WAYS["flip"])
+    models = build_prepared_models(config, tiny)
+    sampler = Sampler(config, models, tiny.split("train"))
+    sampler.load(models.publish(0))
+    batch = tiny.split("train").batch([5, 6])
+    job = SampleJob(0, 0, batch.rows, 1, scored=True, thresholded=False)
+    rollout = Rollout.from_arrow(sampler.sample(job))
+    changed = 0
+    for slot, valid in enumerate(batch.valid):
+        for role, token in np.ndindex(2, int(valid[1].sum())):
+            turned = [s[0].copy() for s in rollout.selections]
+            turned[slot][1, role, token] ^= True
+            earned = sampler._reward.score(batch, turned).by_sentence[1, slot]
+            assert rollout.flipped[slot][0, 1, role, token] == pytest.approx(earned, abs=1e-5)
+            changed += abs(earned - rollout.rewards[0, 1, slot]) > 1e-5
+    assert changed > 1
+
+
+def test_a_run_through_gates_is_written_and_opened_again(
+    tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    config = with_settings(tiny_config, WAYS["hardkuma"])
+    list(train(config, tmp_path / "run"))
+    _, models, _ = open_models(tmp_path / "run", "latest")
+    assert all(torch.isfinite(p).all() for p in models.policy.parameters())
+
+
+def test_stop_words_need_no_learning(tiny_config: RunConfig, tiny: Prepared) -> None:
+    phases = [{"name": "on words", "supervised": True, "steps": 2}]
+    words = {"name": "stop-words", "options": {"words": ["yes"]}}
+    config = with_settings(tiny_config, {"policy": words}, phases=phases)
+    session = session_of(config, tiny)
+    kept = session.update().scalars["selection/kept"]
+    assert 0.5 < kept < 1
+    session.close()
+
+
+class Fixed(torch.nn.Module):
+    """Has gates, and no parameters."""
+
+    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        return valid[:, None].expand(-1, 2, -1)
+
+    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        return self.threshold(embedded, valid).float()
+
+    def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
+        return valid[:, None].expand(uniforms.shape).float()
+
+
+class Certain(torch.nn.Module):
+    """Has parameters, and nothing to learn them by."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.score = torch.nn.Linear(inputs, 1)
+
+    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        kept = (self.score(embedded).squeeze(-1) > 0) & valid
+        return kept[:, None].expand(-1, 2, -1)
+
+
+FIXED = Component(
+    kind="policy",
+    name="fixed",
+    help="Everything, through gates.",
+    build=lambda setup, options: Fixed(),
+    capabilities=frozenset({"gates", "learns"}),
+)
+CERTAIN = Component(
+    kind="policy",
+    name="certain",
+    help="What a fixed score keeps.",
+    build=lambda setup, options: Certain(setup.inputs),
+    capabilities=frozenset({"learns"}),
+)
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "odd": ({"learner": {"estimator": "arm"}, "sampler": {"selections": 3}}, "must be even"),
+    "stale": ({"learner": {"estimator": "flip"}, "sampler": {"max_policy_lag": 2}}, "lag=0"),
+    "sequence": ({"learner": {"estimator": "disarm"}, "policy": {"name": "iterative"}}, "logits"),
+    "no gates": ({"learner": {"estimator": "pathwise"}, "policy": {"name": "iterative"}}, "gates"),
+    "no weights": ({"model": {"encoder": "bilstm"}, "policy": {"name": "gumbel"}}, "weigh"),
+    "no log-prob": (
+        {"learner": {"estimator": "reinforce"}}
+        | {"policy": {"name": "top-k", "options": {"tokens": 2}}},
+        "needs a policy with log_probs",
+    ),
+    "no parameters": (
+        {"policy": {"name": f"{__name__}:FIXED"}, "learner": {"estimator": "pathwise"}},
+        "no parameters",
+    ),
+    "certain": ({"policy": {"name": f"{__name__}:CERTAIN"}}, "needs a policy with log_probs"),
+    "unknown": ({"learner": {"estimator": "dissarm"}}, "did you mean 'disarm'"),
+    "option": ({"policy": {"name": "gumbel", "options": {"temprature": 1.0}}}, "'temperature'"),
+    "budget": ({"policy": {"name": "top-k"}}, "budget"),
+    "stretch": ({"policy": {"name": "hardkuma", "options": {"low": 0.1}}}, "less than 0"),
+    "module": ({"policy": {"name": "no_such_module:Policy"}}, "cannot be imported"),
+}
+
+
+@pytest.mark.parametrize(("settings", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_does_not_fit_is_refused(
+    tiny_config: RunConfig, tiny: Prepared, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        LocalLearner(with_settings(tiny_config, settings), tiny)
+
+
+def test_one_learner_reads_an_example_once(
+    tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = with_settings(tiny_config, {"reward": {"target_share": 0.3}})
+    config = config.model_copy(update={"phases": tiny_config.phases[1:]})
+    session = session_of(config, tiny)
+    learner = session.learner
+    assert isinstance(learner, LocalLearner)
+    read: list[int] = []
+    whole = learner.examples.batch
+
+    def counted(rows: Any) -> Any:
+        read.append(len(rows))
+        return whole(rows)
+
+    monkeypatch.setattr(learner.examples, "batch", counted)
+    session.update()
+    assert read == [config.batch_size]

@@ -1,0 +1,122 @@
+"""What is selected and scored is so in evaluation mode; dropout acts where something is learnt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rss_rl.components import EVERYTHING, Component
+from rss_rl.config import RunConfig, parse_config
+from rss_rl.data.store import Prepared
+from rss_rl.rollouts.backend import LocalBackend
+from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import Models, build_prepared_models
+from rss_rl.training.evaluation import evaluate
+from rss_rl.training.learner import LocalLearner
+from rss_rl.training.policy_learning import reached_share
+from rss_rl.training.session import Session
+from rss_rl.training.showcase import make_showcase
+
+CPU = torch.device("cpu")
+
+
+class Forgetful(nn.Module):
+    """Forgets most of what it reads while it learns, and notes in which mode it was asked."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(inputs, 2)
+        self.dropout = nn.Dropout(0.9)
+        self.modes: list[bool] = []
+
+    def logits(self, shown: Tensor, valid: Tensor) -> Tensor:
+        self.modes.append(self.training)
+        return self.score(10 * self.dropout(shown)).transpose(1, 2)
+
+
+FORGETFUL = Component(
+    kind="policy",
+    name="forgetful",
+    help="Dropout on what it reads.",
+    build=lambda setup, options: Forgetful(setup.inputs),
+    capabilities=frozenset({"learns", "logits", "share"}),
+)
+
+
+@pytest.fixture
+def config(tiny_config: RunConfig) -> RunConfig:
+    tree = tiny_config.model_dump(mode="json") | {"policy": {"name": f"{__name__}:FORGETFUL"}}
+    tree["model"]["dropout"] = 0.5
+    tree["reward"]["target_share"] = 0.3
+    tree["phases"] = tree["phases"][2:]
+    return parse_config(tree, where="test", trust=EVERYTHING)
+
+
+@pytest.fixture
+def models(config: RunConfig, tiny: Prepared) -> Models:
+    """As a learner has them: in training mode."""
+    made = build_prepared_models(config, tiny)
+    made.classifier.train()
+    made.policy.train()
+    return made
+
+
+def modes_of(models: Models) -> list[bool]:
+    inner: Any = models.policy.inner
+    return inner.modes  # type: ignore[no-any-return]
+
+
+def test_a_split_is_scored_without_dropout(
+    config: RunConfig, tiny: Prepared, models: Models
+) -> None:
+    dev = tiny.split("dev")
+    first, second = (
+        evaluate(models, dev, config, ["thresholded", "sampled"], device=CPU) for _ in range(2)
+    )
+    assert first == second
+    assert not any(modes_of(models))
+    assert models.policy.training
+    assert models.classifier.training
+
+
+def test_what_is_shown_and_steered_is_without_dropout(
+    config: RunConfig, tiny: Prepared, models: Models
+) -> None:
+    first, second = (make_showcase(models, tiny.split("dev"), CPU) for _ in range(2))
+    assert np.array_equal(first.heads, second.heads)
+    batch = tiny.split("train").batch(np.arange(6))
+    assert reached_share(models, config, batch, CPU) == reached_share(models, config, batch, CPU)
+    assert not any(modes_of(models))
+
+
+def test_rollouts_are_drawn_and_paid_without_dropout(
+    config: RunConfig, tiny: Prepared, models: Models
+) -> None:
+    sampler = Sampler(config, models, tiny.split("train"))
+    sampler.load(models.publish(0))
+    job = SampleJob(0, 0, np.arange(6), 4, scored=True, thresholded=True)
+    first, second = (Rollout.from_arrow(sampler.sample(job)) for _ in range(2))
+    for one, other in zip(first.selections, second.selections, strict=True):
+        assert np.array_equal(one, other)
+    assert np.array_equal(first.log_prob, second.log_prob)
+    assert np.array_equal(first.rewards, second.rewards)
+    assert not any(modes_of(models))
+
+
+def test_a_learner_learns_in_training_mode(config: RunConfig, tiny: Prepared) -> None:
+    learner = LocalLearner(config, tiny)
+    backend = LocalBackend(
+        Sampler(config, build_prepared_models(config, tiny), tiny.split("train"))
+    )
+    session = Session(config, tiny, learner, lambda: backend)
+    modes = modes_of(learner.models)
+    modes.clear()
+    session.update()
+    session.close()
+    assert True in modes  # what it learns from
+    assert False in modes  # what the target share is reached by

@@ -1,0 +1,201 @@
+"""Whatever order samplers answer in, each update gets its own shards, once, within the lag."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rss_rl.config import SamplerConfig
+from rss_rl.errors import SamplerError
+from rss_rl.rollouts.backend import BackendStats, Delivery
+from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.snapshot import Snapshot
+from rss_rl.training.pipeline import RolloutPipeline
+
+SHARDS = 2
+
+
+def jobs(update: int, last: int = 10**9) -> list[SampleJob]:
+    if update > last:
+        return []
+    rows = [np.array([10 * update + shard]) for shard in range(SHARDS)]
+    return [
+        SampleJob(update, shard, rows[shard], selections=1, scored=False, thresholded=False)
+        for shard in range(SHARDS)
+    ]
+
+
+def rollout(job: SampleJob, version: int) -> Rollout:
+    ones = np.ones((1, 1, 1), np.float32)
+    return Rollout(
+        job.rows, (np.ones((1, 1, 2, 1), bool),), ones, ones[..., 0], ones, ones[0], version
+    )
+
+
+class ScriptedBackend:
+    """Answers at once and in order or, with `seed`, in any order and now and then with nothing."""
+
+    def __init__(self, slots: int, seed: int | None = None) -> None:
+        self.slots = slots
+        self.draw = None if seed is None else np.random.default_rng(seed)
+        self.version = -1
+        self.waiting: list[tuple[SampleJob, int]] = []
+        self.submitted: list[tuple[int, int, int]] = []  # update, shard, version
+        self.closed = False
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self.version = snapshot.version
+
+    def room(self) -> int:
+        return self.slots - len(self.waiting)
+
+    def submit(self, job: SampleJob) -> None:
+        assert self.room() > 0, "more jobs than tokens"
+        self.submitted.append((job.update, job.shard, self.version))
+        self.waiting.append((job, self.version))
+
+    def collect(self, timeout_s: float) -> list[Delivery]:
+        count = len(self.waiting)
+        if self.draw is not None:
+            self.waiting = [self.waiting[place] for place in self.draw.permutation(count)]
+            count = int(self.draw.integers(0, count + 1))
+        done, self.waiting = self.waiting[:count], self.waiting[count:]
+        return [Delivery(job, rollout(job, version).to_arrow(), 0.5) for job, version in done]
+
+    def stats(self) -> BackendStats:
+        return BackendStats(samplers=1, restarts=0)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def snapshot(version: int) -> Snapshot:
+    return Snapshot(version, ())
+
+
+def make(backend: ScriptedBackend, last: int = 10**9, **config: object) -> RolloutPipeline:
+    return RolloutPipeline(
+        lambda: backend, SamplerConfig.model_validate(config), lambda update: jobs(update, last)
+    )
+
+
+@given(
+    slots=st.integers(1, 9),
+    lag=st.integers(0, 4),
+    ahead=st.none() | st.integers(0, 7),
+    every=st.integers(1, 3),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_nothing_is_lost_or_used_twice_or_too_old(
+    slots: int, lag: int, ahead: int | None, every: int, seed: int
+) -> None:
+    every = min(every, lag + 1)
+    backend = ScriptedBackend(slots, seed)
+    pipeline = make(backend, max_policy_lag=lag, run_ahead=ahead, publish_every=every)
+    for update in range(8):
+        if update % every == 0:
+            pipeline.publish(snapshot(update))
+        taken = pipeline.take(update)
+        assert [int(r.rows[0]) for r in taken.rollouts] == [10 * update, 10 * update + 1]
+        lags = [update - r.version for r in taken.rollouts]
+        assert min(lags) >= 0
+        assert max(lags) <= lag
+        assert taken.scalars["policy/lag_max"] == max(lags)
+        assert taken.scalars["policy/lag_min"] == min(lags)
+        assert taken.scalars["policy/lag"] == np.mean(lags)
+        assert taken.scalars["pipeline/in_flight"] <= slots
+        if ahead is None:
+            assert taken.scalars["pipeline/discarded"] == 0
+    times = Counter(place[:2] for place in backend.submitted)
+    again = sum(count - 1 for count in times.values())
+    assert again <= pipeline.discarded <= again + 8 * SHARDS
+    assert max(times.values()) <= 2  # sampled again once, and not over and over
+
+
+def test_rollouts_too_old_are_counted_and_sampled_again() -> None:
+    backend = ScriptedBackend(slots=100)
+    pipeline = make(backend, max_policy_lag=1, run_ahead=3)
+    pipeline.publish(snapshot(0))
+    pipeline.supply(0)
+    assert {place[0] for place in backend.submitted} == {0, 1, 2, 3}
+    pipeline.take(0)
+    assert pipeline.discarded == 2 * SHARDS  # updates 2 and 3, sampled with version 0
+    for update in (1, 2, 3):
+        pipeline.publish(snapshot(update))
+        assert {r.version for r in pipeline.take(update).rollouts} <= {update - 1, update}
+
+
+def test_synchronous_training_samples_each_update_with_its_own_version() -> None:
+    backend = ScriptedBackend(slots=100)
+    pipeline = make(backend)
+    for update in range(4):
+        pipeline.publish(snapshot(update))
+        taken = pipeline.take(update)
+        assert {r.version for r in taken.rollouts} == {update}
+    assert [place[2] - place[0] for place in backend.submitted] == [0] * 4 * SHARDS
+
+
+def test_samplers_run_ahead_as_far_as_lag_and_phase_admit() -> None:
+    backend = ScriptedBackend(slots=100)
+    pipeline = make(backend, last=2, max_policy_lag=5)
+    pipeline.publish(snapshot(0))
+    pipeline.supply(0)
+    assert [place[0] for place in backend.submitted] == [0, 0, 1, 1, 2, 2]
+
+
+def test_what_was_asked_for_before_the_phase_changed_is_dropped() -> None:
+    backend = ScriptedBackend(slots=100)
+    pipeline = make(backend, max_policy_lag=4)
+    pipeline.publish(snapshot(0))
+    pipeline.supply(0)
+    pipeline.forget()
+    assert pipeline.published is None
+    with pytest.raises(ValueError, match="no snapshot"):
+        pipeline.supply(0)
+    pipeline.publish(snapshot(1))
+    taken = pipeline.take(1)
+    assert {r.version for r in taken.rollouts} == {1}  # version 0 had come for update 1 as well
+    assert pipeline.discarded == 0
+
+
+def test_idle_time_is_what_samplers_did_not_work() -> None:
+    backend = ScriptedBackend(slots=100)
+    pipeline = make(backend)
+    pipeline.publish(snapshot(0))
+    taken = pipeline.take(0)
+    assert taken.scalars["sampler/busy_s"] == 0.5 * SHARDS
+    assert taken.scalars["sampler/idle_share"] == 0.0  # more work than time, and no less than none
+
+
+def test_rows_that_were_not_asked_for_are_refused() -> None:
+    class Mixed(ScriptedBackend):
+        def collect(self, timeout_s: float) -> list[Delivery]:
+            found = super().collect(timeout_s)
+            return [replace(d, rollout=found[0].rollout) for d in found]
+
+    pipeline = make(Mixed(slots=100))
+    pipeline.publish(snapshot(3))
+    with pytest.raises(SamplerError, match=r"update 4, shard 1: rows \[30\].* for \[31\]"):
+        pipeline.take(3)
+
+
+def test_a_warm_up_is_nobodys_idleness() -> None:
+    pipeline = make(ScriptedBackend(slots=100))
+    time.sleep(3.0)
+    pipeline.publish(snapshot(0))
+    assert pipeline.take(0).scalars["sampler/idle_share"] == 0.0
+
+
+def test_closing_releases_the_samplers() -> None:
+    backend = ScriptedBackend(slots=1)
+    pipeline = make(backend)
+    pipeline.start()
+    pipeline.close()
+    pipeline.close()
+    assert backend.closed

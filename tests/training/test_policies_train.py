@@ -1,0 +1,112 @@
+"""Whole runs with the policies and encoders that are not the default, stale rollouts included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rss_rl.config import EncoderChoice, EstimatorConfig, PolicyConfig, RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.rollouts.backend import LocalBackend
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
+from rss_rl.training.learner import LocalLearner
+from rss_rl.training.run import open_models, train
+from rss_rl.training.session import Session
+
+POLICIES: dict[str, dict[str, Any]] = {
+    "iterative": {"name": "iterative"},
+    "iterative gru": {"name": "iterative", "options": {"cell": "gru"}},
+    "rss over gru": {"options": {"context": "gru"}},
+    "rss that reads the example": {"reads": "example"},
+    "iterative that reads the example": {"name": "iterative", "reads": "example"},
+}
+
+
+def with_policy(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
+    policy = PolicyConfig.model_validate(settings)
+    small = PolicyConfig(
+        name=policy.name, reads=policy.reads, options={**policy.options, "hidden": 5}
+    )
+    return config.model_copy(update={"policy": small})
+
+
+def reinforce(correction: str) -> EstimatorConfig:
+    return EstimatorConfig(name="reinforce", options={"correction": correction})
+
+
+def changed(config: RunConfig, section: str, **settings: Any) -> RunConfig:
+    new = getattr(config, section).model_copy(update=settings)
+    return config.model_copy(update={section: new})
+
+
+class FirstSnapshot(LocalBackend):
+    """A backend that goes on sampling with the first snapshot it was given."""
+
+    def __init__(self, config: RunConfig, prepared: Prepared) -> None:
+        models = build_prepared_models(config, prepared)
+        super().__init__(Sampler(config, models, prepared.split("train")))
+
+    def publish(self, snapshot: Snapshot) -> None:
+        if not self._published.count:
+            super().publish(snapshot)
+
+
+@pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)
+def test_a_run_learns_a_policy_and_opens_again(
+    tiny_config: RunConfig, tiny: Prepared, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    config = with_policy(tiny_config, settings)
+    config = changed(config, "model", encoder=EncoderChoice(name="biblosan"))
+    config = changed(config, "evaluation", all_tokens=False)
+    list(train(config, tmp_path / "run"))
+    _, models, _ = open_models(tmp_path / "run", "latest")
+    fresh = build_prepared_models(config, tiny)
+    for now, before in (
+        (models.policy, fresh.policy),
+        (models.classifier.encoder, fresh.classifier.encoder),
+    ):
+        for (name, learnt), start in zip(now.named_parameters(), before.parameters(), strict=True):
+            if not name.endswith("pool.score.bias"):  # a softmax does not see it
+                assert not torch.equal(learnt, start), name
+
+
+@pytest.mark.parametrize("correction", ["truncated-sum", "truncated-token", "clipped-token"])
+@pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)
+def test_stale_rollouts_are_corrected(
+    tiny_config: RunConfig, tiny: Prepared, settings: dict[str, Any], correction: str
+) -> None:
+    config = with_policy(tiny_config, settings)
+    faster = tiny_config.learner.policy.model_copy(update={"learning_rate": 0.01})
+    config = changed(config, "learner", estimator=reinforce(correction), policy=faster)
+    config = changed(config, "sampler", max_policy_lag=2)
+    config = config.model_copy(update={"phases": tiny_config.phases[1:]})
+    session = Session(config, tiny, LocalLearner(config, tiny), lambda: FirstSnapshot(config, tiny))
+    reports = [session.update().scalars for _ in range(3)]
+    assert [report["policy/lag"] for report in reports] == [0, 1, 2]
+    assert "policy/ratio_mean" not in reports[0]
+    for report in reports[1:]:
+        # Were the learner's log-probs not those of the sampler's bits, ratios were far from 1.
+        assert 0.7 < report["policy/ratio_mean"] < 1.4
+        assert report["policy/ratio_max"] > 1
+
+
+@pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)
+def test_what_the_sampler_reports_is_what_the_learner_evaluates(
+    tiny_config: RunConfig, tiny: Prepared, settings: dict[str, Any]
+) -> None:
+    """A lag without an update in between: every ratio is 1."""
+    config = with_policy(tiny_config, settings)
+    frozen = tiny_config.learner.policy.model_copy(update={"learning_rate": 1e-12})
+    config = changed(config, "learner", estimator=reinforce("truncated-token"), policy=frozen)
+    config = changed(config, "sampler", max_policy_lag=2)
+    config = config.model_copy(update={"phases": tiny_config.phases[1:]})
+    session = Session(config, tiny, LocalLearner(config, tiny), lambda: FirstSnapshot(config, tiny))
+    session.update()
+    report = session.update().scalars
+    assert report["policy/lag"] == 1
+    assert report["policy/ratio_mean"] == pytest.approx(1, abs=1e-5)
+    assert report["policy/ratio_max"] == pytest.approx(1, abs=1e-4)

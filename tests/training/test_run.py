@@ -1,0 +1,200 @@
+"""A whole run: its events, its report, and that 'all tokens' is what it says."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rss_rl.config import PhaseConfig, RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.errors import CheckpointError, ConfigError, NonFiniteError
+from rss_rl.logs.metrics import read_metrics
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training import learner
+from rss_rl.training.evaluation import evaluate
+from rss_rl.training.run import ALL_TOKENS, Finished, open_models, train
+from rss_rl.training.session import UpdateReport
+from rss_rl.training.showcase import mark_sentence
+from rss_rl.training.trainer import Evaluated, PhaseBegan, Stopped
+
+
+@pytest.fixture(scope="module")
+def finished(
+    tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[object]]:
+    path = tmp_path_factory.mktemp("run") / "run"
+    return path, list(train(tiny_config, path))
+
+
+def test_phases_follow_each_other_and_each_update_is_reported(
+    finished: tuple[Path, list[object]],
+) -> None:
+    _, events = finished
+    began = [(e.name, e.update, e.steps) for e in events if isinstance(e, PhaseBegan)]
+    assert began == [
+        ("warm-up", 0, 4),
+        ("frozen", 4, 3),
+        ("co-train", 7, 5),
+        (ALL_TOKENS, 4, 8),
+    ]
+    updates = [e.update for e in events if isinstance(e, UpdateReport)]
+    assert updates == [*range(1, 13), *range(5, 13)]
+    assert isinstance(events[-1], Finished)
+    opening = [e.update for e in events if isinstance(e, Evaluated) and e.phase == "co-train"]
+    assert opening == [7, 10, 12]
+
+
+def test_the_report_has_every_mode_of_both_splits(finished: tuple[Path, list[object]]) -> None:
+    _, events = finished
+    last = events[-1]
+    assert isinstance(last, Finished)
+    report = last.report
+    for split in ("dev", "test"):
+        assert list(report["splits"][split]) == ["all", "thresholded", "sampled", "random"]
+        for metrics in report["splits"][split].values():
+            assert {"accuracy", "kept", "heads_kept", "dependents_kept"} <= set(metrics)
+            assert {"rationale_f1", "rationale_f1_random"} <= set(metrics)
+    assert report["steps"] == 12
+    assert report["parameters"] > 0
+    assert {"seed", "wall_seconds", "examples_per_second", "best_step"} <= set(report)
+
+
+def test_all_tokens_is_a_model_that_never_saw_a_selection(
+    finished: tuple[Path, list[object]], tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    """The comparison branches off the warm-up; trained from scratch it is the same to the bit."""
+    path, _ = finished
+    whole = PhaseConfig(name="whole", supervised=True, selection="all", steps=8)
+    scratch = tiny_config.model_copy(update={"phases": (tiny_config.phases[0], whole)})
+    list(train(scratch, tmp_path / "scratch"))
+    branched = load_checkpoint(path / ALL_TOKENS)
+    straight = load_checkpoint(tmp_path / "scratch")
+    assert branched.step == straight.step == 12
+    names = [name for name in straight.tensors if name.startswith(("classifier/", "optimizer/"))]
+    assert len(names) > 20
+    for name in names:
+        np.testing.assert_array_equal(branched.tensors[name], straight.tensors[name], name)
+
+
+def test_the_report_scores_the_checkpoint_that_was_best_on_dev(
+    finished: tuple[Path, list[object]], tiny: Prepared
+) -> None:
+    path, events = finished
+    last = events[-1]
+    assert isinstance(last, Finished)
+    config, models, inputs = open_models(path)
+    assert inputs.vocabulary.words == tiny.vocabulary.words
+    again = evaluate(
+        models, tiny.split("test"), config, ["thresholded"], device=models.parameters()[0].device
+    )
+    assert again["thresholded"] == last.report["splits"]["test"]["thresholded"]
+    scored = [e for e in events if isinstance(e, Evaluated) and e.phase == "co-train"]
+    best = max(e.metrics["thresholded"]["accuracy"] for e in scored)
+    assert last.report["splits"]["dev"]["thresholded"]["accuracy"] == best
+
+
+def test_the_optimised_reward_is_the_logged_one(finished: tuple[Path, list[object]]) -> None:
+    path, _ = finished
+    table = read_metrics(path).to_pylist()
+    values = {(row["step"], row["tag"]): row["value"] for row in table}
+    for step in range(5, 13):
+        reward = values[step, "reward/log_likelihood"] - values[step, "reward/sparsity_cost"]
+        assert values[step, "reward/total"] == pytest.approx(reward, rel=1e-5)
+        assert 0 <= values[step, "selection/kept"] <= 1
+    assert (1, "reward/total") not in values  # nothing is sampled in the warm-up
+
+
+def test_a_stop_leaves_a_checkpoint_and_a_resumed_run_ends_the_same(
+    finished: tuple[Path, list[object]], tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    path, events = finished
+    asked = iter([False] * 8 + [True])
+    stopped = list(train(tiny_config, tmp_path / "run", stop=lambda: next(asked)))
+    assert stopped[-1] == Stopped(9)
+    rest = list(train(tiny_config, tmp_path / "run", resume=True))
+    assert isinstance(rest[-1], Finished)
+    assert isinstance(events[-1], Finished)
+    assert rest[-1].report["splits"] == events[-1].report["splits"]
+    for place in (".", ALL_TOKENS):
+        one, other = load_checkpoint(path / place), load_checkpoint(tmp_path / "run" / place)
+        assert one.tensors.keys() == other.tensors.keys()
+        for name, value in one.tensors.items():
+            np.testing.assert_array_equal(value, other.tensors[name], name)
+
+
+def test_a_resume_with_other_settings_is_refused(
+    finished: tuple[Path, list[object]], tiny_config: RunConfig
+) -> None:
+    path, _ = finished
+    other = tiny_config.model_copy(update={"batch_size": 4})
+    with pytest.raises(CheckpointError, match="batch_size"):
+        next(train(other, path, resume=True))
+
+
+def test_an_overwritten_run_leaves_nothing_of_the_old_one(
+    tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    list(train(tiny_config, tmp_path / "run"))
+    other = tiny_config.model_copy(update={"batch_size": 4})
+    last = list(train(other, tmp_path / "run", overwrite=True))[-1]
+    assert isinstance(last, Finished)
+    fresh = list(train(other, tmp_path / "fresh"))[-1]
+    assert isinstance(fresh, Finished)
+    assert last.report["splits"] == fresh.report["splits"]
+
+
+def test_a_loss_that_is_no_number_names_what_where_and_the_last_checkpoint(
+    tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    reckless = tiny_config.learner.supervised.model_copy(update={"learning_rate": 1e30})
+    learner = tiny_config.learner.model_copy(update={"supervised": reckless})
+    config = tiny_config.model_copy(update={"learner": learner})
+    with pytest.raises(NonFiniteError) as caught:
+        list(train(config, tmp_path / "run"))
+    message = str(caught.value)
+    assert "phase warm-up, update 2" in message
+    assert "supervised" in message
+    last = str(load_checkpoint(tmp_path / "run").path)
+    assert last in message
+
+
+def test_an_undefined_metric_neither_stops_a_run_nor_is_the_best(
+    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A correlation is left out where every prediction is the same, as after an empty selection."""
+    undefined = iter([True, True, False] + [True] * 50)
+
+    def scored(*args: object, **kwargs: object) -> dict[str, dict[str, float]]:
+        result = evaluate(*args, **kwargs)  # type: ignore[arg-type]
+        if next(undefined):
+            for metrics in result.values():
+                metrics.pop("accuracy")
+        return result
+
+    monkeypatch.setattr(learner, "evaluate", scored)
+    events = list(train(tiny_config, tmp_path / "run"))
+    assert isinstance(events[-1], Finished)
+    warm_up = [e.best for e in events if isinstance(e, Evaluated) and e.phase == "warm-up"]
+    assert warm_up == [True, False, True]  # the opening, nothing to compare, the first real one
+
+
+def test_a_best_metric_of_another_task_is_refused(tiny_config: RunConfig, tmp_path: Path) -> None:
+    scored = tiny_config.evaluation.model_copy(update={"best_metric": "pearson"})
+    with pytest.raises(ConfigError, match="best_metric"):
+        next(train(tiny_config.model_copy(update={"evaluation": scored}), tmp_path / "run"))
+
+
+def test_sentences_are_marked_by_role() -> None:
+    selection = np.array([[True, True, False, False], [True, False, True, False]])
+    text = mark_sentence(["a", "b", "c", "d"], selection)
+    assert text == "**a** **b**ʰ **c**ᵈ ~~d~~"
+
+
+def test_update_reports_hold_plain_numbers(finished: tuple[Path, list[object]]) -> None:
+    _, events = finished
+    report = next(e for e in events if isinstance(e, UpdateReport))
+    assert {f.name for f in fields(report)} == {"update", "phase", "rows", "scalars"}
+    assert all(isinstance(value, float | int) for value in report.scalars.values())

@@ -1,0 +1,114 @@
+"""Who computes attention is chosen once, where a run begins, for all its processes and resumes."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from rss_rl.config import EncoderChoice, RunConfig
+from rss_rl.data.store import Prepared
+from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.logs.event_log import EventSink
+from rss_rl.models import attention_choice
+from rss_rl.rollouts.backend import Backend
+from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.training.roles import LocalRoles
+from rss_rl.training.run import ALL_TOKENS, open_models, train
+from rss_rl.training.trainer import Stopped
+
+
+class ToldRoles(LocalRoles):
+    """What learners and samplers are told of attention."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def learner(self, config: RunConfig, prepared: Prepared):  # type: ignore[no-untyped-def]
+        self.told.append(config.model.attention)
+        return super().learner(config, prepared)
+
+    def backend(self, config: RunConfig, prepared: Prepared, log: EventSink) -> Backend:
+        self.told.append(config.model.attention)
+        return super().backend(config, prepared, log)
+
+
+def compiler(monkeypatch: pytest.MonkeyPatch, missing: str | None) -> None:
+    monkeypatch.setattr(attention_choice, "missing_compiler", lambda: missing)
+
+
+def test_a_run_keeps_what_the_machine_it_began_on_chose(
+    tiny_config: RunConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    compiler(monkeypatch, "no compiler here")
+    began, asked = ToldRoles(), iter([False] * 5 + [True])
+    path = tmp_path / "run"
+    events = list(train(tiny_config, path, roles=began, stop=lambda: next(asked)))
+    assert isinstance(events[-1], Stopped)
+    assert began.told == ["eager", "eager"]
+    warned = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert len(warned) == 1
+    assert "no compiler here" in warned[0].getMessage()
+    compiler(monkeypatch, None)  # as if it were gone on with on another machine
+    resumed = ToldRoles()
+    list(train(tiny_config, path, roles=resumed, resume=True))
+    assert resumed.told == ["eager"] * 3  # the comparison with every token samples nothing
+    for part in (path, path / ALL_TOKENS):  # asked for was, and is, `auto`
+        assert RunDirectory.open(part).config["model"]["attention"] == "auto"
+
+
+def test_a_run_of_compiled_attention_is_not_gone_on_with_where_there_is_no_compiler(
+    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler(monkeypatch, "no compiler here")
+    path = tmp_path / "run"
+    list(train(tiny_config, path, stop=lambda: True))
+    with RunDirectory.open(path, lock=True) as run:
+        run.settle("model.attention", "compiled")
+        run.moved_data(run.config["data"])  # what is written for another reason keeps it
+    with pytest.raises(ConfigError, match=r"no compiler here.*goes on only where"):
+        list(train(tiny_config, path, resume=True))
+    open_models(path, "latest")  # to be scored it need not agree to the bit
+
+
+def test_what_the_machine_does_not_decide_is_not_settled(
+    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler(monkeypatch, None)  # there is one
+    for change in ({"attention": "eager"}, {"encoder": EncoderChoice(name="mean")}):
+        model = tiny_config.model.model_copy(update=change)
+        config = tiny_config.model_copy(update={"model": model})
+        path, roles = tmp_path / model.encoder.name, ToldRoles()
+        list(train(config, path, roles=roles, stop=lambda: True))
+        assert roles.told == [model.attention]
+
+
+@pytest.mark.parametrize("settled", ["none", {"model.attention": 3}, {"model.attention": "fast"}])
+def test_a_damaged_record_is_refused(
+    tiny_config: RunConfig, tmp_path: Path, settled: object
+) -> None:
+    path = tmp_path / "run"
+    list(train(tiny_config, path, stop=lambda: True))
+    file = path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"settled": settled}))
+    with pytest.raises((CheckpointError, ConfigError), match=r"config\.json"):
+        list(train(tiny_config, path, resume=True))
+
+
+def test_an_earlier_run_settles_when_it_is_gone_on_with(
+    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler(monkeypatch, "no compiler here")
+    path = tmp_path / "run"
+    list(train(tiny_config, path, stop=lambda: True))
+    file = path / "config.json"
+    record = json.loads(file.read_text())
+    assert record.pop("settled") == {"model.attention": "eager"}
+    file.write_text(json.dumps(record))
+    list(train(tiny_config, path, resume=True, stop=lambda: True))
+    assert RunDirectory.open(path).settled == {"model.attention": "eager"}

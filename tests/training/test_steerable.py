@@ -1,0 +1,107 @@
+"""A target share is for policies that keep what is over one half likely; others are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small
+import torch
+from torch import Tensor
+
+from rss_rl.components import EVERYTHING, Component, Options
+from rss_rl.config import RunConfig, parse_config
+from rss_rl.data.store import Prepared
+from rss_rl.errors import ConfigError
+from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.rss import RSSPolicy
+from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.training.policy_learning import check_learns, reached_share
+from rss_rl.training.run import train
+
+
+class LeastOptions(Options):
+    least: float = 1 / 3
+
+
+class RuleOfThird(RSSPolicy):
+    """A plug-in that keeps what is over `least` likely."""
+
+    def __init__(self, setup: PolicySetup, options: LeastOptions) -> None:
+        super().__init__(setup.inputs, 4, setup.activation, 0.5, shared=False)
+        self.least = options.least
+
+    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        return (self.probabilities(embedded, valid) > self.least) & valid[:, None]
+
+
+RULE_OF_THIRD = Component(
+    kind="policy",
+    name="rule-of-third",
+    help="Keeps what is over one third likely.",
+    build=RuleOfThird,
+    options=LeastOptions,
+    capabilities=frozenset({"learns", "log_probs", "logits", "gates", "share"}),
+)
+
+
+def configured(tiny_config: RunConfig, **options: Any) -> RunConfig:
+    tree = tiny_config.model_dump(mode="json")
+    tree["policy"] = {"name": f"{__name__}:RULE_OF_THIRD", "options": options}
+    tree["reward"]["target_share"] = 0.3
+    return parse_config(tree, where="test", trust=EVERYTHING)
+
+
+def test_another_rule_is_refused_before_the_first_update(
+    tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"target_share.*another rule.*`threshold`"):
+        list(train(configured(tiny_config), tmp_path / "run", stop=lambda: True))
+
+
+def test_a_rule_that_differs_later_is_refused_then(tiny_config: RunConfig, tiny: Prepared) -> None:
+    """At the start all probabilities may be on one side of both lines."""
+    config = configured(tiny_config, least=0.1)
+    models = build_prepared_models(config, tiny)
+    policy: Any = models.policy
+    batch = tiny.split("train").batch(torch.arange(8).numpy())
+    for level, refused in ((3.0, False), (-1.0, True), (-4.0, False)):
+        for module in policy.modules_by_role:
+            torch.nn.init.constant_(module.score.weight, 0.0)
+            torch.nn.init.constant_(module.score.bias, level)
+        if refused:
+            with pytest.raises(ConfigError, match="another rule"):
+                reached_share(models, config, batch, torch.device("cpu"))
+            with pytest.raises(ConfigError, match="another rule"):
+                check_learns(models, config)
+            continue
+        check_learns(models, config)
+        kept = reached_share(models, config, batch, torch.device("cpu"))
+        assert kept["selection/thresholded_kept"] == pytest.approx(float(level > 0))
+
+
+def test_the_rule_of_one_half_is_taken(tiny_config: RunConfig, tmp_path: Path) -> None:
+    events = list(train(configured(tiny_config, least=0.5), tmp_path / "run"))
+    assert events
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{"name": "rss"}, {"shared": True}, {"name": "iterative", "cell": "gru"}],
+)
+def test_built_in_policies_keep_the_rule(
+    policy: dict[str, Any], tiny_config: RunConfig, tiny: Prepared
+) -> None:
+    given = small.policy_config(**policy).model_dump(mode="json")
+    tree = tiny_config.model_dump(mode="json") | {"policy": given}
+    tree["reward"]["target_share"] = 0.3
+    config = parse_config(tree, where="test")
+    models = build_prepared_models(config, tiny)
+    with torch.no_grad():
+        for parameter in models.policy.parameters():
+            parameter.mul_(5)
+    check_learns(models, config)
+    batch = tiny.split("train").batch(torch.arange(40).numpy())
+    reached = reached_share(models, config, batch, torch.device("cpu"))
+    assert 0 < reached["selection/thresholded_kept"] < 1
