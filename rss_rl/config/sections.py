@@ -160,7 +160,7 @@ class RewardConfig(Section):
 
     @property
     def fixed_cost(self) -> float:
-        """Lambda of the reward; 0 where a target share steers it, see `rss_rl.learners.share_control`."""
+        """Lambda of the reward; 0 where a share is asked for: `rss_rl.learners.share_control`."""
         return self.sparsity_cost if self.target_share is None else 0.0
 
     @model_validator(mode="after")
