@@ -27,6 +27,7 @@ __all__ = [
     "NOTHING",
     "Component",
     "Kind",
+    "Measure",
     "NoOptions",
     "Options",
     "Trust",
@@ -233,6 +234,31 @@ def _plugin_names(node: Any) -> Iterator[str]:
 EVERYTHING, NOTHING = Trust(everything=True), Trust()
 
 
+@dataclass(frozen=True)
+class Measure:
+    """A number that a metric reports, and how reports show it.
+
+    name             in reports, configurations and, behind `dev/<selection>/`, in TensorBoard
+    label            heading of its column
+    meaning, unit    for the table of all that a run logs
+    percent          a share, shown in percent
+    places           that are shown of other numbers
+    largest          that it can be, math.inf where nothing bounds it
+    lower_is_better  the least is the best
+    brief            also shown where there is room for a few numbers only
+    """
+
+    name: str
+    label: str
+    meaning: str
+    unit: str = "-"
+    percent: bool = False
+    places: int = 4
+    largest: float = 1.0
+    lower_is_better: bool = False
+    brief: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Component:
     """A component as its own file declares it.
@@ -244,6 +270,8 @@ class Component:
     options       its options, a class of pydantic fields
     capabilities  identifiers of `KINDS[kind].capabilities`, or a function of the options to these
     source        the paper, where there is one
+    measures      of a metric: what it may report, the leading one first; what none describes is
+                  shown by its name, and more of it is better
     was           where an option stood in a configuration of an earlier version, by its name here,
                   such as {"windows": "model.cnn_windows"}; by default the key of its own name in
                   the section that holds the slot
@@ -259,6 +287,7 @@ class Component:
     options: type[Options] = NoOptions
     capabilities: frozenset[str] | Callable[[Any], frozenset[str]] = frozenset()
     source: str = ""
+    measures: tuple[Measure, ...] = ()
     was: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
@@ -279,6 +308,8 @@ class Component:
             raise self._wrong(f"build cannot be called with setup and options: {error}") from error
         if not callable(self.capabilities):
             self._known(self.capabilities)
+        if self.measures and self.kind != "metric":
+            raise self._wrong("only a metric has measures")
 
     def _wrong(self, what: str) -> ConfigError:
         return ConfigError(what, where=f"component {self.name!r:.80}")
@@ -394,7 +425,8 @@ def describe(component: Component, name: str = "") -> dict[str, Any]:
     Returns:
         Its fields, those of a subclass too; `capabilities` at its default options, with what each
         means, and `by_options` where others change them; of each option name, type, default, bounds
-        and description; `short` and `example`, how a configuration (or command) names it.
+        and description; `short` and `example`, how a configuration (or command) names it;
+        of a metric its `measures`, with what each means.
     """
     spec, name = KINDS[component.kind], name or component.name
     usual = component.options.model_construct()  # unchecked: some have no usable default
@@ -405,6 +437,7 @@ def describe(component: Component, name: str = "") -> dict[str, Any]:
         "name": name,
         "help": component.help,
         "source": component.source,
+        "measures": {measure.name: measure.meaning for measure in component.measures},
         "package": package_of(component.kind, name),
         **{field: getattr(component, field) for field in sorted(own)},
         "slot": spec.slot,

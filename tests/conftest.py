@@ -12,6 +12,7 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tiny_pairs"]
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 # Shared cores make single examples slow now and then: that is no finding. Derandomised, so that a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from rss_rl.components import Component, Options
+from rss_rl.components import Component, Measure, Options
 from rss_rl.metrics.protocol import MetricSetup, Scored
 
 
@@ -19,7 +19,6 @@ class Calibration:
     """sum over bins of |accuracy - mean confidence| x share of the examples in the bin."""
 
     names = ("calibration_error",)
-    lower_is_better = frozenset(names)
 
     def __init__(self, setup: MetricSetup, options: CalibrationOptions) -> None:
         # By bin: examples, those predicted right, summed confidence.
@@ -47,4 +46,10 @@ CALIBRATION = Component(
     build=Calibration, options=CalibrationOptions,
     capabilities=frozenset({"classes", "sentence", "candidate", "predictions"}),
     source="Guo et al., ICML 2017",
+    measures=(
+        Measure(
+            "calibration_error", "calibration error", "how far confidence is from accuracy",
+            lower_is_better=True,
+        ),
+    ),
 )  # fmt: skip

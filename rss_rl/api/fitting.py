@@ -100,11 +100,7 @@ def _base(data: Prepared) -> str:
 
 def _choices(data: Prepared, keep: float | None) -> dict[str, Any]:
     """Settings that follow from the data's shape, and from what was asked for."""
-    best = "pearson" if data.labels.kind == "score" else "accuracy"
-    chosen: dict[str, Any] = {"evaluation.best_metric": best}
-    if keep is not None:
-        chosen["reward.target_share"] = keep
-    return chosen
+    return {} if keep is None else {"reward.target_share": keep}
 
 
 def _yaml(value: Any) -> str:

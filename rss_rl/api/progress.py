@@ -21,7 +21,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rss_rl.api.scores import COLUMNS, format_metric
+from rss_rl.metrics.measures import brief_measures, find_measure, format_measure
 from rss_rl.training.life import LearnersLost
 from rss_rl.training.run import Finished, RunEvent
 from rss_rl.training.session import UpdateReport
@@ -37,14 +37,6 @@ _TRAINING = {
     "selection/kept": "kept",
     "selection/heads_kept": "heads_kept",
     "selection/dependents_kept": "dependents_kept",
-}
-_DEV = ("accuracy", "map", "mrr", "pearson", "mse", "loss", "reward", "kept", "rationale_f1")
-_SHORT = {
-    "heads_kept": "heads",
-    "dependents_kept": "dependents",
-    "rationale_f1": "F1",
-    "map": "MAP",
-    "mrr": "MRR",
 }
 _RATE = "throughput/examples_per_second"
 
@@ -92,7 +84,7 @@ class _Phase:
     def numbers(self) -> str:
         """Moving averages of training, as one line."""
         shown = [
-            f"{_SHORT.get(name, name)} {format_metric(name, self.smooth[tag])}"
+            f"{find_measure(name).label} {format_measure(name, self.smooth[tag])}"
             for tag, name in _TRAINING.items()
             if tag in self.smooth
         ]
@@ -102,9 +94,8 @@ class _Phase:
 def _dev_numbers(event: Evaluated) -> str:
     (metrics,) = event.metrics.values()
     shown = [
-        f"{_SHORT.get(name, name)} {format_metric(name, metrics[name])}"
-        for name in [*_DEV, *sorted(set(metrics) - {*_DEV, *COLUMNS})]
-        if name in metrics
+        f"{find_measure(name).label} {format_measure(name, value)}"
+        for name, value in brief_measures(metrics).items()
     ]
     return "  ".join(shown)
 

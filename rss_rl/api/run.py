@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["Run"]
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import rss_rl
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, plugins_named
 from rss_rl.errors import CheckpointError, ConfigError
+from rss_rl.metrics.measures import brief_measures
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
 
 if TYPE_CHECKING:
@@ -167,14 +168,8 @@ class Run:
             return ""
         lines = [
             f"\n{split}, {mode}: "
-            + "  ".join(f"{name} {value:.4g}" for name, value in _shown(scores).items())
+            + "  ".join(f"{name} {value:.4g}" for name, value in brief_measures(scores).items())
             for split, modes in self.report["splits"].items()
             for mode, scores in modes.items()
         ]
         return "".join(lines)
-
-
-def _shown(scores: Mapping[str, float | None]) -> dict[str, float]:
-    """What tells runs apart: the task's metric and what is kept."""
-    names = ("accuracy", "pearson", "map", "kept", "rationale_f1")
-    return {name: value for name in names if (value := scores.get(name)) is not None}

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["COLUMNS", "MODE_NAMES", "format_metric", "print_report", "scores_table", "show_report"]
+__all__ = [
+    "MODE_NAMES",
+    "columns",
+    "format_spread",
+    "print_report",
+    "scores_table",
+    "show_report",
+]
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +20,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from rss_rl.metrics.measures import find_measure, format_measure, in_order, task_measures
+from rss_rl.results.spread import Spread
 
 Scores = Mapping[str, Mapping[str, float | None]]
 
@@ -22,61 +32,40 @@ MODE_NAMES = {
     "sampled": "sampled",
     "random": "random, same share",
 }
-COLUMNS = {
-    "accuracy": "accuracy",
-    "majority_accuracy": "majority",
-    "macro_f1": "macro F1",
-    "roc_auc": "ROC AUC",
-    "map": "MAP",
-    "mrr": "MRR",
-    "map_all": "MAP, all",
-    "mrr_all": "MRR, all",
-    "pearson": "Pearson r",
-    "spearman": "Spearman ρ",
-    "mse": "MSE",
-    "loss": "loss",
-    "kept": "kept",
-    "heads_kept": "heads",
-    "dependents_kept": "dependents",
-    "rationale_precision": "precision",
-    "rationale_recall": "recall",
-    "rationale_f1": "F1",
-    "rationale_f1_random": "random F1",
-}
 _UNSHOWN = {"reward"}
 """In the report, and of no use beside the loss and what is kept."""
-_SHARES = {"accuracy", "majority_accuracy", "kept", "heads_kept", "dependents_kept"}
 
 
-def format_metric(name: str, value: float | None) -> str:
-    """A metric as it is shown: shares in percent, others with three or four places."""
-    if value is None:
+def columns(scores: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The columns of a table of scores: measures that any of them has."""
+    found = {name for own in scores for name in own}
+    # Without a classifier there is nothing else to tell selections by.
+    hidden = _UNSHOWN if found & {"loss", *task_measures()} else set()
+    return in_order(found - hidden)
+
+
+def format_spread(name: str, found: Spread | None) -> str:
+    """Mean and, of several, the standard deviation in brackets."""
+    if found is None:
         return "-"
-    if name in _SHARES:
-        return f"{value:.1%}"
-    return f"{value:.3f}" if name.startswith(("rationale", "loss")) else f"{value:.4f}"
+    mean = format_measure(name, found.mean)
+    return mean if found.deviation is None else f"{mean} ({format_measure(name, found.deviation)})"
 
 
 def scores_table(splits: Mapping[str, Scores]) -> Table:
-    """Rows of split and kind of selection; columns of the metrics that any row has.
-
-    Those that have a heading here come first, others follow by name.
-    """
+    """Rows of split and kind of selection; columns of the measures that any row has."""
     rows = [
         (split, mode, scores) for split, modes in splits.items() for mode, scores in modes.items()
     ]
-    found = {name for _, _, scores in rows for name in scores} - _UNSHOWN
-    # Without a classifier there is nothing else to tell selections by.
-    found |= _UNSHOWN if found and "loss" not in found else set()
-    columns = [name for name in COLUMNS if name in found] + sorted(found - set(COLUMNS))
+    names = columns(scores for _, _, scores in rows)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("split")
     table.add_column("selection")
-    for name in columns:
-        table.add_column(escape(COLUMNS.get(name, name)), justify="right")
+    for name in names:
+        table.add_column(escape(find_measure(name).label), justify="right")
     for number, (split, mode, scores) in enumerate(rows):
         last = number + 1 == len(rows) or rows[number + 1][0] != split
-        cells = [format_metric(name, scores.get(name)) for name in columns]
+        cells = [format_measure(name, scores.get(name)) for name in names]
         table.add_row(split, MODE_NAMES.get(mode, mode), *cells, end_section=last)
     return table
 

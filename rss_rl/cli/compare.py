@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rss_rl.api.scores import COLUMNS, MODE_NAMES, format_metric
+from rss_rl.api.scores import MODE_NAMES, columns, format_spread
 from rss_rl.cli.options import TrustPlugins, console, trust
 from rss_rl.errors import CheckpointError
+from rss_rl.metrics.measures import find_measure, format_measure
 
 if TYPE_CHECKING:
     from rss_rl.results.comparing import Difference, Group
@@ -99,20 +100,17 @@ def _scores(groups: Sequence[Group], split: str) -> _Part:
         if reports := [run.report for run in group.finished() if run.report is not None]:
             found = [row for row in summarise(reports) if row[0] == split]
             rows += [(group.name, mode, scores) for _, mode, scores in found]
-    known = [name for name in COLUMNS if any(name in scores for _, _, scores in rows)]
+    known = columns(scores for _, _, scores in rows)
     body = [
-        [group, MODE_NAMES.get(mode, mode), *(_spread(name, scores.get(name)) for name in known)]
+        [
+            group,
+            MODE_NAMES.get(mode, mode),
+            *(format_spread(name, scores.get(name)) for name in known),
+        ]
         for group, mode, scores in rows
     ]
-    header = ["group", "selection", *(COLUMNS[n] for n in known)]
+    header = ["group", "selection", *(find_measure(n).label for n in known)]
     return _Part(f"Scores of {split}", header, body)
-
-
-def _spread(name: str, found: Spread | None) -> str:
-    if found is None:
-        return "-"
-    mean = format_metric(name, found.mean)
-    return mean if found.deviation is None else f"{mean} ({format_metric(name, found.deviation)})"
 
 
 def _tests(groups: Sequence[Group], split: str) -> _Part:
@@ -142,7 +140,12 @@ def _tests(groups: Sequence[Group], split: str) -> _Part:
     for other in tested[1:]:
         found = paired(groups[0], other, split, metric, modes)
         ways = list(dict.fromkeys(MODE_NAMES[modes[g.name]] for g in (other, groups[0])))
-        cells = [other.name, COLUMNS[metric], " against ".join(ways), str(len(found.seeds))]
+        cells = [
+            other.name,
+            find_measure(metric).label,
+            " against ".join(ways),
+            str(len(found.seeds)),
+        ]
         body.append([*cells, _gap(found), _p(found.t_test), _p(found.permutation), _verdict(found)])
     return _Part(title, header, body, note)
 
@@ -163,7 +166,7 @@ def _gap(found: Difference) -> str:
     if found.mean is None:
         return "-"
     sign = "+" if found.mean >= 0 else "-"
-    return sign + format_metric(found.metric, abs(found.mean))
+    return sign + format_measure(found.metric, abs(found.mean))
 
 
 def _p(value: float | None) -> str:

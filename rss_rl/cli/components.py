@@ -96,6 +96,8 @@ def _print_one(shown: dict[str, Any]) -> None:
             out.print(f"{name}: {escape(value)}", soft_wrap=True)
     for name, meaning in shown["capabilities"].items():
         out.print(f"  {name}: {escape(meaning)}", soft_wrap=True)
+    for name, meaning in shown["measures"].items():
+        out.print(f"  reports {name}: {escape(meaning)}", soft_wrap=True)
     if shown["by_options"]:
         out.print("  (with its default options; others change what it can)")
     for title, key in (("Named so:", "short"), ("With its options:", "example")):

@@ -15,7 +15,7 @@ from rss_rl.cli.options import Again, ConfigName, DryRun, OnlyRead, Overrides, c
 from rss_rl.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rss_rl.cli.making import MakeWorkers
     from rss_rl.results.tables.plan import Plan, PlannedRun
@@ -86,13 +86,8 @@ def frontier(
         for label, state in states.items():
             shown.print(f"{label}: {state}", soft_wrap=True, markup=False)
         return
-    changed = [run for run in plan.runs if states[run.label] == "changed"]
-    if changed and not again:
-        raise CheckpointError(
-            f"{changed[0].label}: made with other settings or data",
-            where=str(changed[0].path),
-            remedy="Replace such runs with --again, or give another --out",
-        )
+    if not again:
+        _refuse_changed(plan, states)
     missing = [run for run in plan.runs if states[run.label] != "finished"]
     ended = _make(plan, missing, jobs, again, shown) if missing and not only_read else []
     for file in write_frontier(plan, show=typer.echo).files:
@@ -102,6 +97,16 @@ def frontier(
         shown.print(f"failed: {item.run.label}: {item.reason}", soft_wrap=True, markup=False)
     if failed:
         raise typer.Exit(1)
+
+
+def _refuse_changed(plan: Plan, states: Mapping[str, str]) -> None:
+    changed = [run for run in plan.runs if states[run.label] == "changed"]
+    if changed:
+        raise CheckpointError(
+            f"{changed[0].label}: made with other settings or data",
+            where=str(changed[0].path),
+            remedy="Replace such runs with --again, or give another --out",
+        )
 
 
 def _plan(

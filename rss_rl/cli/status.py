@@ -13,8 +13,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from rss_rl.api.scores import COLUMNS, format_metric
 from rss_rl.cli.options import Json, console
+from rss_rl.metrics.measures import brief_measures, find_measure, format_measure
 
 if TYPE_CHECKING:
     from rss_rl.training.status import RunStatus
@@ -36,7 +36,6 @@ Follow = Annotated[bool, typer.Option("--follow", help="Go on until the run no l
 Every = Annotated[
     float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
 ]
-_SCORES = ("accuracy", "map", "mrr", "pearson", "spearman", "loss", "reward", "kept")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -144,8 +143,10 @@ def _scored(scored: dict[str, Any] | None) -> str:
         return "-"
     parts = []
     for mode, metrics in scored["scores"].items():
-        names = [*_SCORES, *sorted(set(metrics) - {*_SCORES, *COLUMNS})]
-        shown = [f"{n} {format_metric(n, metrics[n])}" for n in names if n in metrics]
+        shown = [
+            f"{find_measure(name).label} {format_measure(name, value)}"
+            for name, value in brief_measures(metrics).items()
+        ]
         parts.append(f"{mode}: {', '.join(shown)}")
     return f"{'; '.join(parts)} (update {scored['update']}, {scored['phase']})"
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from rich.table import Table
 
-from rss_rl.api.scores import COLUMNS, MODE_NAMES, format_metric
+from rss_rl.api.scores import MODE_NAMES, columns, format_spread
 from rss_rl.errors import CheckpointError
+from rss_rl.metrics.measures import find_measure
 from rss_rl.results.markdown import grid
 from rss_rl.results.spread import Spread, spread
 
@@ -43,20 +44,17 @@ def summarise(reports: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def _cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    known = [name for name in COLUMNS if any(name in scores for _, _, scores in rows)]
-    header = ["split", "selection", *(COLUMNS[name] for name in known)]
+    known = columns(scores for _, _, scores in rows)
+    header = ["split", "selection", *(find_measure(name).label for name in known)]
     body = [
-        [split, MODE_NAMES.get(mode, mode), *(_cell(name, scores.get(name)) for name in known)]
+        [
+            split,
+            MODE_NAMES.get(mode, mode),
+            *(format_spread(name, scores.get(name)) for name in known),
+        ]
         for split, mode, scores in rows
     ]
     return header, body
-
-
-def _cell(name: str, found: Spread | None) -> str:
-    if found is None:
-        return "-"
-    mean = format_metric(name, found.mean)
-    return mean if found.deviation is None else f"{mean} ({format_metric(name, found.deviation)})"
 
 
 def summary_table(rows: Sequence[Row]) -> Table:

@@ -167,7 +167,7 @@ class RewardConfig(Section):
 
     @property
     def fixed_cost(self) -> float:
-        """Lambda of the reward; 0 where a target share steers it, see `rss_rl.learners.share_control`."""
+        """Lambda of the reward; 0 where a share is asked for: `rss_rl.learners.share_control`."""
         return self.sparsity_cost if self.target_share is None else 0.0
 
     @model_validator(mode="after")
@@ -273,6 +273,13 @@ class RunConfig(Section):
     data: str = Field(description="Directory or URI written by `rss-rl data prepare`.")
     seed: int = Field(default=0, ge=0)
     batch_size: int = Field(default=64, ge=1, description="Examples an update.")
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens of a batch at most, in training and evaluation, padding counted: rows"
+        " times the sum over the sentences of the longest. Batches of more are cut, and a longer"
+        " row is one by itself; rollouts hold K selections of as many. null: batch_size alone.",
+    )
     model: ModelConfig = Field(default_factory=ModelConfig)
     policy: PolicyConfig = Field(default_factory=PolicyConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)

@@ -1,1 +1,1 @@
-"""What a run writes down while it goes on: metrics for TensorBoard and Parquet, events as JSON lines."""
+"""What a run writes down: metrics for TensorBoard and Parquet, events as JSON lines."""

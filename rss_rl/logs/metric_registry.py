@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
+from rss_rl.components import built_in_names, find_component
 from rss_rl.errors import nearest
+from rss_rl.metrics.measures import OWN
 
 Reducer = Literal["mean", "sum", "last", "max"]
 Kind = Literal["scalar", "histogram", "text", "image"]
@@ -81,7 +83,7 @@ def find_metric(tag: str, kind: Kind) -> Metric:
 
 
 def metrics_markdown() -> str:
-    """The table of all metrics, as it stands in the README."""
+    """The table of all metrics, as it stands in docs/metrics.md."""
     lines = ["| tag | unit | what it is | over updates |", "|---|---|---|---|"]
     for metric in dict.fromkeys(METRICS.values()):
         how = metric.reducer if metric.kind == "scalar" else metric.kind
@@ -235,26 +237,12 @@ for _metric in (
     ),
     Metric("storage/upload_s", "s", "the last upload to the storage that succeeded", "last"),
     Metric("metrics/non_finite", "number", "NaN or infinite values left out at this step", "sum"),
-    Metric(_DEV + "loss", "nats, or score²", "mean loss without dropout"),
     Metric(_DEV + "<name>", "-", "a metric that evaluation.metrics or a plug-in adds"),
-    Metric(_DEV + "accuracy", "share", "examples predicted right (all labels but scores)"),
-    Metric(_DEV + "majority_accuracy", "share", "accuracy of always saying the commonest label"),
-    Metric(_DEV + "macro_f1", "-", "mean over classes of the F1 of each (class labels)"),
-    Metric(_DEV + "roc_auc", "-", "area under the ROC curve, by log-odds (two classes)"),
-    Metric(_DEV + "map", "-", "mean average precision over questions with right and wrong answers"),
-    Metric(_DEV + "mrr", "-", "mean reciprocal rank of the first right answer over the same"),
-    Metric(_DEV + "map_all", "-", "map over all questions, 0 where no answer is right"),
-    Metric(_DEV + "mrr_all", "-", "mrr over all questions, 0 where no answer is right"),
-    Metric(_DEV + "pearson", "-", "Pearson correlation with the gold score (score labels)"),
-    Metric(_DEV + "spearman", "-", "Spearman rank correlation with the gold score (score labels)"),
-    Metric(_DEV + "mse", "score²", "mean squared error of the score (score labels)"),
-    Metric(_DEV + "reward", "nats", "mean reward; with a target share the score alone"),
-    Metric(_DEV + "kept", _SHARE, "heads or dependents"),
-    Metric(_DEV + "heads_kept", _SHARE, "heads"),
-    Metric(_DEV + "dependents_kept", _SHARE, "dependents"),
-    Metric(_DEV + "rationale_precision", "share", "kept tokens that are of the rationale"),
-    Metric(_DEV + "rationale_recall", "share", "tokens of the rationale that are kept"),
-    Metric(_DEV + "rationale_f1", "share", "harmonic mean of rationale precision and recall"),
-    Metric(_DEV + "rationale_f1_random", "share", "F1 of the selection moved to random tokens"),
+    *(Metric(_DEV + m.name, m.unit, m.meaning) for m in OWN),
+    *(
+        Metric(_DEV + measure.name, measure.unit, measure.meaning)
+        for name in built_in_names("metric")
+        for measure in find_component("metric", name).measures
+    ),
 ):
     register(_metric)

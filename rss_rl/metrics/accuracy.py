@@ -6,7 +6,7 @@ __all__ = ["ACCURACY"]
 
 import numpy as np
 
-from rss_rl.components import Component, NoOptions
+from rss_rl.components import Component, Measure, NoOptions
 from rss_rl.metrics.protocol import MetricSetup, Scored
 from rss_rl.ops.scores import choice_metrics, class_metrics
 from rss_rl.types import Array
@@ -16,8 +16,6 @@ _OF_CHOICES = ("accuracy", "majority_accuracy")
 
 class _Accuracy:
     """The accuracy and the majority's; of classes also macro-F1 and, of two, the area under ROC."""
-
-    lower_is_better: frozenset[str] = frozenset()
 
     def __init__(self, setup: MetricSetup, options: NoOptions) -> None:
         self._chooses = setup.labels.chooses
@@ -51,4 +49,23 @@ ACCURACY = Component(
     help="Share of the examples predicted right; beside it the majority's, macro-F1, ROC area.",
     build=_Accuracy,
     capabilities=frozenset({"classes", "sentence", "candidate", "predictions", "standard", "main"}),
+    measures=(
+        Measure(
+            "accuracy",
+            "accuracy",
+            "examples predicted right (all labels but scores)",
+            unit="share",
+            percent=True,
+            brief=True,
+        ),
+        Measure(
+            "majority_accuracy",
+            "majority",
+            "accuracy of always saying the commonest label",
+            unit="share",
+            percent=True,
+        ),
+        Measure("macro_f1", "macro F1", "mean over classes of the F1 of each (class labels)"),
+        Measure("roc_auc", "ROC AUC", "area under the ROC curve, by log-odds (two classes)"),
+    ),
 )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["OWN", "BestMetric", "RunMetrics", "best_metric"]
+__all__ = ["BestMetric", "RunMetrics", "best_metric"]
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rss_rl.components import Component, component_names, find_component
+from rss_rl.components import Component, Measure, component_names, find_component
 from rss_rl.config import RunConfig
 from rss_rl.errors import ConfigError, nearest
+from rss_rl.metrics.measures import OWN
 from rss_rl.metrics.protocol import Metric, MetricSetup
 
-OWN = ("loss", "reward", "kept", "heads_kept", "dependents_kept")
-"""What evaluation measures itself."""
+_OWN = frozenset(measure.name for measure in OWN)
 _OWN_BEST = ("loss", "reward")
 """Those of them that a checkpoint can be chosen by."""
 _LABELS = frozenset({"classes", "score", "sentence", "candidate"})
@@ -43,15 +43,20 @@ def _fits(capabilities: frozenset[str], setup: MetricSetup) -> bool:
     return not kinds or setup.labels.kind in kinds
 
 
+def _lower(measures: Sequence[Measure]) -> frozenset[str]:
+    return frozenset(measure.name for measure in measures if measure.lower_is_better)
+
+
 @dataclass(frozen=True)
 class _Chosen:
     name: str
     capabilities: frozenset[str]
+    lower_is_better: frozenset[str]
     build: Callable[[], Metric]
 
 
 class RunMetrics:
-    """What a run measures of a pass, beside what `OWN` names.
+    """What a run measures of a pass, beside what evaluation measures itself.
 
     Args:
         config: of the run.
@@ -76,10 +81,11 @@ class RunMetrics:
         self._missing = frozenset(name for name, known in there.items() if not known)
         self._chosen = self._find(config, setup)
         fresh = self.begin()
-        self.lower_is_better = frozenset({"loss"}).union(*(m.lower_is_better for m in fresh))
+        lower = (chosen.lower_is_better for chosen in self._chosen)
+        self.lower_is_better = _lower(OWN).union(*lower)
         self.names: tuple[str, ...] = ()
         for chosen, metric in zip(self._chosen, fresh, strict=True):
-            if twice := sorted({*self.names, *OWN} & set(metric.names)):
+            if twice := sorted({*self.names, *_OWN} & set(metric.names)):
                 raise ConfigError(
                     f"'{chosen.name}' reports '{twice[0]}', which another metric does too",
                     where="evaluation.metrics",
@@ -99,6 +105,7 @@ class RunMetrics:
             _Chosen(
                 component.name,
                 component.all_capabilities(),
+                _lower(component.measures),
                 functools.partial(component.build, setup, component.parse({})),
             )
             for component in _standard()
@@ -109,7 +116,7 @@ class RunMetrics:
             capabilities = component.all_capabilities(options)
             _check_fits(choice.name, capabilities, setup, config)
             build = functools.partial(component.build, setup, options)
-            found.append(_Chosen(choice.name, capabilities, build))
+            found.append(_Chosen(choice.name, capabilities, _lower(component.measures), build))
         return [chosen for chosen in found if not chosen.capabilities & self._missing]
 
     def begin(self) -> list[Metric]:

@@ -50,9 +50,10 @@ def check_metric(
         component, parsed = metric, metric.parse(options or {})
         setup = MetricSetup(labels, sentences)
         make: Callable[[], Metric] = lambda: component.build(setup, parsed)  # noqa: E731
+        declared = frozenset(measure.name for measure in component.measures)
     else:
-        make = metric
-    checked = _Checked(make)
+        make, declared = metric, frozenset()
+    checked = _Checked(make, declared)
     checked.check_names()
     whole = _scored(labels, sentences)
     count = len(whole.batch)
@@ -132,8 +133,8 @@ def _cut(scored: Scored, places: Array) -> Scored:
 class _Checked:
     """A metric that is made anew for each pass, and what is asked of it."""
 
-    def __init__(self, make: Callable[[], Metric]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], Metric], declared: frozenset[str]) -> None:
+        self._make, self._declared = make, declared
         self._kind = type(make()).__name__
 
     def require(self, holds: bool, what: str, remedy: str) -> None:
@@ -142,17 +143,18 @@ class _Checked:
 
     def check_names(self) -> None:
         metric = self._make()
-        names, lower = getattr(metric, "names", None), getattr(metric, "lower_is_better", None)
+        names = getattr(metric, "names", None)
         good = isinstance(names, tuple) and names and all(_is_name(name) for name in names)
         self.require(
             bool(good) and len(set(names or ())) == len(names or ()),
             f"has the names {names!r:.80}",
             "Give `names`, a tuple of different identifiers",
         )
+        undeclared = sorted(set(names or ()) - set(self._declared or names or ()))
         self.require(
-            isinstance(lower, set | frozenset) and lower <= set(names or ()),
-            f"has lower_is_better {lower!r:.80}",
-            "Give a set of some of its names, or an empty one",
+            not undeclared,
+            f"has the names {', '.join(undeclared)}, which the component's measures lack",
+            "Declare a Measure for each",
         )
 
     def result(self, passed: Sequence[Scored]) -> dict[str, float]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 __all__ = ["CORRELATION"]
 
+import math
+
 import numpy as np
 
-from rss_rl.components import Component, NoOptions
+from rss_rl.components import Component, Measure, NoOptions
 from rss_rl.metrics.protocol import MetricSetup, Scored
 from rss_rl.ops.scores import score_metrics
 from rss_rl.types import Array
@@ -14,7 +16,6 @@ from rss_rl.types import Array
 
 class _Correlation:
     names = ("pearson", "spearman", "mse")
-    lower_is_better = frozenset({"mse"})
 
     def __init__(self, setup: MetricSetup, options: NoOptions) -> None:
         self._predicted: list[Array] = []
@@ -37,4 +38,23 @@ CORRELATION = Component(
     help="Pearson, Spearman and mean squared error of scores.",
     build=_Correlation,
     capabilities=frozenset({"score", "predictions", "standard", "main"}),
+    measures=(
+        Measure(
+            "pearson",
+            "Pearson r",
+            "Pearson correlation with the gold score (score labels)",
+            brief=True,
+        ),
+        Measure(
+            "spearman", "Spearman ρ", "Spearman rank correlation with the gold score (score labels)"
+        ),
+        Measure(
+            "mse",
+            "MSE",
+            "mean squared error of the score (score labels)",
+            unit="score²",
+            largest=math.inf,
+            lower_is_better=True,
+        ),
+    ),
 )

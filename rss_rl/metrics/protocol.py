@@ -10,7 +10,6 @@ from __future__ import annotations
 
 __all__ = ["Metric", "MetricSetup", "Scored"]
 
-from collections.abc import Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -70,16 +69,11 @@ class Scored:
 class Metric(Protocol):
     """One measure of a pass, or several that share their sums.
 
-    names            what `result` may return
-    lower_is_better  those of them of which the least is the best
+    names  what `result` may return here: of the component's measures those that fit the data
     """
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See the class."""
-
-    @property
-    def lower_is_better(self) -> Set[str]:
         """See the class."""
 
     def add(self, scored: Scored) -> None:

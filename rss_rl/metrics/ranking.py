@@ -9,7 +9,7 @@ __all__ = ["RANKING"]
 
 import numpy as np
 
-from rss_rl.components import Component, NoOptions
+from rss_rl.components import Component, Measure, NoOptions
 from rss_rl.metrics.protocol import MetricSetup, Scored
 from rss_rl.ops.scores import ranking_metrics
 from rss_rl.types import Array
@@ -17,7 +17,6 @@ from rss_rl.types import Array
 
 class _Ranking:
     names = ("map", "mrr", "map_all", "mrr_all")
-    lower_is_better: frozenset[str] = frozenset()
 
     def __init__(self, setup: MetricSetup, options: NoOptions) -> None:
         self._right_class = len(setup.labels.names) - 1
@@ -45,4 +44,15 @@ RANKING = Component(
     build=_Ranking,
     capabilities=frozenset({"classes", "questions", "predictions", "standard"}),
     source="Voorhees and Tice, The TREC-8 question answering track, LREC 2000",
+    measures=(
+        Measure(
+            "map",
+            "MAP",
+            "mean average precision over questions with right and wrong answers",
+            brief=True,
+        ),
+        Measure("mrr", "MRR", "mean reciprocal rank of the first right answer over the same"),
+        Measure("map_all", "MAP, all", "map over all questions, 0 where no answer is right"),
+        Measure("mrr_all", "MRR, all", "mrr over all questions, 0 where no answer is right"),
+    ),
 )

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 __all__ = ["RATIONALES"]
 
-from rss_rl.components import Component, NoOptions
+from rss_rl.components import Component, Measure, NoOptions
 from rss_rl.metrics.protocol import MetricSetup, Scored
 from rss_rl.ops.scores import precision_recall_f1
 
 
 class _Rationales:
     names = ("rationale_precision", "rationale_recall", "rationale_f1", "rationale_f1_random")
-    lower_is_better: frozenset[str] = frozenset()
 
     def __init__(self, setup: MetricSetup, options: NoOptions) -> None:
         self._known = False
@@ -44,4 +43,13 @@ RATIONALES = Component(
     help="Precision, recall and F1 of kept tokens against those that people marked.",
     build=_Rationales,
     capabilities=frozenset({"rationales", "standard"}),
+    measures=tuple(
+        Measure(f"rationale_{name}", label, meaning, unit="share", places=3, brief=name == "f1")
+        for name, label, meaning in (
+            ("precision", "precision", "kept tokens that are of the rationale"),
+            ("recall", "recall", "tokens of the rationale that are kept"),
+            ("f1", "F1", "harmonic mean of rationale precision and recall"),
+            ("f1_random", "random F1", "F1 of the selection moved to random tokens"),
+        )
+    ),
 )

@@ -12,17 +12,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from rss_rl.logs.metrics import read_metrics
+from rss_rl.metrics.measures import find_measure, leading_measures
 from rss_rl.results.comparing import Group, Run
 
 _COLOURS = ("#0b5394", "#d9730d", "#38761d", "#741b47", "#666666", "#b45f06", "#a61c00", "#134f5c")
-_PANELS = (
-    ("dev", ("accuracy", "pearson", "map")),
-    ("dev", ("kept",)),
-    ("dev", ("reward",)),
-    ("dev", ("loss",)),
-    ("reward/lambda", ()),
-    ("selection/kept", ()),
-)
+_ON_DEV = ("kept", "reward", "loss")
+_IN_TRAINING = ("reward/lambda", "selection/kept")
 _ACROSS = 2
 _MOST_POINTS = 300
 _Curve = tuple[list[int], list[float]]
@@ -36,10 +31,13 @@ def draw_curves(groups: Sequence[Group]) -> bytes | None:
     """
     logged = {run.path: _by_tag(run) for group in groups for run in group.runs}
     panels = []
-    for source, names in _PANELS:
-        tags = [f"dev/{m}/{n}" for n in names for m in ("thresholded", "all")] or [source]
+    wanted = {
+        find_measure(name).label: [f"dev/{mode}/{name}" for mode in ("thresholded", "all")]
+        for name in (*leading_measures(), *_ON_DEV)
+    } | {tag: [tag] for tag in _IN_TRAINING}
+    for title, tags in wanted.items():
         if any(tag in own for own in logged.values() for tag in tags):
-            panels.append((names[0] if names else source, tags))
+            panels.append((title, tags))
     if not panels:
         return None
     down = -(-len(panels) // _ACROSS)

@@ -33,6 +33,7 @@ from scipy import stats
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError
+from rss_rl.metrics.measures import all_measures, find_measure, leading_measures
 from rss_rl.runs.run_directory import RunDirectory
 
 FEWEST = 3
@@ -40,9 +41,7 @@ FEWEST = 3
 
 _MOST_ENUMERATED = 16
 _DRAWS = 100_000
-_MAIN = ("map", "accuracy", "pearson", "spearman", "mse", "loss", "reward")
 _MODES = ("thresholded", "sampled", "all")
-_LOWER_IS_BETTER = ("mse", "loss")
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,9 @@ def main_score(groups: Sequence[Group], split: str) -> tuple[str, dict[str, str]
         for own in scores:
             names = {name for name, value in own[mode].items() if _is_number(value)}
             shared = names if shared is None else shared & names
-    metric = next((name for name in _MAIN if name in (shared or ())), None)
+    chosen_by = (run.config.get("evaluation", {}).get("best_metric") for run in groups[0].runs)
+    named = (*chosen_by, *leading_measures(), *all_measures())
+    metric = next((name for name in named if name in (shared or ())), None)
     return None if metric is None else (metric, modes)
 
 
@@ -186,7 +187,7 @@ def paired(
         permutation = _sign_flips(gaps)
         if np.ptp(gaps) > 0:
             t_test = float(stats.ttest_1samp(gaps, 0.0).pvalue)
-    lower = metric in _LOWER_IS_BETTER
+    lower = find_measure(metric).lower_is_better
     return Difference(other.name, metric, seeds, mean, t_test, permutation, lower)
 
 

@@ -21,7 +21,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import yaml
@@ -55,7 +55,7 @@ class RunDirectory:
 
     path     the directory, absolute
     config   the resolved configuration as plain JSON data
-    settled  by key of the configuration: what the machine that began the run chose, see `settle`
+    settled  by key of the configuration: what was chosen where the run began, see `settle`
     """
 
     def __init__(
@@ -65,7 +65,14 @@ class RunDirectory:
         self.settled = settled
 
     @classmethod
-    def create(cls, path: Path, config: Mapping[str, Any], *, overwrite: bool = False) -> Self:
+    def create(
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        settled: Mapping[str, str] = MappingProxyType({}),
+    ) -> Self:
         """Make the directory of a new run and lock it for this process.
 
         Args:
@@ -73,13 +80,14 @@ class RunDirectory:
                 or holds a run and `overwrite` is set.
             config: the resolved configuration, plain JSON data.
             overwrite: the run that is there goes; files that are none of a run's stay.
+            settled: see `settle`.
 
         Raises:
             CheckpointError: something is there already, another process trains there, or nothing
                 can be written.
         """
         path = path.absolute()
-        text = _config_text(path, config, {})
+        text = _config_text(path, config, settled)
         try:
             lock = claim(path, overwrite=overwrite)
             try:
@@ -89,7 +97,7 @@ class RunDirectory:
                 raise
         except OSError as error:
             raise _refused(path, error) from error
-        return cls(path, dict(config), lock, {})
+        return cls(path, dict(config), lock, dict(settled))
 
     @classmethod
     def open(cls, path: Path, *, lock: bool = False) -> Self:

@@ -141,6 +141,7 @@ class LocalLearner:
             config.learner.weight_average,
             group,
             outer_backend(config.model),
+            by_row=config.learner.embedding_update != "all",
         )
         self._reward: Reward | None = None
         self._publisher = Publisher(self.models)

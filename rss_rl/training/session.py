@@ -76,10 +76,16 @@ class Session:
             prepared.split("train"),
             config.batch_size,
             config.seed,
+            batch_tokens=config.batch_tokens,
             reach=max(sampler.max_policy_lag, sampler.run_ahead or 0),
         )
         self._pipeline = RolloutPipeline(backend, config.sampler, self._jobs, log)
         self._publishing: dict[str, float] = {}  # metrics of the newest snapshot, not reported yet
+
+    @property
+    def updates_per_epoch(self) -> int:
+        """Batches that hold every training example once."""
+        return self._order.batches_per_epoch
 
     def close(self) -> None:
         """Release the samplers."""

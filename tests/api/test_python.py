@@ -122,15 +122,17 @@ def test_no_word_is_placed_where_the_text_has_another() -> None:
     assert word_offsets("a  b", ("a", "b")) == ((0, 1), (3, 4))
 
 
-@pytest.mark.parametrize("kind", ["rows", "arrow", "generator", "file", "files"])
+@pytest.mark.parametrize("kind", ["rows", "arrow", "pandas", "generator", "file", "files"])
 def test_data_of_any_kind_prepares_the_same(kind: str, tmp_path: Path) -> None:
     plain = rows(40)
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in plain))
     data: Any = {
         "rows": plain, "arrow": pa.Table.from_pylist(plain), "generator": iter(plain),
-        "file": path, "files": [str(path)],
+        "file": path, "files": [str(path)], "pandas": None,
     }[kind]  # fmt: skip
+    if kind == "pandas":
+        data = pytest.importorskip("pandas", reason="it comes with rss-rl[tune]").DataFrame(plain)
     prepared = rss_rl.prepare(data, text="review", label="stars", out=tmp_path / "out", dim=4)
     assert prepared.labels.names == ("down", "up")
     assert sum(info.rows for info in prepared.manifest.splits.values()) == 40

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from kernel_cache import share_kernels
 from typer.testing import CliRunner
 
 from rss_rl.cli import doctor
@@ -17,6 +18,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    share_kernels(tmp_path / ".cache" / "rss-rl")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(doctor, "_STORE_MB", 0)  # what this machine has is no matter here
     return tmp_path

@@ -8,7 +8,7 @@ import numpy as np
 import plugged_rewards
 import pytest
 
-from rss_rl.components import component_names, find_component
+from rss_rl.components import Component, Measure, component_names, find_component
 from rss_rl.errors import ComponentError
 from rss_rl.testing import check_metric
 from rss_rl.types import LabelSpec
@@ -38,7 +38,6 @@ class Mean:
     """The mean loss; each fault below changes one thing."""
 
     names: Any = ("mean",)
-    lower_is_better: Any = frozenset({"mean"})
 
     def __init__(self) -> None:
         self.sum, self.count = 0.0, 0
@@ -53,10 +52,6 @@ class Mean:
 
 class Nameless(Mean):
     names = ()
-
-
-class LowerThanWhat(Mean):
-    lower_is_better = frozenset({"median"})
 
 
 class Extra(Mean):
@@ -129,11 +124,22 @@ def test_the_sound_one_passes() -> None:
     check_metric(Mean)
 
 
+def test_measures_describe_every_name() -> None:
+    component = Component(
+        kind="metric",
+        name="mean",
+        help="The mean loss.",
+        build=lambda setup, options: Mean(),
+        measures=(Measure("median", "median", "the median loss"),),
+    )
+    with pytest.raises(ComponentError, match="has the names mean, which"):
+        check_metric(component)
+
+
 @pytest.mark.parametrize(
     ("kind", "fragment"),
     [
         (Nameless, "has the names"),
-        (LowerThanWhat, "has lower_is_better"),
         (Extra, "beside its names"),
         (MeanOfMeans, "depends on the batches"),
         (FirstCounts, "depends on the"),

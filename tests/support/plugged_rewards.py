@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
-from rss_rl.components import Component, NoOptions, Options
+from rss_rl.components import Component, Measure, NoOptions, Options
 from rss_rl.metrics.protocol import MetricSetup, Scored
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array, Batch
@@ -47,7 +48,6 @@ RULE = Component(
 
 class Longest:
     names = ("longest", "shortest")
-    lower_is_better = frozenset({"shortest"})
 
     def __init__(self, setup: MetricSetup, options: NoOptions) -> None:
         self._kept: list[Array] = []
@@ -63,7 +63,14 @@ class Longest:
 
 
 LONGEST = Component(
-    kind="metric", name="longest", help="Most and fewest words kept.", build=Longest
+    kind="metric",
+    name="longest",
+    help="Most and fewest words kept.",
+    build=Longest,
+    measures=(
+        Measure("longest", "longest", "words kept of an example, at most", largest=math.inf),
+        Measure("shortest", "shortest", "at least", largest=math.inf, lower_is_better=True),
+    ),
 )
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from kernel_cache import share_kernels
 
 from rss_rl.cluster.processes import end_processes, session_processes
 
@@ -102,7 +103,7 @@ class Nodes:
 
     def _start(self, name: str, options: list[str], cpus: int) -> None:
         home = self.root / name / "home"
-        home.mkdir(parents=True)
+        share_kernels(home / ".cache" / "rss-rl")
         common = ["--block", f"--num-cpus={cpus}", "--object-store-memory=100000000"]
         common += ["--min-worker-port=0", "--max-worker-port=0", f"--temp-dir={home.parent}/r"]
         common += [f"--dashboard-agent-listen-port={free_port()}"]

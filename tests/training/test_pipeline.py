@@ -34,7 +34,13 @@ def jobs(update: int, last: int = 10**9) -> list[SampleJob]:
 def rollout(job: SampleJob, version: int) -> Rollout:
     ones = np.ones((1, 1, 1), np.float32)
     return Rollout(
-        job.rows, (np.ones((1, 1, 2, 1), bool),), ones, ones[..., 0], ones, ones[0], version
+        job.rows,
+        (np.ones((1, 1, 2, 1), bool),),
+        ones,
+        {"score": ones[..., 0]},
+        {"sparsity_cost": ones},
+        ones[0],
+        version,
     )
 
 

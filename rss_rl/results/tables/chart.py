@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from rss_rl.results.tables.plan import Plan
 from rss_rl.results.tables.results import RowResult
-from rss_rl.results.tables.spec import METRICS, in_percent
+from rss_rl.results.tables.spec import heading, percent_scale
 
 _OURS, _PUBLISHED = "#0b5394", "#d9730d"
 _PANELS_A_LINE = 3
@@ -44,7 +44,7 @@ def draw(plan: Plan, results: Sequence[RowResult]) -> bytes:
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
     for axes, (name, metric, own) in zip(grid, panels, strict=False):
-        _panel(axes, f"{name}: {METRICS[metric]}", metric, own)
+        _panel(axes, f"{name}: {heading(metric)}", metric, own)
     _legend(figure, grid[0] if panels else None)
     out = BytesIO()
     figure.savefig(out, format="png", dpi=130)
@@ -59,7 +59,7 @@ def _ours(result: RowResult, metric: str) -> tuple[float, float] | None:
     found = result.metrics.get(metric)
     if found is None:
         return None
-    scale = 100 if in_percent(metric) else 1
+    scale = percent_scale(metric)
     return scale * found.mean, scale * (found.deviation or 0.0)
 
 

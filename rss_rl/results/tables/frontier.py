@@ -16,7 +16,8 @@ from typing import Any
 from rss_rl.components import Component, default_estimator, find_component
 from rss_rl.config import EstimatorConfig, RunConfig, parse_section, parse_value
 from rss_rl.errors import ConfigError
-from rss_rl.results.tables.spec import METRICS, Row, Table
+from rss_rl.metrics.measures import task_measures
+from rss_rl.results.tables.spec import Row, Table
 
 ALL_TOKENS_ROW = "all-tokens"
 
@@ -74,7 +75,7 @@ def frontier_table(config: str, overrides: Sequence[str], base: RunConfig, sweep
     tree = {
         "title": f"Sparsity and accuracy: {Path(config).stem}",
         "note": "Every point is a policy at a target share or a sparsity cost.",
-        "metrics": list(METRICS),
+        "metrics": task_measures(),
         "seeds": sweep.seeds,
         "settings": {"evaluation.all_tokens": False},
         "datasets": [

@@ -24,7 +24,7 @@ from rss_rl.results.tables.frontier import ALL_TOKENS_ROW, setting_of
 from rss_rl.results.tables.output import Written
 from rss_rl.results.tables.plan import Plan, state_of
 from rss_rl.results.tables.results import RowResult, collect_results
-from rss_rl.results.tables.spec import METRICS, in_percent
+from rss_rl.results.tables.spec import heading, percent_scale
 
 _NONE = "-"
 _COLOURS = ("#0b5394", "#d9730d", "#38761d", "#741b47", "#666666", "#b45f06")
@@ -40,7 +40,7 @@ def write_frontier(plan: Plan, show: Callable[[str], None] = lambda _: None) -> 
         CheckpointError: a report is damaged, or nothing can be written.
     """
     results = collect_results(plan, {})
-    metrics = [name for name in METRICS if any(name in r.metrics for r in results)]
+    metrics = [name for name in plan.table.metrics if any(name in r.metrics for r in results)]
     costs = [_lambda(plan, result) for result in results]
     markdown = _markdown(plan, results, metrics, costs)
     files = tuple(plan.folder / f"frontier.{kind}" for kind in ("md", "csv", "png"))
@@ -77,14 +77,14 @@ def _markdown(
     metrics: Sequence[str],
     costs: Sequence[float | None],
 ) -> str:
-    header = ["policy", "asked for", "kept %", *(METRICS[name] for name in metrics), "λ", "runs"]
+    header = ["policy", "asked for", "kept %", *(heading(name) for name in metrics), "λ", "runs"]
     body = []
     for result, cost in zip(results, costs, strict=True):
         body.append([
             setting_of(result.row)[0],
             result.row.label.rpartition(", ")[2] if _is_point(result) else _NONE,
-            _shown(result.kept, percent=True),
-            *(_shown(result.metrics.get(name), percent=in_percent(name)) for name in metrics),
+            _shown(result.kept, 100),
+            *(_shown(result.metrics.get(name), percent_scale(name)) for name in metrics),
             _NONE if cost is None else f"{cost:.4g}",
             f"{result.runs} of {result.planned}",
         ])  # fmt: skip
@@ -99,10 +99,10 @@ def _is_point(result: RowResult) -> bool:
     return result.row.name != ALL_TOKENS_ROW
 
 
-def _shown(found: Spread | None, *, percent: bool) -> str:
+def _shown(found: Spread | None, scale: int) -> str:
     if found is None:
         return _NONE
-    scale, places = (100, 1) if percent else (1, 4)
+    places = 1 if scale > 1 else 4
     mean = f"{scale * found.mean:.{places}f}"
     return mean if found.deviation is None else f"{mean} ({scale * found.deviation:.{places}f})"
 
@@ -131,13 +131,13 @@ def _draw(plan: Plan, results: Sequence[RowResult], metric: str) -> bytes:
     axes = figure.subplots()
     axes.set_title(plan.table.title, fontsize=11)
     axes.set_xlabel("tokens kept, % of test")
-    axes.set_ylabel(METRICS[metric])
+    axes.set_ylabel(heading(metric))
     points = [r for r in results if _is_point(r) and r.kept and metric in r.metrics]
     policies = list(dict.fromkeys(setting_of(r.row)[0] for r in points))
     for number, policy in enumerate(policies):
         own = [r for r in points if setting_of(r.row)[0] == policy]
         _line(axes, own, metric, policy, _COLOURS[number % len(_COLOURS)])
-    scale = 100 if in_percent(metric) else 1
+    scale = percent_scale(metric)
     for result in results:
         if not _is_point(result) and metric in result.metrics:
             level = scale * result.metrics[metric].mean
@@ -152,7 +152,7 @@ def _draw(plan: Plan, results: Sequence[RowResult], metric: str) -> bytes:
 
 
 def _line(axes: Axes, results: Sequence[RowResult], metric: str, label: str, colour: str) -> None:
-    scale = 100 if in_percent(metric) else 1
+    scale = percent_scale(metric)
     points = [(r.kept, r.metrics[metric]) for r in results if r.kept is not None]
     found = sorted(points, key=lambda point: point[0].mean)
     axes.errorbar(

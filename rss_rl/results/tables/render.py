@@ -13,7 +13,7 @@ from rss_rl.results.markdown import grid
 from rss_rl.results.spread import Spread
 from rss_rl.results.tables.plan import Plan
 from rss_rl.results.tables.results import RowResult
-from rss_rl.results.tables.spec import METRICS, in_percent
+from rss_rl.results.tables.spec import heading, percent_scale
 from rss_rl.results.tables.timings import Timing
 
 _NONE = "-"
@@ -42,7 +42,7 @@ def _overview(plan: Plan, results: Sequence[RowResult]) -> str:
     header = ["model"]
     for dataset in plan.datasets:
         metric = _main_metric(plan, [r for r in results if r.dataset is dataset])
-        header.append(f"{dataset.label or dataset.name}, {METRICS[metric]}")
+        header.append(f"{dataset.label or dataset.name}, {heading(metric)}")
     body = []
     for row in plan.rows:
         cells = [row.label]
@@ -69,24 +69,24 @@ def _part(plan: Plan, results: Sequence[RowResult]) -> str:
     columns: list[tuple[str, _Cell]] = [("model", _label), ("runs", _runs)]
     for metric in plan.table.metrics:
         if _shown(metric, results):
-            columns.append((METRICS[metric], _ours(metric)))
+            columns.append((heading(metric), _ours(metric)))
             columns.append(("published", _published(metric)))
     columns.append(("kept", lambda r: _percent(r.kept)))
     columns.append(("parameters", lambda r: _millions(r.parameters)))
     columns.append(("published parameters", _published_parameters))
     first = _first_timed(results)
-    for name, heading in (("epoch", "epoch s"), ("inference", "inference s")):
-        columns.append((heading, _time(name)))
+    for name, title in (("epoch", "epoch s"), ("inference", "inference s")):
+        columns.append((title, _time(name)))
         if first is not None:
             columns.append((f"{name} × {first.row.label}", _ratio(name, first)))
-        columns.append((f"published {heading}", _published_time(f"{name}_s")))
+        columns.append((f"published {title}", _published_time(f"{name}_s")))
     filled = [
-        (heading, cell)
-        for heading, cell in columns
-        if heading in ("model", "runs") or any(cell(r) != _NONE for r in results)
+        (title, cell)
+        for title, cell in columns
+        if title in ("model", "runs") or any(cell(r) != _NONE for r in results)
     ]
     body = [[cell(result) for _, cell in filled] for result in results]
-    return grid([heading for heading, _ in filled], body)
+    return grid([title for title, _ in filled], body)
 
 
 def _label(result: RowResult) -> str:
@@ -109,7 +109,8 @@ def _ours(metric: str) -> _Cell:
 def _spread(metric: str, found: Spread | None) -> str:
     if found is None:
         return _NONE
-    scale, places = (100, 1) if in_percent(metric) else (1, 4)
+    scale = percent_scale(metric)
+    places = 1 if scale > 1 else 4
     mean = f"{scale * found.mean:.{places}f}"
     return mean if found.deviation is None else f"{mean} ({scale * found.deviation:.{places}f})"
 
@@ -127,7 +128,7 @@ def _published(metric: str) -> _Cell:
 
 def _figure(metric: str, value: float) -> str:
     """A published figure with the places it was published with."""
-    if not in_percent(metric):
+    if percent_scale(metric) == 1:
         return f"{value:.4f}"
     return f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}"
 
@@ -223,8 +224,8 @@ def _record(plan: Plan, result: RowResult, same: Sequence[RowResult]) -> dict[st
         "folds": result.folds,
     }
     for metric in plan.table.metrics:
-        scale = 100 if in_percent(metric) else 1
-        name = f"{metric}_percent" if in_percent(metric) else metric
+        scale = percent_scale(metric)
+        name = f"{metric}_percent" if scale > 1 else metric
         ours = result.metrics.get(metric)
         record |= _columns(name, [None if v is None else scale * v for v in ours or (None, None)])
         figure = result.row.figure(result.dataset.name, metric)

@@ -7,43 +7,27 @@ base, the table, the dataset, the row, and the row on that dataset: the later on
 from __future__ import annotations
 
 __all__ = [
-    "METRICS",
     "Base",
     "Dataset",
     "Figure",
     "Row",
     "Table",
-    "in_percent",
+    "heading",
     "load_table",
+    "percent_scale",
 ]
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from rss_rl.config import Section, parse_section, read_tree
 from rss_rl.errors import ConfigError, nearest
-
-Metric = Literal["accuracy", "pearson", "spearman", "mse", "map", "mrr", "map_all", "mrr_all"]
-METRICS: Mapping[str, str] = {
-    "accuracy": "accuracy %",
-    "pearson": "Pearson r",
-    "spearman": "Spearman ρ",
-    "mse": "MSE",
-    "map": "MAP",
-    "mrr": "MRR",
-    "map_all": "MAP, all questions",
-    "mrr_all": "MRR, all questions",
-}
-"""Metrics that a column can show, with its heading."""
+from rss_rl.metrics.measures import all_measures, find_measure
 
 _EXTRA = ("parameters", "epoch_s", "inference_s")
-_LARGEST: Mapping[str, float] = {"accuracy": 100.0, "mse": math.inf} | dict.fromkeys(
-    _EXTRA, math.inf
-)
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,60}$")]
 _Settings = Mapping[str, Any]
 _Published = Annotated[float, Field(ge=-1)]
@@ -53,9 +37,21 @@ Figure = tuple[float, float | None]
 """A published mean, and its standard deviation where one was published."""
 
 
-def in_percent(metric: str) -> bool:
-    """Whether figures of the metric stand in percent, as the papers have them."""
-    return metric == "accuracy"
+def percent_scale(metric: str) -> int:
+    """What figures of the metric are multiplied by: shares stand in percent, as in papers."""
+    return 100 if find_measure(metric).percent else 1
+
+
+def heading(metric: str) -> str:
+    """Of the metric's column."""
+    return find_measure(metric).label + (" %" if find_measure(metric).percent else "")
+
+
+def _known(metric: str) -> str:
+    known = list(all_measures())
+    if metric not in known:
+        raise ValueError(f"no metric '{metric:.100}'{nearest(metric[:100], known)}")
+    return metric
 
 
 class Base(Section):
@@ -150,7 +146,7 @@ class Table(Section):
 
     title: str
     note: str = ""
-    metrics: tuple[Metric, ...] = Field(strict=False, min_length=1)
+    metrics: tuple[Annotated[str, AfterValidator(_known)], ...] = Field(strict=False, min_length=1)
     vectors: tuple[str, ...] = Field(default=(), strict=False)
     seeds: int = Field(default=3, ge=1)
     settings: _Settings = Field(default={})
@@ -195,13 +191,14 @@ class Table(Section):
         for name, figures in row.published.items():
             for metric in figures:
                 mean, deviation = row.figure(name, metric) or (0.0, None)
-                if mean > _LARGEST.get(metric, 1.0) or (metric in _EXTRA and mean <= 0):
+                largest = find_measure(metric).largest * percent_scale(metric)
+                if mean > largest or (metric in _EXTRA and mean <= 0):
                     raise ValueError(f"row '{row.name}', {name}: {metric} cannot be {mean:g}")
                 if (deviation or 0.0) < 0:
                     what = f"the deviation of {metric} cannot be {deviation:g}"
                     raise ValueError(f"row '{row.name}', {name}: {what}")
-                if metric == "accuracy" and mean <= 1:
-                    raise ValueError(f"row '{row.name}', {name}: accuracy is given in percent")
+                if percent_scale(metric) > 1 and mean <= 1:
+                    raise ValueError(f"row '{row.name}', {name}: {metric} is given in percent")
 
     def trains(self, row: Row, dataset: Dataset) -> bool:
         """Whether the row has runs on the dataset."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 __all__ = ["Effort", "machine", "measure"]
 
-import math
 import os
 import platform
 import time
@@ -64,8 +63,7 @@ class _Contender:
         self._learner = LocalLearner(config, prepared)
         self._learner.load_tensors(load_checkpoint(run.path, "best").tensors)
         self._session = Session(config, prepared, self._learner, self._backend(config, prepared))
-        rows = len(prepared.split("train"))
-        self.updates_an_epoch = math.ceil(rows / config.batch_size)
+        self.updates_an_epoch = self._session.updates_per_epoch
         self.update_s: list[float] = []
         self.inference_s: list[float] = []
 

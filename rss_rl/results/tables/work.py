@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from rss_rl.errors import RssError
+from rss_rl.metrics.measures import brief_measures
 from rss_rl.results.tables.plan import Place, PlannedRun, state_of
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
 from rss_rl.training.run import RunEvent, train
@@ -155,8 +156,7 @@ def _line(event: RunEvent) -> str:
         shown = [
             f"{name} {value:.4f}"
             for metrics in event.metrics.values()
-            for name, value in metrics.items()
-            if name in ("accuracy", "pearson", "map", "loss", "kept")
+            for name, value in brief_measures(metrics).items()
         ]
         return f"{event.phase} {event.update}  dev: {'  '.join(shown)}"
     if isinstance(event, UpdateReport) and event.update % 10 == 0:

@@ -1,0 +1,97 @@
+"""Every number that a report may hold: of all metrics, and what evaluation measures itself."""
+
+from __future__ import annotations
+
+__all__ = [
+    "OWN",
+    "all_measures",
+    "brief_measures",
+    "find_measure",
+    "format_measure",
+    "in_order",
+    "leading_measures",
+    "task_measures",
+]
+
+import functools
+import math
+from collections.abc import Iterable, Mapping
+
+from rss_rl.components import Component, Measure, installed_components
+
+_SHARE = "share of real tokens"
+OWN = (
+    Measure(
+        "loss",
+        "loss",
+        "mean loss without dropout",
+        unit="nats, or score²",
+        largest=math.inf,
+        places=3,
+        lower_is_better=True,
+        brief=True,
+    ),
+    Measure(
+        "reward",
+        "reward",
+        "mean reward; with a target share the score alone",
+        unit="nats",
+        largest=math.inf,
+        brief=True,
+    ),
+    Measure("kept", "kept", "heads or dependents", unit=_SHARE, percent=True, brief=True),
+    Measure("heads_kept", "heads", "heads", unit=_SHARE, percent=True),
+    Measure("dependents_kept", "dependents", "dependents", unit=_SHARE, percent=True),
+)
+"""What evaluation measures itself."""
+
+
+@functools.cache
+def _metrics() -> tuple[Component, ...]:
+    found = installed_components("metric").values()
+    return tuple(component for component in found if isinstance(component, Component))
+
+
+@functools.cache
+def all_measures() -> Mapping[str, Measure]:
+    """By name, as columns are ordered: how good, what for how much, and how well it agrees."""
+    agreement = [m for c in _metrics() if c.can("rationales") for m in c.measures]
+    others = [m for c in _metrics() if not c.can("rationales") for m in c.measures]
+    return {measure.name: measure for measure in (*others, *OWN, *agreement)}
+
+
+def find_measure(name: str) -> Measure:
+    """The measure of this name; one that no installed metric declares is shown by its name."""
+    unknown = Measure(name, name, "", largest=math.inf, brief=True)
+    return all_measures().get(name, unknown)
+
+
+def task_measures() -> list[str]:
+    """All measures of what is predicted."""
+    return [measure.name for c in _metrics() if c.can("predictions") for measure in c.measures]
+
+
+@functools.cache
+def leading_measures() -> tuple[str, ...]:
+    """What runs are told apart by: the first measure of each metric of predictions."""
+    return tuple(c.measures[0].name for c in _metrics() if c.can("predictions"))
+
+
+def brief_measures(scores: Mapping[str, float | None]) -> dict[str, float]:
+    """The few numbers that are shown where there is no room for all, in the order of columns."""
+    shown = (n for n in in_order(scores) if find_measure(n).brief)
+    return {name: value for name in shown if (value := scores[name]) is not None}
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names as their columns are ordered; those that no metric declares come last."""
+    found, known = set(names), all_measures()
+    return [name for name in known if name in found] + sorted(found - set(known))
+
+
+def format_measure(name: str, value: float | None) -> str:
+    """A value as it is shown: shares in percent, others with their places; `-` for None."""
+    if value is None:
+        return "-"
+    measure = find_measure(name)
+    return f"{value:.1%}" if measure.percent else f"{value:.{measure.places}f}"
