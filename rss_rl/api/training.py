@@ -20,7 +20,7 @@ from rich.console import Console
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.progress import make_progress
 from rss_rl.api.run import Run
-from rss_rl.api.terminal import SafeConsole
+from rss_rl.api.terminal import SafeConsole, printable
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import (
     RunConfig,
@@ -34,6 +34,12 @@ from rss_rl.mirror.restore import stored_config
 from rss_rl.ops.native import load_ahead
 from rss_rl.packaged import find_config
 from rss_rl.runs.run_directory import CONFIG_FILE, RunDirectory
+from rss_rl.training.phase_budget import PhaseBudget, seconds
+from rss_rl.mirror.restore import stored_config
+from rss_rl.training.roles import LocalRoles, Roles
+from rss_rl.training.run import RunEvent, train as train_events
+from rss_rl.training.safe_point import SafePoint
+from rss_rl.training.trainer import Stopped
 from rss_rl.storage import is_uri, open_storage
 from rss_rl.training.phase_budget import PhaseBudget, seconds
 from rss_rl.training.roles import LocalRoles, Roles
@@ -125,9 +131,10 @@ def train(
         shown.print("The run is finished; its report:")
         return Run(plan.path, trust_plugins=named)
     shown.print(f"Run: {plan.path}", soft_wrap=True, markup=False)
+    point = SafePoint()
     with (
         make_progress(shown) as progress,
-        Interruption(progress.stopping) as interruption,
+        Interruption(progress.stopping, _leaving(plan, point)) as interruption,
         _roles(plan.config, joining, shown) as roles,
     ):
         stopped = None
@@ -141,6 +148,7 @@ def train(
             storage=storage,
             take_over=take_over,
             budget=None if time is None else PhaseBudget(plan.config.phases, seconds(time)),
+            point=point,
         ):
             progress.show(event)
             for callback in callbacks:
@@ -153,6 +161,28 @@ def train(
     elif run.finished and (warning := kept_warning(plan.config, run.report)):
         shown.print(f"Warning: {warning}", style="yellow", soft_wrap=True, markup=False)
     return run
+
+
+def _leaving(plan: _Plan, point: SafePoint) -> Callable[[], bool] | None:
+    """How an update is left that takes too long; None where other processes learn.
+
+    Those end their update, which no text of this process makes longer, and are then stopped.
+    """
+    if plan.config.learner.actors:
+        return None
+
+    def leave() -> bool:
+        try:
+            if not point.leave():
+                return False
+            said = "Stopped in the midst of an update, which is thrown away; the others are saved."
+        except Exception as error:  # the process has to end all the same
+            said = f"Stopped in the midst of an update, and nothing more could be saved: {error}"
+        resume = f"  rss-rl train --resume {plan.path}"
+        os.write(2, f"{printable(said)} Go on with:\n{printable(resume)}\n".encode())
+        return True
+
+    return leave
 
 
 def kept_warning(config: RunConfig, report: Mapping[str, Any]) -> str | None:

@@ -36,6 +36,8 @@ from rss_rl.training.observer import Observer
 from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.roles import LocalRoles, Roles
 from rss_rl.training.trainer import Event, find_best_metric
+from rss_rl.mirror.claim import open_mirror
+from rss_rl.training.safe_point import SafePoint
 
 _ATTENTION, _WORDS = "model.attention", "learner.embedding_update"
 _INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")
@@ -63,6 +65,7 @@ def train(
     storage: str | None = None,
     take_over: bool = False,
     budget: PhaseBudget | None = None,
+    point: SafePoint | None = None,
 ) -> Iterator[RunEvent]:
     """Train in the run directory `path`, as a stream of events that ends in `Finished`.
 
@@ -76,6 +79,7 @@ def train(
             gets the run from. take_over: write there though another process seems to.
         budget: of time for the phases, or None; the comparison with every token makes as many
             updates as the run itself made.
+        point: given to another thread, which may leave the run there.
 
     Raises:
         RssError: any expected failure.
@@ -89,7 +93,7 @@ def train(
     ):
         _copy_inputs(run, prepared)
         run.note_provenance(provenance(prepared))
-        around = Surroundings(prepared, roles or LocalRoles(), stop, observer, budget)
+        around = Surroundings(prepared, roles or LocalRoles(), stop, observer, budget, point)
         settled = _settled(config, run)
         trained = yield from train_phases(settled, run.path, around, fork=_compares(config))
         if trained is None:
