@@ -34,17 +34,12 @@ from rss_rl.mirror.restore import stored_config
 from rss_rl.ops.native import load_ahead
 from rss_rl.packaged import find_config
 from rss_rl.runs.run_directory import CONFIG_FILE, RunDirectory
-from rss_rl.training.phase_budget import PhaseBudget, seconds
-from rss_rl.mirror.restore import stored_config
-from rss_rl.training.roles import LocalRoles, Roles
-from rss_rl.training.run import RunEvent, train as train_events
-from rss_rl.training.safe_point import SafePoint
-from rss_rl.training.trainer import Stopped
 from rss_rl.storage import is_uri, open_storage
 from rss_rl.training.phase_budget import PhaseBudget, seconds
 from rss_rl.training.roles import LocalRoles, Roles
 from rss_rl.training.run import RunEvent
 from rss_rl.training.run import train as train_events
+from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.trainer import Stopped
 
 Config = str | Path | Mapping[str, Any] | RunConfig

@@ -10,8 +10,8 @@ __all__ = ["LearnTask", "Learner", "LocalLearner"]
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
 from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -202,9 +202,7 @@ class LocalLearner:
             first = self._pathwise.draw(tensors, uniforms)
             if task.turn.policy:
                 charged = None if task.charge is None else task.charge.costs
-                stats = self._pathwise.learn(
-                    tensors, uniforms, number=task.number, charged=charged
-                )
+                stats = self._pathwise.learn(tensors, uniforms, number=task.number, charged=charged)
                 scalars |= pathwise_scalars(stats)
                 steps.append(self._step_policy)
         if task.turn.supervised:

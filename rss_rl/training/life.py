@@ -19,8 +19,8 @@ from rss_rl.training.learner import Learner
 from rss_rl.training.observer import Observer
 from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.roles import Roles
-from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer
 from rss_rl.training.safe_point import SafePoint
+from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer
 
 FORK = "fork"
 """Mark of the checkpoint at which the comparison with every token branches off."""

@@ -35,9 +35,8 @@ from rss_rl.training.life import FORK, LearnersLost, Scores, Surroundings, Train
 from rss_rl.training.observer import Observer
 from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.roles import LocalRoles, Roles
-from rss_rl.training.trainer import Event, find_best_metric
-from rss_rl.mirror.claim import open_mirror
 from rss_rl.training.safe_point import SafePoint
+from rss_rl.training.trainer import Event, find_best_metric
 
 _ATTENTION, _WORDS = "model.attention", "learner.embedding_update"
 _INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")

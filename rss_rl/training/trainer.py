@@ -32,10 +32,8 @@ from rss_rl.runs.checkpoint_files import step_directory
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import Learner, LocalLearner
 from rss_rl.training.phase_budget import PhaseBudget
-from rss_rl.training.session import Session, UpdateReport
-from rss_rl.logs.event_log import NO_LOG, EventSink
-from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.training.safe_point import SafePoint
+from rss_rl.training.session import Session, UpdateReport
 
 
 def find_best_metric(config: RunConfig, prepared: Prepared) -> BestMetric:
