@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
+from rss_rl.atomic import read_json
 from rss_rl.config import load_config, with_overrides
 from rss_rl.config.loading import parse_config
 from rss_rl.data.manifest import Manifest
@@ -36,10 +37,9 @@ from rss_rl.data.records import column_names, column_types, read_records
 from rss_rl.data.vector_files import check_vectors, vector_lines
 from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.errors import RssError
-from rss_rl.runtime.atomic import read_json
-from rss_rl.runtime.checkpoint import load_checkpoint
-from rss_rl.runtime.checkpoint_files import read_pointer
-from rss_rl.runtime.tensor_file import read_tensors
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.checkpoint_files import read_pointer
+from rss_rl.runs.tensor_file import read_tensors
 
 SLOWEST_S = 2.0
 _CSV = b'id,text,label\n1,"a fine, film",up\n2,a dull one,down\n3,"he said ""no""",down\n'
