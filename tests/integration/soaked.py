@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def jump_clock(file: Path) -> None:
     time.time = wrong
 
 
-def fail_every_third() -> None:
+def fail_every_third(put: Callable[[object, str, object], None] = setattr) -> None:
     """Of the files that are written to a storage."""
     sound, calls = Storage._output, itertools.count(1)
 
@@ -43,7 +43,7 @@ def fail_every_third() -> None:
         with sound(self, name) as stream:
             yield stream
 
-    Storage._output = failing  # type: ignore[method-assign]
+    put(Storage, "_output", failing)
 
 
 if __name__ == "__main__":
