@@ -47,7 +47,7 @@ Costs = Annotated[
     typer.Option(
         "--costs",
         metavar="A,B",
-        help="Sparsity costs, in place of shares or for the policies that no share steers.",
+        help="Sparsity costs, in place of shares or for the policies that learn through gates.",
     ),
 ]
 Policies = Annotated[

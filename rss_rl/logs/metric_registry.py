@@ -138,6 +138,12 @@ for _metric in (
         "score of the default reward model: log p(label) under the selection, without dropout"
         " (scores: minus the loss)",
     ),
+    Metric(
+        "reward/complement",
+        "nats",
+        "-w p(label | the tokens left out), the second term of the default reward model; where w is"
+        " not 0",
+    ),
     Metric("reward/<name>", "-", "a term of another reward model, mean over selections"),
     Metric("reward/sparsity_cost", "nats", "λ × penalty, summed over the sentences of an example"),
     Metric(

@@ -197,15 +197,21 @@ def test_sweeps_that_cannot_be(prepared: Path, tmp_path: Path) -> None:
         frontier_table("own.yaml", [], base, Sweep(("rss", "top-k"), shares=(0.3,), costs=(1.0,)))
 
 
-def test_costs_beside_shares_are_for_those_that_no_share_steers(
+def test_shares_alone_steer_gates_too(prepared: Path, tmp_path: Path) -> None:
+    base = load_config(write_config(tmp_path, prepared))
+    rows = frontier_table("own.yaml", [], base, Sweep(("hardkuma", "gumbel"), shares=(0.2,))).rows
+    assert [row.settings.get("reward.target_share") for row in rows[:-1]] == [0.2, 0.2]
+
+
+def test_costs_beside_shares_are_for_those_that_learn_through_gates(
     prepared: Path, tmp_path: Path
 ) -> None:
     base = load_config(write_config(tmp_path, prepared))
-    sweep = Sweep(("rss", OTHERWISE, "top-k", "hardkuma"), shares=(0.2, 0.3), costs=(1.0,))
+    sweep = Sweep(("rss", "hardkuma", "top-k", "gumbel"), shares=(0.2, 0.3), costs=(1.0,))
     rows = frontier_table("own.yaml", [], base, sweep).rows
     assert [setting_of(row) for row in rows[:-1]] == [
-        *(("rss", 0.2), ("rss", 0.3), (OTHERWISE, 1.0)),
-        *(("top-k", 0.2), ("top-k", 0.3), ("hardkuma", 0.2), ("hardkuma", 0.3)),
+        *(("rss", 0.2), ("rss", 0.3), ("hardkuma", 1.0)),
+        *(("top-k", 0.2), ("top-k", 0.3), ("gumbel", 1.0)),
     ]
     assert [row.settings.get("reward.target_share") for row in rows[:3]] == [0.2, 0.3, None]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rss_rl.components import Component, find_component
-from rss_rl.config import RunConfig, parse_section, parse_value
+from rss_rl.components import Component, default_estimator, find_component
+from rss_rl.config import EstimatorConfig, RunConfig, parse_section, parse_value
 from rss_rl.errors import ConfigError
 from rss_rl.metrics.measures import task_measures
 from rss_rl.results.tables.spec import Row, Table
@@ -62,7 +62,7 @@ def frontier_table(config: str, overrides: Sequence[str], base: RunConfig, sweep
     rows = [
         _point(base, policy, *setting)
         for policy in sweep.policies
-        for setting in _all(sweep, policy)
+        for setting in _all(base, sweep, policy)
     ]
     if sweep.shares and sweep.costs and not any("-cost-" in row["name"] for row in rows):
         raise ConfigError(
@@ -121,8 +121,8 @@ def _name(text: str) -> str:
     return re.sub(r"[^a-z0-9.-]", "-", text.lower()).strip("-.")[:60] or "data"
 
 
-def _all(sweep: Sweep, policy: str) -> list[tuple[str, float]]:
-    if sweep.shares and (not sweep.costs or _takes_a_share(policy)):
+def _all(base: RunConfig, sweep: Sweep, policy: str) -> list[tuple[str, float]]:
+    if sweep.shares and (not sweep.costs or not _learns_through_gates(base, policy)):
         return [("share", value) for value in sweep.shares]
     return [("cost", value) for value in sweep.costs]
 
@@ -173,17 +173,19 @@ def _options(base: RunConfig, policy: str) -> dict[str, Any]:
     return {name: value for name, value in base.policy.options.items() if name in known}
 
 
-def _takes_a_share(policy: str) -> bool:
-    """It is given a share, or a share steers it."""
+def _learns_through_gates(base: RunConfig, policy: str) -> bool:
     component = _policy(policy)
-    kinds = ("share", "budget", "random")
-    return any(component.can(kind) for kind in kinds) or not component.can("learns")
+    if component.can("budget") or not component.can("learns"):
+        return False
+    capabilities = component.all_capabilities()
+    named = base.learner.estimator or EstimatorConfig(name=default_estimator(capabilities))
+    return named.can("gates")
 
 
 def _check_steered(policy: str) -> None:
-    if not _takes_a_share(policy):
+    if not _policy(policy).can("share"):
         raise ConfigError(
-            f"no target share steers policy '{policy}', which keeps by another rule",
+            f"no target share steers policy '{policy}', which keeps by a rule of its own",
             where="--shares",
             remedy="Give --costs too, which are for such policies, or leave that policy away",
         )
