@@ -42,7 +42,7 @@ from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
 from rss_rl.types import HEAD, ROLES
 
 Context = Literal["none", "lstm", "gru", "conv"]
-Pool = Literal["mean", "source2token"]
+Pool = Literal["mean", "learnt"]
 _CONVOLUTIONS, _WINDOW = 2, 5
 """Layers of context=conv, and tokens that each sees at once: a token is shown nine."""
 
@@ -58,7 +58,7 @@ class RSSModule(nn.Module):
         initial_probability: sigmoid(b) at the start; the paper's zero bias is 0.5.
         context: `none` (the paper), a bidirectional `lstm` or `gru`, or gated convolutions below
             all this.
-        pool: `mean` (the paper) or `source2token`, in which a few words can outweigh the others.
+        pool: `mean` (the paper) or `learnt`: source2token, in which a few words can outweigh others.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "crf shared": {"name": "crf", "shared": True, "options": {"pull": -1.0, "learns_pull": False}},
     "smooth": {"name": "smooth"},
     "smooth by word": {"name": "smooth", "shared": True, "options": {"widths": "word"}},
-    "rss over conv": {"context": "conv", "pool": "source2token"},
+    "rss over conv": {"context": "conv", "pool": "learnt"},
     "stop-words": {"name": "stop-words"},
 }
 
