@@ -58,7 +58,7 @@ class RSSModule(nn.Module):
         initial_probability: sigmoid(b) at the start; the paper's zero bias is 0.5.
         context: `none` (the paper), a bidirectional `lstm` or `gru`, or gated convolutions below
             all this.
-        pool: `mean` (the paper) or `learnt`: source2token, in which a few words can outweigh others.
+        pool: `mean` (the paper) or `learnt`: source2token, where a few words can outweigh others.
     """
 
     def __init__(
