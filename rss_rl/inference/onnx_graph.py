@@ -82,7 +82,13 @@ def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) 
     if any(isinstance(size, int) for size in sizes):
         raise _refused(config, "the graph would be for texts of one length")
     program.save(str(path), external_data=False)
-    check_onnx(graph, path, models, inputs.sentences)
+    try:
+        check_onnx(graph, path, models, inputs.sentences)
+    except CheckpointError:
+        raise
+    except Exception as error:  # the runtime's own: the graph is for texts of one length after all
+        path.unlink()
+        raise _refused(config, type(error).__name__) from error
 
 
 def _refused(config: RunConfig, why: str) -> ConfigError:

@@ -141,8 +141,8 @@ for _metric in (
     Metric(
         "reward/complement",
         "nats",
-        "-w p(label | the tokens left out), the second term of the default reward model; where w is"
-        " not 0",
+        "-w p(label given the tokens left out), the second term of the default reward model; where"
+        " w is not 0",
     ),
     Metric("reward/<name>", "-", "a term of another reward model, mean over selections"),
     Metric("reward/sparsity_cost", "nats", "λ × penalty, summed over the sentences of an example"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small
 from readers import TASKS, reader
 
 from rss_rl.data.vocabulary import PAD
@@ -78,4 +79,8 @@ def test_what_has_no_graph_is_refused(tmp_path: Path) -> None:
         model = reader(task, **settings)
         with pytest.raises(ConfigError, match=message):
             write_onnx(model.models, model.inputs, model.config, tmp_path / "model.onnx")
+    plain = reader("classes", encoder="mean")
+    chained = plain.models._replace(policy=small.policy(name="crf", double=False))
+    with pytest.raises(ConfigError, match="cannot be written as ONNX"):
+        write_onnx(chained, plain.inputs, plain.config, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
