@@ -12,6 +12,7 @@ __all__ = [
     "is_same_file",
     "put_back",
     "replace_file",
+    "replacing",
     "swap_in",
     "sync_directory",
     "sync_file",
@@ -21,6 +22,8 @@ import hashlib
 import logging
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _log = logging.getLogger("rss_rl.durable")
@@ -54,20 +57,29 @@ def sync_directory(path: Path) -> None:
     sync_file(path)
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write `text` to `path` so that a reader sees all of the old or all of the new text.
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside `path` to be written; it becomes `path` where nothing is raised.
+
+    A reader sees all of the old or all of the new file.
 
     Raises:
         OSError: the disk refuses; `path` is as it was.
     """
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        yield temporary
         sync_file(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     sync_directory(path.parent)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write `text` to `path`, as `replacing` does."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def aside_of(out: Path) -> Path:

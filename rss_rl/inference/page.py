@@ -52,7 +52,7 @@ def page(title: str, labels: LabelSpec, examples: Sequence[Facts], note: str = "
 
 
 def _asset(name: str) -> str:
-    return files("rss_rl.explaining").joinpath(name).read_text(encoding="utf-8")
+    return files("rss_rl.inference").joinpath(name).read_text(encoding="utf-8")
 
 
 def _example(labels: LabelSpec, facts: Facts) -> dict[str, Any]:

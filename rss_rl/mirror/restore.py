@@ -15,8 +15,14 @@ from rss_rl.components import Trust
 from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.mirror.files import is_of_run
-from rss_rl.runs.checkpoint import LATEST, checkpoint_steps, load_checkpoint
-from rss_rl.runs.checkpoint_files import STATE_FILE, parse_step, read_pointer
+from rss_rl.runs.checkpoint import (
+    LATEST,
+    STATE_FILE,
+    checkpoint_steps,
+    load_checkpoint,
+    parse_step,
+    read_pointer,
+)
 from rss_rl.runs.run_directory import CONFIG_FILE, check_free, claim
 from rss_rl.storage import Storage
 

@@ -14,40 +14,56 @@ run.lock      held by the process that trains
 
 from __future__ import annotations
 
-__all__ = ["ALL_TOKENS", "CONFIG_FILE", "RunDirectory", "STATUS_FILE", "check_free", "claim"]
+__all__ = [
+    "ALL_TOKENS",
+    "CONFIG_FILE",
+    "LOCK_FILE",
+    "REPORT_FILE",
+    "STATUS_FILE",
+    "RunDirectory",
+    "check_free",
+    "claim",
+    "lock_holder",
+]
 
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import socket
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import yaml
 
-from rss_rl.durable import replace_file, sync_directory, sync_file
+from rss_rl.durable import replace_file, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json, without_non_finite
 from rss_rl.logs.event_log import EVENTS_FILE
-from rss_rl.runs.run_lock import LOCK_FILE, take_lock
 
 SCHEMA_VERSION = 1
 STATUS_FILE = "status.json"
-CONFIG_FILE, _REPORT = "config.json", "report.json"
-PROVENANCE_FILE = "provenance.json"
+CONFIG_FILE, REPORT_FILE = "config.json", "report.json"
+LOCK_FILE = "run.lock"
+_PROVENANCE_FILE = "provenance.json"
 _OWN_FILES = (
     CONFIG_FILE,
     "config.yaml",
-    _REPORT,
+    REPORT_FILE,
     STATUS_FILE,
-    PROVENANCE_FILE,
+    _PROVENANCE_FILE,
     EVENTS_FILE,
     f"{EVENTS_FILE}.1",
 )
 ALL_TOKENS = "all-tokens"
 """Subdirectory with the run of the same model that has every token selected."""
 _OWN_DIRECTORIES = (ALL_TOKENS, "checkpoints", "inputs", "metrics", "tensorboard")
+_LOCK_ATTEMPTS, _LOCK_PAUSE_S = 5, 0.05
+_LONGEST_HOLDER = 200
 
 
 class RunDirectory:
@@ -80,15 +96,13 @@ class RunDirectory:
         """
         path = path.absolute()
         text = _config_text(path, config, {})
-        try:
+        with _disk_errors(path):
             lock = claim(path, overwrite=overwrite)
             try:
                 _write_config(path, config, text)
             except BaseException:
                 os.close(lock)
                 raise
-        except OSError as error:
-            raise _refused(path, error) from error
         return cls(path, dict(config), lock, {})
 
     @classmethod
@@ -114,10 +128,8 @@ class RunDirectory:
                 where=str(path / CONFIG_FILE),
                 remedy="Use the version of rss-rl that wrote the run",
             )
-        try:
-            return cls(path, config, take_lock(path) if lock else None, settled)
-        except OSError as error:
-            raise _refused(path, error) from error
+        with _disk_errors(path):
+            return cls(path, config, _take_lock(path) if lock else None, settled)
 
     def moved_data(self, data: str) -> None:
         """Write down where the data of the run lie now; for whoever holds its lock.
@@ -142,10 +154,8 @@ class RunDirectory:
 
     def _rewrite_config(self) -> None:
         text = _config_text(self.path, self.config, self.settled)
-        try:
+        with _disk_errors(self.path):
             _write_config(self.path, self.config, text)
-        except OSError as error:
-            raise _refused(self.path, error) from error
 
     @property
     def inputs(self) -> Path:
@@ -159,16 +169,10 @@ class RunDirectory:
             CheckpointError: it cannot be read or written.
         """
         target = self.inputs / source.name
-        temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}")
-        try:
+        with _disk_errors(target):
             self.inputs.mkdir(exist_ok=True)
-            shutil.copyfile(source, temporary)
-            sync_file(temporary)
-            os.replace(temporary, target)
-            sync_directory(self.inputs)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise _refused(target, error) from error
+            with replacing(target) as temporary:
+                shutil.copyfile(source, temporary)
         return target
 
     def note_provenance(self, record: Mapping[str, Any]) -> None:
@@ -177,13 +181,10 @@ class RunDirectory:
         Raises:
             CheckpointError: the disk refuses.
         """
-        target = self.path / PROVENANCE_FILE
-        if target.exists():
-            return
-        try:
-            replace_file(target, json.dumps(dict(record), indent=2) + "\n")
-        except OSError as error:
-            raise _refused(target, error) from error
+        target = self.path / _PROVENANCE_FILE
+        if not target.exists():
+            with _disk_errors(target):
+                replace_file(target, json.dumps(dict(record), indent=2) + "\n")
 
     def write_report(self, report: Mapping[str, Any]) -> Path:
         """Write `report.json`; a number that is not finite becomes null, as JSON has none.
@@ -191,13 +192,11 @@ class RunDirectory:
         Raises:
             CheckpointError: not plain JSON data, or the disk refuses.
         """
-        target = self.path / _REPORT
+        target = self.path / REPORT_FILE
         finite = without_non_finite(dict(report))
         canonical_json(finite, where=str(target))
-        try:
+        with _disk_errors(target):
             replace_file(target, json.dumps(finite, indent=2) + "\n")
-        except OSError as error:
-            raise _refused(target, error) from error
         return target
 
     def read_report(self) -> dict[str, Any]:
@@ -207,7 +206,7 @@ class RunDirectory:
             CheckpointError: there is none, or it is damaged.
         """
         return read_json(
-            self.path / _REPORT,
+            self.path / REPORT_FILE,
             remedy="Finish the run with 'rss-rl train --resume RUN', or score what there is with"
             " 'rss-rl evaluate RUN --which latest'",
         )
@@ -221,12 +220,7 @@ class RunDirectory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -280,7 +274,7 @@ def claim(path: Path, *, overwrite: bool = False) -> int:
     """
     check_free(path, overwrite=overwrite)
     path.mkdir(parents=True, exist_ok=True)
-    lock = take_lock(path)
+    lock = _take_lock(path)
     try:
         check_free(path, overwrite=overwrite)  # somebody may have been at work until now
         _clear_run(path)
@@ -299,9 +293,81 @@ def _clear_run(path: Path) -> None:
         (path / name).unlink(missing_ok=True)
 
 
-def _refused(where: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(
-        f"the run directory cannot be used: {error}",
-        where=str(where),
-        remedy="Choose a directory that can be written, on a disk with free space",
-    )
+@contextmanager
+def _disk_errors(where: Path) -> Iterator[None]:
+    """Raise what the disk refuses within as a CheckpointError."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"the run directory cannot be used: {error}",
+            where=str(where),
+            remedy="Choose a directory that can be written, on a disk with free space",
+        ) from error
+
+
+def _take_lock(run_dir: Path) -> int:
+    """Take the lock of the run; its file descriptor, which is closed to let go.
+
+    The kernel lets go of it when the process ends, however it ends: a lock left by a dead process
+    is free, and no process number has to be trusted.
+
+    Raises:
+        CheckpointError: another process trains there.
+        OSError: the file cannot be used.
+    """
+    descriptor = _open_lock(run_dir, os.O_RDWR | os.O_CREAT)
+    try:
+        for attempt in range(_LOCK_ATTEMPTS):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if attempt + 1 == _LOCK_ATTEMPTS:
+                    raise CheckpointError(
+                        f"{_holder(descriptor)} is training there",
+                        where=str(run_dir),
+                        remedy="Wait for it, stop it, or choose another directory",
+                    ) from error
+                time.sleep(_LOCK_PAUSE_S)  # somebody may only be asking, in `lock_holder`
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def lock_holder(run_dir: Path) -> str | None:
+    """Who trains there, as `process 12 on host`; None where nobody does.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        descriptor = _open_lock(run_dir, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _open_lock(run_dir: Path, flags: int) -> int:
+    """Open the lock's file; a link would let a run directory name any file to be emptied."""
+    guarded = flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(run_dir / LOCK_FILE, guarded, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{run_dir / LOCK_FILE} is not a plain file")
+    return descriptor
+
+
+def _holder(descriptor: int) -> str:
+    """What the holder wrote, whoever wrote it: shown on a terminal, so printable only."""
+    text = os.pread(descriptor, _LONGEST_HOLDER, 0).decode(errors="replace")
+    return "".join(c for c in text if c.isprintable()).strip() or "another process"

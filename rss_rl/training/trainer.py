@@ -24,10 +24,10 @@ from rss_rl.runs.checkpoint import (
     Checkpoint,
     checkpoint_steps,
     load_checkpoint,
-    mark_best,
+    mark_checkpoint,
     save_checkpoint,
+    step_directory,
 )
-from rss_rl.runs.checkpoint_files import step_directory
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import Learner
 from rss_rl.training.phase_budget import PhaseBudget
@@ -195,9 +195,9 @@ class Trainer:
         """Mark the checkpoint of this moment, where it is the best."""
         if self._is_best_here:
             schedule, update = self.session.schedule, self.session.update_count
-            mark_best(self.path, update, best_mark(schedule.index))
+            mark_checkpoint(self.path, update, best_mark(schedule.index))
             if schedule.is_last:
-                mark_best(self.path, update)
+                mark_checkpoint(self.path, update)
 
     def _is_best(self, metrics: dict[str, float]) -> bool:
         value = metrics.get(self._best_metric.name, math.nan)
