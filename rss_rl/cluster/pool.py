@@ -20,7 +20,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from rss_rl.cluster.place import Flight, Place, last_line
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, LearnersLostError, RssError, SamplerError, StorageError
-from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.backend import BackendStats, Delivery
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.snapshot import Publications, Snapshot, StoredPiece, StoredSnapshot

@@ -14,7 +14,7 @@ from rss_rl.cluster.home import Home, find_home
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
-from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models

@@ -8,34 +8,26 @@ Both forget what was written after the step a run is resumed from, so that no po
 
 from __future__ import annotations
 
-__all__ = [
-    "Metric",
-    "MetricsWriter",
-    "ScalarSink",
-    "find_metric",
-    "metrics_markdown",
-    "read_metrics",
-    "register",
-]
+__all__ = ["MetricsWriter", "ScalarSink", "read_metrics"]
 
 import math
-import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self, SupportsFloat
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from torch.utils.tensorboard import SummaryWriter
 
-from rss_rl.durable import sync_directory, sync_file
+from rss_rl.durable import replacing
 from rss_rl.errors import CheckpointError
-from rss_rl.logs.metric_registry import Metric, find_metric, metrics_markdown, register
-from rss_rl.logs.tensorboard import open_event_files
+from rss_rl.logs.metric_registry import find_metric
 from rss_rl.types import Array
 
 SCHEMA = pa.schema(
@@ -49,6 +41,7 @@ SCHEMA = pa.schema(
 NON_FINITE = "metrics/non_finite"
 _PART = re.compile(r"part-(\d{6,})\.parquet")
 _PICTURE_SECONDS = 20
+_EVENTS_FLUSH_SECONDS = 10
 
 
 class ScalarSink(Protocol):
@@ -87,10 +80,10 @@ class MetricsWriter:
         self._directory, self._sinks = run_dir / "metrics", tuple(sinks)
         self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         self._drawn: dict[str, float] = {}
-        with _refusals(run_dir):
+        with _disk_errors(run_dir):
             self._directory.mkdir(parents=True, exist_ok=True)
             self._flushed = _drop_after(self._directory, last, resume_rows)
-            self._events = open_event_files(run_dir / "tensorboard", purge_step=last + 1)
+            self._events = _open_event_files(run_dir / "tensorboard", purge_step=last + 1)
 
     @property
     def rows(self) -> int:
@@ -111,7 +104,7 @@ class MetricsWriter:
             finite[NON_FINITE] = float(len(numbers) - len(finite))
         now = time.time()
         for tag, number in finite.items():
-            with _refusals(self._directory.parent):
+            with _disk_errors(self._directory.parent):
                 self._events.add_scalar(tag, number, step, walltime=now)
             for name, entry in zip(SCHEMA.names, (step, tag, number, now), strict=True):
                 self._columns[name].append(entry)
@@ -125,7 +118,7 @@ class MetricsWriter:
             ValueError: a tag that is not registered as a histogram.
         """
         find_metric(tag, "histogram")
-        with _refusals(self._directory.parent):
+        with _disk_errors(self._directory.parent):
             if values.size:
                 self._events.add_histogram(tag, values, step)
 
@@ -136,7 +129,7 @@ class MetricsWriter:
             ValueError: a tag that is not registered as a text.
         """
         find_metric(tag, "text")
-        with _refusals(self._directory.parent):
+        with _disk_errors(self._directory.parent):
             self._events.add_text(tag, markdown, step)
 
     def image(self, step: int, tag: str, draw: Callable[[], Array | None]) -> None:
@@ -153,7 +146,7 @@ class MetricsWriter:
             return
         picture = draw()
         self._drawn[tag] = time.monotonic()
-        with _refusals(self._directory.parent):
+        with _disk_errors(self._directory.parent):
             if picture is not None:
                 self._events.add_image(tag, picture, step, dataformats="HWC")
 
@@ -163,7 +156,7 @@ class MetricsWriter:
         Raises:
             CheckpointError: the disk refuses.
         """
-        with _refusals(self._directory.parent):
+        with _disk_errors(self._directory.parent):
             self._events.flush()
             if self._columns["step"]:
                 parts = _parts(self._directory)
@@ -181,12 +174,7 @@ class MetricsWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -227,15 +215,8 @@ def _read(path: Path) -> pa.Table:
 
 
 def _write(path: Path, table: pa.Table) -> None:
-    """Write a part so that it is there as a whole or not at all."""
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
-    try:
+    with replacing(path) as temporary:
         pq.write_table(table, temporary)
-        sync_file(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_directory(path.parent)
 
 
 def _drop_after(directory: Path, step: int, rows: int | None) -> int:
@@ -259,8 +240,8 @@ def _drop_after(directory: Path, step: int, rows: int | None) -> int:
 
 
 @contextmanager
-def _refusals(run_dir: Path) -> Iterator[None]:
-    """Say what to do where the disk refuses."""
+def _disk_errors(run_dir: Path) -> Iterator[None]:
+    """Raise what the disk refuses within as a CheckpointError."""
     try:
         yield
     except OSError as error:
@@ -269,3 +250,42 @@ def _refusals(run_dir: Path) -> Iterator[None]:
             where=str(run_dir),
             remedy="Free disk space or permit writing there, and resume the run",
         ) from error
+
+
+def _open_event_files(directory: Path, purge_step: int) -> SummaryWriter:
+    """A writer of a new TensorBoard file; what older files say from `purge_step` on is void."""
+    _quieten_writer_thread()
+    _wait_for_new_name(directory)
+    return SummaryWriter(str(directory), purge_step=purge_step, flush_secs=_EVENTS_FLUSH_SECONDS)
+
+
+@cache
+def _quieten_writer_thread() -> None:
+    """Let the thread that writes TensorBoard's files die without a traceback.
+
+    Its error is kept and raised again by the next call of the writer, as one clear message.
+    """
+    before = threading.excepthook
+
+    def hook(failure: threading.ExceptHookArgs) -> None:
+        if not type(failure.thread).__module__.startswith("tensorboard."):
+            before(failure)
+
+    threading.excepthook = hook
+
+
+def _wait_for_new_name(directory: Path) -> None:
+    """Let the second of the newest event file pass.
+
+    TensorBoard reads event files in the order of their names, which hold the second they were made
+    in and then the process: of two in one second the later may come first, and its purge mark would
+    wipe nothing.
+    """
+    newest = max((_made_in(path) for path in directory.glob("events.out.tfevents.*")), default=0)
+    if newest == int(time.time()):
+        time.sleep(max(0.0, newest + 1 - time.time()))
+
+
+def _made_in(events: Path) -> int:
+    second = events.name.split(".")[3]
+    return int(second) if second.isdigit() else 0

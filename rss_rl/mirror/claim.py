@@ -14,7 +14,7 @@ from typing import Protocol
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import StorageError
-from rss_rl.logs.event_log import EventSink
+from rss_rl.logs.events import EventSink
 from rss_rl.mirror.lease import Lease
 from rss_rl.mirror.restore import continue_from, refuse_foreign, refuse_present
 from rss_rl.mirror.worker import Mirror, Patience

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rss_rl.json_files import canonical_json, read_json
-from rss_rl.logs.event_log import EVENTS_FILE
+from rss_rl.logs.events import EVENTS_FILE
 from rss_rl.runs.checkpoint import LATEST, STATE_FILE, parse_step, read_pointer, tensors_path
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, STATUS_FILE
 

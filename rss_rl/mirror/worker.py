@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.logs.event_log import EventSink, NullEventLog
+from rss_rl.logs.events import EventSink, NullEventLog
 from rss_rl.mirror.files import (
     Signature,
     Snapshot,

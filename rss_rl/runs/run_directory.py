@@ -43,7 +43,7 @@ import yaml
 from rss_rl.durable import replace_file, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json, without_non_finite
-from rss_rl.logs.event_log import EVENTS_FILE
+from rss_rl.logs.events import EVENTS_FILE
 
 SCHEMA_VERSION = 1
 STATUS_FILE = "status.json"

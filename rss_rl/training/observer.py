@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.logs.event_log import EventLog
+from rss_rl.logs.events import EventLog
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.mirror.claim import RunMirror
 from rss_rl.runs.checkpoint import LATEST, Checkpoint, parse_step, pointer_path, read_pointer

@@ -15,7 +15,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
 from rss_rl.learners.share_control import merit
-from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.metrics.chosen import BestMetric, best_metric
 from rss_rl.metrics.protocol import MetricSetup

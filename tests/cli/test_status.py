@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from rss_rl.cli.main import app
 from rss_rl.config import PhaseConfig
 from rss_rl.errors import CheckpointError
-from rss_rl.logs.event_log import EVENTS_FILE, EventLog
+from rss_rl.logs.events import EVENTS_FILE, EventLog
 from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
 from rss_rl.training.heartbeat import Heartbeat

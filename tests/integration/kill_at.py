@@ -3,7 +3,7 @@
     python kill_at.py CONFIG.json RUN KILL...
 
 Each KILL is one attempt at the run in RUN, which resumes the one before: `update:N` is killed after
-its update N, `save_checkpoint:N` and `mark_checkpoint:N` in place of the trainer's N-th call of that
+its update N, `save_checkpoint:N` and `mark_checkpoint:N` at the trainer's N-th call of that
 function, `finish` is not. The library is imported once, and each attempt is a fork.
 """
 

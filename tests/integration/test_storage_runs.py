@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from rss_rl.cli.main import app
 from rss_rl.config import RunConfig
 from rss_rl.errors import StorageError
-from rss_rl.logs.event_log import EVENTS_FILE, parse_events
+from rss_rl.logs.events import EVENTS_FILE, parse_events
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.mirror.worker import Patience
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint

@@ -15,7 +15,7 @@ from dying import DyingFileSystem, storage_at
 from mirrored import CONFIG, SlowStorage, checkpoint, mirror, synced, wait_for
 
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.logs.event_log import EVENTS_FILE, EventLog, parse_events
+from rss_rl.logs.events import EVENTS_FILE, EventLog, parse_events
 from rss_rl.mirror.lease import WRITER_FILE
 from rss_rl.mirror.restore import continue_from, refuse_foreign, refuse_present
 from rss_rl.runs.checkpoint import load_checkpoint, mark_checkpoint

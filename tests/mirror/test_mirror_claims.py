@@ -16,7 +16,7 @@ import pytest
 from mirrored import CONFIG, RUN, SlowStorage, checkpoint, synced, wait_for
 
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.logs.event_log import EVENTS_FILE, EventLog, NullEventLog, parse_events
+from rss_rl.logs.events import EVENTS_FILE, EventLog, NullEventLog, parse_events
 from rss_rl.mirror.claim import open_mirror
 from rss_rl.mirror.lease import FRESH_S, WRITER_FILE, Lease
 from rss_rl.mirror.restore import continue_from

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rss_rl.config import parse_config
-from rss_rl.logs.event_log import NullEventLog
+from rss_rl.logs.events import NullEventLog
 from rss_rl.mirror.lease import Lease
 from rss_rl.mirror.worker import Mirror, Patience
 from rss_rl.runs.checkpoint import save_checkpoint

@@ -24,7 +24,7 @@ import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.logs.event_log import NO_LOG
+from rss_rl.logs.events import NO_LOG
 from rss_rl.results.tables.plan import PlannedRun
 from rss_rl.results.tables.timings import Timing, identity
 from rss_rl.rollouts.backend import Backend

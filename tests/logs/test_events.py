@@ -13,9 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from rss_rl.logs import event_registry
-from rss_rl.logs.event_log import EVENTS_FILE, EventLog, NullEventLog, parse_events
-from rss_rl.logs.event_registry import EVENTS, EventKind, events_markdown, register_event
+from rss_rl.logs import events
+from rss_rl.logs.events import (
+    EVENTS,
+    EVENTS_FILE,
+    EventKind,
+    EventLog,
+    NullEventLog,
+    events_markdown,
+    parse_events,
+    register_event,
+)
 
 
 def read(run: Path) -> list[dict[str, object]]:
@@ -69,7 +77,7 @@ def test_a_refusing_disk_costs_lines_and_says_how_many(tmp_path: Path) -> None:
 FULL = """
     import resource, signal, sys
     from pathlib import Path
-    from rss_rl.logs.event_log import EventLog
+    from rss_rl.logs.events import EventLog
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     log = EventLog(Path(sys.argv[1]))
     log.write("run_failed", error="e" * 500)
@@ -149,7 +157,7 @@ def test_the_readme_lists_every_event(repository: Path) -> None:
 
 
 def test_the_registry_takes_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(event_registry, "EVENTS", dict(EVENTS))
+    monkeypatch.setattr(events, "EVENTS", dict(EVENTS))
     register_event(EventKind("coffee_made", "at last", ("cups",)))
     EventLog(tmp_path).write("coffee_made", cups=2)
     assert "| `coffee_made` | at last | `cups` |" in events_markdown()
