@@ -14,6 +14,8 @@ from rss_rl.cli.options import (
     TextB,
     TextColumn,
     TrustPlugins,
+    Which,
+    checkpoint,
     console,
     text_columns,
     trust,
@@ -22,8 +24,8 @@ from rss_rl.durable import is_same_file
 from rss_rl.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from rss_rl.inference.facts import Facts
     from rss_rl.inference.model import Encoded, Model
+    from rss_rl.inference.page import Facts
 
 EPILOG = """
 Examples:
@@ -35,47 +37,43 @@ Examples:
 `rss-rl explain models/reviews --file reviews.csv --text review --limit 20`
 """
 
-Texts = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[TEXT]...", help="One text, or two: a pair, or passage and question."),
-]
-File = Annotated[
-    Path | None,
-    typer.Option("--file", metavar="FILE", help="Texts in a CSV, TSV, JSON-lines or Parquet file."),
-]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Rows of FILE shown.")]
-Flips = Annotated[
-    int,
-    typer.Option(
-        "--flips",
-        min=1,
-        help="Words of a text that are tried in and out: kept ones first, then the likeliest.",
-    ),
-]
-Out = Annotated[Path, typer.Option("--out", metavar="FILE.html", help="Page to write.")]
-FigureFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--figure",
-        metavar="FILE.png|svg",
-        help="Also write the heat map of attention; numbered where there are several.",
-    ),
-]
-Which = Annotated[
-    str, typer.Option("--which", metavar="best|latest|STEP", help="Checkpoint of a run.")
-]
-
 
 def explain(
     place: ModelPath,
-    texts: Texts = None,
-    file: File = None,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TEXT]...", help="One text, or two: a pair, or passage and question."
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", metavar="FILE", help="Texts in a CSV, TSV, JSON-lines or Parquet file."
+        ),
+    ] = None,
     text: TextColumn = None,
     text_b: TextB = None,
-    limit: Limit = 10,
-    flips: Flips = 200,
-    out: Out = Path("explain.html"),
-    figure: FigureFile = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Rows of FILE shown.")] = 10,
+    flips: Annotated[
+        int,
+        typer.Option(
+            "--flips",
+            min=1,
+            help="Words of a text that are tried in and out: kept ones first, then the likeliest.",
+        ),
+    ] = 200,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="Page to write.")] = Path(
+        "explain.html"
+    ),
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            "--figure",
+            metavar="FILE.png|svg",
+            help="Also write the heat map of attention; numbered where there are several.",
+        ),
+    ] = None,
     which: Which = "best",
     trust_plugins: TrustPlugins = False,
 ) -> None:
@@ -93,7 +91,7 @@ def explain(
     from rss_rl.inference.model import load_model
     from rss_rl.inference.page import page
 
-    model = load_model(place, int(which) if which.isdecimal() else which, trust(trust_plugins))
+    model = load_model(place, checkpoint(which), trust(trust_plugins))
     encoded = (
         _from_file(model, file, text_columns(text, text_b), limit)
         if file
@@ -108,7 +106,7 @@ def explain(
 
 
 def _from_file(model: Model, file: Path, columns: tuple[str, ...], limit: int) -> list[Encoded]:
-    from rss_rl.inference.rows import read_texts
+    from rss_rl.inference.scoring import read_texts
 
     found = []
     for row in read_texts(file, columns, model.inputs.sentences):
@@ -121,7 +119,7 @@ def _from_file(model: Model, file: Path, columns: tuple[str, ...], limit: int) -
 
 
 def _gather(model: Model, examples: list[Encoded], flips: int) -> list[Facts]:
-    from rss_rl.inference.facts import gather_facts
+    from rss_rl.inference.page import gather_facts
 
     facts = []
     with console(stderr=True).status("reading") as status:

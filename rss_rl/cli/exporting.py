@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from rss_rl.cli.options import Json, RunPath, TrustPlugins, console, trust
+from rss_rl.cli.options import Json, RunPath, TrustPlugins, Which, checkpoint, console, say, trust
 
 EPILOG = """
 Examples:
@@ -22,26 +22,21 @@ Examples:
 In Python, without Ray: `rss_rl.load("models/reviews").predict(["A dull film."])`
 """
 
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="DIR", help="Directory to write. Default: RUN-export."),
-]
-Which = Annotated[
-    str, typer.Option("--which", metavar="best|latest|STEP", help="Checkpoint to export.")
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")]
-Onnx = Annotated[
-    bool,
-    typer.Option("--onnx", help="Also write model.onnx, and check it; needs `rss-rl\\[onnx]`."),
-]
-
 
 def export(
     run: RunPath,
-    out: Out = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Directory to write. Default: RUN-export."),
+    ] = None,
     which: Which = "best",
-    onnx: Onnx = False,
-    overwrite: Overwrite = False,
+    onnx: Annotated[
+        bool,
+        typer.Option("--onnx", help="Also write model.onnx, and check it; needs `rss-rl\\[onnx]`."),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an export that is there.")
+    ] = False,
     trust_plugins: TrustPlugins = False,
     json_: Json = False,
 ) -> None:
@@ -53,7 +48,7 @@ def export(
     folder = export_run(
         run,
         out or place.with_name(f"{place.name}-export"),
-        which=int(which) if which.isdecimal() else which,
+        which=checkpoint(which),
         overwrite=overwrite,
         onnx=write_onnx if onnx else None,
         trust=trust(trust_plugins),
@@ -63,6 +58,6 @@ def export(
         typer.echo(json.dumps({"path": str(folder), "bytes": sizes}, indent=2))
         return
     printed = console()
-    printed.print(f"Exported to {folder}", soft_wrap=True, markup=False)
+    say(printed, f"Exported to {folder}")
     for name, size in sizes.items():
-        printed.print(f"  {name:22} {size / 1e6:9.3f} MB", markup=False)
+        say(printed, f"  {name:22} {size / 1e6:9.3f} MB")

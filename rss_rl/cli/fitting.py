@@ -9,10 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
-from rss_rl.cli.data_options import High, LabelColumn, Low, Task, TaskKind, Vectors
-from rss_rl.cli.ending import end
-from rss_rl.cli.options import Json, TextB, console
-from rss_rl.cli.train import Overwrite, Time
+from rss_rl.cli.options import (
+    High,
+    Json,
+    LabelColumn,
+    Low,
+    Overwrite,
+    Task,
+    TaskKind,
+    TextB,
+    Time,
+    Vectors,
+    console,
+    end_run,
+)
 
 EPILOG = """
 Examples:
@@ -26,37 +36,33 @@ behind the file override that. For data that are prepared already, and for all s
 `rss-rl data prepare` and `rss-rl train`.
 """
 
-Files = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Training rows: .csv, .tsv, .jsonl or .parquet.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from those chosen."),
-]
-TextColumn = Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the text.")]
-Keep = Annotated[
-    float | None,
-    typer.Option(
-        "--keep",
-        metavar="SHARE",
-        help="Share of the words to keep, as reward.target_share=SHARE. Default: as many as pay.",
-    ),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="DIR", help="Directory of the run. Default: runs/FILE's name."),
-]
-
 
 def fit(
-    data: Files,
-    text: TextColumn,
+    data: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Training rows: .csv, .tsv, .jsonl or .parquet.")
+    ],
+    text: Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the text.")],
     label: LabelColumn,
-    overrides: Settings = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from those chosen."),
+    ] = None,
     text_b: TextB = None,
-    keep: Keep = None,
+    keep: Annotated[
+        float | None,
+        typer.Option(
+            "--keep",
+            metavar="SHARE",
+            help="Share of the words to keep, as reward.target_share=SHARE. Default: what pays.",
+        ),
+    ] = None,
     time: Time = None,
-    out: Out = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Directory of the run. Default: runs/FILE's name."
+        ),
+    ] = None,
     task: Task = TaskKind.classes,
     low: Low = None,
     high: High = None,
@@ -82,4 +88,4 @@ def fit(
         overwrite=overwrite,
         console=shown,
     )
-    end(run, shown, as_json=json_)
+    end_run(run, shown, as_json=json_)

@@ -17,7 +17,6 @@ from rss_rl.cli import (
     explaining,
     exporting,
     fitting,
-    frontier,
     job,
     predicting,
     rationales,
@@ -88,9 +87,9 @@ app.command(epilog=explaining.EPILOG)(explaining.explain)
 app.command(epilog=predicting.EPILOG)(predicting.predict)
 app.command(epilog=exporting.EPILOG)(exporting.export)
 app.command(epilog=results.REPORT_EPILOG)(results.report)
-app.command(epilog=table.EPILOG)(table.table)
+app.command(epilog=table.TABLE_EPILOG)(table.table)
 app.command(epilog=compare.EPILOG)(compare.compare)
-app.command(epilog=frontier.EPILOG)(frontier.frontier)
+app.command(epilog=table.FRONTIER_EPILOG)(table.frontier)
 app.command(epilog=components.EPILOG)(components.components)
 app.command(epilog=submit.EPILOG)(submit.submit)
 app.add_typer(job.app)

@@ -19,7 +19,10 @@ from rss_rl.cli.options import (
     TextB,
     TextColumn,
     TrustPlugins,
+    Which,
+    checkpoint,
     console,
+    say,
     text_columns,
     trust,
 )
@@ -35,36 +38,28 @@ Examples:
 `rss-rl predict models/sick --input pairs.jsonl --text a --text-b b --output scored.csv`
 """
 
-Input = Annotated[
-    Path,
-    typer.Option("--input", metavar="FILE", help="CSV, TSV, JSON lines or Parquet, also .gz."),
-]
-Output = Annotated[
-    Path,
-    typer.Option(
-        "--output", metavar="FILE", help="The same formats, not .gz; appears when complete."
-    ),
-]
-Skip = Annotated[
-    bool,
-    typer.Option("--skip-bad-rows", help="Write what is wrong with a row into column `error`."),
-]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace an output that is there; never the input.")
-]
-Which = Annotated[
-    str, typer.Option("--which", metavar="best|latest|STEP", help="Checkpoint of a run.")
-]
-
 
 def predict(
     place: ModelPath,
-    source: Input,
-    target: Output,
+    source: Annotated[
+        Path,
+        typer.Option("--input", metavar="FILE", help="CSV, TSV, JSON lines or Parquet, also .gz."),
+    ],
+    target: Annotated[
+        Path,
+        typer.Option(
+            "--output", metavar="FILE", help="The same formats, not .gz; appears when complete."
+        ),
+    ],
     text: TextColumn = None,
     text_b: TextB = None,
-    skip_bad_rows: Skip = False,
-    overwrite: Overwrite = False,
+    skip_bad_rows: Annotated[
+        bool,
+        typer.Option("--skip-bad-rows", help="Write what is wrong with a row into column `error`."),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an output that is there; never the input.")
+    ] = False,
     which: Which = "best",
     trust_plugins: TrustPlugins = False,
 ) -> None:
@@ -78,7 +73,7 @@ def predict(
     from rss_rl.inference.scoring import check_target, score_file
 
     check_target(source, target, overwrite=overwrite)
-    model = load_model(place, int(which) if which.isdecimal() else which, trust(trust_plugins))
+    model = load_model(place, checkpoint(which), trust(trust_plugins))
     out = console(stderr=True)
     with Interruption(_stopping) as interruption, out.status("reading") as status:
         counts = score_file(
@@ -92,7 +87,7 @@ def predict(
             stop=interruption.asked,
         )
     if not counts.complete:
-        out.print(f"stopped after {counts.rows:,} rows; {target} was not written", markup=False)
+        say(out, f"stopped after {counts.rows:,} rows; {target} was not written")
         raise typer.Exit(interruption.exit_code)
     bad = f", {counts.bad:,} of them with an error" if counts.bad else ""
     typer.echo(f"wrote {target}: {counts.rows:,} rows{bad}")

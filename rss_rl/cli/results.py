@@ -6,13 +6,23 @@ __all__ = ["EVALUATE_EPILOG", "REPORT_EPILOG", "evaluate", "report"]
 
 import json
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rss_rl.api.scores import print_report, scores_table
-from rss_rl.cli.options import Json, RunPath, TrustPlugins, console
+from rss_rl.api.scores import print_report, scores_table, summary_cells
+from rss_rl.api.terminal import plain_table
+from rss_rl.cli.options import (
+    Device,
+    Json,
+    Markdown,
+    RunPath,
+    RunPaths,
+    TrustPlugins,
+    Which,
+    checkpoint,
+    console,
+)
 
 if TYPE_CHECKING:
     from rss_rl.training.evaluation import Mode
@@ -35,12 +45,6 @@ Examples:
 """
 
 
-RunPaths = Annotated[
-    list[Path], typer.Argument(metavar="RUN...", help="Directory of a run, or several.")
-]
-Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
-
-
 class ModeName(StrEnum):
     """The ways to select; the names of `rss_rl.training.evaluation.MODES`, which costs torch."""
 
@@ -51,26 +55,19 @@ class ModeName(StrEnum):
 
 
 Split = Annotated[str, typer.Option("--split", help="Split to score: dev, test, train.")]
-Modes = Annotated[
-    list[ModeName] | None,
-    typer.Option(
-        "--mode",
-        help="How tokens are selected; repeatable. `all` is the comparison trained with every "
-        "token. Default: all that the run has.",
-    ),
-]
-Which = Annotated[
-    str, typer.Option("--which", metavar="best|latest|STEP", help="Checkpoint to score.")
-]
-Device = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda, ... Default: as the run trained.")
-]
 
 
 def evaluate(
     run: RunPath,
     split: Split = "test",
-    mode: Modes = None,
+    mode: Annotated[
+        list[ModeName] | None,
+        typer.Option(
+            "--mode",
+            help="How tokens are selected; repeatable. `all` is the comparison trained with every "
+            "token. Default: all that the run has.",
+        ),
+    ] = None,
     which: Which = "best",
     device: Device = None,
     trust_plugins: TrustPlugins = False,
@@ -80,8 +77,8 @@ def evaluate(
     from rss_rl.api.run import Run
 
     asked: list[Mode] | None = [item.value for item in mode] if mode else None
-    checkpoint = int(which) if which.isdecimal() else which
-    found = Run(run, trust_plugins=trust_plugins).scores(split, asked, checkpoint, device)
+    opened = Run(run, trust_plugins=trust_plugins)
+    found = opened.scores(split, asked, checkpoint(which), device)
     steps = {name: step for name, (step, _) in found.items()}
     ordered: dict[str, Any] = {name: scores for name, (_, scores) in found.items()}
     if json_:
@@ -109,8 +106,9 @@ def report(runs: RunPaths, json_: Json = False, markdown: Markdown = False) -> N
         print_report(console(), run, record)
 
 
-def _print_summary(records: list[dict[str, Any]], json_: bool, as_markdown: bool) -> None:
-    from rss_rl.cli.summary import markdown, summarise, summary_table
+def _print_summary(records: list[dict[str, Any]], json_: bool, markdown: bool) -> None:
+    from rss_rl.results.output import markdown_table
+    from rss_rl.results.summary import summarise
 
     rows = summarise(records)
     if json_:
@@ -119,7 +117,7 @@ def _print_summary(records: list[dict[str, Any]], json_: bool, as_markdown: bool
             named = {name: spread._asdict() for name, spread in scores.items()}
             tree.setdefault(split, {})[mode] = named
         typer.echo(json.dumps({"runs": len(records), "splits": tree}, indent=2))
-    elif as_markdown:
-        typer.echo(markdown(rows))
+    elif markdown:
+        typer.echo(markdown_table(*summary_cells("split", rows)))
     else:
-        console().print(summary_table(rows))
+        console().print(plain_table(*summary_cells("split", rows), left=2))

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rss_rl.cli.options import Json, ModelPath, TrustPlugins, console, trust
+from rss_rl.api.terminal import plain_table
+from rss_rl.cli.options import Json, ModelPath, TrustPlugins, Which, checkpoint, console, trust
 from rss_rl.types import DEPENDENT, HEAD
 
 if TYPE_CHECKING:
@@ -29,29 +30,23 @@ Examples:
 `rss-rl select runs/sick "A man is playing a guitar" "Nobody is playing" --sampled 7`
 """
 
-Texts = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="TEXT...", help="One text, or two: a pair, or a passage and a question."
-    ),
-]
-Sampled = Annotated[
-    int | None,
-    typer.Option(
-        "--sampled",
-        metavar="SEED",
-        help="Draw the selection at random. Default: tokens with probability over one half.",
-    ),
-]
-Which = Annotated[
-    str, typer.Option("--which", metavar="best|latest|STEP", help="Checkpoint to use.")
-]
-
 
 def select(
     place: ModelPath,
-    texts: Texts,
-    sampled: Sampled = None,
+    texts: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT...", help="One text, or two: a pair, or a passage and a question."
+        ),
+    ],
+    sampled: Annotated[
+        int | None,
+        typer.Option(
+            "--sampled",
+            metavar="SEED",
+            help="Draw the selection at random. Default: tokens with probability over one half.",
+        ),
+    ] = None,
     which: Which = "best",
     trust_plugins: TrustPlugins = False,
     json_: Json = False,
@@ -62,8 +57,7 @@ def select(
     """
     from rss_rl.inference.model import load_model
 
-    checkpoint = int(which) if which.isdecimal() else which
-    model = load_model(place, checkpoint, trust(trust_plugins))
+    model = load_model(place, checkpoint(which), trust(trust_plugins))
     (explanation,) = model.predict(
         [texts[0] if len(texts) == 1 else tuple(texts)], sampled_seed=sampled
     )
@@ -102,29 +96,30 @@ def print_explanation(out: Console, explanation: Explanation, *, details: bool =
 def _marked(sentence: MarkedSentence) -> Text:
     """The words in a line: kept ones bold and in brackets, so that they show without colours."""
     line = Text()
-    for place, word in enumerate(sentence.words):
-        kept = bool(sentence.selection[:, place].any())
-        shown = word if sentence.known[place] else f"{word}?"
-        line.append(f"[{shown}]" if kept else shown, "bold green" if kept else "dim")
-        line.append(" ")
+    for index in range(len(sentence.words)):
+        kept = bool(sentence.kept[index])
+        shown = _shown(sentence, index)
+        line.append(f"[{shown}]" if kept else shown, "bold green" if kept else "dim").append(" ")
     return line
 
 
 def _token_table(sentence: MarkedSentence) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("token", "head", "dependent"):
-        table.add_column(name, justify="left" if name == "token" else "right")
-    for place, word in enumerate(sentence.words):
-        shown = word if sentence.known[place] else f"{word}?"
-        kept = bool(sentence.selection[:, place].any())
-        cells = [_cell(sentence, role, place) for role in (HEAD, DEPENDENT)]
-        table.add_row(Text(shown, "bold green" if kept else "dim"), *cells)
+    table = plain_table(["token", "head", "dependent"], left=1)
+    for index in range(len(sentence.words)):
+        kept = bool(sentence.kept[index])
+        cells = [_cell(sentence, role, index) for role in (HEAD, DEPENDENT)]
+        table.add_row(Text(_shown(sentence, index), "bold green" if kept else "dim"), *cells)
     return table
 
 
-def _cell(sentence: MarkedSentence, role: int, place: int) -> Text:
+def _shown(sentence: MarkedSentence, index: int) -> str:
+    """A word, with a question mark where the vocabulary does not have it."""
+    return sentence.words[index] + ("" if sentence.known[index] else "?")
+
+
+def _cell(sentence: MarkedSentence, role: int, index: int) -> Text:
     """Probability of one role, with a mark where it is selected."""
-    selected = bool(sentence.selection[role, place])
+    selected = bool(sentence.selection[role, index])
     mark = "●" if selected else "·"
-    share = "" if sentence.probabilities is None else f"{sentence.probabilities[role, place]:.2f} "
+    share = "" if sentence.probabilities is None else f"{sentence.probabilities[role, index]:.2f} "
     return Text(f"{share}{mark}", "bold green" if selected else "dim")

@@ -14,7 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from rss_rl.cli.options import Json, console
-from rss_rl.metrics.measures import brief_measures, find_measure, format_measure
+from rss_rl.metrics.measures import brief_measures
+from rss_rl.results.output import describe_scores
 
 if TYPE_CHECKING:
     from rss_rl.training.status import RunStatus
@@ -29,23 +30,28 @@ Examples:
 `rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped, failed,
 crashed (nobody trains and nothing says why) or not running.
 """
-Place = Annotated[
-    str, typer.Argument(metavar="RUN", help="Directory of a run, or the storage path of its copy.")
-]
-Follow = Annotated[bool, typer.Option("--follow", help="Go on until the run no longer runs.")]
-Every = Annotated[
-    float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
-]
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
-def status(place: Place, follow: Follow = False, every: Every = 2.0, json_: Json = False) -> None:
+def status(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="Directory of a run, or the storage path of its copy."),
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until the run no longer runs.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
+    ] = 2.0,
+    json_: Json = False,
+) -> None:
     """Print what a run is doing: its phase, progress, scores, samplers, storage and warnings."""
     from rss_rl.training.status import read_status
 
     out = console()
     while True:
-        found = read_status(place)
+        found = read_status(run)
         if json_:
             typer.echo(json.dumps(found.as_json(), indent=None if follow else 2))
         else:
@@ -143,11 +149,7 @@ def _scored(scored: dict[str, Any] | None) -> str:
         return "-"
     parts = []
     for mode, metrics in scored["scores"].items():
-        shown = [
-            f"{find_measure(name).label} {format_measure(name, value)}"
-            for name, value in brief_measures(metrics).items()
-        ]
-        parts.append(f"{mode}: {', '.join(shown)}")
+        parts.append(f"{mode}: {describe_scores(brief_measures(metrics), ', ')}")
     return f"{'; '.join(parts)} (update {scored['update']}, {scored['phase']})"
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rss_rl.cli.job import Address, Insecure, finish, watch
-from rss_rl.cli.options import ConfigName, Overrides, console
+from rss_rl.cli.options import ConfigName, DryRun, Overrides, TakeOver, console, say
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,41 +36,6 @@ The same command again, after a failure or a stop, goes on from the last checkpo
 `rss-rl job` shows, watches and stops what was submitted.
 """
 
-Storage = Annotated[
-    str,
-    typer.Option(
-        "--storage",
-        metavar="URI",
-        help="Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.",
-    ),
-]
-Shared = Annotated[
-    bool,
-    typer.Option("--shared-filesystem", help="Local paths mean the same files on every node."),
-]
-Name = Annotated[
-    str | None, typer.Option("--name", help="Of the job. Default: the configuration's.")
-]
-Follow = Annotated[
-    bool, typer.Option("--follow/--detach", help="Show what the job prints until it ends.")
-]
-Pip = Annotated[
-    list[str] | None,
-    typer.Option("--pip", metavar="REQUIREMENT", help="To install for the job; repeatable."),
-]
-Cpus = Annotated[
-    float, typer.Option("--cpus", min=0, help="CPUs that the learner's process asks for.")
-]
-Gpus = Annotated[
-    float, typer.Option("--gpus", min=0, help="GPUs that the learner's process asks for.")
-]
-TakeOver = Annotated[
-    bool,
-    typer.Option(
-        "--take-over", help="Write to --storage though another process seems to; it has stopped."
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")]
 
 _ONE_PROCESS = (
     "Note: with sampler.backend=local the whole run is one process on one node of the cluster;"
@@ -80,21 +45,42 @@ _ONE_PROCESS = (
 
 def submit(
     config: ConfigName,
-    storage: Storage,
+    storage: Annotated[
+        str,
+        typer.Option(
+            "--storage",
+            metavar="URI",
+            help="Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.",
+        ),
+    ],
     overrides: Overrides = None,
     address: Address = None,
-    shared_filesystem: Shared = False,
-    name: Name = None,
-    follow: Follow = True,
-    pip: Pip = None,
-    cpus: Cpus = 1,
-    gpus: Gpus = 0,
+    shared_filesystem: Annotated[
+        bool,
+        typer.Option("--shared-filesystem", help="Local paths mean the same files on every node."),
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Of the job. Default: the configuration's.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow/--detach", help="Show what the job prints until it ends.")
+    ] = True,
+    pip: Annotated[
+        list[str] | None,
+        typer.Option("--pip", metavar="REQUIREMENT", help="To install for the job; repeatable."),
+    ] = None,
+    cpus: Annotated[
+        float, typer.Option("--cpus", min=0, help="CPUs that the learner's process asks for.")
+    ] = 1,
+    gpus: Annotated[
+        float, typer.Option("--gpus", min=0, help="GPUs that the learner's process asks for.")
+    ] = 0,
     take_over: TakeOver = False,
     insecure: Insecure = False,
     dry_run: DryRun = False,
 ) -> None:
     """Train on a Ray cluster: sends the code and the resolved configuration as a job."""
-    from rss_rl.cli.config_text import documented_yaml
+    from rss_rl.cli.config import documented_yaml
     from rss_rl.cluster.package import pack_code
 
     run, short = _resolve(config, overrides or [], shared_filesystem)
@@ -200,8 +186,8 @@ def _kept_at(storage: str, shared: bool, take_over: bool) -> str:
 
 def _describe(out: Console, run: RunConfig, packed: PackedCode) -> None:
     if run.sampler.backend == "local":
-        out.print(_ONE_PROCESS, markup=False, soft_wrap=True)
-    out.print(f"Code: {packed.files} files, {packed.size / 1e6:.2f} MB", markup=False)
+        say(out, _ONE_PROCESS)
+    say(out, f"Code: {packed.files} files, {packed.size / 1e6:.2f} MB")
 
 
 def _options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> dict[str, Any]:
@@ -220,10 +206,10 @@ def _options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> di
 
 def _show(out: Console, job: str, command: str, options: dict[str, Any]) -> None:
     shown = {"submission_id": job, "entrypoint": command, **options}
-    out.print(json.dumps(shown, indent=2), markup=False, soft_wrap=True)
+    say(out, json.dumps(shown, indent=2))
     root = Path(options["runtime_env"]["working_dir"])
-    out.print("config.yaml:", markup=False)
-    out.print((root / "config.yaml").read_text(encoding="utf-8"), markup=False, soft_wrap=True)
+    say(out, "config.yaml:")
+    say(out, (root / "config.yaml").read_text(encoding="utf-8"))
 
 
 def _announce(out: Console, board: JobBoard, job: str, storage: str) -> None:
@@ -233,6 +219,6 @@ def _announce(out: Console, board: JobBoard, job: str, storage: str) -> None:
         f"  rss-rl job logs {job} --address {board.url}",
         f"  rss-rl job stop {job} --address {board.url}",
     ):
-        out.print(line, markup=False, soft_wrap=True)
+        say(out, line)
     if not board.guarded:
-        out.print("Warning: this cluster checks no token.", markup=False)
+        say(out, "Warning: this cluster checks no token.")

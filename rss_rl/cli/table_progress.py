@@ -1,4 +1,4 @@
-"""How the making of a table is shown: a line for each run that begins or ends, and what is left."""
+"""How the runs of a table are shown: a line for each that begins or ends, and what is left."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import time
 from rich.console import Console
 from rich.markup import escape
 
+from rss_rl.api.terminal import say
+from rss_rl.results.tables.execute import RunResult
 from rss_rl.results.tables.plan import PlannedRun
-from rss_rl.results.tables.work import Ended
 
 _EVERY_S = 30.0
 _EVERY_LIVE_S = 0.2
@@ -21,10 +22,10 @@ _STOPPING = "stopping: each run saves a checkpoint first; Ctrl-C again quits at 
 
 
 class TableProgress:
-    """Tells on `out` how the work goes; a `Reporter`.
+    """Shows on `out` how the runs go; a `Reporter`.
 
     Args:
-        left: runs to make. jobs: at a time.
+        left: runs to train. jobs: at a time.
     """
 
     def __init__(self, out: Console, left: int, jobs: int) -> None:
@@ -38,8 +39,8 @@ class TableProgress:
             self._status.start()
 
     def tell(self, line: str) -> None:
-        """A line of its own."""
-        self._out.print(line, soft_wrap=True, markup=False)
+        """Print a line."""
+        say(self._out, line)
         self._out.file.flush()
 
     def began(self, run: PlannedRun) -> None:
@@ -47,8 +48,8 @@ class TableProgress:
         self._lines[run.label] = "begins"
         self.tell(f"{run.label}: begins")
 
-    def says(self, run: PlannedRun, line: str) -> None:
-        """See `Reporter`; shown now and then."""
+    def progress(self, run: PlannedRun, line: str) -> None:
+        """See `Reporter`; printed now and then."""
         self._lines[run.label] = line
         pause = _EVERY_S if self._status is None else _EVERY_LIVE_S
         if time.monotonic() - self._shown < pause:
@@ -60,7 +61,7 @@ class TableProgress:
         else:
             self._status.update(escape(f"{self._summary()}  {now}"))
 
-    def ended(self, ended: Ended) -> None:
+    def ended(self, ended: RunResult) -> None:
         """See `Reporter`."""
         self._lines.pop(ended.run.label, None)
         self._over += ended.outcome != "stopped"

@@ -26,8 +26,8 @@ from ray import _raylet
 from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray.exceptions import RayError
 
+from rss_rl.cluster.actors import last_line
 from rss_rl.cluster.auth import MODE_VARIABLE, ensure_token, find_token, switched_off
-from rss_rl.cluster.place import last_line
 from rss_rl.cluster.probe import check_gcs
 from rss_rl.cluster.processes import end_processes, inside_job, session_processes
 from rss_rl.errors import ClusterError
@@ -36,7 +36,7 @@ _compiled: Any = _raylet  # ships no types
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 _MB = 2**20
 _END_S = 10.0
-# Ray tells drivers of a change that concerns tasks without GPUs; it asks to be told off this way.
+# Ray tells drivers of a change that concerns tasks without GPUs; this switches it off.
 _QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Of a cluster started here: when its driver is killed, processes that still look for it mostly give
 # up within seconds, and not after Ray's 60, so that nothing of a dead run stays behind for long.
@@ -51,7 +51,7 @@ class ClusterInfo:
     joined_here    `connect` joined a cluster that was there; neither: Ray was in use before
     address        host:port of its head. nodes: alive at the time
     session_name   of Ray; in the command line of its processes. session_dir: with its logs
-    authenticated  whether it checks tokens; notes: what the user should be told
+    authenticated  whether it checks tokens; notes: for the user
     mode_before    RAY_AUTH_MODE as it was found, for `shutdown`
     """
 
@@ -179,8 +179,8 @@ def _join(where: str, insecure: bool, timeout_s: float, before: str | None) -> C
     token_mode("token" if head.guarded else "disabled")
     notes = () if head.guarded else (f"{where} checks no token: who reaches it runs code on it",)
     # In a job Ray knows the address and the job's runtime environment by itself.
-    place = {} if inside_job() else {"address": address}
-    return _describe(_init(where, **place), "joined", head.guarded, notes, before)
+    options = {} if inside_job() else {"address": address}
+    return _describe(_init(where, **options), "joined", head.guarded, notes, before)
 
 
 def _resolve(where: str) -> str:

@@ -78,10 +78,10 @@ def end_processes(processes: list[Process], patience_s: float) -> list[int]:
 
 
 def _belongs(pid: int, session_name: str) -> bool:
-    place = _PROC / str(pid)
+    entry = _PROC / str(pid)
     try:
-        own = place.stat().st_uid == os.getuid()
-        words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        own = entry.stat().st_uid == os.getuid()
+        words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:  # it ended meanwhile
         return False
     named = any(session_name in word for word in words)

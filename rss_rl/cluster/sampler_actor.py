@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from rss_rl.cluster.home import Home, find_home
+from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
@@ -29,9 +29,9 @@ class SamplerActor:
         models = build_prepared_models(self._config, data)
         self._sampler = Sampler(self._config, models, data.split("train"), data.vocabulary.words)
 
-    def home(self) -> Home:
-        """Where it lives, once everything is loaded."""
-        return find_home()
+    def process(self) -> ActorProcess:
+        """Its own, once everything is loaded."""
+        return this_process()
 
     def sample(
         self, job: SampleJob, version: int, pieces: list[Any]

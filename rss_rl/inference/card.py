@@ -11,7 +11,7 @@ import yaml
 
 from rss_rl.config import RunConfig
 from rss_rl.data.manifest import Manifest
-from rss_rl.results.markdown import grid
+from rss_rl.results.output import markdown_table
 from rss_rl.version import VERSION
 
 _SHOWN_LABELS = 20
@@ -82,7 +82,7 @@ def _scores(report: Mapping[str, Any] | None, step: int) -> str:
         for split, modes in splits.items()
         for mode, scores in modes.items()
     ]
-    table = grid(["split", "selection", *names], rows)
+    table = markdown_table(["split", "selection", *names], rows)
     best = int(report["best_step"])
     if best != step:
         table += f"\n\nThese are of update {best}, not of the exported one."
@@ -103,4 +103,4 @@ def _data_lines(manifest: Manifest) -> Iterator[str]:
     files = [*manifest.sources, *manifest.vectors.files]
     if files:
         yield ""
-        yield grid(["file", "SHA-256"], [[f"`{f.name}`", f"`{f.sha256}`"] for f in files])
+        yield markdown_table(["file", "SHA-256"], [[f"`{f.name}`", f"`{f.sha256}`"] for f in files])

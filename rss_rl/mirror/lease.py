@@ -123,7 +123,7 @@ class Lease:
 
     @property
     def lost(self) -> StorageError | None:
-        """Who had taken over at the last renewal; None where nobody had."""
+        """The error of the last renewal, where another process had taken over; else None."""
         return self._lost
 
     def check(self) -> None:

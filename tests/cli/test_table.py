@@ -13,7 +13,7 @@ import pytest
 from table_runs import run_table as run
 from table_runs import table_tree, write_table_file
 
-from rss_rl.results.tables.timings import read_timings
+from rss_rl.results.tables.timing import read_timings
 
 
 @pytest.fixture(scope="module")

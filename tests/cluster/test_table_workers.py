@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rss_rl.cluster.table_workers import RayWorkers
+from rss_rl.cluster.run_workers import RayWorkers
 
 
 def test_the_stop_of_another_command_is_its_own(tmp_path: Path) -> None:

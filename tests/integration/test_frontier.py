@@ -1,4 +1,7 @@
-"""A frontier that was interrupted and killed equals one that never was; with Tune or without."""
+"""A frontier that was interrupted equals one that never was; what may be swept, and what not.
+
+Without Tune a frontier is trained as a table is: see test_tables.
+"""
 
 from __future__ import annotations
 
@@ -91,38 +94,10 @@ def test_files(expected: Path) -> None:
 
 
 @pytest.mark.timeout(200)
-def test_interrupted_and_killed(
-    expected: Path, prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
-) -> None:
-    command = ("frontier", write_config(tmp_path, prepared), *SWEEP, "--out", "out")
-    run = tmp_path / "out" / "own" / prepared.name / "rss-share-0.3" / "seed-0"
-
-    processes.append(first := command_line(*command, cwd=tmp_path))
-    reached = wait_for_checkpoint(run, 4, first)
-    first.send_signal(signal.SIGINT)
-    out, err = first.communicate(timeout=DEADLINE_S)
-    assert first.returncode == 130, err
-    assert "the same command goes on from here" in out
-
-    processes.append(second := command_line(*command, cwd=tmp_path))
-    wait_for_checkpoint(run, reached + 8, second)
-    second.kill()
-    second.communicate()
-    assert not (run / "report.json").exists()
-
-    result = CliRunner().invoke(app, list(map(str, [*command[:-1], tmp_path / "out"])))
-    assert result.exit_code == 0, result.output
-    made = (tmp_path / "out" / "own" / "frontier.csv").read_text()
-    assert made == (expected / "frontier.csv").read_text()
-    again = CliRunner().invoke(app, list(map(str, [*command[:-1], tmp_path / "out"])))
-    assert "begins" not in again.output
-
-
-@pytest.mark.timeout(200)
 def test_on_tune(
     expected: Path, prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
-    """Stopped by Ctrl-C in the middle, gone on with, and the same to the bit."""
+    """Stopped by Ctrl-C in the middle, resumed, and the same to the bit."""
     pytest.importorskip("pandas", reason="Ray Tune is an extra: rss-rl[tune]")
     pytest.importorskip("tensorboardX", reason="Ray Tune is an extra: rss-rl[tune]")
     config = write_config(tmp_path, prepared)
@@ -144,7 +119,7 @@ def test_on_tune(
 
 
 def test_without_the_extra(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rss_rl.cluster.tune_workers.find_spec", lambda name: None)
+    monkeypatch.setattr("rss_rl.cluster.run_workers.find_spec", lambda name: None)
     command = ["frontier", str(write_config(tmp_path, prepared)), *SWEEP, "--jobs", "2"]
     result = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out")])
     assert result.exit_code != 0

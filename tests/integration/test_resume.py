@@ -1,4 +1,4 @@
-"""A run that was stopped or killed and gone on with equals, to the bit, one that never was."""
+"""A run that was stopped or killed and resumed equals, to the bit, one that never was."""
 
 from __future__ import annotations
 

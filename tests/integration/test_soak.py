@@ -15,6 +15,7 @@ from rss_rl.training.run import Finished, train
 STEPS = {"warm-up": 150, "frozen": 150, "co-train": 600}
 
 
+@pytest.mark.slow  # test_faults and test_driver_faults do each harm once
 @pytest.mark.timeout(400)
 def test_half_a_minute(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
     phases = [p.model_dump() | {"steps": STEPS[p.name]} for p in tiny().phases]

@@ -1,4 +1,4 @@
-"""A run that is copied to a storage path, and gone on with by a machine that has nothing else."""
+"""A run that is copied to a storage path, and resumed by a machine that has nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rss_rl.config import RunConfig
 from rss_rl.errors import StorageError
 from rss_rl.logs.events import EVENTS_FILE, parse_events
 from rss_rl.logs.metrics import read_metrics
-from rss_rl.mirror.worker import Patience
+from rss_rl.mirror.mirror import Patience
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
 from rss_rl.runtime import mirror, mirror_worker
 from rss_rl.training.run import Finished, train

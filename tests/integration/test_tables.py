@@ -83,7 +83,7 @@ def test_interrupted_and_killed(
     assert "each run saves a checkpoint first" in err
     assert "planted/resan/seed-0: stopped" in out
     assert "planted/mean/seed-0" not in out
-    assert "the same command goes on from here" in out
+    assert "the same command resumes the runs" in out
 
     processes.append(second := command_line(*command, cwd=tmp_path))
     wait_for_checkpoint(run, reached + 8, second)

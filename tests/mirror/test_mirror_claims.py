@@ -17,10 +17,9 @@ from mirrored import CONFIG, RUN, SlowStorage, checkpoint, synced, wait_for
 
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.logs.events import EVENTS_FILE, EventLog, NullEventLog, parse_events
-from rss_rl.mirror.claim import open_mirror
 from rss_rl.mirror.lease import FRESH_S, WRITER_FILE, Lease
+from rss_rl.mirror.mirror import Mirror, Patience, open_mirror
 from rss_rl.mirror.restore import continue_from
-from rss_rl.mirror.worker import Mirror, Patience
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.storage import Storage, open_storage
@@ -132,7 +131,7 @@ def test_the_lease_is_renewed_in_a_long_restore_and_upload(
 ) -> None:
     base = synced(tmp_path, 4)
     slow = SlowReads(base.uri, base.filesystem, base.root)
-    monkeypatch.setattr("rss_rl.mirror.claim.open_storage", lambda _: slow)
+    monkeypatch.setattr("rss_rl.mirror.mirror.open_storage", lambda _: slow)
     quick = Patience(renew_s=0.02)
     open_mirror("x", tmp_path / "run", RUN, True, False, patience=quick).close()
     gated = SlowStorage(base.uri, base.filesystem, base.root, threading.Event())

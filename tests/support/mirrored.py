@@ -14,7 +14,7 @@ import numpy as np
 from rss_rl.config import parse_config
 from rss_rl.logs.events import NullEventLog
 from rss_rl.mirror.lease import Lease
-from rss_rl.mirror.worker import Mirror, Patience
+from rss_rl.mirror.mirror import Mirror, Patience
 from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
 from rss_rl.storage import Storage, open_storage

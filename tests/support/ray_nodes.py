@@ -25,6 +25,7 @@ from typing import Any
 
 import ray
 
+from rss_rl.cache import cache_root
 from rss_rl.cluster.processes import end_processes, session_processes
 
 START_S = 40
@@ -73,6 +74,7 @@ class Nodes:
 
     def __post_init__(self) -> None:
         self._started: list[subprocess.Popen[bytes]] = []
+        self._cache = cache_root()
         self.bin = bare_environment(self.root / "environment")
         if self.token is not None:
             self.token_path.write_text(self.token)
@@ -109,7 +111,9 @@ class Nodes:
         dropped = ("PYTHON", "VIRTUAL", "RAY_", "OMP_", "MKL_", "OPENBLAS_")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         environment |= {"HOME": str(home), "PATH": f"{self.bin}:{os.environ['PATH']}"}
-        environment |= {"OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled"}
+        # Kernels that are compiled already; test_wheel sees that their sources travel.
+        environment |= {"RSS_RL_CACHE": str(self._cache), "OMP_NUM_THREADS": "1"}
+        environment |= {"RAY_AUTH_MODE": "disabled"}
         if self.token is not None:
             environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
         log = self.root / f"{name}.log"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from rss_rl.cli.making import run_workers
+from rss_rl.cli.table import run_workers
 from rss_rl.errors import ConfigError
-from rss_rl.results.tables.work import LocalWorkers
+from rss_rl.results.tables.execute import LocalWorkers
 
-PLAN: Any = SimpleNamespace(folder=Path("tables"))
+TABLES = Path("tables")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def happened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def progress(happened: list[str]) -> Any:
-    return SimpleNamespace(says=lambda *_: None, tell=happened.append)
+    return SimpleNamespace(progress=lambda *_: None, tell=happened.append)
 
 
 def finder(happened: list[str]) -> Callable[[], Any]:
@@ -42,7 +42,7 @@ def finder(happened: list[str]) -> Callable[[], Any]:
 
 
 def test_the_cluster_ends_where_the_runs_fail(happened: list[str]) -> None:
-    workers = run_workers(PLAN, 2, lambda: False, progress(happened), finder(happened))
+    workers = run_workers(TABLES, 2, lambda: False, progress(happened), finder(happened))
     with pytest.raises(ConfigError, match="failed"), workers:
         raise ConfigError("failed")
     assert happened == ["found", "connect 2", "a note", "2 in tables", "close", "shutdown"]
@@ -54,13 +54,13 @@ def test_what_is_not_installed_is_said_before_a_cluster_is_started(happened: lis
 
     with (
         pytest.raises(ConfigError, match="not installed"),
-        run_workers(PLAN, 2, lambda: False, progress(happened), absent),
+        run_workers(TABLES, 2, lambda: False, progress(happened), absent),
     ):
         pass
     assert happened == []
 
 
 def test_one_run_at_a_time_needs_no_cluster(happened: list[str]) -> None:
-    with run_workers(PLAN, 1, lambda: False, progress(happened), finder(happened)) as workers:
+    with run_workers(TABLES, 1, lambda: False, progress(happened), finder(happened)) as workers:
         assert isinstance(workers, LocalWorkers)
     assert happened == []

@@ -1,8 +1,8 @@
-"""The data of a table: prepared when the first run needs them, and once only."""
+"""The data of a table: prepared once, when the first run needs them."""
 
 from __future__ import annotations
 
-__all__ = ["Provider"]
+__all__ = ["TableData"]
 
 import fcntl
 import json
@@ -12,19 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rss_rl.data.prepare import prepare
+from rss_rl.data.prepare import prepare as prepare_source
 from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.store import open_prepared
 from rss_rl.data.vector_files import file_on_disk
 from rss_rl.durable import replace_file
 from rss_rl.errors import DataError
 from rss_rl.json_files import read_json
-from rss_rl.results.tables.plan import MANIFEST, Place
+from rss_rl.results.tables.plan import MANIFEST, Fold
 from rss_rl.results.tables.spec import Table
 
 
-class Provider:
-    """Prepares what is missing.
+class TableData:
+    """Prepares the data of a table's runs where they are missing.
 
     Args:
         root: of the datasets' folders and of files of vectors that are no paths from here.
@@ -35,26 +35,27 @@ class Provider:
     def __init__(
         self,
         table: Table,
-        root: Path | None,
+        root: Path | None = None,
         vectors: Sequence[Path] | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._table, self._root, self._vectors, self._tell = table, root, vectors, tell
+        self._table, self._root, self._vectors, self.tell = table, root, vectors, tell
 
-    def is_there(self, place: Place) -> bool:
-        """Whether the data of a place are prepared."""
-        return (place.prepared / MANIFEST).is_file()
+    def is_prepared(self, fold: Fold) -> bool:
+        """Whether the data of a fold are prepared."""
+        return (fold.prepared / MANIFEST).is_file()
 
-    def check_root(self, places: Sequence[Place]) -> None:
-        """Check, before anything is made, that it is said where the data of the places are.
+    def check_root(self, folds: Sequence[Fold]) -> None:
+        """Check, before any run, that --data-root is given where it is needed.
 
         Raises:
             DataError: no root is given and something lies below it, or the root is no directory.
         """
-        missing = [place for place in places if place.dataset.source and not self.is_there(place)]
-        for place in missing:
-            self._vector_files(place)
-            folder = place.dataset.folder and self._under_root(place.dataset.folder)
+        for fold in folds:
+            if fold.dataset.source is None or self.is_prepared(fold):
+                continue
+            self._vector_files(fold)
+            folder = fold.dataset.folder and self._under_root(fold.dataset.folder)
             if folder and self._root and not self._root.is_dir():
                 raise DataError(
                     "there is no such directory",
@@ -62,41 +63,41 @@ class Provider:
                     remedy="Give --data-root DIR, the directory with one folder for each dataset",
                 )
 
-    def provide(self, place: Place) -> None:
-        """Prepare the data of a place, where they are missing; once, whoever else makes the table.
+    def prepare(self, fold: Fold) -> None:
+        """Prepare the data of a fold, where they are missing; once, whoever else makes the table.
 
         Raises:
             DataError: what it is made of is missing or wrong, or was prepared otherwise before, or
                 the disk refuses.
         """
-        if place.dataset.source is None:
-            open_prepared(place.prepared)
+        if fold.dataset.source is None:
+            open_prepared(fold.prepared)
             return
         try:
-            place.prepared.parent.mkdir(parents=True, exist_ok=True)
-            waiting = f"another command prepares {place.name}: waiting for it"
-            with _alone(place, lambda: self._tell(waiting)):
-                self._prepare(place, place.dataset.source)
+            fold.prepared.parent.mkdir(parents=True, exist_ok=True)
+            waiting = f"another command prepares {fold.name}: waiting for it"
+            with _locked(fold, lambda: self.tell(waiting)):
+                self._prepare(fold, fold.dataset.source)
         except OSError as error:
             raise DataError(
                 f"cannot be written: {error.strerror or error}",
-                where=str(place.prepared),
+                where=str(fold.prepared),
                 remedy="Give --out on a disk that can be written and has free space",
             ) from error
 
-    def _prepare(self, place: Place, name: str) -> None:
-        dataset = place.dataset
+    def _prepare(self, fold: Fold, name: str) -> None:
+        dataset = fold.dataset
         request = {
             "source": name,
-            "options": self._options(place),
-            "vectors": [path.name for path in self._vector_files(place)],
+            "options": self._options(fold),
+            "vectors": [path.name for path in self._vector_files(fold)],
             "dim": dataset.dim,
         }
-        record = place.prepared.with_name(f"{place.prepared.name}.source.json")
-        if self.is_there(place):
+        record = fold.prepared.with_name(f"{fold.prepared.name}.source.json")
+        if self.is_prepared(fold):
             _check_same(record, request)
             return
-        self._tell(f"preparing {place.name}")
+        self.tell(f"preparing {fold.name}")
         folder = self._under_root(dataset.folder) if dataset.folder else None
         if folder is not None and not folder.is_dir():
             raise DataError(
@@ -104,8 +105,8 @@ class Provider:
                 where=str(folder),
                 remedy=f"Put it there (see `rss-rl data list {name}`), or give another --data-root",
             )
-        source = named_source(name, SourceRequest(folder, 0, self._options(place)))
-        files = self._vector_files(place)
+        source = named_source(name, SourceRequest(folder, 0, self._options(fold)))
+        files = self._vector_files(fold)
         for file in files:
             if not file_on_disk(file).is_file():
                 raise DataError(
@@ -114,21 +115,21 @@ class Provider:
                     remedy="Name others with --vectors (`rss-rl data fetch glove-6b` gets some), "
                     "or their directory with --data-root",
                 )
-        prepare(source, place.prepared, vectors=files, dim=dataset.dim)
+        prepare_source(source, fold.prepared, vectors=files, dim=dataset.dim)
         replace_file(record, json.dumps(request, indent=2) + "\n")
 
-    def _options(self, place: Place) -> dict[str, str]:
-        fold, folds = place.fold, place.dataset.folds
-        given = {} if fold is None else {"fold": str(fold), "folds": str(folds)}
-        options = place.dataset.options.items()
+    def _options(self, fold: Fold) -> dict[str, str]:
+        number, folds = fold.number, fold.dataset.folds
+        given = {} if number is None else {"fold": str(number), "folds": str(folds)}
+        options = fold.dataset.options.items()
         # As on the command line, whichever way the table writes them: `300` and `"300"` are one.
         texts = {name: v if isinstance(v, str) else json.dumps(v) for name, v in options}
         return {**texts, **given}
 
-    def _vector_files(self, place: Place) -> list[Path]:
+    def _vector_files(self, fold: Fold) -> list[Path]:
         if self._vectors is not None:
             return list(self._vectors)
-        own = place.dataset.vectors
+        own = fold.dataset.vectors
         return [self._under_root(name) for name in (self._table.vectors if own is None else own)]
 
     def _under_root(self, name: str) -> Path:
@@ -142,9 +143,9 @@ class Provider:
 
 
 @contextmanager
-def _alone(place: Place, waits: Callable[[], None]) -> Iterator[None]:
-    """Hold the place against other commands; the kernel lets go when a process ends, however."""
-    lock = place.prepared.with_name(f".{place.name}.lock")
+def _locked(fold: Fold, waits: Callable[[], None]) -> Iterator[None]:
+    """Lock the fold against other commands; the kernel unlocks it when the process ends."""
+    lock = fold.prepared.with_name(f".{fold.name}.lock")
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
         try:

@@ -6,13 +6,19 @@ from typing import Any
 
 import pytest
 
-from rss_rl.cli.summary import markdown, summarise
+from rss_rl.api.scores import summary_cells
 from rss_rl.errors import CheckpointError
+from rss_rl.results.output import markdown_table
+from rss_rl.results.summary import summarise
 
 
 def _report(seed: int, pearson: float, **more: Any) -> dict[str, Any]:
     scores = {"pearson": pearson, "kept": 0.25, **more}
     return {"seed": seed, "splits": {"test": {"thresholded": scores}}}
+
+
+def markdown(*reports: dict[str, Any]) -> str:
+    return markdown_table(*summary_cells("split", summarise(reports)))
 
 
 def test_mean_and_sample_deviation() -> None:
@@ -26,13 +32,13 @@ def test_mean_and_sample_deviation() -> None:
 
 
 def test_markdown_of_one_run_shows_no_spread() -> None:
-    lines = markdown(summarise([_report(0, 0.85123)])).splitlines()
+    lines = markdown(_report(0, 0.85123)).splitlines()
     assert lines[0] == "| split | selection | Pearson r | kept |"
     assert lines[2] == "| test | thresholded | 0.8512 | 25.0% |"
 
 
 def test_markdown_of_several_runs() -> None:
-    text = markdown(summarise([_report(0, 0.85), _report(1, 0.87)]))
+    text = markdown(_report(0, 0.85), _report(1, 0.87))
     assert "0.8600 (0.0141)" in text
 
 

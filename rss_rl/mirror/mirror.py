@@ -1,13 +1,16 @@
-"""A run directory and its copy on a storage path, kept up by a thread of its own.
+"""A run's copy on a storage path: claimed, restored from, and kept up while the run is trained.
+
+One process at a time writes to a path. What is there is a run directory like the local one, but for
+the lock: it can be copied back by other means too.
 
 The learner never waits for the storage: it hands over a snapshot (open files, nothing copied), of
-which one at most is pending and the newest wins. An upload that fails is tried again; training goes
-on meanwhile, and only a failure of the last upload is an error.
+which one at most is pending and the newest wins; a thread uploads it. An upload that fails is tried
+again while training continues, and only a failure of the last upload is an error.
 """
 
 from __future__ import annotations
 
-__all__ = ["Mirror", "Patience"]
+__all__ = ["Mirror", "NullMirror", "Patience", "RunMirror", "open_mirror"]
 
 import logging
 import threading
@@ -15,7 +18,9 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.logs.events import EventSink, NullEventLog
 from rss_rl.mirror.files import (
@@ -27,12 +32,96 @@ from rss_rl.mirror.files import (
     take_snapshot,
 )
 from rss_rl.mirror.lease import WRITER_FILE, Lease
+from rss_rl.mirror.restore import continue_from, refuse_foreign, refuse_present
 from rss_rl.runs.run_directory import CONFIG_FILE, STATUS_FILE
-from rss_rl.storage import Storage
+from rss_rl.storage import Storage, open_storage
 
 _log = logging.getLogger("rss_rl.storage")
 _POLL_S = 1.0
 _WARN_AFTER = 3
+
+
+class RunMirror(Protocol):
+    """Keeps a copy of a run elsewhere."""
+
+    def start(self, log: EventSink) -> None:
+        """Begin to keep the copy; failures go to `log`."""
+
+    def changed(self) -> None:
+        """There is a new checkpoint; does not wait, does not raise."""
+
+    def scalars(self) -> dict[str, float]:
+        """How the copying goes, by metric tag."""
+
+    def finish(self) -> None:
+        """Copy what there is now, and wait for it; raises StorageError where that fails."""
+
+    def close(self) -> None:
+        """Stop copying; may be called twice."""
+
+
+class NullMirror:
+    """No copy."""
+
+    def start(self, log: EventSink) -> None:
+        """See `RunMirror`."""
+
+    def changed(self) -> None:
+        """See `RunMirror`."""
+
+    def scalars(self) -> dict[str, float]:
+        """See `RunMirror`."""
+        return {}
+
+    def finish(self) -> None:
+        """See `RunMirror`."""
+
+    def close(self) -> None:
+        """See `RunMirror`."""
+
+
+def open_mirror(
+    uri: str | None,
+    run_dir: Path,
+    config: RunConfig,
+    resume: bool,
+    overwrite: bool,
+    take_over: bool = False,
+    *,
+    patience: Patience | None = None,
+) -> RunMirror:
+    """Claim a storage path for a run, and restore the run from it where that is wanted.
+
+    Args:
+        uri: of the storage, or a local path; None for no mirror.
+        resume: from what the storage holds. overwrite: remove it. Neither: it must hold no run.
+        take_over: take the path from a writer that seems alive. Without it `resume` waits for one
+            that may have died a moment ago, for two minutes at most.
+        patience: how long the mirror waits.
+
+    Raises:
+        StorageError: it refuses, or another process writes there.
+        CheckpointError: what it holds cannot be resumed.
+    """
+    if uri is None:
+        return NullMirror()
+    storage = open_storage(uri)
+    patience = patience or Patience()
+    lease = Lease(storage, take_over=take_over, wait=resume)
+    restored = None
+    try:
+        refuse_foreign(storage)
+        if resume:
+            with lease.kept(patience.renew_s):
+                resolved = config.model_dump(mode="json")
+                restored = continue_from(storage, run_dir, resolved, lease.check)
+        elif not overwrite:
+            refuse_present(storage)
+    except BaseException:
+        with suppress(StorageError):
+            lease.release()
+        raise
+    return Mirror(storage, run_dir, lease, keep=resume, restored=restored, patience=patience)
 
 
 @dataclass(frozen=True)
@@ -56,7 +145,7 @@ class Mirror:
     """The mirror of one run; `changed` and `finish` are for the thread that trains.
 
     Args:
-        keep: go on with what the storage holds; else it is removed at the start.
+        keep: what the storage holds; else it is removed at the start.
         restored: how many files were fetched from the storage before.
     """
 
@@ -181,14 +270,14 @@ class Mirror:
                 taken[1].close()
 
     def _idle(self) -> None:
-        """Say that the run is alive, where there is a run yet; a take-over is told once."""
-        told = self._lease.lost is not None
+        """Renew lease and status, where there is a run yet; a take-over is reported once."""
+        reported = self._lease.lost is not None
         try:
             self._lease.renew()
             if CONFIG_FILE in self._known:
                 self._storage.upload(self._run_dir / STATUS_FILE, STATUS_FILE)
         except StorageError as error:
-            if self._lease.lost is not None and not told:
+            if self._lease.lost is not None and not reported:
                 self._fail(error)
 
     def _sync(self, number: int, snapshot: Snapshot) -> None:
@@ -245,11 +334,9 @@ class Mirror:
 
     def _fail(self, error: StorageError) -> None:
         with self._news:
-            self._failures, self._in_a_row, self._cause = (
-                self._failures + 1,
-                self._in_a_row + 1,
-                error,
-            )
+            self._failures += 1
+            self._in_a_row += 1
+            self._cause = error
             self._news.notify_all()
         self._log.write("storage_failed", "warning", cause=str(error), failures=self._failures)
         if self._in_a_row == _WARN_AFTER:
