@@ -59,7 +59,7 @@ class _Guarded:
 
 @contextmanager
 def guarded_streams(stdout: TextIO | None = None, stderr: TextIO | None = None) -> Iterator[None]:
-    """Guard standard output and standard error, or the streams that take their place."""
+    """Guard standard output and standard error, or the streams given instead."""
     out = cast(TextIO, _Guarded(stdout or sys.stdout))
     err = cast(TextIO, _Guarded(stderr or sys.stderr))
     with redirect_stdout(out), redirect_stderr(err):

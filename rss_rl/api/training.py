@@ -284,10 +284,11 @@ def _plan_of_run(
             remedy=f"Resume it: rss-rl train --resume {run}, or repeat it: "
             f"rss-rl train {run / 'config.yaml'} --run-dir DIR",
         )
-    tree, where = RunDirectory.open(run).config, str(run / CONFIG_FILE)
+    directory = RunDirectory.open(run)
     trusted = trusted | trust_in_overrides(overrides)  # the same plug-in, named again
-    config = parse_config(tree, where=where, trust=trusted)
-    again = parse_config(with_overrides(tree, overrides), where=where, trust=trusted)
+    config = directory.parsed_config(trusted)
+    changed = with_overrides(directory.config, overrides)
+    again = parse_config(changed, where=str(run / CONFIG_FILE), trust=trusted)
     if again != config or run_dir:
         raise ConfigError(
             "a run is resumed as it was begun: no other settings and no --run-dir",
@@ -302,9 +303,8 @@ def _is_finished(plan: _Plan) -> bool:
     """Whether the run has nothing left to do."""
     if not (plan.path / REPORT_FILE).is_file():
         return False
-    tree, where = RunDirectory.open(plan.path).config, str(plan.path / CONFIG_FILE)
     named = Trust.of(plan.config.model_dump(mode="json"))
-    return parse_config(tree, where=where, trust=named) == plan.config
+    return RunDirectory.open(plan.path).parsed_config(named) == plan.config
 
 
 @contextmanager

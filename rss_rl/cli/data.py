@@ -325,11 +325,11 @@ def gold(split: Split, row: int) -> str:
         return f"{label:g}"
     if batch.marks is None:
         return split.labels.names[int(label)]
-    places = np.flatnonzero(batch.marks[0] == label)
-    # A candidate stands there several times, a sentence once.
-    shown = places[:1] if split.labels.kind == "candidate" else places
+    marked = np.flatnonzero(batch.marks[0] == label)
+    # A candidate occurs several times, a sentence once.
+    shown = marked[:1] if split.labels.kind == "candidate" else marked
     words = split.words(row)[0]
-    return f"{label} ({' '.join(words[place] for place in shown)})"
+    return f"{label} ({' '.join(words[index] for index in shown)})"
 
 
 def example_line(split: Split, row: int) -> str:

@@ -142,14 +142,14 @@ def _shared_memory() -> Finding:
 
 
 def _writable(run_dir: Path) -> Finding:
-    place = run_dir.absolute()
-    while not place.exists():
-        place = place.parent
+    folder = run_dir.absolute()
+    while not folder.exists():
+        folder = folder.parent
     try:
-        with tempfile.NamedTemporaryFile(dir=place):
+        with tempfile.NamedTemporaryFile(dir=folder):
             return Finding("run directory", f"{run_dir}: can be written")
     except OSError as error:
-        return Finding("run directory", f"{place}: {error.strerror}", "Give another --run-dir")
+        return Finding("run directory", f"{folder}: {error.strerror}", "Give another --run-dir")
 
 
 def _package() -> Finding:

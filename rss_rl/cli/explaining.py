@@ -39,7 +39,7 @@ Examples:
 
 
 def explain(
-    place: ModelPath,
+    path: ModelPath,
     texts: Annotated[
         list[str] | None,
         typer.Argument(
@@ -91,14 +91,14 @@ def explain(
     from rss_rl.inference.model import load_model
     from rss_rl.inference.page import page
 
-    model = load_model(place, checkpoint(which), trust(trust_plugins))
+    model = load_model(path, checkpoint(which), trust(trust_plugins))
     encoded = (
         _from_file(model, file, text_columns(text, text_b), limit)
         if file
         else [model.encode(texts or [])]
     )
     facts = _gather(model, encoded, flips)
-    name = place.resolve().name
+    name = path.resolve().name
     _write(out, page(f"What {name} reads", model.labels, facts, _note(model)))
     typer.echo(f"wrote {out}")
     if figure is not None:
@@ -125,10 +125,10 @@ def _gather(model: Model, examples: list[Encoded], flips: int) -> list[Facts]:
     with console(stderr=True).status("reading") as status:
         for number, example in enumerate(examples, start=1):
 
-            def told(done: int, at: int = number) -> None:
+            def show_progress(done: int, at: int = number) -> None:
                 status.update(f"example {at} of {len(examples)}: {done} words tried")
 
-            facts.append(gather_facts(model, example, flips, told))
+            facts.append(gather_facts(model, example, flips, show_progress))
     return facts
 
 

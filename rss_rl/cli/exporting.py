@@ -44,10 +44,9 @@ def export(
     from rss_rl.inference.artifact import export_run
     from rss_rl.inference.onnx_graph import write_onnx
 
-    place = run.resolve()
     folder = export_run(
         run,
-        out or place.with_name(f"{place.name}-export"),
+        out or run.resolve().with_name(f"{run.resolve().name}-export"),
         which=checkpoint(which),
         overwrite=overwrite,
         onnx=write_onnx if onnx else None,

@@ -40,7 +40,7 @@ Examples:
 
 
 def predict(
-    place: ModelPath,
+    path: ModelPath,
     source: Annotated[
         Path,
         typer.Option("--input", metavar="FILE", help="CSV, TSV, JSON lines or Parquet, also .gz."),
@@ -73,7 +73,7 @@ def predict(
     from rss_rl.inference.scoring import check_target, score_file
 
     check_target(source, target, overwrite=overwrite)
-    model = load_model(place, checkpoint(which), trust(trust_plugins))
+    model = load_model(path, checkpoint(which), trust(trust_plugins))
     out = console(stderr=True)
     with Interruption(_stopping) as interruption, out.status("reading") as status:
         counts = score_file(
@@ -83,7 +83,7 @@ def predict(
             text_columns(text, text_b),
             skip_bad_rows=skip_bad_rows,
             overwrite=overwrite,
-            progress=_teller(status),
+            progress=_progress(status),
             stop=interruption.asked,
         )
     if not counts.complete:
@@ -97,12 +97,12 @@ def _stopping() -> None:
     os.write(2, b"\nstopping after this block of rows; once more to stop at once\n")
 
 
-def _teller(status: Status) -> Callable[[Counts], None]:
-    """Shows how far it has come, and how fast."""
+def _progress(status: Status) -> Callable[[Counts], None]:
+    """Shows the rows done, and how many a second."""
     began = time.monotonic()
 
-    def tell(counts: Counts) -> None:
+    def show(counts: Counts) -> None:
         rate = counts.rows / max(time.monotonic() - began, 1e-9)
         status.update(f"{counts.rows:,} rows, {rate:,.0f} a second, {counts.bad:,} bad")
 
-    return tell
+    return show

@@ -57,7 +57,7 @@ Rows `at budgets` and `at people's count`, and AUPRC, are defined as Brinner and
 2024) define them: means over the best 5, 10, ..., 95% of a text's words, and the best as many as
 people marked; IOU F1 at budgets is of best overlaps, without a threshold; compr. and suff. are of
 the right class.
-The methods of --posthoc are told the right class, so their selections have no accuracy.
+The methods of --posthoc are given the right class, so their selections have no accuracy.
 """
 
 
@@ -131,7 +131,7 @@ def rationales(
     from rss_rl.results.agreement import score_run_agreement
     from rss_rl.results.output import csv_text, markdown_table
 
-    files = _file_names(scores or [])
+    methods, files = list(dict.fromkeys(split_list(posthoc))), _file_names(scores or [])
     rows: list[_Row] = []
     for run in runs:
         with _progress(str(run)) as progress:
@@ -140,7 +140,7 @@ def rationales(
                 split,
                 which=checkpoint(which),
                 share=share,
-                posthoc=list(dict.fromkeys(split_list(posthoc))),
+                posthoc=methods,
                 files=files,
                 device=device,
                 progress=progress,
@@ -148,10 +148,8 @@ def rationales(
             )
         rows += [(str(run), selection, measures) for selection, measures in found.items()]
     if json_:
-        tree: dict[str, dict[str, Mapping[str, float]]] = {}
-        for name, selection, measures in rows:
-            tree.setdefault(name, {})[selection] = measures
-        typer.echo(json.dumps({"split": split, "which": which, "runs": tree}, indent=2))
+        tree = {"split": split, "which": which, "runs": _by_run(rows)}
+        typer.echo(json.dumps(tree, indent=2))
     elif csv_:
         header = ["run", "selection", *sorted({name for _, _, own in rows for name in own})]
         records = [{"run": name, "selection": selection, **own} for name, selection, own in rows]
@@ -159,10 +157,21 @@ def rationales(
     elif markdown:
         typer.echo(markdown_table(*_cells(rows)))
     else:
-        # Rows of a terminal are short and measures many: one column for each selection of a run.
-        header, body = _cells(rows)
-        (_, *names), *lines = zip(header, *body, strict=True)
-        console().print(plain_table(["", *names], lines, left=1))
+        _print_columns(rows)
+
+
+def _by_run(rows: Sequence[_Row]) -> dict[str, dict[str, Mapping[str, float]]]:
+    tree: dict[str, dict[str, Mapping[str, float]]] = {}
+    for name, selection, measures in rows:
+        tree.setdefault(name, {})[selection] = measures
+    return tree
+
+
+def _print_columns(rows: Sequence[_Row]) -> None:
+    """Rows of a terminal are short and measures many: one column for each selection of a run."""
+    header, body = _cells(rows)
+    (_, *names), *lines = zip(header, *body, strict=True)
+    console().print(plain_table(["", *names], lines, left=1))
 
 
 def _file_names(files: Sequence[Path]) -> dict[str, Path]:

@@ -32,7 +32,7 @@ Examples:
 
 
 def select(
-    place: ModelPath,
+    path: ModelPath,
     texts: Annotated[
         list[str],
         typer.Argument(
@@ -57,7 +57,7 @@ def select(
     """
     from rss_rl.inference.model import load_model
 
-    model = load_model(place, checkpoint(which), trust(trust_plugins))
+    model = load_model(path, checkpoint(which), trust(trust_plugins))
     (explanation,) = model.predict(
         [texts[0] if len(texts) == 1 else tuple(texts)], sampled_seed=sampled
     )

@@ -28,7 +28,7 @@ Examples:
 `rss-rl status s3://bucket/run --follow` reads the copy on a storage path, again and again.
 
 `rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped, failed,
-crashed (nobody trains and nothing says why) or not running.
+crashed (no process trains, and no error was logged) or not running.
 """
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
@@ -103,9 +103,9 @@ def _phase(found: RunStatus) -> str:
         return "-"
     # The comparison with all tokens comes behind the phases of the configuration.
     listed = found.phase_number and found.phases and found.phase_number <= found.phases
-    place = f" ({found.phase_number} of {found.phases})" if listed else ""
+    number = f" ({found.phase_number} of {found.phases})" if listed else ""
     of = "" if found.phase_steps is None else f" of {found.phase_steps}"
-    return f"{found.phase}{place}, {_shown(found.phase_done, '{}')}{of} updates"
+    return f"{found.phase}{number}, {_shown(found.phase_done, '{}')}{of} updates"
 
 
 def _progress(found: RunStatus) -> str:

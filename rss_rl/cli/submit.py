@@ -32,7 +32,7 @@ Examples:
 `rss-rl submit sick data=/nfs/d sampler.backend=ray --storage /nfs/r --shared-filesystem --detach`
 
 The cluster's nodes need Python with torch and the other dependencies; rss-rl itself is sent along.
-The same command again, after a failure or a stop, goes on from the last checkpoint in the storage.
+The same command again, after a failure or a stop, resumes the last checkpoint in the storage.
 `rss-rl job` shows, watches and stops what was submitted.
 """
 
@@ -83,8 +83,8 @@ def submit(
     from rss_rl.cli.config import documented_yaml
     from rss_rl.cluster.package import pack_code
 
-    run, short = _resolve(config, overrides or [], shared_filesystem)
-    storage = _kept_at(storage, shared_filesystem, take_over)
+    run, short = _resolve_config(config, overrides or [], shared_filesystem)
+    storage = _resolve_storage(storage, shared_filesystem, take_over)
     job = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
     command = entrypoint(
         job, storage, take_over=take_over, insecure=insecure, trust_plugins=_has_plugins(run)
@@ -114,7 +114,7 @@ def entrypoint(
     insecure: bool = False,
     trust_plugins: bool = False,
 ) -> str:
-    """The shell command of a job that trains, or goes on training, what `storage` holds.
+    """The shell command of a job that trains or resumes the run at `storage`.
 
     Args:
         job: its id; names the scratch directory on the node where the learner runs.
@@ -143,36 +143,36 @@ def _has_plugins(config: RunConfig) -> bool:
     return any(plugins_named(config))
 
 
-def _resolve(start: str, overrides: list[str], shared: bool) -> tuple[RunConfig, str]:
+def _resolve_config(start: str, overrides: list[str], shared: bool) -> tuple[RunConfig, str]:
     """The configuration with data that every node can read, and its name for a job."""
     from rss_rl.config import load_config
     from rss_rl.packaged import find_config
 
     file = find_config(start)
     config = load_config(file, overrides)
-    data = _everywhere(config.data, "data", shared)
+    data = _on_every_node(config.data, "data", shared)
     return config.model_copy(update={"data": data}), file.stem
 
 
-def _everywhere(place: str, key: str, shared: bool) -> str:
-    """The place as every node understands it."""
+def _on_every_node(path: str, key: str, shared: bool) -> str:
+    """A path or URI as every node understands it."""
     from rss_rl.storage import is_uri
 
-    if is_uri(place):
-        return place
+    if is_uri(path):
+        return path
     if not shared:
         raise ConfigError(
             f"{key} is a path on this machine: workers on other nodes cannot see it",
-            where=place,
+            where=path,
             remedy="Give a URI such as s3://bucket/prefix, or --shared-filesystem where every node"
             " has the same files there",
         )
-    return str(Path(place).resolve())
+    return str(Path(path).resolve())
 
 
-def _kept_at(storage: str, shared: bool, take_over: bool) -> str:
+def _resolve_storage(storage: str, shared: bool, take_over: bool) -> str:
     """The storage as every node understands it; refuses a take-over that would do nothing."""
-    storage = _everywhere(storage, "--storage", shared)
+    storage = _on_every_node(storage, "--storage", shared)
     from rss_rl.storage import is_uri
 
     if take_over and not is_uri(storage):

@@ -85,7 +85,7 @@ def connect(
             machine's; what passes through is a few snapshots and rollouts, 10 to 50 MB each.
         dashboard: start it, on 127.0.0.1 only; only of a cluster started here.
         insecure: also use a cluster that checks no token.
-        timeout_s: how long to wait for a cluster that does not answer.
+        timeout_s: how long to wait for a cluster that does not respond.
 
     Raises:
         ClusterError: it cannot be joined or started, or must not be trusted.
@@ -110,7 +110,7 @@ def shutdown(info: ClusterInfo) -> None:
     """Leave the cluster; one that was started here is ended, with every process of it.
 
     Ray's own shutdown comes first. Processes of the session that outlive it by 10 s are killed,
-    which frees their shared memory. A cluster that was joined goes on.
+    which frees their shared memory. A cluster that was joined keeps running.
     """
     if not (info.started_here or info.joined_here):
         return
@@ -122,7 +122,7 @@ def shutdown(info: ClusterInfo) -> None:
 
 
 def quiet() -> None:
-    """Let Ray's own loggers tell of warnings only; errors reach the user through exceptions."""
+    """Let Ray's own loggers print warnings only; errors reach the user as exceptions."""
     for name in ("", ".dashboard.modules.dashboard_sdk", ".dashboard.modules.job.sdk"):
         logging.getLogger(f"ray{name}").setLevel(logging.WARNING)
 

@@ -142,7 +142,7 @@ class JobBoard:
                 broken = 1 if shown > before else broken + 1
             if broken > _RECONNECTIONS:
                 raise ClusterError(
-                    "the connection to the job's output is lost; the job goes on",
+                    "the connection to the job's output is lost; the job continues",
                     where=self.url,
                     remedy=f"Try again later: rss-rl job logs {name}",
                 )
@@ -188,7 +188,7 @@ def open_board(address: str | None, *, insecure: bool = False, timeout_s: float 
         address: of the dashboard (http or https), of the head (host:port, or auto), or of its
             Ray client server (ray://), whose dashboard is taken to be at port 8265.
         insecure: also use a cluster that checks no token.
-        timeout_s: how long nobody may answer.
+        timeout_s: how long to wait for a response.
 
     Raises:
         ClusterError: no such cluster, or it must not be used, or its Ray is too old or too new.

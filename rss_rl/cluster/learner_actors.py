@@ -158,7 +158,7 @@ class RayLearners:
             _, silent = ray.wait(calls, num_returns=len(calls), timeout=0)
             names = ", ".join(self._name(calls.index(call)) for call in silent)
             raise LearnersLostError(
-                f"no answer to '{what}' within {timeout_s:.0f} s from {names}",
+                f"no response to '{what}' within {timeout_s:.0f} s from {names}",
                 remedy="Look at that host; for long evaluations raise learner.timeout_s",
             ) from error
         except RayError as error:

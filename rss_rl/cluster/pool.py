@@ -244,7 +244,7 @@ class RayBackend:
         except RayTaskError as error:
             self._take_error(slot, slot.jobs[call].job, error)
             return []
-        except RayError as error:  # dead, unreachable, or its answer was lost
+        except RayError as error:  # dead, unreachable, or its result was lost
             self._fail(slot, f"died: {last_line(error)}")
             return []
         del self._pending[call]
@@ -270,7 +270,7 @@ class RayBackend:
         limit = self._config.timeout_s
         for slot in self._live():
             if slot.waited() > limit:
-                self._fail(slot, f"gave no answer for {limit:.0f} s", hung=True)
+                self._fail(slot, f"did not respond for {limit:.0f} s", hung=True)
 
     def _check_starts(self) -> None:
         """A start that takes too long is tried again; one at least must succeed."""
@@ -295,7 +295,7 @@ class RayBackend:
         """Replace a sampler; its jobs go to others, first of all.
 
         Raises:
-            SamplerError: it happens too often at this slot, or nobody is left.
+            SamplerError: it happens too often in this slot, or no sampler is left.
         """
         self.restarts += 1
         times, name = slot.fail(), str(slot)

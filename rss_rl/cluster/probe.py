@@ -36,8 +36,8 @@ _SILENCES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 class Probe:
     """What came back.
 
-    answer   guarded: it refused; open: it answered; silent: nobody there; foreign: something else
-    version  of Ray, where it was told; detail: of what went wrong
+    answer   guarded: it refused; open: it responded; silent: nothing there; foreign: something else
+    version  of Ray, where known; detail: of what went wrong
     """
 
     answer: Literal["guarded", "open", "silent", "foreign"]
@@ -117,13 +117,13 @@ def check_gcs(address: str, token: Token | None, *, insecure: bool, timeout_s: f
     Args:
         address: host:port. token: at hand, or None.
         insecure: also accept a cluster that checks no token.
-        timeout_s: how long nobody may answer.
+        timeout_s: how long to wait for a response.
 
     Returns:
-        what the head told us.
+        its version, and whether it checks tokens.
 
     Raises:
-        ClusterError: nobody answers, no token is checked, ours is wrong, or there is none.
+        ClusterError: no response, no token is checked, ours is wrong, or there is none.
     """
     return _check(probe_gcs, address, token, insecure, timeout_s)
 

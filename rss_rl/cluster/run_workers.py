@@ -47,7 +47,7 @@ def _train(run: PlannedRun, overwrite: bool, stop_file: Path) -> RunResult:
 
 
 def _new_stop_file(folder: Path) -> Path:
-    """A file of this process's own: its presence asks the runs to stop, whoever dies meanwhile."""
+    """A file of this process's own, whose presence asks the runs to stop."""
     folder.mkdir(parents=True, exist_ok=True)
     stop_file = folder / f".stop-{socket.gethostname()}-{os.getpid()}"
     stop_file.unlink(missing_ok=True)

@@ -85,7 +85,7 @@ def export_run(
     staging = out.with_name(f".tmp-{out.name}-{os.getpid()}")
     try:
         staging.mkdir(parents=True)
-        # Where the data lay on this machine is nobody's business elsewhere.
+        # The path of the data on this machine means nothing elsewhere.
         config = config.model_copy(update={"data": inputs.manifest.name})
         _fill(staging, run, which, config, models, inputs)
         if onnx is not None:

@@ -96,12 +96,12 @@ def _flips(
     words = chosen.tokens[slot].shape[1]
     step = max(1, _TOKENS_AT_A_TIME // sum(ids.shape[1] for ids in chosen.tokens))
     found: Array | None = None
-    for done, places in enumerate(torch.split(_worth_most(chosen, slot, most), step)):
-        outcomes = _outcomes(model, _flipped(chosen, slot, places)).numpy()
+    for done, indices in enumerate(torch.split(_worth_most(chosen, slot, most), step)):
+        outcomes = _outcomes(model, _flipped(chosen, slot, indices)).numpy()
         if found is None:
             found = np.full((words, outcomes.shape[1]), np.nan, np.float32)
-        found[places.numpy()] = outcomes
-        progress(done * step + len(places))
+        found[indices.numpy()] = outcomes
+        progress(done * step + len(indices))
     assert found is not None  # every text has a word
     return found
 
@@ -114,9 +114,9 @@ def _worth_most(chosen: Chosen, slot: int, most: int) -> Tensor:
     return torch.argsort(worth, descending=True, stable=True)[:most].sort().values
 
 
-def _flipped(chosen: Chosen, slot: int, places: Tensor) -> Chosen:
-    """The example once for each of `places`, with that word of `slot` flipped."""
-    times = len(places)
+def _flipped(chosen: Chosen, slot: int, indices: Tensor) -> Chosen:
+    """The example once for each of `indices`, with that word of `slot` flipped."""
+    times = len(indices)
 
     def again(tensor: Tensor) -> Tensor:
         return tensor.expand(times, *tensor.shape[1:])
@@ -124,7 +124,7 @@ def _flipped(chosen: Chosen, slot: int, places: Tensor) -> Chosen:
     selections = [again(selection) for selection in chosen.selections]
     changed = selections[slot].clone()  # [P, 2, N]
     rows = torch.arange(times)
-    changed[rows, :, places] = ~changed[rows, :, places].any(1, keepdim=True)
+    changed[rows, :, indices] = ~changed[rows, :, indices].any(1, keepdim=True)
     selections[slot] = changed
     return Chosen(
         [again(ids) for ids in chosen.tokens],

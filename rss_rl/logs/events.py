@@ -126,14 +126,14 @@ for _kind in (
 
 
 class EventSink(Protocol):
-    """Takes note of events."""
+    """Logs events."""
 
     def write(self, event: str, level: Level = "info", **fields: Any) -> None:
         """Log a registered event with some of its fields."""
 
 
 class NullEventLog:
-    """Notes nothing, but knows the names: a wrong one fails without a log too."""
+    """Writes nothing, but checks names: a wrong one fails without a log too."""
 
     def write(self, event: str, level: Level = "info", **fields: Any) -> None:
         """See `EventSink`."""
@@ -144,7 +144,7 @@ class NullEventLog:
 
 
 NO_LOG = NullEventLog()
-"""For where nobody listens."""
+"""For runs without a log."""
 
 
 class EventLog:
@@ -179,14 +179,14 @@ class EventLog:
         Raises:
             ValueError: an event or field that is not registered.
         """
-        place = {
+        position = {
             "actor": fields.pop("actor", None),
             "version": fields.pop("version", self._version),
             "update": fields.pop("update", self._update),
         }
         find_event(event, fields)
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        head = {"time": now, "level": level, "event": event, **self._who, **place}
+        head = {"time": now, "level": level, "event": event, **self._who, **position}
         with self._lock:
             if self.lost:
                 head["lost_before"] = self.lost

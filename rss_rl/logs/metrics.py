@@ -45,7 +45,7 @@ _EVENTS_FLUSH_SECONDS = 10
 
 
 class ScalarSink(Protocol):
-    """Another place that scalars go to, such as a monitoring system; it must not raise."""
+    """Another sink of scalars, such as a monitoring system; it must not raise."""
 
     def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
         """Take the finite scalars of one step, by registered tag."""
@@ -59,7 +59,7 @@ class MetricsWriter:
 
     Args:
         run_dir: the run directory.
-        resume_step: step of the checkpoint the run goes on from; metrics of later steps are
+        resume_step: step of the checkpoint the run resumes from; metrics of later steps are
             dropped. None for a new run: whatever metrics there are go.
         resume_rows: what `rows` was when that checkpoint was saved; rows of its own step that came
             after it are dropped too. None keeps all of that step.

@@ -127,7 +127,7 @@ class Lease:
         return self._lost
 
     def check(self) -> None:
-        """Raise StorageError where the last renewal met another writer; asks nobody."""
+        """Raise StorageError where the last renewal met another writer; asks no storage."""
         if self._lost is not None:
             raise self._lost
 
@@ -192,7 +192,7 @@ def _outlast(storage: Storage, writer: str, fresh_s: float) -> str | None:
 
 
 def live_writer(storage: Storage) -> str | None:
-    """Who holds a fresh lease, as `process 12 on host`; None where nobody does.
+    """Who holds a fresh lease, as `process 12 on host`; None without one.
 
     Nor does a process that this one would see if it lived, and does not.
     """

@@ -340,4 +340,4 @@ class Mirror:
             self._news.notify_all()
         self._log.write("storage_failed", "warning", cause=str(error), failures=self._failures)
         if self._in_a_row == _WARN_AFTER:
-            _log.warning("uploads keep failing, training goes on: %s", error)
+            _log.warning("uploads keep failing, training continues: %s", error)

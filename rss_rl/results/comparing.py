@@ -32,18 +32,17 @@ import numpy as np
 from scipy import stats
 
 from rss_rl.components import NOTHING, Trust
-from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.metrics.measures import all_measures, find_measure, leading_measures
 from rss_rl.results.output import COLOURS, panels, png
-from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
+from rss_rl.runs.run_directory import REPORT_FILE, RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FEWEST = 3
-"""Seeds below which nothing is claimed: of two differences nobody can tell chance."""
+"""Seeds below which nothing is claimed: two differences may well be chance."""
 
 _MOST_ENUMERATED = 16
 _DRAWS = 100_000
@@ -108,8 +107,7 @@ def read_run(path: Path, trust: Trust = NOTHING) -> Run:
         ConfigError: its configuration is none of this version.
     """
     directory = RunDirectory.open(path)
-    # Completed: it may have been written before a key was known.
-    config = parse_config(directory.config, where=str(path / CONFIG_FILE), trust=trust)
+    config = directory.parsed_config(trust)
     finished = (path / REPORT_FILE).is_file()
     return Run(path, config.model_dump(mode="json"), directory.read_report() if finished else None)
 

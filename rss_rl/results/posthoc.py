@@ -37,7 +37,7 @@ class ScoreSource(Protocol):
     """What ranks the tokens of examples."""
 
     knows_labels: bool
-    """It is told the right classes, so that predicting from what it selects is no achievement."""
+    """It is given the right classes, so that accuracy of what it selects says nothing."""
 
     def __call__(self, batch: Batch, tensors: TensorBatch) -> list[Array]:
         """S x float64 [B, N_s] of the real tokens; of no meaning on padding."""
@@ -155,19 +155,19 @@ class PosthocScores:
         # Differences between texts that are almost alike are lost in bfloat16.
         exactly = torch.autocast(tensors.tokens[0].device.type, enabled=False)
         with torch.no_grad(), exactly:
-            for place, row in enumerate(batch.rows.tolist()):
-                real = [valid[place] for valid in tensors.valid]
+            for index, row in enumerate(batch.rows.tolist()):
+                real = [valid[index] for valid in tensors.valid]
                 example = _Example(
                     self._classifier,
                     tuple(
-                        ids[place, mask][None]
+                        ids[index, mask][None]
                         for ids, mask in zip(tensors.tokens, real, strict=True)
                     ),
-                    int(batch.labels[place]),
+                    int(batch.labels[index]),
                     self._seed,
                     row,
                 )
                 scores = torch.split(self._method(example).cpu(), example.lengths)
                 for slot, part in enumerate(scores):
-                    found[slot][place, batch.valid[slot][place]] = part.numpy()
+                    found[slot][index, batch.valid[slot][index]] = part.numpy()
         return found

@@ -40,10 +40,10 @@ def score_run(
     Raises:
         RssError: no such run, checkpoint or split, or the data were prepared anew since.
     """
-    config, models, prepared, place = open_with_data(path, which, device, trust)
+    config, models, prepared, used_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)
-    reward = build_reward(config, models, examples, prepared.vocabulary.words, place)
-    metrics = evaluate(models, examples, config, modes, device=place, reward=reward)
+    reward = build_reward(config, models, examples, prepared.vocabulary.words, used_device)
+    metrics = evaluate(models, examples, config, modes, device=used_device, reward=reward)
     return load_checkpoint(path, which).step, metrics
 
 
@@ -63,7 +63,7 @@ def open_with_data(
             where=config.data,
             remedy="Prepare them as they were, or train again",
         )
-    place = find_device(device or config.learner.device)
-    models.classifier.to(place)
-    models.policy.to(place)
-    return config, models, prepared, place
+    used_device = find_device(device or config.learner.device)
+    models.classifier.to(used_device)
+    models.policy.to(used_device)
+    return config, models, prepared, used_device

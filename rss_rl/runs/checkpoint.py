@@ -203,7 +203,7 @@ def _read_newest(run_dir: Path) -> Checkpoint:
         try:
             found = _read(step_directory(run_dir, step), run_dir)
         except CheckpointError as error:
-            # Its remedy is for whoever asked for this one.
+            # Its remedy is for a caller who asked for this checkpoint.
             warnings.append(
                 f"passed over the checkpoint of step {step}: {error.where}: {error.what}"
             )
@@ -279,7 +279,7 @@ def _absent(path: Path, run_dir: Path) -> CheckpointError:
 def state_errors(checkpoint: Checkpoint | None) -> Iterator[None]:
     """Raise what goes wrong within, as a state does not fit the program, as a CheckpointError.
 
-    Checksums show damage, not what somebody else wrote. None, for a new run, does nothing.
+    Checksums show damage, not what another program wrote. None, for a new run, does nothing.
     """
     if checkpoint is None:
         yield
@@ -401,7 +401,7 @@ def _check_own(directory: Path, *files: Path) -> None:
         try:
             mode = path.lstat().st_mode
         except OSError:
-            continue  # missing, which whoever reads it says better
+            continue  # missing, which its reader reports better
         if not (stat.S_ISDIR(mode) if path == directory else stat.S_ISREG(mode)):
             raise CheckpointError(
                 "a link, or not a plain file",

@@ -40,6 +40,8 @@ from typing import Any, Self
 
 import yaml
 
+from rss_rl.components import NOTHING, Trust
+from rss_rl.config import RunConfig, parse_config
 from rss_rl.durable import replace_file, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json, without_non_finite
@@ -107,7 +109,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path, *, lock: bool = False) -> Self:
-        """Open the directory of a run: to read, or with `lock` to go on training.
+        """Open the directory of a run: to read, or with `lock` to train.
 
         Raises:
             CheckpointError: no run is there, or another process trains there.
@@ -131,8 +133,19 @@ class RunDirectory:
         with _disk_errors(path):
             return cls(path, config, _take_lock(path) if lock else None, settled)
 
+    def parsed_config(self, trust: Trust = NOTHING) -> RunConfig:
+        """The configuration, completed with defaults of keys that are newer than the run.
+
+        Args:
+            trust: whose components may be imported, see `rss_rl.config.parse_config`.
+
+        Raises:
+            ConfigError: it is none of this version.
+        """
+        return parse_config(self.config, where=str(self.path / CONFIG_FILE), trust=trust)
+
     def moved_data(self, data: str) -> None:
-        """Write down where the data of the run lie now; for whoever holds its lock.
+        """Write down where the data of the run lie now; for the holder of its lock.
 
         Raises:
             CheckpointError: the disk refuses.
@@ -144,7 +157,7 @@ class RunDirectory:
         """Write down what was chosen where the configuration leaves a key to the machine.
 
         The configuration itself stays as it was asked for, so that runs of unlike machines are
-        runs of one configuration. For whoever holds the lock of the run.
+        runs of one configuration. For the holder of the lock.
 
         Raises:
             CheckpointError: the disk refuses.
@@ -176,7 +189,7 @@ class RunDirectory:
         return target
 
     def note_provenance(self, record: Mapping[str, Any]) -> None:
-        """Write `provenance.json` where the run begins: it tells what made the first update.
+        """Write `provenance.json` where the run begins: it says what made the first update.
 
         Raises:
             CheckpointError: the disk refuses.
@@ -235,7 +248,7 @@ def _write_config(path: Path, config: Mapping[str, Any], text: str) -> None:
 
 
 def check_free(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse to write into what is no run, and over a run without being told to.
+    """Refuse to write into what is no run, and over a run unless `overwrite`.
 
     Raises:
         CheckpointError: it is neither empty nor a run that may go.
@@ -276,7 +289,7 @@ def claim(path: Path, *, overwrite: bool = False) -> int:
     path.mkdir(parents=True, exist_ok=True)
     lock = _take_lock(path)
     try:
-        check_free(path, overwrite=overwrite)  # somebody may have been at work until now
+        check_free(path, overwrite=overwrite)  # another process may have worked here until now
         _clear_run(path)
     except BaseException:
         os.close(lock)
@@ -329,7 +342,7 @@ def _take_lock(run_dir: Path) -> int:
                         where=str(run_dir),
                         remedy="Wait for it, stop it, or choose another directory",
                     ) from error
-                time.sleep(_LOCK_PAUSE_S)  # somebody may only be asking, in `lock_holder`
+                time.sleep(_LOCK_PAUSE_S)  # another may only be looking, in `lock_holder`
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     except BaseException:
@@ -339,7 +352,7 @@ def _take_lock(run_dir: Path) -> int:
 
 
 def lock_holder(run_dir: Path) -> str | None:
-    """Who trains there, as `process 12 on host`; None where nobody does.
+    """Who trains there, as `process 12 on host`; None where no process does.
 
     Raises:
         OSError: the file cannot be read.
@@ -368,6 +381,6 @@ def _open_lock(run_dir: Path, flags: int) -> int:
 
 
 def _holder(descriptor: int) -> str:
-    """What the holder wrote, whoever wrote it: shown on a terminal, so printable only."""
+    """What the holder wrote; printable characters only, as it is shown on a terminal."""
     text = os.pread(descriptor, _LONGEST_HOLDER, 0).decode(errors="replace")
     return "".join(c for c in text if c.isprintable()).strip() or "another process"

@@ -64,7 +64,7 @@ class TableData:
                 )
 
     def prepare(self, fold: Fold) -> None:
-        """Prepare the data of a fold, where they are missing; once, whoever else makes the table.
+        """Prepare the data of a fold where they are missing; once, whatever commands want them.
 
         Raises:
             DataError: what it is made of is missing or wrong, or was prepared otherwise before, or

@@ -1,6 +1,6 @@
 """Training the runs of a table: in this process one after another, or by workers on a cluster.
 
-A run that fails is noted, and the others go on; after a stop every run can be resumed.
+A run that fails stops no other; after a stop every run can be resumed.
 """
 
 from __future__ import annotations

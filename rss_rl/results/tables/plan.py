@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from rss_rl.components import Trust
-from rss_rl.config import RunConfig, load_config, options_that_fit, parse_config
+from rss_rl.config import RunConfig, load_config, options_that_fit
 from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.json_files import read_json
 from rss_rl.packaged import find_config
@@ -196,10 +196,9 @@ def state_of(run: PlannedRun) -> State:
     """
     if not (run.path / CONFIG_FILE).is_file():
         return "missing"
-    tree = RunDirectory.open(run.path).config
+    directory = RunDirectory.open(run.path)
     try:
-        named = Trust.of(run.config.model_dump(mode="json"))
-        before = parse_config(tree, where=str(run.path / CONFIG_FILE), trust=named)
+        before = directory.parsed_config(Trust.of(run.config.model_dump(mode="json")))
     except ConfigError:  # a key that was removed since
         return "changed"
     # Where the data lie is of no account: a directory of tables can be moved.

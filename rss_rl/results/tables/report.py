@@ -143,7 +143,7 @@ def _published(result: RowResult, metric: str) -> str:
 
 
 def _figure(metric: str, value: float) -> str:
-    """A published figure with the places it was published with."""
+    """A published figure with the decimals it was published with."""
     if percent_scale(metric) == 1:
         return f"{value:.4f}"
     return f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}"
@@ -162,7 +162,7 @@ def _published_value(result: RowResult, name: str) -> float | None:
 
 
 def _extra(result: RowResult, name: str, scale: float = 1, unit: str = "") -> str:
-    """A published count or time, with as many places as were published."""
+    """A published count or time, with as many decimals as were published."""
     value = _published_value(result, name)
     return NONE if value is None else f"{value * scale:g}{unit}"
 
@@ -298,21 +298,21 @@ def _has(result: RowResult, metrics: Sequence[str]) -> bool:
 def _draw_panel(axes: Axes, title: str, metric: str, results: Sequence[RowResult]) -> None:
     scale = percent_scale(metric)
     ours, published = [], []
-    for place, result in enumerate(results):
+    for number, result in enumerate(results):
         if found := result.metrics.get(metric):
             deviation = scale * (found.deviation or 0.0)
-            ours.append((scale * found.mean, deviation, place - _BESIDE))
+            ours.append((scale * found.mean, deviation, number - _BESIDE))
         if figure := result.row.figure(result.dataset.name, metric):
-            published.append((figure[0], figure[1] or 0.0, place + _BESIDE))
+            published.append((figure[0], figure[1] or 0.0, number + _BESIDE))
     # Both are drawn where there is no point too, so that any panel has the whole legend.
     for points, colour, marker, label in (
         (published, _PUBLISHED, "D", "published"),
         (ours, _OURS, "o", "ours"),
     ):
-        values, deviations, places = np.reshape(points, (-1, 3)).T
+        values, deviations, heights = np.reshape(points, (-1, 3)).T
         axes.errorbar(
             values,
-            places,
+            heights,
             xerr=deviations,
             fmt=marker,
             color=colour,
