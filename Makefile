@@ -62,7 +62,7 @@ checks: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 format: $(STAMP) ## reformat and fix what can be fixed
 	$(BIN)/ruff format

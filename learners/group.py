@@ -11,7 +11,7 @@ __all__ = ["ALONE", "Alone", "Group", "ProcessGroup", "shard", "sum_and_max"]
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any, Protocol, cast
@@ -35,11 +35,15 @@ class Group(Protocol):
     def sum(self, values: Tensor) -> Tensor:
         """The sum of every rank's `values`, on every rank; all must call it."""
 
-    def share(self, module: nn.Module) -> nn.Module:
+    def share(self, module: nn.Module, apart: Sequence[str] = ()) -> nn.Module:
         """The module with the weights of rank 0, whose backward sums gradients over the ranks.
 
         All must call its forward and the backward of what it returns, also with an empty shard.
+        Gradients of the parameters named in `apart` are left to `sum_rows`.
         """
+
+    def sum_rows(self, gradient: Tensor) -> Tensor:
+        """The sum of every rank's coalesced sparse gradient [V, E], on every rank, coalesced."""
 
     def guard(self) -> AbstractContextManager[None]:
         """Turns what a lost group raises into a LearnerError; put it around the whole update."""
@@ -58,9 +62,13 @@ class Alone:
         """See `Group`."""
         return values
 
-    def share(self, module: nn.Module) -> nn.Module:
+    def share(self, module: nn.Module, apart: Sequence[str] = ()) -> nn.Module:
         """See `Group`; the module itself."""
         return module
+
+    def sum_rows(self, gradient: Tensor) -> Tensor:
+        """See `Group`."""
+        return gradient
 
     def guard(self) -> AbstractContextManager[None]:
         """See `Group`."""
@@ -135,12 +143,39 @@ class ProcessGroup:
         dist.all_reduce(total)
         return total
 
-    def share(self, module: nn.Module) -> nn.Module:
+    def sum_rows(self, gradient: Tensor) -> Tensor:
+        """See `Group`; what travels grows with the rows of a batch, not with the table."""
+        rows, values = gradient.indices()[0], gradient.values()  # [R], [R, E]
+        counts = torch.zeros(self.size, dtype=torch.int64, device=rows.device)
+        counts[self.rank] = len(rows)
+        dist.all_reduce(counts)
+        most = int(counts.max())
+        # Ranks send equally much: what fills them up to that is left out again.
+        padded = rows.new_zeros(most), values.new_zeros(most, values.shape[1])
+        padded[0][: len(rows)], padded[1][: len(rows)] = rows, values
+        gathered = [[torch.empty_like(part) for _ in range(self.size)] for part in padded]
+        for parts, part in zip(gathered, padded, strict=True):
+            dist.all_gather(parts, part)
+        sizes = counts.tolist()
+        every = [
+            torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+            for parts in gathered
+        ]
+        total = torch.sparse_coo_tensor(
+            every[0][None], every[1], gradient.shape, check_invariants=False
+        )
+        return total.coalesce()
+
+    def share(self, module: nn.Module, apart: Sequence[str] = ()) -> nn.Module:
         """See `Group`; torch's DistributedDataParallel, with sums where it would take means."""
         # Buffers (the fixed word vectors) never change; torch renamed the argument that says so.
         known = inspect.signature(DistributedDataParallel.__init__).parameters
         name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
         with self.guard():
+            for parameter in map(module.get_parameter, apart):
+                dist.broadcast(parameter.detach(), src=0)
+            ignore = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
+            ignore(module, [*apart])  # type: ignore[no-untyped-call]
             shared = DistributedDataParallel(module, **{name: False})  # type: ignore[arg-type]
             # DDP refuses a hook whose annotations are strings, as all are here.
             shared.register_comm_hook(None, lambda state, bucket: _summed(bucket.buffer()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["GradientStep", "load_optimizer_tensors", "optimizer_tensors"]
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from rss_rl.config import OptimizerConfig
 from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.learners.adadelta import ROW_STEPS, Adadelta
+from rss_rl.learners.group import ALONE, Group
+from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
 from rss_rl.ops.attention import Backend
 
 
@@ -28,6 +30,11 @@ class GradientStep:
         module: whose parameters are updated.
         embedding: prefixes of the names of parameters that are embeddings.
         backend: see `Adadelta`.
+        by_row: Adam updates of an embedding the rows alone that have a gradient, see `RowAdam`.
+        group: of learners whose sparse gradients of embeddings are added up here.
+
+    `before_rows`, where it is set, is told which rows of an embedding, int64 [R], are about to
+    move, of gradients that are sparse.
     """
 
     def __init__(
@@ -37,26 +44,36 @@ class GradientStep:
         config: OptimizerConfig,
         embedding: tuple[str, ...] = (),
         backend: Backend = "eager",
+        *,
+        by_row: bool = False,
+        group: Group = ALONE,
     ) -> None:
         self._name = name
         self._clip = config.clip_norm
+        self._group = group
+        self.before_rows: Callable[[Tensor], None] | None = None
         self.parameters = list(module.parameters())
         decayed: list[Tensor] = []
         plain: list[Tensor] = []
         embeddings: list[Tensor] = []
         for key, parameter in module.named_parameters():
-            group = decayed if parameter.ndim >= 2 else plain
-            (embeddings if key.startswith(embedding) else group).append(parameter)
+            others = decayed if parameter.ndim >= 2 else plain
+            (embeddings if key.startswith(embedding) else others).append(parameter)
         # J holds gamma |theta|^2, whose gradient is 2 gamma theta.
         groups: list[dict[str, Any]] = [
             {"params": decayed, "weight_decay": 2 * config.l2},
             {"params": plain},
             {"params": embeddings, "lr": config.learning_rate * config.embedding_rate},
         ]
-        self.optimizer = _optimizer(groups, config, backend)
+        by_row = by_row and config.name == "adam"
+        if by_row:
+            groups[-1]["rows"] = True
+        self.optimizer = _optimizer(groups, config, backend, by_row=by_row)
+        self._embeddings = embeddings
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
         self._decay = config.decay_updates
-        self._tables = _Tables(embeddings) if config.name == "adam" else None
+        dense = config.name == "adam" and not by_row
+        self._tables = _Tables(embeddings) if dense else None
 
     def _set_rates(self, update: int) -> None:
         left = 1.0 if self._decay is None else max(0.0, 1.0 - update / self._decay)
@@ -80,8 +97,13 @@ class GradientStep:
             raise NonFiniteError(f"the {self._name} loss is {value}")
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        self._gather_rows()
         norm = self._clipped()
         self._set_rates(update)
+        if self.before_rows is not None:
+            for table in self._embeddings:
+                if table.grad is not None and table.grad.is_sparse:
+                    self.before_rows(table.grad.indices()[0])
         if self._tables is None:
             self.optimizer.step()
         else:
@@ -89,16 +111,19 @@ class GradientStep:
                 self.optimizer.step()
         return norm
 
+    def _gather_rows(self) -> None:
+        """Sparse gradients become those of the group, coalesced."""
+        for table in self._embeddings:
+            if table.grad is not None and table.grad.is_sparse:
+                table.grad = self._group.sum_rows(table.grad.coalesce())
+
     def _clipped(self) -> float:
         """Scale the gradients to the largest norm allowed; their norm before."""
         gradients = []
         for parameter in self.parameters:
             if parameter.grad is not None:
-                if parameter.grad.is_sparse:
-                    parameter.grad = parameter.grad.coalesce()
-                    gradients.append(parameter.grad.values())
-                else:
-                    gradients.append(parameter.grad)
+                sparse = parameter.grad.is_sparse
+                gradients.append(parameter.grad.values() if sparse else parameter.grad)
         total = torch.nn.utils.get_total_norm(gradients)
         norm = float(total)
         if not norm < float("inf"):
@@ -139,16 +164,15 @@ class _Tables:
 
 
 def _optimizer(
-    groups: list[dict[str, Any]], config: OptimizerConfig, backend: Backend
+    groups: list[dict[str, Any]], config: OptimizerConfig, backend: Backend, *, by_row: bool
 ) -> torch.optim.Optimizer:
     if config.name == "adadelta":
         given = {"lr": config.learning_rate, "rho": config.rho, "eps": config.eps}
         return Adadelta(groups, **given, foreach=True, backend=backend)
     if config.name == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate, foreach=True)
-    return torch.optim.Adam(
-        groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True
-    )
+    adam = RowAdam if by_row else torch.optim.Adam
+    return adam(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -162,14 +186,19 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 _QUANTITIES: dict[type[torch.optim.Optimizer], frozenset[str]] = {
     torch.optim.Adam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
+    RowAdam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
     Adadelta: frozenset({"step", "square_avg", "acc_delta"}),
     torch.optim.SGD: frozenset(),
 }
 
 
+_OF_ROWS = frozenset({ROW_STEPS, ROW_UPDATES})
+"""Quantities that a table may have besides."""
+
+
 def _fits(key: str, value: Tensor, parameter: Tensor) -> bool:
     """A quantity is a number, or one for each number of its parameter, or for each row."""
-    if key == ROW_STEPS:
+    if key in _OF_ROWS:
         return value.shape == parameter.shape[:1]
     return not value.ndim or value.shape == parameter.shape
 
@@ -188,7 +217,7 @@ def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: Mapping[st
         if not fits or not _fits(key, value, parameters[int(number)]):
             raise CheckpointError(f"optimizer state '{name}' does not fit the parameters")
         state.setdefault(int(number), {})[key] = value
-    quantities = {frozenset(entry) - {ROW_STEPS} for entry in state.values()}
+    quantities = {frozenset(entry) - _OF_ROWS for entry in state.values()}
     if quantities - {_QUANTITIES[type(optimizer)]}:
         raise CheckpointError("optimizer state lacks a quantity, or has one of another optimizer")
     groups = optimizer.state_dict()["param_groups"]

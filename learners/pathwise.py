@@ -20,6 +20,7 @@ from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.optim import GradientStep
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
+from rss_rl.ops.losses import role_charge
 from rss_rl.ops.relaxed import expected_cost
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.inputs import policy_inputs
@@ -32,8 +33,9 @@ _CERTAIN = 1e-6
 class PathwiseStats(NamedTuple):
     """Means of one update over the global batch.
 
-    objective       log-likelihood - cost, of an example, without the entropy cost
+    objective       sum of the scores - cost, of an example, without the entropy cost
     log_likelihood  under the gates, in nats
+    complement      the score for what the tokens left out tell
     cost            expected sparsity and coherence cost, summed over the sentences
     coherence       the second part of it
     entropy         of [gate > 0], of a bit, in nats
@@ -43,6 +45,7 @@ class PathwiseStats(NamedTuple):
 
     objective: float
     log_likelihood: float
+    complement: float
     cost: float
     coherence: float
     entropy: float
@@ -81,34 +84,56 @@ class _Objective(nn.Module):
         self.policy = policy
         self._classifier = (classifier,)  # hidden from nn.Module: it does not learn here
         self._reward = reward
+        self._complement = float(reward.model.options.get("complement", 0.0))
 
     def forward(
-        self, shown: Sequence[Tensor], batch: TensorBatch, uniforms: Sequence[Tensor]
+        self,
+        shown: Sequence[Tensor],
+        batch: TensorBatch,
+        uniforms: Sequence[Tensor],
+        charged: tuple[float, float] | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss [] and entropy [] to be differentiated; sums [8] of what is reported."""
+        """Loss [] and entropy [] to be differentiated; sums [9] of what is reported."""
         policy = cast(RelaxedPolicy, self.policy)
-        gates, costs, turns, entropies = [], [], [], []
+        gates, costs, turns, entropies, charges = [], [], [], [], []
         for vectors, valid, drawn in zip(shown, batch.valid, uniforms, strict=True):
             gates.append(policy.gates(vectors, valid, drawn))
             chance = policy.probabilities(vectors, valid)  # [B, 2, N_s]
             costs.append(self._cost(chance, valid))
             turns.append(self._coherence(chance, valid))
+            if charged is not None:
+                charges.append(role_charge(chance, valid, charged).sum())
             entropies.append(_entropy(chance, valid))
         samples = len(gates[0])
         losses = self._losses(batch, gates)  # [K * B]
+        known = self._left_out(batch, gates)  # [K * B]
         cost, entropy = torch.stack(costs).sum(), torch.stack(entropies).sum()
         with torch.no_grad():
             shares = _shares(gates, batch.valid)
             counted = losses.new_tensor([float(len(batch.labels))])
-            parts = [-losses.sum() / samples, cost, torch.stack(turns).sum(), entropy]
+            parts = [
+                -losses.sum() / samples,
+                -known.sum() / samples,
+                cost,
+                torch.stack(turns).sum(),
+                entropy,
+            ]
             sums = torch.cat([torch.stack(parts), shares, counted]).double()
-        return losses.sum() / samples + cost, entropy, sums
+        constrained = torch.stack([cost, *charges]).sum()
+        return (losses + known).sum() / samples + constrained, entropy, sums
+
+    def _left_out(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
+        """What the policy pays for the label that the tokens left out still tell, [K * B]."""
+        if not self._complement:
+            return gates[0].new_zeros(len(gates[0]) * len(batch.labels))
+        rest = [(1 - gate) * valid[:, None] for gate, valid in zip(gates, batch.valid, strict=True)]
+        return self._complement * torch.exp(-self._losses(batch, rest))
 
     def _cost(self, chance: Tensor, valid: Tensor) -> Tensor:
         return expected_cost(
             chance,
             valid,
-            sparsity=self._reward.sparsity_cost,
+            sparsity=self._reward.fixed_cost,
             product=self._reward.penalty == "product",
             coherence=self._reward.coherence_cost,
         ).sum()
@@ -205,7 +230,12 @@ class PathwiseLearner:
             return policy_inputs(self._policy, embedding, batch.tokens, batch.valid, self._reads)
 
     def update(
-        self, batch: TensorBatch, uniforms: Sequence[Tensor], *, number: int
+        self,
+        batch: TensorBatch,
+        uniforms: Sequence[Tensor],
+        *,
+        number: int,
+        charged: tuple[float, float] | None = None,
     ) -> PathwiseStats:
         """One optimiser step; all learners of the group must make it.
 
@@ -213,6 +243,7 @@ class PathwiseLearner:
             batch: this learner's shard, which may be empty.
             uniforms: S x [K, B, 2, N_s] in (0, 1).
             number: of the update in the run, from 0, for the learning rate's decay.
+            charged: lambda of heads and of dependents that no cost reports, or None.
 
         Raises:
             NonFiniteError: on a non-finite loss or gradient; no parameter has changed then.
@@ -222,10 +253,10 @@ class PathwiseLearner:
         enabled = self._autocast is not None
         with self._group.guard():
             with torch.autocast(device, dtype=self._autocast, enabled=enabled):
-                loss, entropy, sums = self._objective(self._shown(batch), batch, uniforms)
+                loss, entropy, sums = self._objective(self._shown(batch), batch, uniforms, charged)
             totals = self._group.sum(sums).tolist()
             examples = totals[-1]
-            likelihood, cost, coherence, summed, heads, dependents, kept = (
+            likelihood, complement, cost, coherence, summed, heads, dependents, kept = (
                 total / examples for total in totals[:-1]
             )
             bits = summed / len(batch.tokens)
@@ -233,8 +264,17 @@ class PathwiseLearner:
             norm = self.step(
                 loss / examples - weight * entropy,
                 number,
-                cost - likelihood - self._entropy_cost * bits,
+                cost - likelihood - complement - self._entropy_cost * bits,
             )
         return PathwiseStats(
-            likelihood - cost, likelihood, cost, coherence, bits, heads, dependents, kept, norm
+            likelihood + complement - cost,
+            likelihood,
+            complement,
+            cost,
+            coherence,
+            bits,
+            heads,
+            dependents,
+            kept,
+            norm,
         )

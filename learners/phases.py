@@ -12,11 +12,16 @@ from rss_rl.config import PhaseConfig
 
 
 class Turn(NamedTuple):
-    """Who learns in one update, and whether the selections are sampled."""
+    """Who learns in one update, and from which selections.
+
+    sampled       the policy draws selections
+    random_share  of the examples: those that the classifier reads with a random selection
+    """
 
     supervised: bool
     policy: bool
     sampled: bool
+    random_share: float = 0.0
 
 
 class PhaseSchedule:
@@ -63,7 +68,8 @@ class PhaseSchedule:
         if phase.alternate_every:
             supervised = (steps // phase.alternate_every) % 2 == 0
             policy = not supervised
-        return Turn(supervised, policy, phase.selection == "sampled")
+        random_share = 1.0 if phase.selection == "uniform_share" else phase.mixed_share
+        return Turn(supervised, policy, phase.selection == "sampled", random_share)
 
     def count(self) -> None:
         """An update was made."""

@@ -167,15 +167,25 @@ class ShareController:
 
     Args:
         config: with a target share; `sparsity_cost` is where lambda begins.
+        updates: in which the policy learns; None where unknown, and there is no schedule.
     """
 
-    def __init__(self, config: RewardConfig) -> None:
+    def __init__(self, config: RewardConfig, updates: int | None = None) -> None:
         if config.target_share is None:
             raise ValueError("there is no target share to reach")
-        self.target = config.target_share
+        self._last = config.target_share
+        self._falling = config.share_schedule * (updates or 0)
+        self._updates = 0
         self._roles = tuple(_Multiplier(config.sparsity_cost) for _ in range(ROLES))
         self._error: float | None = None
         self._charged, self._violation = self.costs, math.nan
+
+    @property
+    def target(self) -> float:
+        """The share to keep in the coming update: it falls linearly from 1, if scheduled."""
+        if self._updates >= self._falling:
+            return self._last
+        return 1 - (1 - self._last) * self._updates / self._falling
 
     @property
     def costs(self) -> tuple[float, float]:
@@ -210,10 +220,12 @@ class ShareController:
         self._error = _MEMORY * before + (1 - _MEMORY) * error
         for role, margin in zip(self._roles, reached.margins, strict=True):
             role.observe(margin)
+        self._updates += 1
 
     def state_dict(self) -> dict[str, Any]:
         """JSON-able state."""
-        return {"error": self._error, "roles": [role.state_dict() for role in self._roles]}
+        roles = [role.state_dict() for role in self._roles]
+        return {"error": self._error, "updates": self._updates, "roles": roles}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore `state_dict`.
@@ -222,9 +234,13 @@ class ShareController:
             ValueError, KeyError: it is none.
         """
         _check(state, ("error",), absent="error")
+        updates = state.get("updates", 0)  # no version before the schedule counted them
+        if type(updates) is not int or updates < 0:
+            raise ValueError(f"updates {updates!r:.50}")
         for role, own in zip(self._roles, state["roles"], strict=True):
             role.load_state_dict(own)
         self._error = state["error"]
+        self._updates = updates
 
 
 def _check(state: Mapping[str, Any], names: Iterable[str], *, absent: str) -> None:

@@ -18,9 +18,12 @@ from rss_rl.config import OptimizerConfig
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.optim import GradientStep
 from rss_rl.models.dropout import keyed_dropout
+from rss_rl.models.embedding import RowAverage
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
 from rss_rl.ops.attention import Backend
+
+_AVERAGE = "average/"
 
 
 class SupervisedStats(NamedTuple):
@@ -67,8 +70,11 @@ class SupervisedLearner:
             most (1 + t) / (10 + t), so that the first weights are soon forgotten.
         group: learners that share each batch; after an error in one of them it is of no use.
         backend: of the optimiser, see `Adadelta`.
+        by_row: an update of the word vectors costs what its batch has of words, see `RowAdam` and
+            `RowAverage`; else Adam, the average and learners in a group go through all of them.
 
     `moved_words` has the word vectors that the last update moved, int64 [R]; None = any of them.
+    With an average by row, whose other rows move as the clock does, it has those that were written.
     """
 
     def __init__(
@@ -79,32 +85,82 @@ class SupervisedLearner:
         average: float | None = None,
         group: Group = ALONE,
         backend: Backend = "eager",
+        *,
+        by_row: bool = True,
     ) -> None:
         self._classifier = classifier
         self._learning = classifier if average is None else copy.deepcopy(classifier)
         self._average = average
         self._group = group
         embedding = self._learning.embedding
-        # Learners in a group sum dense gradients, and an accelerator has the bandwidth for them.
-        embedding.gradient_by_row = group.size == 1 and embedding.trainable.device.type == "cpu"
-        self._losses = group.share(_Losses(self._learning, autocast))
+        # An accelerator has the bandwidth for dense gradients.
+        sparse = (by_row or group.size == 1) and embedding.trainable.device.type == "cpu"
+        embedding.gradient_by_row = sparse
+        apart = ("classifier.embedding.trainable",) if sparse else ()
+        self._losses = group.share(_Losses(self._learning, autocast), apart)
         if average is not None:  # the copy may have got its weights from another learner
             classifier.load_state_dict(self._learning.state_dict())
         self.moved_words: Tensor | None = None
-        self.step = GradientStep("supervised", self._learning, config, ("embedding.",), backend)
+        self.step = GradientStep(
+            "supervised",
+            self._learning,
+            config,
+            ("embedding.",),
+            backend,
+            by_row=by_row,
+            group=group,
+        )
+        self._rows: RowAverage | None = None
+        if average is not None and by_row and sparse:
+            self._rows = RowAverage(embedding.trainable.detach())
+            self._classifier.embedding.average = self._rows
+            self.step.before_rows = self._settle
+
+    def _settle(self, rows: Tensor) -> None:
+        assert self._rows is not None
+        self._rows.settle(self._classifier.embedding.trainable, rows)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights of the learning copy by name; empty where the classifier learns itself."""
-        return {} if self._average is None else dict(self._learning.state_dict())
+        """By name the weights of the learning copy, and how far the average's rows are behind.
+
+        Empty where the classifier learns itself.
+        """
+        if self._average is None:
+            return {}
+        learning = dict(self._learning.state_dict())
+        if self._rows is None:
+            return learning
+        written = self._classifier.embedding.trainable.detach()
+        behind = {"written": written, "clock": self._rows.clock, "since": self._rows.since}
+        return learning | {f"{_AVERAGE}{name}": value for name, value in behind.items()}
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore `tensors`.
+        """Restore `tensors`, behind the weights of the classifier itself.
 
         Raises:
             RuntimeError: names or shapes that do not fit.
         """
-        if self._average is not None:
-            self._learning.load_state_dict(dict(tensors))
+        if self._average is None:
+            return
+        behind = {k: v for k, v in tensors.items() if k.startswith(_AVERAGE)}
+        self._learning.load_state_dict({k: v for k, v in tensors.items() if k not in behind})
+        if self._rows is not None:
+            self._load_rows(self._rows, {k.removeprefix(_AVERAGE): v for k, v in behind.items()})
+        elif behind:
+            raise RuntimeError("the weight average is one by row")
+
+    def _load_rows(self, rows: RowAverage, tensors: Mapping[str, Tensor]) -> None:
+        written = self._classifier.embedding.trainable.detach()
+        own = {"written": written, "clock": rows.clock, "since": rows.since}
+        if not tensors:  # saved by a learner whose average is one of all rows
+            rows.clock.zero_()
+            rows.since.zero_()
+            return
+        kinds = [{k: (v.shape, v.dtype) for k, v in each.items()} for each in (tensors, own)]
+        if kinds[0] != kinds[1]:
+            raise RuntimeError("the weight average's rows do not fit")
+        for name, value in own.items():
+            value.copy_(tensors[name])
 
     def update(
         self,
@@ -142,15 +198,22 @@ class SupervisedLearner:
     def _rows_with_gradient(self) -> Tensor | None:
         """Int64 [R], or None where rows without a gradient may have moved, too."""
         gradient = self._learning.embedding.trainable.grad
-        if self._average is not None or gradient is None or not gradient.is_sparse:
+        follows = self._average is not None and self._rows is None
+        if follows or gradient is None or not gradient.is_sparse:
             return None
-        return gradient.indices()[0]
+        rows: Tensor = gradient.indices()[0]
+        return rows
 
     @torch.no_grad()
     def _follow(self, number: int) -> None:
         """Move the classifier towards the learning copy."""
         if self._average is not None:
             keep = min(self._average, (1 + number) / (10 + number))
+            words = self._classifier.embedding.trainable
             pairs = zip(self._classifier.parameters(), self._learning.parameters(), strict=True)
             for follower, leader in pairs:
-                follower.lerp_(leader, 1 - keep)
+                if self._rows is not None and follower is words:
+                    assert leader.grad is not None
+                    self._rows.follow(words.detach(), leader.grad.indices()[0], keep)
+                else:
+                    follower.lerp_(leader, 1 - keep)

@@ -36,6 +36,7 @@ from rss_rl.policies.protocol import (
     FactorisedPolicy,
     PolicySetup,
     RelaxedPolicy,
+    SteeredPolicy,
     StochasticPolicy,
 )
 from rss_rl.reward_models.contract import check_reward_model
@@ -124,8 +125,13 @@ def _check(whole: PolicyModule, kind: str, inputs: int, *, share: bool) -> None:
 
 
 def _check_share(case: Case) -> None:
-    """What it keeps is what is over one half likely, where its component declares that."""
-    chance = case.policy.probabilities(case.shown, case.valid).detach()
+    """What it keeps is what is over one half likely, where its component declares that, or what
+    `steered` says is."""
+    rule = case.policy.probabilities
+    if isinstance(case.policy, SteeredPolicy):
+        rule = case.policy.steered
+        case.unit("steered", rule(case.shown, case.valid).detach())
+    chance = rule(case.shown, case.valid).detach()
     kept = case.policy.threshold(case.shown, case.valid)
     clear = (chance - 0.5).abs() > _NEAR_HALF
     case.require(

@@ -27,7 +27,7 @@ from rss_rl.errors import ConfigError
 
 OTHER_MEANINGS = {
     "accuracy", "attention", "cnn", "mean", "passage", "planted", "ranking", "rationales",
-    "sentences",
+    "sentences", "source2token",
 }  # fmt: skip
 """Names of components that are also metrics' names, tensors, commands, ..."""
 SIDE_EFFECT = """

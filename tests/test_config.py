@@ -141,6 +141,14 @@ def test_a_missing_key_is_named() -> None:
             "selection must be 'sampled'",
         ),
         (
+            {"phases": [{"name": "a", "policy": True, "selection": "uniform_share", "steps": 1}]},
+            "selection must be 'sampled'",
+        ),
+        (
+            {"phases": [{"name": "a", "policy": True, "mixed_share": 0.5, "steps": 1}]},
+            "mixed_share replaces sampled selections that the classifier reads",
+        ),
+        (
             {"phases": [{"name": "a", "policy": True, "alternate_every": 2, "steps": 1}]},
             "alternate_every needs both",
         ),

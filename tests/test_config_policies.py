@@ -15,7 +15,9 @@ from rss_rl.errors import ConfigError
 
 LEARNS = {"name": "a", "policy": True, "steps": 3}
 IDLE = {"name": "a", "supervised": True, "steps": 3}
-RSS = {"hidden": 300, "shared": False, "context": "none", "initial_probability": 0.5}
+RSS = {"hidden": 300, "shared": False, "context": "none", "pool": "mean"} | {
+    "initial_probability": 0.5
+}
 FLAT = {
     "hidden": 100,
     "shared": True,
@@ -52,7 +54,8 @@ def test_old_keys_of_a_policy_become_its_options(
 ) -> None:
     policy = parsed(LEARNS, policy={"name": name, "options": own, "reads": "example", **FLAT})
     assert (policy.policy.name, policy.policy.reads) == (name, "example")
-    assert policy.policy.options == {"hidden": 100, "shared": True} | own | wanted
+    newer = {} if name == "iterative" else {"pool": "mean"}
+    assert policy.policy.options == {"hidden": 100, "shared": True} | newer | own | wanted
 
 
 def test_old_keys_of_policies_that_learn_nothing() -> None:
@@ -156,7 +159,16 @@ def test_another_name_keeps_the_options_that_it_has(tmp_path: Path) -> None:
         ({"policy": "os:system"}, "would import code"),
         ({"policy": "iterative", "learner": {"estimator": "flip"}}, "needs a policy with logits"),
         ({"policy": "iterative", "learner": {"estimator": "pathwise"}}, "policy with gates"),
-        ({"policy": "hardkuma", "reward": {"target_share": 0.3}}, "draws none"),
+        ({"policy": "bernoulli", "reward": {"target_share": 0.3}}, "nothing to learn"),
+        (
+            {
+                "policy": {"name": "top-k", "options": {"tokens": 2}},
+                "reward": {"target_share": 0.3},
+            },
+            "does not declare that it keeps that",
+        ),
+        ({"reward": {"share_schedule": 0.5}}, "leads to target_share, which is not set"),
+        ({"policy": {"name": "smooth", "options": {"width": 20.0}}}, "is not below largest_width"),
     ],
 )
 def test_what_does_not_fit_names_what_to_change(sections: dict[str, Any], wanted: str) -> None:

@@ -28,7 +28,7 @@ from rich.table import Table
 from rss_rl.api.terminal import SafeConsole
 from rss_rl.cli.options import Json
 from rss_rl.data.fetching.catalogue import CATALOGUE, entry
-from rss_rl.data.fetching.download import Policy
+from rss_rl.data.fetching.download import Retries
 from rss_rl.data.fetching.entries import Entry
 from rss_rl.data.fetching.fetch import fetch as fetch_entry
 from rss_rl.data.fetching.record import FETCHED_FILE, Fetched
@@ -120,7 +120,7 @@ def fetch(
     folder = to or found.default_folder
     with _kept_on_interrupt(folder), progress_lines(_BARS, quiet=json_) as report:
         files = fetch_entry(
-            found, folder, mirror=mirror, force=force, policy=Policy(), progress=report
+            found, folder, mirror=mirror, force=force, retries=Retries(), progress=report
         )
     command = found.command(folder)
     if json_:

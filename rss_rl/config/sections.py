@@ -157,6 +157,13 @@ class RewardConfig(Section):
         description="Share of the tokens to keep (head or dependent), as many heads as dependents:"
         " a lambda for each role follows, of either sign, so that no less is kept either.",
     )
+    share_schedule: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Part of the policy's updates over which the share to keep falls, linearly,"
+        " from all tokens to target_share; 0: it is target_share from the first.",
+    )
 
     @property
     def fixed_cost(self) -> float:
@@ -167,6 +174,8 @@ class RewardConfig(Section):
     def _charges_each_role(self) -> RewardConfig:
         if self.target_share is not None and self.penalty != "sum":
             raise ValueError("target_share charges each role by itself: set penalty to sum")
+        if self.share_schedule and self.target_share is None:
+            raise ValueError("share_schedule leads to target_share, which is not set")
         return self
 
 
@@ -176,9 +185,18 @@ class PhaseConfig(Section):
     name: str = Field(min_length=1)
     supervised: bool = Field(default=False, description="The classifier learns.")
     policy: bool = Field(default=False, description="The policy learns.")
-    selection: Literal["all", "sampled"] = Field(
+    selection: Literal["all", "sampled", "uniform_share"] = Field(
         default="sampled",
-        description="What the classifier is trained on: every token, or sampled selections.",
+        description="What the classifier is trained on: every token, sampled selections, or random"
+        " ones whose share is drawn uniformly for each sentence and role, so that it learns what"
+        " parts of any size mean (Jethani et al. 2021).",
+    )
+    mixed_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Of the examples of an update: those that the classifier reads with a random"
+        " selection as of selection=uniform_share, in place of a sampled one.",
     )
     steps: int | None = Field(default=None, ge=1, description="Updates at most.")
     patience: int | None = Field(
@@ -201,9 +219,14 @@ class PhaseConfig(Section):
             raise ValueError("nothing learns: set supervised or policy to true")
         if self.steps is None and self.patience is None:
             raise ValueError("the phase never ends: give steps, patience or both")
-        if self.policy and self.selection == "all":
+        if self.policy and self.selection != "sampled":
             raise ValueError(
                 "the policy learns from sampled selections: selection must be 'sampled'"
+            )
+        if self.mixed_share and not (self.supervised and self.selection == "sampled"):
+            raise ValueError(
+                "mixed_share replaces sampled selections that the classifier reads: it needs"
+                " supervised and selection=sampled"
             )
         if self.alternate_every and not (self.supervised and self.policy):
             raise ValueError("alternate_every needs both supervised and policy")
@@ -250,6 +273,13 @@ class RunConfig(Section):
     data: str = Field(description="Directory or URI written by `rss-rl data prepare`.")
     seed: int = Field(default=0, ge=0)
     batch_size: int = Field(default=64, ge=1, description="Examples an update.")
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens of a batch at most, in training and evaluation, padding counted: rows"
+        " times the sum over the sentences of the longest. Batches of more are cut, and a longer"
+        " row is one by itself; rollouts hold K selections of as many. null: batch_size alone.",
+    )
     model: ModelConfig = Field(default_factory=ModelConfig)
     policy: PolicyConfig = Field(default_factory=PolicyConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)
@@ -291,17 +321,30 @@ class RunConfig(Section):
             return
         if not learns:
             raise ValueError("reward.target_share steers a policy: no phase has policy: true")
-        if self.estimator.can("gates"):
-            raise ValueError(
-                "reward.target_share steers the reward of drawn selections, and estimator"
-                f" '{self.estimator.name}' draws none: set reward.sparsity_cost"
-            )
         if not self.policy.can("share"):
             raise ValueError(
                 "reward.target_share steers what is over one half likely, and policy"
                 f" '{self.policy.name}' does not declare that it keeps that (capability share): set"
                 " reward.sparsity_cost"
             )
+        if self.reward.share_schedule and self.policy_updates is None:
+            raise ValueError(
+                "reward.share_schedule is a part of the policy's updates, whose number is not"
+                " known: give steps to every phase with policy: true"
+            )
+
+    @property
+    def policy_updates(self) -> int | None:
+        """Updates at most in which the policy learns; None where a phase has no number of steps."""
+        updates = 0
+        for phase in self.phases:
+            if phase.policy and phase.steps is None:
+                return None
+            if phase.policy and phase.steps is not None:
+                turns, left = divmod(phase.steps, 2 * (phase.alternate_every or phase.steps))
+                each = phase.alternate_every
+                updates += turns * each + max(0, left - each) if each else phase.steps
+        return updates
 
     @property
     def predicts(self) -> bool:

@@ -71,6 +71,12 @@ class LearnerConfig(Section):
         description="Decay of a running average of the classifier's weights, which is then what is"
         " published, evaluated and saved as the classifier. null: none.",
     )
+    embedding_update: Literal["auto", "rows", "all"] = Field(
+        default="auto",
+        description="rows: an update costs what its batch has of words: Adam moves those word"
+        " vectors alone, and the average finds the others when they are read. all: Adam moves every"
+        " word vector in every update. auto: rows; all where an earlier version began the run.",
+    )
     device: str = Field(default="cpu", description="Device of the learner: cpu, cuda, cuda:1, ...")
     precision: Literal["float32", "bfloat16", "auto"] = Field(
         default="float32",

@@ -10,7 +10,7 @@ sentences has two lengths, and sorting by one of them leaves about twice the pad
 
 from __future__ import annotations
 
-__all__ = ["padding_share", "plain_batches", "split_by_length"]
+__all__ = ["padding_share", "plain_batches", "split_by_length", "within_tokens"]
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ _CHUNK_ROWS = 1 << 16
 """Rows that are sorted by length together."""
 
 
-def plain_batches(lengths: Array, batch_size: int) -> list[Array]:
+def plain_batches(lengths: Array, batch_size: int, batch_tokens: int | None = None) -> list[Array]:
     """Batches for evaluation: nothing random, shortest first, each row exactly once.
 
     Of a split of many rows that follow each other in chunks, so that a batch lies in few shards.
@@ -31,6 +31,7 @@ def plain_batches(lengths: Array, batch_size: int) -> list[Array]:
     Args:
         lengths: int64 [n, S], real tokens of each sentence.
         batch_size: rows of a batch; one batch is shorter where n is no multiple of it.
+        batch_tokens: see `within_tokens`; None: any number.
 
     Returns:
         int64 [<= batch_size] rows of each batch.
@@ -44,7 +45,7 @@ def plain_batches(lengths: Array, batch_size: int) -> list[Array]:
     for start in range(0, len(lengths), chunk):
         rows = np.arange(start, min(start + chunk, len(lengths)), dtype=np.int64)
         batches += sorted(
-            split_by_length(lengths, rows, batch_size),
+            within_tokens(lengths, split_by_length(lengths, rows, batch_size), batch_tokens),
             key=lambda rows: (int(lengths[rows].max(axis=0).sum()), int(rows[0])),
         )
     return batches
@@ -76,6 +77,33 @@ def split_by_length(lengths: Array, rows: Array, batch_size: int) -> list[Array]
         else:
             waiting.extend(_best_cut(lengths, part, batch_size))
     return done
+
+
+def within_tokens(
+    lengths: Array, batches: Sequence[Array], batch_tokens: int | None
+) -> list[Array]:
+    """Cut further the batches, of places in `lengths` [n, S], that hold more cells than allowed.
+
+    What is counted is what an update computes, padding too: rows times the sum over the slots of
+    the longest sentence. A row that holds more by itself is a batch of its own.
+    """
+    if batch_tokens is None:
+        return list(batches)
+    return [part for rows in batches for part in _cut_by_tokens(lengths, rows, batch_tokens)]
+
+
+def _cut_by_tokens(lengths: Array, rows: Array, most: int) -> list[Array]:
+    """Longest first, each batch filled up; one that holds no more than `most` stays as it is."""
+    if int(lengths[rows].max(axis=0).sum()) * len(rows) <= most:
+        return [rows]
+    order = rows[np.argsort(-lengths[rows].sum(axis=1), kind="stable")]
+    starts, widest = [0], lengths[order[0]]
+    for place, row in enumerate(order[1:].tolist(), start=1):
+        widest = np.maximum(widest, lengths[row])
+        if int(widest.sum()) * (place + 1 - starts[-1]) > most:
+            starts.append(place)
+            widest = lengths[row]
+    return np.split(order, starts[1:])
 
 
 def _best_cut(lengths: Array, rows: Array, batch_size: int) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 __all__ = ["WINDOW_SHARDS", "BatchOrder", "ShardedLengths"]
 
+import bisect
 import threading
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,7 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rss_rl.data.batching import split_by_length
+from rss_rl.data.batching import split_by_length, within_tokens
 from rss_rl.errors import DataError
 from rss_rl.seeding import generator, keyed_permutation, stream_key
 from rss_rl.types import Array
@@ -48,12 +49,16 @@ class BatchOrder:
     """The batches of epoch after epoch, numbered from 0; a pure function of its arguments.
 
     Each row is in exactly one batch of an epoch. All batches have `batch_size` rows, but one of an
-    epoch whose rows are no multiple of it; which one, and which rows share it, is random.
+    epoch whose rows are no multiple of it; which one, and which rows share it, is random. With
+    `batch_tokens` batches of more tokens are cut further, so that epochs have more batches, not all
+    as many: to find one by its number, the batches of all pools before are counted once, which a
+    resumed run does at its begin, and no training is repeated.
 
     Args:
         examples: the split, such as `rss_rl.data.store.Split`.
         batch_size: rows of a batch.
         seed: seed of the run.
+        batch_tokens: padded tokens of a batch, see `within_tokens`; None: any number.
         reach: batches that callers look ahead, and back, without a pool being made twice.
 
     Raises:
@@ -61,7 +66,13 @@ class BatchOrder:
     """
 
     def __init__(
-        self, examples: ShardedLengths, batch_size: int, seed: int, *, reach: int = _REACH
+        self,
+        examples: ShardedLengths,
+        batch_size: int,
+        seed: int,
+        *,
+        batch_tokens: int | None = None,
+        reach: int = _REACH,
     ) -> None:
         if batch_size < 1:
             raise DataError(f"a batch of {batch_size} rows", remedy="Give at least 1")
@@ -76,13 +87,28 @@ class BatchOrder:
             window = self._n // self._windows  # rows, on average
             self._pool_batches = max(1, min(_POOL_BATCHES, window // batch_size))
         self._kept = 1 + -(-max(reach, _REACH) // self._pool_batches)
+        self._batch_tokens = batch_tokens
         self._pools: dict[tuple[int, int], list[Array]] = {}
+        self._ends: list[int] = []  # batches of the first pools, where their number varies
         self._lock = threading.Lock()
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches of every epoch, ceil(n / batch_size)."""
+        """Batches of every epoch, ceil(n / batch_size); with `batch_tokens` those of the first."""
+        if self._batch_tokens is None:
+            return self._full_batches
+        with self._lock:
+            while len(self._ends) < self._pools_per_epoch:
+                self._count_pool()
+            return self._ends[self._pools_per_epoch - 1]
+
+    @property
+    def _full_batches(self) -> int:
         return -(-self._n // self._batch_size)
+
+    @property
+    def _pools_per_epoch(self) -> int:
+        return -(-self._full_batches // self._pool_batches)
 
     def rows(self, number: int) -> Array:
         """Rows of batch `number`, int64 [<= batch_size]; the array is the caller's.
@@ -94,20 +120,38 @@ class BatchOrder:
         """
         if number < 0:
             raise DataError(f"there is no batch {number}")
-        epoch, place = divmod(number, self.batches_per_epoch)
-        address = (epoch, place // self._pool_batches)
         with self._lock:
-            if address not in self._pools:
-                self._pools[address] = self._pool(*address)
-                if len(self._pools) > self._kept:
-                    # Callers go forward, so the first is over, unless somebody began anew.
-                    first = min(self._pools)
-                    del self._pools[max(self._pools) if first == address else first]
-            return self._pools[address][place % self._pool_batches].copy()
+            address, place = self._place(number)
+            return self._made(address)[place].copy()
+
+    def _place(self, number: int) -> tuple[tuple[int, int], int]:
+        """The epoch and pool of a batch, and its place there."""
+        if self._batch_tokens is None:
+            epoch, place = divmod(number, self._full_batches)
+            return (epoch, place // self._pool_batches), place % self._pool_batches
+        while not self._ends or self._ends[-1] <= number:
+            self._count_pool()
+        pool = bisect.bisect_right(self._ends, number)
+        before = self._ends[pool - 1] if pool else 0
+        return divmod(pool, self._pools_per_epoch), number - before
+
+    def _count_pool(self) -> None:
+        """Count the batches of the first pool that was not counted."""
+        made = self._made(divmod(len(self._ends), self._pools_per_epoch))
+        self._ends.append((self._ends[-1] if self._ends else 0) + len(made))
+
+    def _made(self, address: tuple[int, int]) -> list[Array]:
+        if address not in self._pools:
+            self._pools[address] = self._pool(*address)
+            if len(self._pools) > self._kept:
+                # Callers go forward, so the first is over, unless somebody began anew.
+                first = min(self._pools)
+                del self._pools[max(self._pools) if first == address else first]
+        return self._pools[address]
 
     def _pool(self, epoch: int, pool: int) -> list[Array]:
         """The batches of one pool, in random order."""
-        size, batches, most = self._batch_size, self.batches_per_epoch, self._pool_batches
+        size, batches, most = self._batch_size, self._full_batches, self._pool_batches
         missing = batches * size - self._n  # rows that the short batch lacks
         with_short = int(generator(self._seed, "short", epoch).integers(-(-batches // most)))
         first, last = pool * most, min((pool + 1) * most, batches)
@@ -126,6 +170,7 @@ class BatchOrder:
             cut.append(by_length[begin : begin + spare])
             places = np.delete(places, cut[0])
         cut.extend(split_by_length(lengths, places, size))
+        cut = within_tokens(lengths, cut, self._batch_tokens)
         return [rows[cut[i]] for i in draw.permutation(len(cut))]
 
     def _ordered(self, epoch: int, start: int, stop: int) -> Array:

@@ -36,7 +36,6 @@ from rss_rl.data.manifest import (
     VectorInfo,
     VocabularyInfo,
 )
-from rss_rl.data.prepare_vectors import source_file, write_vectors
 from rss_rl.data.shard_file import ShardWriter, shard_schema
 from rss_rl.data.sources import Source
 from rss_rl.data.staging import (
@@ -50,6 +49,7 @@ from rss_rl.data.staging import (
 )
 from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
 from rss_rl.data.vector_files import check_vectors, file_on_disk
+from rss_rl.data.vectors import source_file, write_vectors
 from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.durable import file_sha256, put_back, swap_in
 from rss_rl.errors import DataError, StorageError

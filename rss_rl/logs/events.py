@@ -90,7 +90,7 @@ def find_event(name: str, fields: Iterable[str] = ()) -> EventKind:
 
 
 def events_markdown() -> str:
-    """The table of all events, as it stands in the README."""
+    """The table of all events, as it stands in docs/metrics.md."""
     lines = ["| event | when | fields |", "|---|---|---|"]
     for kind in EVENTS.values():
         fields = ", ".join(f"`{field}`" for field in kind.fields)

@@ -83,7 +83,7 @@ def find_metric(tag: str, kind: Kind) -> Metric:
 
 
 def metrics_markdown() -> str:
-    """The table of all metrics, as it stands in the README."""
+    """The table of all metrics, as it stands in docs/metrics.md."""
     lines = ["| tag | unit | what it is | over updates |", "|---|---|---|---|"]
     for metric in dict.fromkeys(METRICS.values()):
         how = metric.reducer if metric.kind == "scalar" else metric.kind

@@ -19,6 +19,7 @@ from rss_rl.components import built_in_names
 from rss_rl.config import ClassifierChoice, ModelConfig
 from rss_rl.errors import ConfigError
 from rss_rl.models.attention_choice import outer_backend
+from rss_rl.models.dropout import Dropout
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.encoders.pooled import NoContext
 from rss_rl.models.encoders.protocol import (
@@ -63,7 +64,11 @@ def build_classifier(
         dropout=config.dropout,
         backend=outer_backend(config),
     )
-    return cast(Classifier, classifier_for(config, labels).build(setup))
+    classifier = cast(Classifier, classifier_for(config, labels).build(setup))
+    for module in classifier.modules():
+        if isinstance(module, Dropout):
+            module.kernels = config.attention != "eager"
+    return classifier
 
 
 def classifier_for(config: ModelConfig, labels: LabelSpec) -> ClassifierChoice:

@@ -138,10 +138,14 @@ class Dropout(nn.Module):
 
     Args:
         rate: in [0, 1); under `keyed_dropout` in steps of 2^-16.
+
+    `kernels` set to True lets the package's kernel compute on a CPU where it can be compiled: one
+    pass, and to the bit what torch's operations do.
     """
 
     def __init__(self, rate: float) -> None:
         super().__init__()
+        self.kernels = False
         if not 0 <= rate < 1:
             raise ValueError(f"a dropout rate lies in [0, 1), got {rate}")
         self.rate = rate
@@ -151,7 +155,8 @@ class Dropout(nn.Module):
         drop = self.keyed(values)
         if drop is None:
             return F.dropout(values, self.rate, self.training)
-        if values.device.type == "cpu" and values.dtype in _NATIVE and missing_compiler() is None:
+        native = self.kernels and values.device.type == "cpu" and values.dtype in _NATIVE
+        if native and missing_compiler() is None:
             return _Drop.apply(values, drop)  # type: ignore[no-any-return, no-untyped-call]
         kept = _kept(drop.keys, values, drop.dropped)
         return values * kept.to(values.dtype).mul_(drop.scale)

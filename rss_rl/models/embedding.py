@@ -1,8 +1,14 @@
-"""Word vectors: those of training words are fine-tuned, the rest stay fixed."""
+"""Word vectors: those of training words are fine-tuned, the rest stay fixed.
+
+Legend: V rows that are fine-tuned, R of them, E embedding size.
+"""
 
 from __future__ import annotations
 
-__all__ = ["WordEmbedding"]
+__all__ = ["RowAverage", "WordEmbedding"]
+
+import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +21,50 @@ _FEW = 0.75
 """Distinct words are looked up once each where they are at most so large a share of the tokens."""
 
 
+class RowAverage:
+    """What makes a table the running average of another, brought up to date where it is read.
+
+    The average follows the leader by f <- k f + (1 - k) l in every update. While a row of the
+    leader stands still, n updates come to f <- K f + (1 - K) l, K the product of their k. So a
+    row is written when its leader moves, and otherwise found from K = exp(clock - since), where
+    `clock` is the sum of log k of all updates and `since` what that was when the row was written.
+
+    leader  float32 [V, E], the table that is followed
+    clock   float64 []
+    since   float64 [V]
+    """
+
+    def __init__(self, leader: Tensor) -> None:
+        self.leader = leader
+        self.clock = torch.zeros((), dtype=torch.float64)
+        self.since = torch.zeros(len(leader), dtype=torch.float64)
+
+    def read(self, table: Tensor, rows: Tensor) -> Tensor:
+        """The average of rows int64 [...] of `table`, where they were written: [..., E]."""
+        return self._settled(F.embedding(rows, table), F.embedding(rows, self.leader), rows)
+
+    def read_all(self, table: Tensor) -> Tensor:
+        """The average of every row of `table`, [V, E]."""
+        return self._settled(table, self.leader, slice(None))
+
+    def _settled(self, written: Tensor, led: Tensor, rows: Tensor | slice) -> Tensor:
+        left = 1 - torch.exp(self.clock - self.since[rows])  # exactly 0 where nothing was missed
+        return torch.lerp(written, led, left.to(written.dtype)[..., None])
+
+    @torch.no_grad()
+    def settle(self, table: Tensor, rows: Tensor) -> None:
+        """Write rows int64 [R] of `table` as they are now: before their leaders move."""
+        table.index_copy_(0, rows, self.read(table, rows))
+        self.since[rows] = self.clock
+
+    @torch.no_grad()
+    def follow(self, table: Tensor, rows: Tensor, keep: float) -> None:
+        """The update by k = `keep`, of whose rows those int64 [R] were settled and then moved."""
+        self.clock = self.clock + math.log(keep)
+        table.index_copy_(0, rows, torch.lerp(table[rows], self.leader[rows], 1 - keep))
+        self.since[rows] = self.clock
+
+
 class WordEmbedding(nn.Module):
     """Rows below `trainable` are parameters; the rest is a buffer that no snapshot carries.
 
@@ -23,9 +73,12 @@ class WordEmbedding(nn.Module):
         trainable: number of leading rows that are fine-tuned.
 
     `gradient_by_row` set to True gives the parameters sparse gradients, of the rows of a batch.
+    With an `average` the rows are as they were last written, and what is read, and saved by
+    `state_dict`, is as they are now.
     """
 
     fixed: Tensor
+    average: RowAverage | None
 
     def __init__(self, vectors: Array, trainable: int) -> None:
         super().__init__()
@@ -35,6 +88,7 @@ class WordEmbedding(nn.Module):
         self.trainable = nn.Parameter(table[:trainable].clone())
         self.register_buffer("fixed", table[trainable:].clone(), persistent=False)
         self.gradient_by_row = False
+        self.average = None
 
     @property
     def size(self) -> int:
@@ -45,16 +99,23 @@ class WordEmbedding(nn.Module):
         """int64 [...] to [..., E]; padding (id 0) gives zeros."""
         rows = self.trainable.shape[0]
         known = tokens < rows
-        tuned = F.embedding(
-            torch.where(known, tokens, 0),
-            self.trainable,
-            padding_idx=0,
-            sparse=self.gradient_by_row,
-        )
+        rows_read = torch.where(known, tokens, 0)
+        if self.average is None:
+            tuned = F.embedding(
+                rows_read, self.trainable, padding_idx=0, sparse=self.gradient_by_row
+            )
+        else:
+            tuned = self.average.read(self.trainable, rows_read)
         if not len(self.fixed):
             return tuned
         fixed = F.embedding((tokens - rows).clamp_min(0), self.fixed)
         return torch.where(known[..., None], tuned, fixed)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.average is not None:
+            with torch.no_grad():
+                destination[f"{prefix}trainable"] = self.average.read_all(self.trainable)
 
     def rows(self, tokens: Tensor, *, once: bool) -> Rows:
         """Of tokens int64 [R]; `once` looks up each word once where that saves work.

@@ -50,10 +50,7 @@ class HardKumaPolicy(nn.Module):
         low, high = options.low, options.high
         self._low, self._high = low, high
         self._zero, self._one = -low / (high - low), (1 - low) / (high - low)  # where gates end
-        modules = (
-            RSSModule(setup.inputs, options.hidden, setup.activation, 0.5, options.context)
-            for _ in range(2 * (1 if options.shared else ROLES))
-        )
+        modules = (options.module(setup) for _ in range(2 * options.roles))
         self.modules_by_role = RSSModules(modules, setup.backend)
         closed = 1 - options.initial_probability ** (1 / _INITIAL_B)  # zero^a
         first = max(_SMALLEST, math.log(closed) / math.log(self._zero))
@@ -103,11 +100,16 @@ class HardKumaPolicy(nn.Module):
 
         The paper gives a token whose likeliest gate is between them the mean; here it is selected.
         """
+        return self.steered(embedded, valid) > 0.5
+
+    def steered(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """The likeliest kind of gate that is not 0, against 0: m / (m + P(gate = 0)) with m the
+        larger of P(gate = 1) and P(0 < gate < 1); see `SteeredPolicy`."""
         a, b = self.shape_parameters(embedded, valid)
         opened, full = (kuma_log_tail(a, b, x).exp() for x in (self._zero, self._one))
-        closed = 1 - opened
-        kept = (closed < full) | (closed < opened - full)
-        return (kept & valid[:, None]).expand(-1, ROLES, -1)
+        likeliest = torch.maximum(full, opened - full)
+        kept = likeliest / (likeliest + (1 - opened))
+        return (kept * valid[:, None]).expand(-1, ROLES, -1)
 
 
 HARDKUMA = Component(
@@ -116,6 +118,6 @@ HARDKUMA = Component(
     help="Gates that are exactly 0 or 1 with some probability and between them otherwise.",
     build=HardKumaPolicy,
     options=HardKumaOptions,
-    capabilities=frozenset({"learns", "log_probs", "gates", "gates_first"}),
+    capabilities=frozenset({"learns", "log_probs", "gates", "gates_first", "share"}),
     source="Bastings, Aziz and Titov, ACL 2019",
 )

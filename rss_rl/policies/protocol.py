@@ -34,6 +34,7 @@ __all__ = [
     "PolicySetup",
     "RelaxedPolicy",
     "Sampled",
+    "SteeredPolicy",
     "StochasticPolicy",
     "missing_attributes",
     "reads_tokens",
@@ -109,7 +110,8 @@ class StochasticPolicy(DeterministicPolicy, Protocol):
         """Probability of selection of each token and role, [B, 2, N]; 0 on padding.
 
         Where bits are drawn in sequence, that after the thresholded bits before it. For a target
-        share, `threshold` must keep what is over one half: a run with another rule is refused.
+        share, `threshold` must keep what is over one half, or what `SteeredPolicy` says: a run with
+        another rule is refused.
         """
 
 
@@ -138,6 +140,17 @@ class RelaxedPolicy(DeterministicPolicy, Protocol):
         """Differentiable probability that a gate is not 0, [B, 2, N]; 0 on padding.
 
         The sparsity cost and the coherence cost are charged on it.
+        """
+
+
+@runtime_checkable
+class SteeredPolicy(Protocol):
+    """A policy with a threshold by another rule than one half, which a target share can steer."""
+
+    def steered(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """Numbers in [0, 1], over one half where `threshold` keeps a token, [B, 2, N].
+
+        The share charges `probabilities`, which must rise with it.
         """
 
 

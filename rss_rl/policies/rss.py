@@ -27,10 +27,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
+from rss_rl.models.encoders.convolution import GatedConvolutions
 from rss_rl.models.encoders.pooled import NoContext
 from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
-from rss_rl.models.layers import activation_function, glorot_linear
+from rss_rl.models.layers import Source2Token, activation_function, glorot_linear
 from rss_rl.ops import bernoulli
 from rss_rl.ops.attention import Backend
 from rss_rl.ops.masking import masked_mean
@@ -40,19 +41,24 @@ from rss_rl.policies.deciding import once
 from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
 from rss_rl.types import HEAD, ROLES
 
-Context = Literal["none", "lstm", "gru"]
+Context = Literal["none", "lstm", "gru", "conv"]
+Pool = Literal["mean", "source2token"]
+_CONVOLUTIONS, _WINDOW = 2, 5
+"""Layers of context=conv, and tokens that each sees at once: a token is shown nine."""
 
 
 class RSSModule(nn.Module):
     """Logit of selecting each token: w . sigma(W [x_i; pool; x_i * pool] + b_R) + b.
 
-    pool is the mean over the real tokens of the sentence. With a context layer x_i is what it
-    makes of the tokens.
+    pool is the mean over the real tokens of the sentence, or what source2token makes of them. With
+    a context layer x_i is what it makes of the tokens.
 
     Args:
-        inputs: E. hidden: D, also of each direction of the context layer.
+        inputs: E. hidden: D, also of the context layer (of each direction of a recurrent one).
         initial_probability: sigmoid(b) at the start; the paper's zero bias is 0.5.
-        context: `none` (the paper), or a bidirectional `lstm` or `gru` below all this.
+        context: `none` (the paper), a bidirectional `lstm` or `gru`, or gated convolutions below
+            all this.
+        pool: `mean` (the paper) or `source2token`, in which a few words can outweigh the others.
     """
 
     def __init__(
@@ -62,10 +68,13 @@ class RSSModule(nn.Module):
         activation: str,
         initial_probability: float,
         context: Context = "none",
+        pool: Pool = "mean",
     ) -> None:
         super().__init__()
         self.context = _context_layer(context, inputs, hidden)
-        self.hidden = glorot_linear(3 * self.context.output_size, hidden)
+        size = self.context.output_size
+        self.pool = None if pool == "mean" else Source2Token(size, activation, 0.0)
+        self.hidden = glorot_linear(3 * size, hidden)
         self.score = glorot_linear(hidden, 1)
         nn.init.constant_(
             self.score.bias, math.log(initial_probability / (1 - initial_probability))
@@ -74,7 +83,14 @@ class RSSModule(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """[B, N, E] and bool [B, N] to logits [B, N]."""
-        return _logits([self], self.context(embedded, valid), valid)[:, 0]
+        tokens = self.context(embedded, valid)
+        pool = masked_mean(tokens, valid) if self.pool is None else self.pool(tokens, valid)
+        return _logits([self], tokens, pool)[:, 0]
+
+    @property
+    def reads_mean_alone(self) -> bool:
+        """It has no layer of its own below: modules that read the same can be computed at once."""
+        return isinstance(self.context, NoContext) and self.pool is None
 
     @property
     def selector(self) -> Selector:
@@ -101,17 +117,16 @@ class RSSModules(nn.ModuleList):
 
     def _compute(self, embedded: Tensor, valid: Tensor) -> Tensor:
         modules = cast(list[RSSModule], list(self))
-        if not all(isinstance(module.context, NoContext) for module in modules):
+        if not all(module.reads_mean_alone for module in modules):
             return torch.stack([module(embedded, valid) for module in modules], 1)
         selectors = [module.selector for module in modules]
         if has_selectors(embedded, selectors, self._backend):
             return selector_logits(embedded, valid, selectors, modules[0].activation)
-        return _logits(modules, embedded, valid)
+        return _logits(modules, embedded, masked_mean(embedded, valid))
 
 
-def _logits(modules: Sequence[RSSModule], tokens: Tensor, valid: Tensor) -> Tensor:
-    """Of R modules of one size and activation, [B, R, N]."""
-    pool = masked_mean(tokens, valid)  # [B, E]
+def _logits(modules: Sequence[RSSModule], tokens: Tensor, pool: Tensor) -> Tensor:
+    """Of R modules of one size and activation, that read tokens [B, N, E] and pool [B, E]."""
     # [x_i; pool; x_i * pool] is never made: it is three times as large as the tokens, and what
     # W makes of the pool is the same for all of them.
     hidden = torch.cat([module.hidden.weight for module in modules])
@@ -128,6 +143,8 @@ def _context_layer(context: Context, inputs: int, hidden: int) -> TokenEncoder:
     """Equation 5 of the paper: 'a context fusion layer, e.g. Bi-LSTM, Bi-GRU'."""
     if context == "none":
         return NoContext(inputs)
+    if context == "conv":
+        return GatedConvolutions(inputs, hidden, layers=_CONVOLUTIONS, window=_WINDOW, dropout=0.0)
     cell = {"lstm": nn.LSTM, "gru": nn.GRU}[context]
     return RecurrentContext(cell, inputs, hidden, dropout=0.0)
 
@@ -138,7 +155,7 @@ class RSSPolicy(nn.Module):
     Args:
         shared: True = one module decides both roles with one bit a token (the paper's 'w/o
             dependency restricted'); its log-prob counts that bit once.
-        context: see `RSSModule`.
+        context, pool: see `RSSModule`.
         temperature: of the gates' gradient, see `straight_through`.
         backend: see `RSSModules`.
     """
@@ -152,13 +169,14 @@ class RSSPolicy(nn.Module):
         *,
         shared: bool,
         context: Context = "none",
+        pool: Pool = "mean",
         temperature: float = 1.0,
         backend: Backend = "eager",
     ) -> None:
         super().__init__()
         self._temperature = temperature
         modules = (
-            RSSModule(inputs, hidden, activation, initial_probability, context)
+            RSSModule(inputs, hidden, activation, initial_probability, context, pool)
             for _ in range(1 if shared else ROLES)
         )
         self.modules_by_role = RSSModules(modules, backend)
@@ -209,8 +227,31 @@ class SelectorOptions(Options):
         " restricted').",
     )
     context: Context = Field(
-        default="none", description="A bidirectional recurrent layer below the policy."
+        default="none",
+        description="A layer below the policy that shows each token those around it: bidirectional"
+        " and recurrent, or two gated convolutions, which cost a fraction of that.",
     )
+    pool: Pool = Field(
+        default="mean",
+        description="What a token is shown of the whole sentence: the mean of its tokens, or"
+        " attention over them that learns which words count.",
+    )
+
+    def module(self, setup: PolicySetup, initial_probability: float = 0.5) -> RSSModule:
+        """A fresh module for a setup."""
+        return RSSModule(
+            setup.inputs,
+            self.hidden,
+            setup.activation,
+            initial_probability,
+            self.context,
+            self.pool,
+        )
+
+    @property
+    def roles(self) -> int:
+        """R, bits that are drawn for a token."""
+        return 1 if self.shared else ROLES
 
 
 class RSSOptions(SelectorOptions):
@@ -233,6 +274,7 @@ def build_rss(setup: PolicySetup, options: RSSOptions) -> RSSPolicy:
         options.initial_probability,
         shared=options.shared,
         context=options.context,
+        pool=options.pool,
         temperature=options.temperature,
         backend=setup.backend,
     )

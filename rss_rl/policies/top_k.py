@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSModule, RSSModules, SelectorOptions
+from rss_rl.policies.rss import RSSModules, SelectorOptions
 from rss_rl.types import ROLES
 
 
@@ -54,10 +54,7 @@ class TopKPolicy(nn.Module):
         super().__init__()
         self._tokens, self._share = options.tokens, options.share
         self._temperature = options.temperature
-        modules = (
-            RSSModule(setup.inputs, options.hidden, setup.activation, 0.5, options.context)
-            for _ in range(1 if options.shared else ROLES)
-        )
+        modules = (options.module(setup) for _ in range(options.roles))
         self.modules_by_role = RSSModules(modules, setup.backend)
 
     def budget(self, valid: Tensor) -> Tensor:

@@ -182,7 +182,7 @@ class _FileScores:
 
 
 def _has_policy(config: RunConfig) -> bool:
-    return config.phases[-1].selection != "all"
+    return config.phases[-1].selection == "sampled"
 
 
 def _check(
@@ -257,7 +257,8 @@ class _Scorer:
         return result
 
     def _batches(self, examples: ExampleSource) -> Iterator[tuple[Batch, TensorBatch]]:
-        for rows in plain_batches(examples.lengths(), self._config.evaluation.batch_size):
+        bounds = self._config.evaluation.batch_size, self._config.batch_tokens
+        for rows in plain_batches(examples.lengths(), *bounds):
             batch = examples.batch(rows)
             yield batch, tensor_batch(batch, self._device)
 

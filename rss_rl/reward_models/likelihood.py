@@ -1,11 +1,20 @@
 """The classifier's log-likelihood of the label, given the selection: the paper's reward.
 
+    score = log p(y* | x*, selection) - w p(y* | x*, the tokens left out)
+
+The second term, the complement, is there where its weight w is not 0: what the classifier can still
+say without the selection was not selected. It is bounded, so that no policy gains from tokens left
+out that mislead.
+
+Source of the complement: Yu, Chang, Zhang and Jaakkola, Rethinking Cooperative Rationalization,
+EMNLP 2019 (there a classifier of its own reads it).
+
 Legend: M scored selections, C classes.
 """
 
 from __future__ import annotations
 
-__all__ = ["LIKELIHOOD", "ClassifierReward"]
+__all__ = ["COMPLEMENT", "LIKELIHOOD", "ClassifierReward", "ComplementReward"]
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,12 +22,16 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from rss_rl.components import Component, NoOptions
+from rss_rl.components import Component, Options
 from rss_rl.errors import ConfigError
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array, Batch
+
+COMPLEMENT = "complement"
+"""Name of the term for what the tokens left out tell."""
 
 
 @contextmanager
@@ -89,14 +102,47 @@ class ClassifierReward:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
 
-def _build(setup: RewardSetup, options: NoOptions) -> ClassifierReward:
+class ComplementReward:
+    """The log-likelihood, less what the classifier can say from the tokens left out.
+
+    Args:
+        likelihood: of the classifier. weight: w > 0.
+    """
+
+    def __init__(self, likelihood: ClassifierReward, weight: float) -> None:
+        self._likelihood, self._weight = likelihood, np.float32(weight)
+
+    def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
+        """`log_likelihood` and `complement`, float32 [M]; see `RewardModel.score`."""
+        rest = [
+            valid[:, None] & ~selection
+            for selection, valid in zip(selections, batch.valid, strict=True)
+        ]
+        named = self._likelihood.score(batch, selections)
+        (left_out,) = self._likelihood.score(batch, rest).values()
+        return named | {COMPLEMENT: -self._weight * np.exp(left_out)}
+
+
+class LikelihoodOptions(Options):
+    """Of the classifier's likelihood."""
+
+    complement: float = Field(
+        default=0.0,
+        ge=0,
+        description="w of -w p(label | the tokens left out), in nats: more of what tells the label"
+        " is selected. Each selection then costs two evaluations of the classifier.",
+    )
+
+
+def _build(setup: RewardSetup, options: LikelihoodOptions) -> ClassifierReward | ComplementReward:
     if setup.classifier is None:
         raise ConfigError(
             "there is no classifier whose likelihood could be the reward",
             where="reward.model",
             remedy="Choose a reward model that needs none",
         )
-    return ClassifierReward(setup.classifier, setup.device)
+    likelihood = ClassifierReward(setup.classifier, setup.device)
+    return ComplementReward(likelihood, options.complement) if options.complement else likelihood
 
 
 LIKELIHOOD = Component(
@@ -104,5 +150,6 @@ LIKELIHOOD = Component(
     name="likelihood",
     help="Log-likelihood of the label by the run's classifier (scores: minus its loss).",
     build=_build,
+    options=LikelihoodOptions,
     capabilities=frozenset({"classifier", "gates"}),
 )

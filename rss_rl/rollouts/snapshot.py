@@ -3,6 +3,8 @@
 Of the parts named in `PARTS` a snapshot holds those that changed since the one before, as copies;
 of word vectors the rows that changed, where those are fewer. Fixed word vectors, a buffer that is
 not persistent, never travel: whoever opens the data has them. Other buffers do, as they are.
+Where word vectors are an average by row (`RowAverage`), rows travel as they were last written, with
+those they follow and with the clock, and whoever reads them brings them up to date.
 
 Legend: P parameters of a part, V trainable word vectors, R rows of them, E embedding size.
 """
@@ -43,6 +45,7 @@ from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared
 from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.build import build_classifier
+from rss_rl.models.embedding import RowAverage, WordEmbedding
 from rss_rl.models.encoders.protocol import TrainingLengths
 from rss_rl.models.protocol import Classifier
 from rss_rl.policies.adapters import PolicyModule
@@ -64,12 +67,16 @@ class Piece(NamedTuple):
     weights  float32 [P], all parameters one after the other; [R * E] where there are rows
     buffers  uint8, the bytes of the persistent buffers one after the other
     rows     int64 [R], ascending, the word vectors meant; None = the whole part
+    leading  float32, as `weights`: what these word vectors follow; None = they follow nothing
+    clock    float64 [1 + R], that of the average and those of its rows; None = there is none
     """
 
     part: str
     weights: Array
     buffers: Array
     rows: Array | None = None
+    leading: Array | None = None
+    clock: Array | None = None
 
     @property
     def whole(self) -> bool:
@@ -79,8 +86,8 @@ class Piece(NamedTuple):
     @property
     def bytes(self) -> int:
         """What a sampler has to fetch."""
-        rows = 0 if self.rows is None else self.rows.nbytes
-        return int(self.weights.nbytes + self.buffers.nbytes + rows)
+        arrays = (self.weights, self.buffers, self.rows, self.leading, self.clock)
+        return sum(int(array.nbytes) for array in arrays if array is not None)
 
 
 class StoredPiece(NamedTuple):
@@ -226,6 +233,8 @@ class Models(NamedTuple):
                     _load_weights(piece, parts[piece.part])
                 else:
                     _load_rows(piece.weights, piece.rows, parts[piece.part][0])
+                if piece.part == WORDS:
+                    _load_average(piece, self.classifier.embedding)
                 _load_buffers(piece.buffers, buffers[piece.part])
 
 
@@ -273,11 +282,12 @@ class Publisher:
             raw = _bytes_of(buffers[part])
             same = self._buffers.get(part) == raw.tobytes()
             rows = self._changed_rows() if part == WORDS and part not in self._changed else None
+            average = self._models.classifier.embedding.average if part == WORDS else None
             if rows is not None:
-                pieces.append(_rows_piece(parts[part][0], rows))
+                pieces.append(_with_average(_rows_piece(parts[part][0], rows), average))
                 self._sent += len(rows)
             elif part in self._changed or not same:
-                pieces.append(Piece(part, _flat(parts[part]), raw))
+                pieces.append(_with_average(Piece(part, _flat(parts[part]), raw), average))
                 self._buffers[part] = raw.tobytes()
                 self._sent = 0 if part == WORDS else self._sent
         self._changed.clear()
@@ -300,8 +310,13 @@ class Publisher:
 
 
 def _persistent(module: nn.Module) -> list[torch.Tensor]:
-    kept = module.state_dict().keys()
-    return [buffer for name, buffer in module.named_buffers() if name in kept]
+    """Found without `state_dict`, which brings all word vectors of an average up to date."""
+    return [
+        buffer
+        for part in module.modules()
+        for name, buffer in part._buffers.items()
+        if buffer is not None and name not in part._non_persistent_buffers_set
+    ]
 
 
 def _flat(parameters: Sequence[nn.Parameter]) -> Array:
@@ -312,8 +327,39 @@ def _flat(parameters: Sequence[nn.Parameter]) -> Array:
 
 
 def _rows_piece(table: nn.Parameter, rows: torch.Tensor) -> Piece:
-    values = table.detach().index_select(0, rows.to(table.device)).float().cpu()
-    return Piece(WORDS, values.reshape(-1).numpy(), np.zeros(0, np.uint8), rows.cpu().numpy())
+    values = _rows_of(table.detach(), rows)
+    return Piece(WORDS, values, np.zeros(0, np.uint8), rows.cpu().numpy())
+
+
+def _rows_of(table: torch.Tensor, rows: torch.Tensor) -> Array:
+    """A copy, float32 [R * E]."""
+    values = table.index_select(0, rows.to(table.device)).float().cpu()
+    copy: Array = values.reshape(-1).numpy()
+    return copy
+
+
+def _with_average(piece: Piece, average: RowAverage | None) -> Piece:
+    """The piece with what its word vectors follow."""
+    if average is None:
+        return piece
+    count = len(average.since)
+    rows = torch.arange(count) if piece.rows is None else torch.from_numpy(piece.rows)
+    clock = torch.cat([average.clock[None], average.since[rows]]).numpy()
+    return piece._replace(leading=_rows_of(average.leader, rows), clock=clock)
+
+
+def _load_average(piece: Piece, embedding: WordEmbedding) -> None:
+    """Let word vectors follow what they follow where the piece comes from."""
+    if piece.leading is None or piece.clock is None:
+        embedding.average = None
+        return
+    table, average = embedding.trainable.detach(), embedding.average
+    if average is None:
+        average = embedding.average = RowAverage(table.clone())
+    rows = np.arange(len(table)) if piece.rows is None else piece.rows
+    average.leader.numpy()[rows] = piece.leading.reshape(len(rows), -1)
+    average.since.numpy()[rows] = piece.clock[1:]
+    average.clock = torch.tensor(piece.clock[0], dtype=torch.float64)
 
 
 def _bytes_of(buffers: Sequence[torch.Tensor]) -> Array:

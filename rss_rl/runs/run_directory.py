@@ -36,6 +36,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import yaml
@@ -73,7 +74,7 @@ class RunDirectory:
 
     path     the directory, absolute
     config   the resolved configuration as plain JSON data
-    settled  by key of the configuration: what the machine that began the run chose, see `settle`
+    settled  by key of the configuration: what was chosen where the run began, see `settle`
     """
 
     def __init__(
@@ -83,7 +84,14 @@ class RunDirectory:
         self.settled = settled
 
     @classmethod
-    def create(cls, path: Path, config: Mapping[str, Any], *, overwrite: bool = False) -> Self:
+    def create(
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        settled: Mapping[str, str] = MappingProxyType({}),
+    ) -> Self:
         """Make the directory of a new run and lock it for this process.
 
         Args:
@@ -91,13 +99,14 @@ class RunDirectory:
                 or holds a run and `overwrite` is set.
             config: the resolved configuration, plain JSON data.
             overwrite: the run that is there goes; files that are none of a run's stay.
+            settled: see `settle`.
 
         Raises:
             CheckpointError: something is there already, another process trains there, or nothing
                 can be written.
         """
         path = path.absolute()
-        text = _config_text(path, config, {})
+        text = _config_text(path, config, settled)
         with _disk_errors(path):
             lock = claim(path, overwrite=overwrite)
             try:
@@ -105,7 +114,7 @@ class RunDirectory:
             except BaseException:
                 os.close(lock)
                 raise
-        return cls(path, dict(config), lock, {})
+        return cls(path, dict(config), lock, dict(settled))
 
     @classmethod
     def open(cls, path: Path, *, lock: bool = False) -> Self:

@@ -116,7 +116,8 @@ class _Evaluator:
     def score(self, examples: ExampleSource, mode: Mode) -> dict[str, float]:
         passes = self._config.evaluation.selections if mode == "sampled" else 1
         tallies = [_Tally(self._metrics.begin()) for _ in range(passes)]
-        for rows in plain_batches(examples.lengths(), self._config.evaluation.batch_size):
+        bounds = self._config.evaluation.batch_size, self._config.batch_tokens
+        for rows in plain_batches(examples.lengths(), *bounds):
             batch = examples.batch(rows)
             tensors = tensor_batch(batch, self._device)
             choices = self._choose(batch, tensors, mode, passes)

@@ -10,7 +10,7 @@ __all__ = ["LearnTask", "Learner", "LocalLearner"]
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -57,8 +57,16 @@ from rss_rl.training.policy_learning import (
     reached_share,
     selection_uniforms,
 )
+from rss_rl.training.random_selections import mix_selections, random_selections
 from rss_rl.training.showcase import Showcase, make_showcase
 from rss_rl.types import Array, Batch
+
+
+class Charge(NamedTuple):
+    """The share of the tokens to keep, and lambda of heads and of dependents that leads there."""
+
+    target: float
+    costs: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -69,14 +77,14 @@ class LearnTask:
     rows      int64 [B]
     turn      who learns
     rollouts  of the shards of `rows`, in their order; none where nothing was sampled
-    charged   lambda of heads and of dependents, where a target share steers them
+    charge    where a target share steers the policy
     """
 
     number: int
     rows: Array
     turn: Turn
     rollouts: Sequence[Rollout]
-    charged: tuple[float, float] | None = None
+    charge: Charge | None = None
 
 
 class Learner(Protocol):
@@ -133,6 +141,7 @@ class LocalLearner:
             config.learner.weight_average,
             group,
             outer_backend(config.model),
+            by_row=config.learner.embedding_update != "all",
         )
         self._reward: Reward | None = None
         self._publisher = Publisher(self.models)
@@ -163,14 +172,17 @@ class LocalLearner:
         tensors = tensor_batch(batch, self.device)
         scalars: dict[str, float] = {}
         selections = None
+        steered = task.turn.policy and task.charge is not None
+        apart = len(rows) < len(task.rows) and (steered or task.rollouts)
+        whole = self.examples.batch(task.rows) if apart else batch
+        if steered and task.charge is not None:
+            target = task.charge.target
+            scalars |= reached_share(self.models, self.config, whole, self.device, target)
         if task.rollouts:
             rollout = join_rollouts(task.rollouts)
             part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
             selections = to_tensors(part.selections, self.device)
-            alone = len(rows) == len(task.rows)
-            whole = batch if alone else self.examples.batch(task.rows)
             if task.turn.policy:
-                scalars |= reached_share(self.models, self.config, whole, self.device)
                 scalars |= self._learn_policy(task, batch, tensors, part, selections)
                 self._publisher.note(POLICY)
                 scalars |= _rewards(rollout)
@@ -181,10 +193,22 @@ class LocalLearner:
             uniforms = self._uniforms(task.number, batch)
             first = self._pathwise.draw(tensors, uniforms)
             if task.turn.policy:
-                stats = self._pathwise.update(tensors, uniforms, number=task.number)
+                charged = None if task.charge is None else task.charge.costs
+                stats = self._pathwise.update(
+                    tensors, uniforms, number=task.number, charged=charged
+                )
                 scalars |= pathwise_scalars(stats)
                 self._publisher.note(POLICY)
         if task.turn.supervised:
+            if task.turn.random_share:
+                drawn = random_selections(
+                    self.config.seed,
+                    task.number,
+                    batch,
+                    self.config.policy,
+                    task.turn.random_share,
+                )
+                first = mix_selections(first, drawn, self.device)
             scalars |= self._learn_classifier(task.number, rows, tensors, first)
         return scalars
 
@@ -223,7 +247,7 @@ class LocalLearner:
             paid_rewards,
             thresholded if scores is not None and scores.thresholded else None,
             behaviour,
-            charged=task.charged,
+            charged=None if task.charge is None else task.charge.costs,
         )
         if isinstance(estimator, BitEstimator):
             uniforms = self._uniforms(task.number, batch)

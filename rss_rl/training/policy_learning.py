@@ -29,6 +29,8 @@ from rss_rl.policies.adapters import CertainPolicy
 from rss_rl.policies.deciding import decide
 from rss_rl.policies.estimators.build import drawn_roles
 from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
+from rss_rl.policies.protocol import SteeredPolicy
+from rss_rl.reward_models.likelihood import COMPLEMENT
 from rss_rl.rollouts.snapshot import Models, autocast
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Batch
@@ -135,8 +137,8 @@ def policy_scalars(stats: PolicyStats) -> dict[str, float]:
 
 def pathwise_scalars(stats: PathwiseStats) -> dict[str, float]:
     """What an update through gates reports, by metric tag."""
-    coherence = {f"reward/{COHERENCE}": stats.coherence} if stats.coherence else {}
-    return coherence | {
+    terms = {f"reward/{COHERENCE}": stats.coherence, f"reward/{COMPLEMENT}": stats.complement}
+    return {name: value for name, value in terms.items() if value} | {
         "policy/loss": -stats.objective,
         "policy/gradient_norm": stats.gradient_norm,
         "policy/entropy": stats.entropy,
@@ -157,6 +159,8 @@ def _steerable_chances(models: Models, shown: Tensor, valid: Tensor) -> Tensor:
             the share would settle elsewhere.
     """
     kept, chances = decide(models.policy, shown, valid)
+    if isinstance(models.policy, SteeredPolicy):
+        chances = models.policy.steered(shown, valid)
     clear = (chances - 0.5).abs() > _NEAR_HALF
     wrong = int(((kept != (chances > 0.5)) & clear & valid[:, None]).sum())
     if wrong:
@@ -164,25 +168,26 @@ def _steerable_chances(models: Models, shown: Tensor, valid: Tensor) -> Tensor:
             "a target share steers what is over one half likely, and the policy keeps by another"
             f" rule: {wrong} of {int(clear.sum())} bits are otherwise",
             where="reward.target_share",
-            remedy="Set reward.sparsity_cost, or let `threshold` keep where `probabilities` > 0.5",
+            remedy="Set reward.sparsity_cost, let `threshold` keep where `probabilities` > 0.5, or"
+            " say by `steered` what it keeps by",
         )
     return chances
 
 
 def reached_share(
-    models: Models, config: RunConfig, batch: Batch, device: torch.device
+    models: Models, config: RunConfig, batch: Batch, device: torch.device, target: float
 ) -> dict[str, float]:
-    """What the policy keeps of a batch at its threshold, by metric tag, if a share is set.
+    """What the policy keeps of a batch at its threshold, by metric tag.
 
     Given the whole batch, every learner of a group finds the same; it is the newest policy's,
     however old the rollouts are.
 
+    Args:
+        target: share of the tokens to keep.
+
     Raises:
         ConfigError: the policy keeps by another rule than one half.
     """
-    target = config.reward.target_share
-    if target is None:
-        return {}
     tensors = tensor_batch(batch, device)
     # As the evaluation computes it, so that both keep the same.
     with models.evaluating(), torch.no_grad(), autocast(device, config.learner.precision):

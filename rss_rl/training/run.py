@@ -13,7 +13,14 @@ from typing import Any
 import torch
 
 from rss_rl.components import NOTHING, Trust
-from rss_rl.config import ModelConfig, PhaseConfig, RunConfig, parse_config, parse_section
+from rss_rl.config import (
+    LearnerConfig,
+    ModelConfig,
+    PhaseConfig,
+    RunConfig,
+    parse_config,
+    parse_section,
+)
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.mirror.mirror import open_mirror
@@ -30,7 +37,7 @@ from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.roles import LocalRoles, Roles
 from rss_rl.training.trainer import Event, find_best_metric
 
-_ATTENTION = "model.attention"
+_ATTENTION, _WORDS = "model.attention", "learner.embedding_update"
 _INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")
 
 
@@ -116,7 +123,8 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
 def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> RunDirectory:
     resolved = config.model_dump(mode="json")
     if not (resume and (path / "config.json").exists()):
-        return RunDirectory.create(path, resolved, overwrite=overwrite)
+        settled = {_WORDS: "rows"} if config.learner.embedding_update == "auto" else {}
+        return RunDirectory.create(path, resolved, overwrite=overwrite, settled=settled)
     run = RunDirectory.open(path, lock=True)
     where, named = str(path / CONFIG_FILE), Trust.of(resolved)
     try:
@@ -138,8 +146,14 @@ def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> 
 def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
     """The configuration as all processes of a run are given it, whatever machines they are on.
 
-    What it leaves to the machine is chosen when the run begins, and stays when it is resumed.
+    What it leaves to the machine or the version is chosen when the run begins, and stays when it is
+    resumed; runs of versions that knew no choice have none written down.
     """
+    if config.learner.embedding_update == "auto":
+        tree = config.learner.model_dump() | {"embedding_update": run.settled.get(_WORDS, "all")}
+        where, named = str(run.path / CONFIG_FILE), Trust.of(tree)
+        learner = parse_section(LearnerConfig, tree, where=where, trust=named)
+        config = config.model_copy(update={"learner": learner})
     if config.model.attention != "auto":
         return config
     if _ATTENTION not in run.settled:
@@ -191,7 +205,9 @@ def _train_all_tokens(
         update={
             "phases": (phase,) if fork is None else (first, phase),
             "evaluation": config.evaluation.model_copy(update={"all_tokens": False}),
-            "reward": config.reward.model_copy(update={"target_share": None}),
+            "reward": config.reward.model_copy(
+                update={"target_share": None, "share_schedule": 0.0}
+            ),
         }
     )
     with _directory(whole, main.path / ALL_TOKENS, resume=True, overwrite=False) as run:

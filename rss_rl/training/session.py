@@ -23,7 +23,7 @@ from rss_rl.policies.estimators.protocol import GateEstimator, LogProbEstimator
 from rss_rl.rollouts.backend import Backend
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.runs.checkpoint import Checkpoint
-from rss_rl.training.learner import Learner, LearnTask
+from rss_rl.training.learner import Charge, Learner, LearnTask
 from rss_rl.training.pipeline import RolloutPipeline
 from rss_rl.types import Array
 
@@ -69,17 +69,23 @@ class Session:
         self.schedule = PhaseSchedule(config.phases)
         self.update_count = 0
         steered = config.reward.target_share is not None
-        self.share = ShareController(config.reward) if steered else None
+        self.share = ShareController(config.reward, config.policy_updates) if steered else None
         sampler = config.sampler
         self._estimator = build_estimator(config.estimator, sampler.selections)
         self._order = BatchOrder(
             prepared.split("train"),
             config.batch_size,
             config.seed,
+            batch_tokens=config.batch_tokens,
             reach=max(sampler.max_policy_lag, sampler.run_ahead or 0),
         )
         self._pipeline = RolloutPipeline(backend, config.sampler, self._jobs, log)
         self._publishing: dict[str, float] = {}  # metrics of the newest snapshot, not reported yet
+
+    @property
+    def updates_per_epoch(self) -> int:
+        """Batches that hold every training example once."""
+        return self._order.batches_per_epoch
 
     def close(self) -> None:
         """Release the samplers."""
@@ -104,8 +110,8 @@ class Session:
                 taken = self._pipeline.take(self.update_count)
                 rollouts, scalars = taken.rollouts, scalars | taken.scalars | self._publishing
                 self._publishing = {}
-            charged = None if self.share is None else self.share.costs
-            task = LearnTask(self.update_count, rows, turn, rollouts, charged)
+            charge = None if self.share is None else Charge(self.share.target, self.share.costs)
+            task = LearnTask(self.update_count, rows, turn, rollouts, charge)
             scalars |= self.learner.update(task)
             if turn.policy:
                 scalars |= self._steer(scalars)

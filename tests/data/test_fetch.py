@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from file_server import FileServer, Served, file_server
 
-from rss_rl.data.fetching.download import Policy
+from rss_rl.data.fetching.download import Retries
 from rss_rl.data.fetching.entries import Entry, RemoteFile, Unpack
 from rss_rl.data.fetching.fetch import fetch
 from rss_rl.data.fetching.record import Fetched, folder_lock
@@ -61,8 +61,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def get(server: FileServer, folder: Path) -> Get:
     def run(entry: Entry = ENTRY, **options: bool) -> list[Fetched]:
-        policy = Policy(timeout=2, backoff=0, attempts=2)
-        return fetch(entry, folder, mirror=f"{server.url}/x", policy=policy, **options)
+        retries = Retries(timeout=2, backoff=0, attempts=2)
+        return fetch(entry, folder, mirror=f"{server.url}/x", retries=retries, **options)
 
     return run
 

@@ -15,7 +15,7 @@ from urllib.request import Request
 import pytest
 from file_server import FileServer, Served, file_server
 
-from rss_rl.data.fetching.download import Download, Policy, download
+from rss_rl.data.fetching.download import Download, Retries, download
 from rss_rl.data.fetching.redirect import check_address, opener
 from rss_rl.errors import DataError
 
@@ -39,12 +39,12 @@ class Try:
         self.pauses: list[float] = []
         self.reports: list[tuple[int, int | None]] = []
         self.wanted = Download(f"{server.url}/file", folder / "file", by_hand="Take it by hand.")
-        self.policy = Policy(timeout=0.5, plain=True, pause=self.pauses.append)
+        self.retries = Retries(timeout=0.5, plain=True, pause=self.pauses.append)
 
     def __call__(self, **known: object) -> bytes:
         wanted = replace(self.wanted, **known)  # type: ignore[arg-type]
         digest = download(
-            wanted, self.policy, lambda _, done, end: self.reports.append((done, end))
+            wanted, self.retries, lambda _, done, end: self.reports.append((done, end))
         )
         content = wanted.target.read_bytes()
         assert digest == hashlib.sha256(content).hexdigest()
@@ -93,7 +93,7 @@ def test_a_server_without_ranges_starts_over(server: FileServer, attempt: Try) -
 )
 def test_a_changed_file_starts_over(server: FileServer, attempt: Try, changed: Served) -> None:
     server.files["file"] = Served(BODY, etag=changed.etag and '"first"', cuts=[100_000] * 9)
-    attempt.policy = replace(attempt.policy, attempts=1)
+    attempt.retries = replace(attempt.retries, attempts=1)
     with pytest.raises(DataError, match="broke off"):
         attempt()
     assert attempt.part.stat().st_size == 100_000
@@ -200,11 +200,11 @@ def test_a_redirect_never_leads_from_https_to_http() -> None:
 
 
 def test_a_silent_or_slow_server_is_given_up(server: FileServer, attempt: Try) -> None:
-    attempt.policy = replace(attempt.policy, timeout=0.2, attempts=1)
+    attempt.retries = replace(attempt.retries, timeout=0.2, attempts=1)
     server.files["file"] = Served(BODY, pause=0.5)
     with pytest.raises(DataError, match="timed out"):
         attempt()
-    attempt.policy = replace(attempt.policy, slowest=10_000_000)
+    attempt.retries = replace(attempt.retries, slowest=10_000_000)
     server.files["file"] = Served(BODY, pause=0.05)
     with pytest.raises(DataError, match="below 10000000 bytes a second"):
         attempt()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.data.batching import padding_share
+from rss_rl.data.batching import padding_share, plain_batches, within_tokens
 from rss_rl.data.order import WINDOW_SHARDS, BatchOrder
 from rss_rl.errors import DataError
 from rss_rl.types import Array
@@ -169,3 +169,81 @@ def test_impossible_arguments_are_refused() -> None:
         BatchOrder(Lengths(np.zeros((0, 1), np.int64)), 2, 0)
     with pytest.raises(DataError, match="no batch -1"):
         BatchOrder(Lengths(pairs(5)), 2, 0).rows(-1)
+
+
+def cells(lengths: Array, rows: Array) -> int:
+    return int(lengths[rows].max(axis=0).sum()) * len(rows)
+
+
+@given(splits(), st.integers(1, 70), st.integers(1, 400))
+def test_rows_of_an_epoch_come_once_and_no_batch_is_too_large(
+    split: Lengths, size: int, tokens: int
+) -> None:
+    order = BatchOrder(split, size, seed=3, batch_tokens=tokens)
+    n, lengths = sum(split.shard_rows), split._lengths
+    place = 0
+    for _ in range(2):
+        seen: list[int] = []
+        while len(seen) < n:
+            rows = order.rows(place)
+            assert 1 <= len(rows) <= size
+            assert len(rows) == 1 or cells(lengths, rows) <= tokens
+            seen += rows.tolist()
+            place += 1
+        assert sorted(seen) == list(range(n))
+    assert order.batches_per_epoch <= place
+
+
+@given(splits(), st.integers(1, 70))
+def test_a_bound_that_nothing_reaches_changes_nothing(split: Lengths, size: int) -> None:
+    free, bound = (BatchOrder(split, size, 3, batch_tokens=t) for t in (None, 10**9))
+    assert bound.batches_per_epoch == free.batches_per_epoch
+    for number in range(3 * free.batches_per_epoch):
+        assert bound.rows(number).tolist() == free.rows(number).tolist()
+
+
+def test_a_resumed_run_finds_its_batch() -> None:
+    lengths, shards = pairs(3000), [700, 900, 300, 600, 400, 100]
+
+    def order() -> BatchOrder:
+        return BatchOrder(Lengths(lengths.copy(), shards), 8, seed=1, batch_tokens=150)
+
+    forward = order()
+    count = forward.batches_per_epoch
+    assert count > 1.2 * 3000 / 8
+    expected = [forward.rows(number).tolist() for number in range(3 * count)]
+    other = order()
+    for number in np.random.default_rng(0).permutation(3 * count)[:40].tolist():
+        assert other.rows(number).tolist() == expected[number]
+    assert order().rows(3 * count - 1).tolist() == expected[-1]
+    assert len(other._pools) <= other._kept
+
+
+def test_batches_are_filled_up() -> None:
+    lengths = pairs(4000)
+    order = BatchOrder(Lengths(lengths), 64, seed=0, batch_tokens=1000)
+    batches = [order.rows(number) for number in range(order.batches_per_epoch)]
+    full = [cells(lengths, rows) for rows in batches]
+    assert np.mean(full) > 600
+    assert max(full) <= 1000
+
+
+def test_evaluation_is_bounded_too() -> None:
+    lengths = pairs(500)
+    batches = plain_batches(lengths, 128, 700)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(500))
+    assert max(cells(lengths, rows) for rows in batches) <= 700
+    assert [b.tolist() for b in plain_batches(lengths, 128)] == [
+        b.tolist() for b in plain_batches(lengths, 128, 10**9)
+    ]
+
+
+@pytest.mark.parametrize("most", [1, 9, 10, 11, 39, 40])
+def test_what_fits_stays_whole_and_a_long_row_is_alone(most: int) -> None:
+    lengths = np.array([[1], [10], [2], [3]])
+    found = within_tokens(lengths, [np.arange(4)], most)
+    if most == 40:
+        assert [rows.tolist() for rows in found] == [[0, 1, 2, 3]]
+    else:
+        assert found[0].tolist() == ([1, 3, 2] if most == 39 else [1])
+        assert sorted(np.concatenate(found).tolist()) == [0, 1, 2, 3]

@@ -79,12 +79,16 @@ def resolved(config: RunConfig) -> dict[str, Any]:
         own = {key: value for key, value in before.items() if key in old[name]}
         section |= {**old[name], **own}
     model.pop("classifier")
+    del learner["embedding_update"]
     model["encoder"] = config.model.encoder.name
     learner["estimator"] = config.estimator.name
-    reward = {key: value for key, value in tree["reward"].items() if key != "model"}
+    newer = {"model", "share_schedule"}
+    reward = {key: value for key, value in tree["reward"].items() if key not in newer}
+    phases = [{k: v for k, v in each.items() if k != "mixed_share"} for each in tree["phases"]]
     evaluation = {key: value for key, value in tree["evaluation"].items() if key != "metrics"}
     changed = {"model": model, "policy": policy, "learner": learner, "reward": reward}
-    return tree | changed | {"evaluation": evaluation}
+    del tree["batch_tokens"]
+    return tree | changed | {"evaluation": evaluation, "phases": phases}
 
 
 def effective(tree: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tiny_runs import Outcome, TinySource, tiny_tree
+from wheels import install_wheel
 
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.prepare import prepare
@@ -41,3 +42,9 @@ def reference(tiny: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathF
     for _ in train(tiny(), path):
         pass
     return Outcome.read(path)
+
+
+@pytest.fixture(scope="session")
+def installed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """See `install_wheel`."""
+    return install_wheel(repository, tmp_path_factory.mktemp("wheel"))

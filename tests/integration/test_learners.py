@@ -29,7 +29,10 @@ def cluster() -> Iterator[None]:
         yield
 
 
-def test_two_learners_are_one(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
+@pytest.mark.parametrize("bounded", [False, True])
+def test_two_learners_are_one(
+    bounded: bool, tiny: Callable[..., RunConfig], tmp_path: Path
+) -> None:
     """Over 50 updates with dropout, in float32, at a rate that does not amplify rounding."""
     steps = {"warm-up": 15, "frozen": 10, "co-train": 25}
     base = tiny()
@@ -39,9 +42,11 @@ def test_two_learners_are_one(tiny: Callable[..., RunConfig], tmp_path: Path) ->
         "phases": phases,
         "evaluation": {"all_tokens": False, "every": 50},
         "batch_size": 15,  # odd, so that the learners' shards differ in size
+        "batch_tokens": 80 if bounded else None,
         "model": {"dropout": 0.3},
     }
     learner = {"supervised": adam, "policy": adam, "threads": 1}
+    learner |= {"weight_average": 0.9 if bounded else None}
     one = tiny(**common, learner=learner)
     two = tiny(**common, learner=learner | {"actors": 2}, sampler=SAMPLERS)
     for _ in train(one, tmp_path / "one"):

@@ -1,4 +1,4 @@
-"""What the README shows in Python runs as it stands there."""
+"""What README and docs show in Python runs as it stands there; their links lead somewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def test_the_python_examples(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    codes = re.findall(r"```python\n(.*?)```", (repository / "README.md").read_text(), re.DOTALL)
+    pages = [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]
+    codes = [c for p in pages for c in re.findall(r"```python\n(.*?)```", p.read_text(), re.DOTALL)]
     monkeypatch.chdir(tmp_path)
     few = PlantedSettings(train=64, dev=16, test=16)
     prepare(Planted(pairs=False, settings=few), Path("runs/demo-data"), dim=8)
@@ -38,3 +39,12 @@ def test_the_python_examples(
     assert re.search(r"\[\w+\][hd]", said)  # the environment
     assert "never chase" in said.replace("[", "").replace("]", "")  # what is loaded without a run
     assert "rss_rl.Run(" in said  # what is fitted
+
+
+def test_links_lead_somewhere(repository: Path) -> None:
+    pages = [*repository.glob("*.md"), *(repository / "docs").rglob("*.md")]
+    assert len(pages) > 10
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), (page.name, target)

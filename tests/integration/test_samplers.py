@@ -81,6 +81,32 @@ def test_the_same_numbers_with_any_samplers(
     Outcome.read(tmp_path / "run").assert_equals(reference)
 
 
+def test_batches_of_few_tokens_and_an_average_do_not_mind_who_samples(
+    tiny: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    """Nor being stopped: the batches of an update are cut alike, and so are their rollouts."""
+    settings = {"batch_tokens": 90, "learner": {"weight_average": 0.9}}
+    reports: list[UpdateReport] = []
+    for event in train(tiny(**settings), tmp_path / "here"):
+        if isinstance(event, UpdateReport):
+            reports.append(event)
+    sizes = {report.examples for report in reports}
+    assert len(sizes) > 2
+    made: list[UpdateReport] = []
+    for event in train(tiny(**settings), tmp_path / "again", stop=lambda: len(made) >= 17):
+        if isinstance(event, UpdateReport):
+            made.append(event)
+    list(train(tiny(**settings), tmp_path / "again", resume=True))
+    others = [tmp_path / "again"]
+    for actors in (1, 2):
+        others.append(tmp_path / str(actors))
+        samplers = {"backend": "ray", "actors": actors}
+        train_with_ray(tiny(**settings, sampler=samplers), others[-1])
+    expected = Outcome.read(tmp_path / "here")
+    for path in others:
+        Outcome.read(path).assert_equals(expected)
+
+
 def test_antithetic_pairs_and_flips_do_not_mind_who_samples(
     tiny: Callable[..., RunConfig], tmp_path: Path
 ) -> None:

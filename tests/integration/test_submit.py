@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,12 @@ from rss_rl.config import RunConfig
 from rss_rl.errors import ClusterError
 
 pytestmark = [
-    pytest.mark.timeout(150),
+    pytest.mark.timeout(200),
     # Ray's client says so to a newer aiohttp than it knows.
     pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning"),
 ]
 
-WAIT_S = 80
+WAIT_S = 130
 FAR = "far"
 PINNED = """
 import json, os
@@ -111,18 +111,25 @@ def config(tiny: Callable[..., RunConfig], tmp_path: Path) -> Callable[..., Path
     return write
 
 
-def submitting(config: Path, storage: Path, *options: str, cwd: Path) -> subprocess.Popen[str]:
+HERE = (sys.executable, "-m", "rss_rl.cli.main")
+
+
+def submitting(
+    config: Path, storage: Path, *options: str, cwd: Path, program: Sequence[str] = HERE
+) -> subprocess.Popen[str]:
     """`rss-rl submit` in a process of its own."""
-    command = [sys.executable, "-m", "rss_rl.cli.main", "submit", str(config)]
+    command = [*program, "submit", str(config)]
     command += ["--storage", storage.as_uri(), "--cpus", "0", *options]
     return subprocess.Popen(
         command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
 
 
-def submit(config: Path, storage: Path, *options: str, cwd: Path) -> tuple[int, str]:
+def submit(
+    config: Path, storage: Path, *options: str, cwd: Path, program: Sequence[str] = HERE
+) -> tuple[int, str]:
     """Its exit code and what it printed."""
-    with submitting(config, storage, *options, cwd=cwd) as process:
+    with submitting(config, storage, *options, cwd=cwd, program=program) as process:
         try:
             printed, _ = process.communicate(timeout=WAIT_S)
         finally:
@@ -142,14 +149,19 @@ def test_the_nodes_do_not_know_the_code(nodes: Nodes) -> None:
         assert subprocess.run(command, cwd=nodes.root, env=clean, check=False).returncode == code
 
 
-def test_a_job_is_the_run_it_would_be_here(
+def test_a_job_from_the_wheel_is_the_run_it_would_be_here(
     nodes: Nodes,
     config: Callable[..., Path],
     storage: Path,
     reference: Outcome,
+    installed: Path,
     tmp_path: Path,
 ) -> None:
-    code, printed = submit(config(), storage, cwd=tmp_path)
+    for name in ("envs", "learners"):  # somebody else's, where the command is typed
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('not rss_rl')\n")
+    program = (str(installed / "python"), "-m", "rss_rl.cli.main")
+    code, printed = submit(config(), storage, cwd=tmp_path, program=program)
     assert code == 0, printed
     assert "SUCCEEDED" in printed
     assert "co-train" in printed

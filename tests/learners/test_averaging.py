@@ -20,10 +20,10 @@ def _train(updates: int, average: float | None) -> tuple[SupervisedLearner, list
     """A learner after some updates, and the classifier's weights after each of them."""
     classifier = small.classifier(double=False)
     learner = SupervisedLearner(classifier, OptimizerConfig(learning_rate=0.05), None, average)
-    history = [[p.detach().clone() for p in classifier.parameters()]]
+    history = [[v.clone() for v in classifier.state_dict().values()]]
     for number in range(updates):
         learner.update(_batch(), None, number=number, dropout_keys=small.keys(number, 3))
-        history.append([p.detach().clone() for p in classifier.parameters()])
+        history.append([v.clone() for v in classifier.state_dict().values()])
     return learner, history
 
 

@@ -31,8 +31,16 @@ def walk(schedule: PhaseSchedule, updates: int) -> list[Turn]:
         ({}, Turn(supervised=True, policy=False, sampled=True)),
         ({"supervised": False, "policy": True}, Turn(supervised=False, policy=True, sampled=True)),
         ({"policy": True}, Turn(supervised=True, policy=True, sampled=True)),
+        (
+            {"selection": "uniform_share"},
+            Turn(supervised=True, policy=False, sampled=False, random_share=1.0),
+        ),
+        (
+            {"policy": True, "mixed_share": 0.25},
+            Turn(supervised=True, policy=True, sampled=True, random_share=0.25),
+        ),
     ],
-    ids=["warm-up", "fixed policy", "frozen", "co-train"],
+    ids=["warm-up", "fixed policy", "frozen", "co-train", "parts", "mixed"],
 )
 def test_who_learns(settings: dict[str, Any], turn: Turn) -> None:
     assert walk(PhaseSchedule([phase(**settings)]), 3) == [turn] * 3

@@ -146,9 +146,9 @@ def test_torn_and_foreign_lines_are_passed_over() -> None:
     ]
 
 
-def test_the_readme_lists_every_event(repository: Path) -> None:
-    readme = (repository / "README.md").read_text(encoding="utf-8")
-    table = readme.split("<!-- events:start -->")[1].split("<!-- events:end -->")[0]
+def test_the_documentation_lists_every_event(repository: Path) -> None:
+    page = (repository / "docs" / "metrics.md").read_text(encoding="utf-8")
+    table = page.split("<!-- events:start -->")[1].split("<!-- events:end -->")[0]
     assert table.strip() == events_markdown()
     for kind in EVENTS.values():
         assert kind.name == kind.name.lower()

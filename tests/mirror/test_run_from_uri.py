@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernel_cache import share_kernels
 
 from rss_rl.api.training import _plan
 from rss_rl.components import NOTHING
@@ -27,7 +28,7 @@ def report_of(config: RunConfig, path: Path) -> dict[str, Any]:
 def test_a_run_reads_its_data_from_a_uri(
     tmp_path: Path, tiny: Prepared, tiny_config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RSS_RL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("RSS_RL_CACHE", str(share_kernels(tmp_path / "cache")))
     uri = (tmp_path / "bucket").as_uri()
     upload(tiny.folder, uri, lambda what, done, end: None)
     evaluation = tiny_config.evaluation.model_copy(update={"all_tokens": False})

@@ -77,6 +77,7 @@ def test_one_pass_gives_the_bits_of_many(
     results = []
     for missing in (None, "no compiler"):
         leaf, layer = values.clone().requires_grad_(), Dropout(rate).train()
+        layer.kernels = True
         with pytest.MonkeyPatch.context() as patch, keyed_dropout(keys):
             patch.setattr(module, "missing_compiler", lambda missing=missing: missing)
             dropped = layer(leaf)
@@ -259,3 +260,20 @@ def test_the_slots_of_an_example_meet_different_masks(attention: str) -> None:
         model([tokens, tokens], [valid, valid])
     assert len(seen) == 2
     assert not torch.allclose(seen[0], seen[1])
+
+
+@pytest.mark.parametrize("encoder", ["mean", "bilstm", "resan"])
+def test_nothing_is_compiled_where_nobody_asks(
+    encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise AssertionError("the kernels were asked for")
+
+    monkeypatch.setattr(module, "missing_compiler", refuse)
+    tokens, valid, _ = small.pairs((5, 3), (4, 6))
+    eager = small.classifier(encoder=encoder, dropout=0.3, double=False, attention="eager").train()
+    with keyed_dropout(small.keys(0, 2)):
+        eager(tokens, valid)
+    auto = small.classifier(encoder="bilstm", dropout=0.3, double=False, attention="auto").train()
+    with keyed_dropout(small.keys(0, 2)), pytest.raises(AssertionError, match="asked for"):
+        auto(tokens, valid)

@@ -31,6 +31,11 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "hardkuma shared": {"name": "hardkuma", "shared": True, "options": {"low": -0.3, "high": 1.2}},
     "top-k": {"name": "top-k", "options": {"tokens": 2}},
     "top-k share": {"name": "top-k", "shared": True, "options": {"share": 0.4}},
+    "crf": {"name": "crf"},
+    "crf shared": {"name": "crf", "shared": True, "options": {"pull": -1.0, "learns_pull": False}},
+    "smooth": {"name": "smooth"},
+    "smooth by word": {"name": "smooth", "shared": True, "options": {"widths": "word"}},
+    "rss over conv": {"context": "conv", "pool": "source2token"},
     "stop-words": {"name": "stop-words"},
 }
 

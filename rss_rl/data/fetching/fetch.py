@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from rss_rl.data.fetching.download import Download, Policy, download
+from rss_rl.data.fetching.download import Download, Retries, download
 from rss_rl.data.fetching.entries import Entry, RemoteFile
 from rss_rl.data.fetching.part import Part, disk_refuses, sha256_of
 from rss_rl.data.fetching.record import BY_HAND, Fetched, Record, folder_lock
@@ -25,7 +25,7 @@ def fetch(
     *,
     mirror: str | None = None,
     force: bool = False,
-    policy: Policy | None = None,
+    retries: Retries | None = None,
     progress: Progress = lambda what, done, end: None,
 ) -> list[Fetched]:
     """Fetch the files of `entry` into `folder`, and unpack them there.
@@ -45,7 +45,7 @@ def fetch(
     by_hand += ". Or name a copy with --mirror"
     if mirror is not None:
         check_address(mirror, plain=True)
-    policy = replace(policy or Policy(), plain=mirror is not None)
+    retries = replace(retries or Retries(), plain=mirror is not None)
     if not entry.files:
         remedy = f"By hand ({entry.home}): {entry.by_hand}"
         raise DataError(f"{entry.name} has no address to fetch it from", remedy=remedy)
@@ -56,7 +56,7 @@ def fetch(
             found = None if force else record.intact(file.name, file.sha256)
             if found is None:
                 wanted = Download(url or "", folder / file.name, file.size, file.sha256, by_hand)
-                found = _get(file, wanted, entry, force, policy, progress)
+                found = _get(file, wanted, entry, force, retries, progress)
                 record.add(found)
                 # What somebody put there is theirs.
                 Part(wanted.target).settle(keep=file.unpack is None or found.source == BY_HAND)
@@ -82,7 +82,7 @@ def _get(
     wanted: Download,
     entry: Entry,
     force: bool,
-    policy: Policy,
+    retries: Retries,
     progress: Progress,
 ) -> Fetched:
     """Download one file, unless it was put into the folder by hand, and unpack it."""
@@ -91,9 +91,9 @@ def _get(
     if given:
         digest = _check_given(file, target)
     elif wanted.url:
-        check_address(wanted.url, policy.plain)
+        check_address(wanted.url, retries.plain)
         digest = "" if force else _left_over(file, target)
-        digest = digest or download(wanted, policy, progress)
+        digest = digest or download(wanted, retries, progress)
     else:
         what = f"{file.name} of {entry.name} has no address that answers without a page"
         raise DataError(what, where=entry.home, remedy=wanted.by_hand)

@@ -204,7 +204,7 @@ def _without_policy(base: RunConfig, policy: str) -> list[dict[str, Any]]:
         for phase in base.phases
         if phase.supervised
     ]
-    if not kept or kept[-1].selection == "all":
+    if not kept or kept[-1].selection != "sampled":
         raise ConfigError(
             f"no phase trains the classifier on what '{policy}' draws",
             remedy="Leave that policy away, or add a phase with supervised: true",

@@ -24,7 +24,6 @@ __all__ = [
 
 import hashlib
 import json
-import math
 import os
 import platform
 import statistics
@@ -225,7 +224,7 @@ class _Contender:
         self._session = Session(
             config, prepared, self._learner, lambda: LocalRoles().backend(config, prepared, NO_LOG)
         )
-        self._updates_an_epoch = math.ceil(len(prepared.split("train")) / config.batch_size)
+        self._updates_an_epoch = self._session.updates_per_epoch
         self._update_s: list[float] = []
         self._inference_s: list[float] = []
 

@@ -1,0 +1,108 @@
+"""A linear-chain CRF over the bits of each role: selections are runs of words.
+
+Two neighbours that are both kept, or both not, are likelier than two that differ, by a score that
+is learnt or given. Log-prob, entropy and marginals are exact, see `rss_rl.ops.chains`.
+
+Legend: K samples, B sentences, N tokens, R = 1 or 2 roles that have modules of their own.
+Source: Lafferty, McCallum and Pereira, ICML 2001; as a policy over rationales, Lei, Barzilay and
+Jaakkola, EMNLP 2016, ask for runs by a cost instead.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CRF", "CRFOptions", "CRFPolicy"]
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from rss_rl.components import Component
+from rss_rl.ops import bernoulli
+from rss_rl.ops.chains import Chain, conditional_logits, draw, entropy
+from rss_rl.ops.relaxed import straight_through
+from rss_rl.policies.deciding import once
+from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
+from rss_rl.policies.rss import RSSModules, SelectorOptions
+from rss_rl.types import HEAD, ROLES
+
+
+class CRFOptions(SelectorOptions):
+    """Of chains of bits."""
+
+    initial_probability: float = Field(
+        default=0.5, gt=0, lt=1, description="Of selecting a token that has no neighbour, at first."
+    )
+    pull: float = Field(
+        default=2.0,
+        description="Nats by which two equal neighbours are likelier than two that differ, at the"
+        " start.",
+    )
+    temperature: float = Field(
+        default=1.0, gt=0, description="Of the gates' gradient, where it learns through its gates."
+    )
+    learns_pull: bool = Field(default=True, description="Otherwise it stays as it is given.")
+
+
+class CRFPolicy(nn.Module):
+    """Stochastic, with bits that depend on each other along the text."""
+
+    def __init__(self, setup: PolicySetup, options: CRFOptions) -> None:
+        super().__init__()
+        self._temperature = options.temperature
+        modules = (options.module(setup, options.initial_probability) for _ in range(options.roles))
+        self.modules_by_role = RSSModules(modules, setup.backend)
+        pull = torch.full((options.roles, 1), options.pull)
+        if options.learns_pull:
+            self.pull = nn.Parameter(pull)
+        else:
+            self.register_buffer("pull", pull)
+
+    def _marginal(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        return once(self, lambda *given: self._chain(*given).marginal, embedded, valid)
+
+    def _chain(self, embedded: Tensor, valid: Tensor) -> Chain:
+        return Chain.of(self.modules_by_role(embedded, valid), self.pull, valid)
+
+    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
+        """See `StochasticPolicy`."""
+        chain = self._chain(embedded, valid)
+        bits = draw(chain, uniforms[:, :, : chain.first.shape[1]], valid)
+        log_prob = bernoulli.log_prob(conditional_logits(chain, bits), bits, valid)
+        return Sampled(bits.expand(-1, -1, ROLES, -1), bernoulli.both_roles(log_prob))
+
+    def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
+        """The same bits as `sample`, straight through each bit's chance given those before it.
+
+        The gradient leaves out what a bit does to the bits behind it. See `RelaxedPolicy`.
+        """
+        chain = self._chain(embedded, valid)
+        drawn = uniforms[:, :, : chain.first.shape[1]]
+        logits = conditional_logits(chain, draw(chain, drawn, valid))  # [K, B, R, N]
+        return straight_through(logits, valid, drawn, self._temperature).expand(-1, -1, ROLES, -1)
+
+    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
+        """See `StochasticPolicy`."""
+        chain = self._chain(embedded, valid)
+        bits = selection[:, :, HEAD : HEAD + chain.first.shape[1]]
+        log_prob = bernoulli.log_prob(conditional_logits(chain, bits), bits, valid)
+        return Evaluated(bernoulli.both_roles(log_prob), entropy(chain, valid))
+
+    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """Marginals; see `StochasticPolicy`."""
+        chance = torch.sigmoid(self._marginal(embedded, valid)) * valid[:, None]
+        return chance.expand(-1, ROLES, -1)
+
+    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """Tokens with a marginal over one half; see `StochasticPolicy`."""
+        return self.probabilities(embedded, valid) > 0.5
+
+
+CRF = Component(
+    kind="policy",
+    name="crf",
+    help="A chain of bits in which neighbours pull on each other: selections are runs of words.",
+    build=CRFPolicy,
+    options=CRFOptions,
+    capabilities=frozenset({"learns", "log_probs", "gates", "share"}),
+    source="Lafferty, McCallum and Pereira, ICML 2001",
+)

@@ -1,0 +1,110 @@
+"""Smooth masks: each token has a height and a width, so that neighbouring tokens are kept together.
+
+    logit_i = b + sum_j height_j g((i - j) / width_j)       see `rss_rl.ops.smoothing`
+
+Heights are scores of an RSS module for each role; a role has one width, or a module that scores
+widths, too. Bits are independent given the
+logits, which change slowly along the text: what people mark are phrases, not words.
+
+Legend: K samples, B sentences, N tokens, R = 1 or 2 roles that have modules of their own.
+Sources: Brinner and Zarriess, Findings of ACL 2023 (MaRC) and EMNLP 2024 (RTP).
+"""
+
+from __future__ import annotations
+
+__all__ = ["SMOOTH", "SmoothOptions", "SmoothPolicy"]
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from rss_rl.components import Component
+from rss_rl.ops.relaxed import straight_through
+from rss_rl.ops.smoothing import bumps
+from rss_rl.policies.deciding import once
+from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.rss import RSSModules, SelectorOptions
+from rss_rl.types import ROLES
+
+_LEAST_WIDTH = 0.5
+
+
+class SmoothOptions(SelectorOptions):
+    """Of smooth masks."""
+
+    initial_probability: float = Field(
+        default=0.5, gt=0, lt=1, description="Of selecting a token, at the start."
+    )
+    temperature: float = Field(
+        default=1.0, gt=0, description="Of the gates' gradient, where it learns through its gates."
+    )
+    width: float = Field(
+        default=4.0, gt=_LEAST_WIDTH, description="Tokens; of every bump, at the start."
+    )
+    largest_width: float = Field(default=16.0, gt=0, description="Tokens; none gets wider.")
+    widths: Literal["role", "word"] = Field(
+        default="role",
+        description="One learnt width for a role, or one for each word by a module of its own.",
+    )
+
+    @model_validator(mode="after")
+    def _begins_within(self) -> SmoothOptions:
+        if not self.width < self.largest_width:
+            raise ValueError(
+                f"width={self.width:g} is not below largest_width={self.largest_width:g}"
+            )
+        return self
+
+
+class SmoothPolicy(nn.Module):
+    """Independent bits with logits that are sums of bumps; gates by the straight-through estimator.
+
+    What follows from logits is added by `LogitsPolicy`.
+    """
+
+    def __init__(self, setup: PolicySetup, options: SmoothOptions) -> None:
+        super().__init__()
+        self._temperature, self._largest = options.temperature, options.largest_width
+        roles, by_word = options.roles, options.widths == "word"
+        self.heights = RSSModules((options.module(setup) for _ in range(roles)), setup.backend)
+        self.widths = (
+            RSSModules((options.module(setup) for _ in range(roles)), setup.backend)
+            if by_word
+            else None
+        )
+        odds = options.initial_probability
+        start = (options.width - _LEAST_WIDTH) / (self._largest - _LEAST_WIDTH)
+        self.bias = nn.Parameter(torch.full((roles, 1), math.log(odds / (1 - odds))))
+        self.width = nn.Parameter(torch.full((roles, 1), math.log(start / (1 - start))))
+
+    def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `FactorisedPolicy`."""
+        return once(self, self._logits, embedded, valid)
+
+    def _logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        heights = self.heights(embedded, valid) * valid[:, None]  # [B, R, N]
+        score = self.width.expand_as(heights)
+        if self.widths is not None:
+            score = score + self.widths(embedded, valid)
+        widths = _LEAST_WIDTH + (self._largest - _LEAST_WIDTH) * torch.sigmoid(score)
+        return bumps(heights, widths, self._largest) + self.bias
+
+    def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
+        """See `RelaxedPolicy`."""
+        logits = self.logits(embedded, valid)
+        drawn = uniforms[:, :, : logits.shape[1]]
+        return straight_through(logits, valid, drawn, self._temperature).expand(-1, -1, ROLES, -1)
+
+
+SMOOTH = Component(
+    kind="policy",
+    name="smooth",
+    help="Independent bits whose logits are bumps of a height and a width for each token.",
+    build=SmoothPolicy,
+    options=SmoothOptions,
+    capabilities=frozenset({"learns", "log_probs", "logits", "gates", "gates_first", "share"}),
+    source="Brinner and Zarriess, Findings of ACL 2023 and EMNLP 2024",
+)

@@ -1,0 +1,61 @@
+"""Sums of bumps against a loop over pairs of tokens."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rss_rl.ops.smoothing import REACH, bumps
+
+
+def slow(heights: Tensor, widths: Tensor, largest: float) -> Tensor:
+    """The formula of the module, one pair of tokens at a time."""
+    out = torch.zeros_like(heights)
+    reach = math.ceil(REACH * largest)
+    for b, r, i in torch.cartesian_prod(*(torch.arange(n) for n in heights.shape)).tolist():
+        for j in range(max(0, i - reach), min(heights.shape[-1], i + reach + 1)):
+            width = float(widths[b, r, j])
+            bell = math.exp(-(((i - j) / width) ** 2) / 2)
+            out[b, r, i] += heights[b, r, j] * bell / math.sqrt(width * math.sqrt(math.pi))
+    return out
+
+
+def given_bumps(tokens: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    heights = torch.randn(2, 2, tokens, generator=generator, dtype=torch.float64)
+    widths = 0.5 + 2.5 * torch.rand(2, 2, tokens, generator=generator, dtype=torch.float64)
+    return heights, widths
+
+
+@given(tokens=st.integers(0, 20), seed=st.integers(0, 100), largest=st.sampled_from([3.0, 4.5]))
+def test_the_sum(tokens: int, seed: int, largest: float) -> None:
+    if tokens:
+        heights, widths = given_bumps(tokens, seed)
+        torch.testing.assert_close(bumps(heights, widths, largest), slow(heights, widths, largest))
+    else:
+        empty = torch.zeros(2, 1, 0)
+        assert bumps(empty, empty, largest).shape == empty.shape
+
+
+@pytest.mark.parametrize("width", [1.0, 4.0, 9.0])
+def test_a_bump_has_the_energy_of_its_height(width: float) -> None:
+    heights = torch.zeros(1, 1, 101, dtype=torch.float64)
+    heights[..., 50] = 3.0
+    found = bumps(heights, torch.full_like(heights, width), 10.0)
+    assert float(found.square().sum()) == pytest.approx(9.0, rel=1e-3)
+
+
+def test_gradients() -> None:
+    heights, widths = given_bumps(6)
+    given_ = heights.requires_grad_(), widths.requires_grad_()
+    assert torch.autograd.gradcheck(lambda h, w: bumps(h, w, 3.0), given_)
+
+
+def test_shapes_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match="heights"):
+        bumps(torch.zeros(2, 3), torch.zeros(2, 3), 1.0)

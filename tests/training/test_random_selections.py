@@ -1,0 +1,135 @@
+"""Selections of a random share: how they are distributed, keyed and mixed, and runs with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rss_rl.config import PhaseConfig, PolicyConfig, RunConfig, parse_config
+from rss_rl.logs.metrics import read_metrics
+from rss_rl.random_batches import random_batch
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training.random_selections import mix_selections, random_selections
+from rss_rl.training.run import train
+from rss_rl.types import Batch, LabelSpec
+
+CPU = torch.device("cpu")
+CLASSES = LabelSpec("classes", ("no", "yes"))
+RSS = PolicyConfig(name="rss")
+SHARED = PolicyConfig(name="rss", options={"shared": True})
+FULL = PhaseConfig(name="parts", supervised=True, selection="uniform_share", steps=4)
+
+
+def long_batch(examples: int = 600, tokens: int = 200) -> Batch:
+    valid = np.ones((examples, tokens), bool)
+    ids = np.ones((examples, tokens), np.int64)
+    return Batch(np.arange(examples), (ids, ids), (valid, valid), np.zeros(examples, np.int64))
+
+
+def test_every_share_is_as_likely() -> None:
+    drawn = random_selections(0, 3, long_batch(), RSS, 1.0)
+    shares = np.stack([s.mean(-1) for s in drawn.selections], -1).reshape(600, -1)  # slots, roles
+    for share in shares.T:
+        found, _ = np.histogram(share, bins=5, range=(0, 1))
+        assert (np.abs(found / 600 - 0.2) < 0.06).all()
+    # Sentences and roles have shares of their own.
+    assert np.abs(np.corrcoef(shares.T) - np.eye(4)).max() < 0.15
+
+
+def test_within_a_sentence_all_tokens_are_as_likely() -> None:
+    (selection, _), _ = random_selections(0, 3, long_batch(), RSS, 1.0)
+    assert np.abs(selection.mean((0, 1)) - 0.5).max() < 0.08
+
+
+def test_one_bit_decides_both_roles_where_they_share_it() -> None:
+    for selection in random_selections(0, 3, long_batch(), SHARED, 1.0).selections:
+        assert (selection[:, 0] == selection[:, 1]).all()
+    apart = random_selections(0, 3, long_batch(), RSS, 1.0).selections[0]
+    assert (apart[:, 0] != apart[:, 1]).mean() > 0.2
+
+
+@given(seed=st.integers(0, 50), update=st.integers(0, 50))
+def test_a_row_draws_the_same_in_any_batch(seed: int, update: int) -> None:
+    batch = random_batch(CLASSES, 2, seed)
+    whole = random_selections(seed, update, batch, RSS, 0.5)
+    part = random_selections(seed, update, batch.take(np.array([4, 1])), RSS, 0.5)
+    for valid, *both in zip(batch.valid, whole.selections, part.selections, strict=True):
+        assert (both[0][[4, 1]] == both[1]).all()
+        assert not (both[0] & ~valid[:, None]).any()
+    assert (whole.replaced[[4, 1]] == part.replaced).all()
+
+
+def test_seeds_and_updates_differ() -> None:
+    batch = long_batch(4)
+    first = random_selections(0, 0, batch, RSS, 1.0).selections[0]
+    for seed, update in ((1, 0), (0, 1)):
+        assert (random_selections(seed, update, batch, RSS, 1.0).selections[0] != first).any()
+
+
+def test_a_share_of_the_examples_is_replaced() -> None:
+    batch = long_batch()
+    drawn = random_selections(0, 5, batch, RSS, 0.3)
+    assert drawn.replaced.mean() == pytest.approx(0.3, abs=0.06)
+    for dtype in (torch.bool, torch.float32):
+        own = [torch.ones(600, 2, 200, dtype=dtype) for _ in range(2)]
+        mixed = mix_selections(own, drawn, CPU)
+        for slot, random in enumerate(drawn.selections):
+            assert mixed[slot].dtype == dtype
+            wanted = np.where(drawn.replaced[:, None, None], random, True)
+            assert (mixed[slot].numpy().astype(bool) == wanted).all()
+    everyone = mix_selections(None, drawn, CPU)
+    assert (everyone[1].numpy() == drawn.selections[1]).all()
+
+
+def parts(config: RunConfig, policy: str = "rss", **co_train: Any) -> RunConfig:
+    """The tiny run with a phase of parts, and parts among what co-training reads."""
+    tree = config.model_dump(mode="json")
+    warm_up, frozen, last = tree["phases"]
+    tree["phases"] = [warm_up, FULL.model_dump(), frozen, last | {"mixed_share": 0.5} | co_train]
+    tree["policy"] = {"name": policy, "options": {"hidden": 5}}
+    tree["evaluation"]["all_tokens"] = False
+    return parse_config(tree, where="test")
+
+
+@pytest.mark.parametrize("policy", ["rss", "gumbel"])
+def test_a_run_that_was_stopped_equals_one_that_never_was(
+    policy: str, tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    gated = {"model": {**tiny_config.model.model_dump(), "encoder": "source2token"}}
+    tree = parts(tiny_config, policy).model_dump(mode="json")
+    config = parse_config(tree | (gated if policy == "gumbel" else {}), where="test")
+    list(train(config, tmp_path / "whole"))
+    for after in (6, 7):  # within the parts, and within co-training
+        list(train(config, tmp_path / "cut", resume=True, stop=_after(after)))
+    list(train(config, tmp_path / "cut", resume=True))
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+    found, wanted = (load_checkpoint(tmp_path / name, "latest") for name in ("cut", "whole"))
+    for name, value in wanted.tensors.items():
+        assert np.array_equal(found.tensors[name], value, equal_nan=True), name
+
+
+def _after(updates: int) -> Any:
+    asked = iter(range(updates))
+    return lambda: next(asked, None) is None
+
+
+def test_without_parts_a_run_is_another(tiny_config: RunConfig, tmp_path: Path) -> None:
+    found = []
+    for mixed in (0.0, 0.5):
+        list(train(parts(tiny_config, mixed_share=mixed), tmp_path / str(mixed)))
+        found.append(losses(tmp_path / str(mixed)))
+    assert found[0].keys() == found[1].keys()
+    differ = [step for step, loss in found[0].items() if found[1][step] != loss]
+    assert differ == [12, 13, 14, 15, 16]  # co-training
+
+
+def losses(run: Path) -> dict[int, float]:
+    """The classifier's of each update in which it learnt."""
+    rows = read_metrics(run).to_pylist()
+    return {row["step"]: row["value"] for row in rows if row["tag"] == "train/loss"}
