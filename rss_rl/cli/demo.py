@@ -118,7 +118,7 @@ def _read_out(out: Console, report: Mapping[str, Any]) -> None:
 
 
 def _print_example(out: Console, run_dir: Path, data: Path) -> None:
-    from rss_rl.cli.selecting import print_explanation
+    from rss_rl.cli.select import print_explanation
     from rss_rl.data.store import open_prepared
     from rss_rl.inference.model import load_model
 

@@ -14,6 +14,7 @@ import typer
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rss_rl.api.terminal import plain_table
+from rss_rl.cli.evaluate import Split
 from rss_rl.cli.options import (
     Device,
     Json,
@@ -26,7 +27,6 @@ from rss_rl.cli.options import (
     split_list,
     trust,
 )
-from rss_rl.cli.results import Split
 from rss_rl.errors import ConfigError
 
 EPILOG = """
