@@ -330,7 +330,7 @@ def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]
         insecure=joining.insecure,
     )
     try:
-        for note in (*cluster.notes, *_thread_notes(config, cluster.started_here)):
+        for note in (*cluster.notes, *_thread_notes(config, cluster.how == "started")):
             say(out, note)
         yield RayRoles()
     finally:

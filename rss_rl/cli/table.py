@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rss_rl.cluster.run_workers import RayWorkers, TuneWorkers
     from rss_rl.results.tables.data import TableData
     from rss_rl.results.tables.execute import RunResult, Workers
-    from rss_rl.results.tables.plan import Plan
+    from rss_rl.results.tables.plan import Plan, PlannedRun
 
 TABLE_EPILOG = """
 Examples:
@@ -285,7 +285,7 @@ class _Grid:
         from rss_rl.api.interruption import Interruption
         from rss_rl.cli.table_progress import TableProgress
         from rss_rl.results.output import check_folder
-        from rss_rl.results.tables.execute import execute
+        from rss_rl.results.tables.execute import RunResult
 
         missing = [run for run in self._plan.runs if self._states[run.label] != "finished"]
         self._data.check_root([run.fold for run in missing])
@@ -296,13 +296,10 @@ class _Grid:
         try:
             with Interruption(progress.stopping) as interruption:
                 stop = interruption.asked
-                if missing:
-                    folder, find = self._plan.folder, self._find_workers
-                    with run_workers(folder, self._jobs, stop, progress, find) as workers:
-                        prepare = self._data.prepare
-                        results = execute(
-                            missing, workers, prepare, progress, stop=stop, again=self._again
-                        )
+                for event in self._events(missing, stop, progress):
+                    progress.show(event)
+                    if isinstance(event, RunResult):
+                        results.append(event)
                 if self.after is not None:
                     self.after(stop, progress.tell)
         finally:
@@ -311,6 +308,16 @@ class _Grid:
             self._out.print("Stopped; the same command resumes the runs.")
             raise typer.Exit(interruption.exit_code)
         return results
+
+    def _events(
+        self, missing: list[PlannedRun], stop: Callable[[], bool], progress: TableProgress
+    ) -> Iterator[PlannedRun | RunResult]:
+        from rss_rl.results.tables.execute import execute
+
+        if missing:
+            folder, prepare = self._plan.folder, self._data.prepare
+            with run_workers(folder, self._jobs, stop, progress, self._find_workers) as workers:
+                yield from execute(missing, workers, prepare, stop=stop, again=self._again)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ _STOPPING = "stopping: each run saves a checkpoint first; Ctrl-C again quits at 
 
 
 class TableProgress:
-    """Shows on `out` how the runs go; a `Reporter`.
+    """Shows on `out` how the runs go.
 
     Args:
         left: runs to train. jobs: at a time.
@@ -43,13 +43,22 @@ class TableProgress:
         say(self._out, line)
         self._out.file.flush()
 
-    def began(self, run: PlannedRun) -> None:
-        """See `Reporter`."""
-        self._lines[run.label] = "begins"
-        self.tell(f"{run.label}: begins")
+    def show(self, event: PlannedRun | RunResult) -> None:
+        """A line for a run that is started, or for how one ended."""
+        if isinstance(event, PlannedRun):
+            self._lines[event.label] = "begins"
+            self.tell(f"{event.label}: begins")
+            return
+        self._lines.pop(event.run.label, None)
+        self._over += event.outcome != "stopped"
+        if event.outcome == "finished":
+            self._walls.setdefault(event.run.row.name, []).append(event.wall_s)
+        reason = f": {event.reason}" if event.reason else ""
+        took = f" after {_clock(event.wall_s)}" if event.wall_s else ""
+        self.tell(f"{event.run.label}: {event.outcome}{took}{reason}  {self._summary()}")
 
     def progress(self, run: PlannedRun, line: str) -> None:
-        """See `Reporter`; printed now and then."""
+        """The latest line about a run, printed now and then."""
         self._lines[run.label] = line
         pause = _EVERY_S if self._status is None else _EVERY_LIVE_S
         if time.monotonic() - self._shown < pause:
@@ -60,16 +69,6 @@ class TableProgress:
             self.tell(f"  {self._summary()}  {now}")
         else:
             self._status.update(escape(f"{self._summary()}  {now}"))
-
-    def ended(self, ended: RunResult) -> None:
-        """See `Reporter`."""
-        self._lines.pop(ended.run.label, None)
-        self._over += ended.outcome != "stopped"
-        if ended.outcome == "finished":
-            self._walls.setdefault(ended.run.row.name, []).append(ended.wall_s)
-        reason = f": {ended.reason}" if ended.reason else ""
-        took = f" after {_clock(ended.wall_s)}" if ended.wall_s else ""
-        self.tell(f"{ended.run.label}: {ended.outcome}{took}{reason}  {self._summary()}")
 
     def stopping(self) -> None:
         """Say that a stop was asked; safe in a signal handler."""

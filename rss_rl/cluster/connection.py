@@ -28,7 +28,7 @@ from ray.exceptions import RayError
 
 from rss_rl.cluster.actors import last_line
 from rss_rl.cluster.auth import MODE_VARIABLE, ensure_token, find_token, switched_off
-from rss_rl.cluster.probe import check_gcs
+from rss_rl.cluster.probe import check, probe_gcs
 from rss_rl.cluster.processes import end_processes, inside_job, session_processes
 from rss_rl.errors import ClusterError
 
@@ -47,16 +47,14 @@ _LOCAL = {"RAY_gcs_rpc_server_reconnect_timeout_s": "10"}
 class ClusterInfo:
     """The cluster this process is connected to.
 
-    started_here   it was started by `connect` and ends with `shutdown`
-    joined_here    `connect` joined a cluster that was there; neither: Ray was in use before
+    how            `connect` started it, and `shutdown` ends it; or joined it; or Ray was in use
     address        host:port of its head. nodes: alive at the time
     session_name   of Ray; in the command line of its processes. session_dir: with its logs
     authenticated  whether it checks tokens; notes: for the user
     mode_before    RAY_AUTH_MODE as it was found, for `shutdown`
     """
 
-    started_here: bool
-    joined_here: bool
+    how: Literal["started", "joined", "found"]
     address: str
     nodes: int
     session_name: str
@@ -112,11 +110,11 @@ def shutdown(info: ClusterInfo) -> None:
     Ray's own shutdown comes first. Processes of the session that outlive it by 10 s are killed,
     which frees their shared memory. A cluster that was joined keeps running.
     """
-    if not (info.started_here or info.joined_here):
+    if info.how == "found":
         return
-    processes = session_processes(info.session_name) if info.started_here else []
+    processes = session_processes(info.session_name) if info.how == "started" else []
     ray.shutdown()
-    if info.started_here:
+    if processes:
         end_processes(processes, _END_S)
     token_mode(info.mode_before)
 
@@ -169,7 +167,7 @@ def _start(
 def _join(where: str, insecure: bool, timeout_s: float, before: str | None) -> ClusterInfo:
     address = _resolve(where)
     token = find_token()
-    head = check_gcs(address, token, insecure=insecure, timeout_s=timeout_s)
+    head = check(probe_gcs, address, token, insecure=insecure, timeout_s=timeout_s)
     if head.version != ray.__version__:
         raise ClusterError(
             f"the cluster runs Ray {head.version}, this is Ray {ray.__version__}",
@@ -248,8 +246,7 @@ def _describe(
 ) -> ClusterInfo:
     found = context.address_info
     return ClusterInfo(
-        started_here=how == "started",
-        joined_here=how == "joined",
+        how=how,
         address=found["gcs_address"],
         nodes=sum(node["Alive"] for node in ray.nodes()),  # type: ignore[no-untyped-call]
         session_name=Path(found["session_dir"]).name,

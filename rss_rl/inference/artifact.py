@@ -19,7 +19,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.rollouts.snapshot import Models, build_models, training_lengths
 from rss_rl.rollouts.weights import load_weights
 from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.run_directory import REPORT_FILE
 from rss_rl.runs.tensor_file import file_sha256, read_tensors, write_tensors
 from rss_rl.training.run import open_models
 from rss_rl.version import VERSION
@@ -79,37 +81,37 @@ def export_run(
         RssError: no such run or checkpoint, something else is in `out`, or the disk refuses.
     """
     out = out.resolve()
-    _mend(out)
+    with _disk_errors(aside_of(out)):
+        put_back(out)
     _check_free(out, overwrite)
     config, models, inputs = open_models(run, which, trust)
     staging = out.with_name(f".tmp-{out.name}-{os.getpid()}")
     try:
-        staging.mkdir(parents=True)
-        # The path of the data on this machine means nothing elsewhere.
-        config = config.model_copy(update={"data": inputs.manifest.name})
-        _fill(staging, run, which, config, models, inputs)
-        if onnx is not None:
-            onnx(models, inputs, config, staging / ONNX_FILE)
-        _seal(staging, run, which, config)
-        swap_in(staging, out)
-    except OSError as error:
-        raise _refused(out, error) from error
+        with _disk_errors(out):
+            staging.mkdir(parents=True)
+            # The path of the data on this machine means nothing elsewhere.
+            config = config.model_copy(update={"data": inputs.manifest.name})
+            step = load_checkpoint(run, which).step
+            _fill(staging, run, step, config, models, inputs)
+            if onnx is not None:
+                onnx(models, inputs, config, staging / ONNX_FILE)
+            _seal(staging, run, step, config)
+            swap_in(staging, out)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return out
 
 
-def _mend(out: Path) -> None:
+@contextmanager
+def _disk_errors(where: Path) -> Iterator[None]:
+    """Raise what the disk refuses within as a CheckpointError."""
     try:
-        put_back(out)
+        yield
     except OSError as error:
-        raise _refused(aside_of(out), error) from error
-
-
-def _refused(where: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(
-        f"cannot be written ({error})", where=str(where), remedy="Free space, or give another DIR"
-    )
+        remedy = "Free space, or give another DIR"
+        raise CheckpointError(
+            f"cannot be written ({error})", where=str(where), remedy=remedy
+        ) from error
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
@@ -128,7 +130,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 
 def _fill(
-    folder: Path, run: Path, which: str | int, config: RunConfig, models: Models, inputs: Prepared
+    folder: Path, run: Path, step: int, config: RunConfig, models: Models, inputs: Prepared
 ) -> None:
     tensors: dict[str, Any] = {
         f"{part}/{name}": value
@@ -142,22 +144,20 @@ def _fill(
     shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # written for its owner alone
     tree = config.model_dump(mode="json")
     (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
-    step = load_checkpoint(run, which).step
-    report = run / "report.json"
+    report = run / REPORT_FILE
     scores = read_json(report, remedy="Finish the run") if report.is_file() else None
     text = card(config, inputs.manifest, run.resolve().name, step, scores)
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-def _seal(folder: Path, run: Path, which: str | int, config: RunConfig) -> None:
+def _seal(folder: Path, run: Path, step: int, config: RunConfig) -> None:
     """Write export.json, which names all the other files, and wait for the disk."""
-    checkpoint = load_checkpoint(run, which)
     files = sorted(path for path in folder.iterdir() if path.is_file())
     record = {
         "schema_version": SCHEMA_VERSION,
         "rss_rl": VERSION,
         "run": run.resolve().name,
-        "step": checkpoint.step,
+        "step": step,
         "config": config.model_dump(mode="json"),
         "sha256": {path.name: file_sha256(path) for path in files},
     }

@@ -9,14 +9,12 @@ import csv
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from table_runs import PHASES, SETTINGS
+from table_runs import PHASES, SETTINGS, wait_for_checkpoint
 from tiny_runs import command_line
 from typer.testing import CliRunner
 
@@ -56,26 +54,6 @@ def expected(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     return place / "out" / "own"
-
-
-@pytest.fixture
-def processes() -> Iterator[list[subprocess.Popen[str]]]:
-    """Those that a test starts; none is left behind."""
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def wait_for_checkpoint(run: Path, after: int, process: subprocess.Popen[str]) -> int:
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline and process.poll() is None:
-        steps = [int(path.name[5:]) for path in (run / "checkpoints").glob("step-*")]
-        if newer := [step for step in steps if step > after]:
-            return min(newer)
-        time.sleep(0.005)
-    raise AssertionError(f"no checkpoint after {after}: {process.communicate()}")
 
 
 def test_files(expected: Path) -> None:

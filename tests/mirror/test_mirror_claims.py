@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mirrored import CONFIG, RUN, SlowStorage, checkpoint, synced, wait_for
+from mirrored import CONFIG, RUN, SlowStorage, checkpoint, synced, take, wait_for
 
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.logs.events import EVENTS_FILE, EventLog, NullEventLog, parse_events
@@ -159,14 +159,6 @@ def test_a_take_over_is_told_by_a_run_that_has_nothing_to_upload(tmp_path: Path)
     (told,) = parse_events((run.path / EVENTS_FILE).read_bytes())
     assert (told["event"], told["level"]) == ("storage_failed", "warning")
     assert "process 1 on elsewhere has taken over" in told["cause"]
-
-
-def take(there: Path) -> bool:
-    """As another process does; a renewal may come between, so this is repeated."""
-    record = {"host": "elsewhere", "pid": 1, "time": time.time(), "token": "x"}
-    (there / "other").write_text(json.dumps(record))
-    os.replace(there / "other", there / WRITER_FILE)
-    return False
 
 
 def test_a_second_attempt_goes_on_after_a_writer_that_died(tmp_path: Path) -> None:

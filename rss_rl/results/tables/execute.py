@@ -5,11 +5,11 @@ A run that fails stops no other; after a stop every run can be resumed.
 
 from __future__ import annotations
 
-__all__ = ["LocalWorkers", "Outcome", "Reporter", "RunResult", "Workers", "execute", "train_run"]
+__all__ = ["LocalWorkers", "Outcome", "RunResult", "Workers", "execute", "train_run"]
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -36,19 +36,6 @@ class RunResult:
     reason: str = ""
 
 
-class Reporter(Protocol):
-    """Shows how the work goes."""
-
-    def began(self, run: PlannedRun) -> None:
-        """A run is started or resumed."""
-
-    def progress(self, run: PlannedRun, line: str) -> None:
-        """The latest line about a run."""
-
-    def ended(self, ended: RunResult) -> None:
-        """A run finished, failed or was stopped."""
-
-
 class Workers(Protocol):
     """Trains runs, some at a time."""
 
@@ -69,12 +56,11 @@ def execute(
     runs: Iterable[PlannedRun],
     workers: Workers,
     prepare: Callable[[Fold], None],
-    reporter: Reporter,
     *,
     stop: Callable[[], bool] = lambda: False,
     again: bool = False,
-) -> list[RunResult]:
-    """Train the runs; how each that was started ended.
+) -> Iterator[PlannedRun | RunResult]:
+    """Train the runs; yields each run that is started, and how each ended.
 
     Args:
         runs: that are not finished, in their order.
@@ -82,10 +68,9 @@ def execute(
         stop: polled; True starts no more, and stops those under way.
         again: replace a run that was trained with another configuration.
     """
-    waiting, results = deque(runs), list[RunResult]()
+    waiting = deque(runs)
     lost: dict[str, str] = {}  # folds whose data cannot be had, and why
     while True:
-        ended = []
         while waiting and workers.free() and not stop():
             run = waiting.popleft()
             try:
@@ -94,17 +79,14 @@ def execute(
             except RssError as error:
                 lost[run.fold.name] = str(error)
             if reason := lost.get(run.fold.name):
-                ended.append(RunResult(run, "failed", 0.0, reason))
+                yield RunResult(run, "failed", 0.0, reason)
                 continue
-            reporter.began(run)
+            yield run
             workers.submit(run, again and state_of(run) == "changed")
         if workers.busy():
-            ended += workers.collect(_WAIT_S)
-        for item in ended:
-            reporter.ended(item)
-        results += ended
-        if not workers.busy() and (stop() or not waiting):
-            return results
+            yield from workers.collect(_WAIT_S)
+        elif stop() or not waiting:
+            return
 
 
 def train_run(
