@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "aside_of",
+    "disk_errors",
     "file_sha256",
     "is_same_file",
     "put_back",
@@ -25,6 +26,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from rss_rl.errors import CheckpointError, RssError
 
 _log = logging.getLogger("rss_rl.durable")
 
@@ -55,6 +58,25 @@ def sync_file(path: Path) -> None:
 def sync_directory(path: Path) -> None:
     """Wait until the names in the directory `path` are on the disk."""
     sync_file(path)
+
+
+@contextmanager
+def disk_errors(
+    where: Path, what: str, remedy: str, kind: type[RssError] = CheckpointError
+) -> Iterator[None]:
+    """Raise what the disk refuses within as an error of ours.
+
+    Args:
+        where: the file or directory. what: went wrong, such as "cannot be written".
+
+    Raises:
+        RssError: of the given kind.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise kind(f"{what}: {reason}", where=str(where), remedy=remedy) from error
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from rss_rl.cli.options import (
     text_columns,
     trust,
 )
-from rss_rl.durable import is_same_file
+from rss_rl.durable import disk_errors, is_same_file, replace_file
 from rss_rl.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ def explain(
     )
     facts = _gather(model, encoded, flips)
     name = path.resolve().name
-    _write(out, page(f"What {name} reads", model.labels, facts, _note(model)))
+    text = page(f"What {name} reads", model.labels, facts, _note(model))
+    with disk_errors(out, "cannot be written", "Give another --out", StorageError):
+        replace_file(out, text)
     typer.echo(f"wrote {out}")
     if figure is not None:
         _write_figures(figure, facts)
@@ -138,17 +140,6 @@ def _note(model: Model) -> str:
     return f"Encoder {config.model.encoder.name}, {policy}; data: {model.inputs.manifest.name}."
 
 
-def _write(out: Path, text: str) -> None:
-    from rss_rl.durable import replace_file
-
-    try:
-        replace_file(out, text)
-    except OSError as error:
-        raise StorageError(
-            f"cannot be written ({error.strerror})", where=str(out), remedy="Give another --out"
-        ) from error
-
-
 def _write_figures(path: Path, examples: list[Facts]) -> None:
     from rss_rl.logs.attention_figure import write_attention
 
@@ -162,10 +153,6 @@ def _write_figures(path: Path, examples: list[Facts]) -> None:
         typer.echo("no figure: no head looks at a dependent", err=True)
     for number, (words, attention) in enumerate(shown, start=1):
         name = path if len(shown) == 1 else path.with_stem(f"{path.stem}-{number}")
-        try:
+        with disk_errors(name, "cannot be written", "Give another --figure", StorageError):
             write_attention(name, words, attention)
-        except OSError as error:
-            raise StorageError(
-                f"cannot be written ({error})", where=str(name), remedy="Give another --figure"
-            ) from error
         typer.echo(f"wrote {name}")

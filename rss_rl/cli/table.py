@@ -124,7 +124,7 @@ def table(
     parts = {"rows": _names("--rows", rows), "datasets": _names("--datasets", datasets)}
     plan = plan_runs(file.stem, spec, out, **parts, seeds=_seeds(seeds))
     grid = _Grid(plan, TableData(spec, data_root, vectors), jobs, again, _ray_workers)
-    if not dry_run and not only_read and timing is not False:
+    if timing is not False:
         grid.after = lambda stop, tell: time_rows(plan, anew=timing is True, stop=stop, tell=tell)
     grid.run(write_table, dry_run=dry_run, only_read=only_read)
 
@@ -219,7 +219,7 @@ class _Grid:
     again        replace runs that were trained with other settings or data
     find_workers the class of workers on a cluster; called before one is started, as it imports Ray
                  and refuses what is not installed
-    after        what follows the runs, given how to poll for a stop and to print a line
+    after        what is done after the runs, given how to poll for a stop and to print a line
     """
 
     def __init__(

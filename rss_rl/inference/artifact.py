@@ -19,8 +19,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.durable import aside_of, put_back, swap_in, sync_directory, sync_file
+from rss_rl.durable import aside_of, disk_errors, put_back, swap_in, sync_directory, sync_file
 from rss_rl.errors import CheckpointError
 from rss_rl.inference.card import card
 from rss_rl.json_files import read_json
@@ -53,6 +52,7 @@ _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _OWN_SUM = "record_sha256"
 _AGAIN = "Export the run again"
+_FREE_SPACE = "Free space, or give another DIR"
 
 OnnxWriter = Callable[[Models, Prepared, RunConfig, Path], None]
 
@@ -81,13 +81,13 @@ def export_run(
         RssError: no such run or checkpoint, something else is in `out`, or the disk refuses.
     """
     out = out.resolve()
-    with _disk_errors(aside_of(out)):
+    with disk_errors(aside_of(out), "cannot be written", _FREE_SPACE):
         put_back(out)
     _check_free(out, overwrite)
     config, models, inputs = open_models(run, which, trust)
     staging = out.with_name(f".tmp-{out.name}-{os.getpid()}")
     try:
-        with _disk_errors(out):
+        with disk_errors(out, "cannot be written", _FREE_SPACE):
             staging.mkdir(parents=True)
             # The path of the data on this machine means nothing elsewhere.
             config = config.model_copy(update={"data": inputs.manifest.name})
@@ -100,18 +100,6 @@ def export_run(
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return out
-
-
-@contextmanager
-def _disk_errors(where: Path) -> Iterator[None]:
-    """Raise what the disk refuses within as a CheckpointError."""
-    try:
-        yield
-    except OSError as error:
-        remedy = "Free space, or give another DIR"
-        raise CheckpointError(
-            f"cannot be written ({error})", where=str(where), remedy=remedy
-        ) from error
 
 
 def _check_free(out: Path, overwrite: bool) -> None:

@@ -49,7 +49,7 @@ from rss_rl.data.records import (
     require_columns,
 )
 from rss_rl.data.sources import Text
-from rss_rl.durable import is_same_file, sync_directory, sync_file
+from rss_rl.durable import disk_errors, is_same_file, sync_directory, sync_file
 from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Encoded, Model, cuts
@@ -132,23 +132,20 @@ def score_file(
     written = own | {beside[name]: kind for name, kind in given.items()}
     counts = Counts(0, 0)
     try:
-        with open_writer(temporary, written) as write:
-            while block := list(islice(rows, _BLOCK)):
-                scored = list(_score(model, block, skip_bad_rows, beside))
-                write(scored)
-                bad = sum(row["error"] is not None for row in scored)
-                counts = Counts(counts.rows + len(block), counts.bad + bad)
-                progress(counts)
-                if stop():
-                    return replace(counts, complete=False)
-        sync_file(temporary)
-        check_target(source, target, overwrite=overwrite)  # it may have come meanwhile
-        os.replace(temporary, target)
-        sync_directory(target.absolute().parent)
-    except OSError as error:
-        raise StorageError(
-            f"cannot be written ({error})", where=str(target), remedy="Give another --output"
-        ) from error
+        with disk_errors(target, "cannot be written", "Give another --output", StorageError):
+            with open_writer(temporary, written) as write:
+                while block := list(islice(rows, _BLOCK)):
+                    scored = list(_score(model, block, skip_bad_rows, beside))
+                    write(scored)
+                    bad = sum(row["error"] is not None for row in scored)
+                    counts = Counts(counts.rows + len(block), counts.bad + bad)
+                    progress(counts)
+                    if stop():
+                        return replace(counts, complete=False)
+            sync_file(temporary)
+            check_target(source, target, overwrite=overwrite)  # it may have come meanwhile
+            os.replace(temporary, target)
+            sync_directory(target.absolute().parent)
     finally:
         temporary.unlink(missing_ok=True)
     return counts

@@ -14,8 +14,8 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, Self, SupportsFloat
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from torch.utils.tensorboard import SummaryWriter
 
-from rss_rl.durable import replacing
+from rss_rl.durable import disk_errors, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.logs.metric_registry import find_metric
 from rss_rl.types import Array
@@ -80,7 +80,7 @@ class MetricsWriter:
         self._directory, self._sinks = run_dir / "metrics", tuple(sinks)
         self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         self._drawn: dict[str, float] = {}
-        with _disk_errors(run_dir):
+        with self._disk_errors():
             self._directory.mkdir(parents=True, exist_ok=True)
             self._flushed = _drop_after(self._directory, last, resume_rows)
             self._events = _open_event_files(run_dir / "tensorboard", purge_step=last + 1)
@@ -89,6 +89,10 @@ class MetricsWriter:
     def rows(self) -> int:
         """Scalars on disk, all steps and tags together."""
         return self._flushed
+
+    def _disk_errors(self) -> AbstractContextManager[None]:
+        remedy = "Free disk space or permit writing there, and resume the run"
+        return disk_errors(self._directory.parent, "metrics could not be written", remedy)
 
     def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
         """Write scalars of one step; NaN and infinity are left out and counted instead.
@@ -104,7 +108,7 @@ class MetricsWriter:
             finite[NON_FINITE] = float(len(numbers) - len(finite))
         now = time.time()
         for tag, number in finite.items():
-            with _disk_errors(self._directory.parent):
+            with self._disk_errors():
                 self._events.add_scalar(tag, number, step, walltime=now)
             for name, entry in zip(SCHEMA.names, (step, tag, number, now), strict=True):
                 self._columns[name].append(entry)
@@ -118,7 +122,7 @@ class MetricsWriter:
             ValueError: a tag that is not registered as a histogram.
         """
         find_metric(tag, "histogram")
-        with _disk_errors(self._directory.parent):
+        with self._disk_errors():
             if values.size:
                 self._events.add_histogram(tag, values, step)
 
@@ -129,7 +133,7 @@ class MetricsWriter:
             ValueError: a tag that is not registered as a text.
         """
         find_metric(tag, "text")
-        with _disk_errors(self._directory.parent):
+        with self._disk_errors():
             self._events.add_text(tag, markdown, step)
 
     def image(self, step: int, tag: str, draw: Callable[[], Array | None]) -> None:
@@ -146,7 +150,7 @@ class MetricsWriter:
             return
         picture = draw()
         self._drawn[tag] = time.monotonic()
-        with _disk_errors(self._directory.parent):
+        with self._disk_errors():
             if picture is not None:
                 self._events.add_image(tag, picture, step, dataformats="HWC")
 
@@ -156,7 +160,7 @@ class MetricsWriter:
         Raises:
             CheckpointError: the disk refuses.
         """
-        with _disk_errors(self._directory.parent):
+        with self._disk_errors():
             self._events.flush()
             if self._columns["step"]:
                 parts = _parts(self._directory)
@@ -237,19 +241,6 @@ def _drop_after(directory: Path, step: int, rows: int | None) -> int:
         elif kept.num_rows < table.num_rows:
             _write(part, kept)
     return stay
-
-
-@contextmanager
-def _disk_errors(run_dir: Path) -> Iterator[None]:
-    """Raise what the disk refuses within as a CheckpointError."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(
-            f"metrics could not be written: {error}",
-            where=str(run_dir),
-            remedy="Free disk space or permit writing there, and resume the run",
-        ) from error
 
 
 def _open_event_files(directory: Path, purge_step: int) -> SummaryWriter:

@@ -20,7 +20,6 @@ __all__ = [
 ]
 
 import json
-import math
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from rss_rl.errors import CheckpointError
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.metrics.measures import all_measures, find_measure, leading_measures
 from rss_rl.results.output import COLOURS, panels, png
+from rss_rl.results.summary import is_number
 from rss_rl.runs.run_directory import REPORT_FILE, RunDirectory
 
 if TYPE_CHECKING:
@@ -170,16 +170,12 @@ def main_score(groups: Sequence[Group], split: str) -> tuple[str, dict[str, str]
             return None
         modes[group.name] = mode
         for own in scores:
-            names = {name for name, value in own[mode].items() if _is_number(value)}
+            names = {name for name, value in own[mode].items() if is_number(value)}
             shared = names if shared is None else shared & names
     chosen_by = (run.config.get("evaluation", {}).get("best_metric") for run in groups[0].runs)
     named = (*chosen_by, *leading_measures(), *all_measures())
     metric = next((name for name in named if name in (shared or ())), None)
     return None if metric is None else (metric, modes)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def paired(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 __all__ = [
     "COLOURS",
+    "FREE_SPACE",
     "NONE",
     "check_folder",
     "csv_text",
     "describe_scores",
-    "disk_errors",
     "format_spread",
     "markdown_table",
     "panels",
@@ -21,13 +21,11 @@ import errno
 import io
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rss_rl.durable import replacing
-from rss_rl.errors import CheckpointError
+from rss_rl.durable import disk_errors, replacing
 from rss_rl.metrics.measures import find_measure, format_measure
 from rss_rl.results.summary import Spread
 
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0b5394", "#d9730d", "#38761d", "#741b47", "#666666", "#b45f06", "#a61c00", "#134f5c")
 NONE = "-"
 """A cell without a value."""
+FREE_SPACE = "Give --out on a disk that can be written and has free space"
 
 
 def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
@@ -110,7 +109,7 @@ def write_files(folder: Path, contents: Mapping[str, str | bytes], what: str) ->
     Raises:
         CheckpointError: the disk refuses.
     """
-    with disk_errors(folder, what):
+    with disk_errors(folder, f"the {what} cannot be written", FREE_SPACE):
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             with replacing(folder / name) as temporary:
@@ -124,20 +123,7 @@ def check_folder(folder: Path, what: str) -> None:
     Raises:
         CheckpointError: the disk refuses.
     """
-    with disk_errors(folder, what):
+    with disk_errors(folder, f"the {what} cannot be written", FREE_SPACE):
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-@contextmanager
-def disk_errors(folder: Path, what: str) -> Iterator[None]:
-    """Raise what the disk refuses within as a CheckpointError; `what` was to be written."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(
-            f"the {what} cannot be written: {error.strerror or error}",
-            where=str(folder),
-            remedy="Give --out on a disk that can be written and has free space",
-        ) from error

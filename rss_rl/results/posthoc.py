@@ -13,7 +13,6 @@ __all__ = ["METHODS", "PosthocScores", "ScoreSource"]
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
@@ -94,18 +93,6 @@ class _Example:
         return logits[:, self.label] - logits[:, others].logsumexp(1)
 
 
-def _occlusion(example: _Example, width: int) -> Tensor:
-    return occlusion(example.of_words, sum(example.lengths), width)
-
-
-def _gradient_times_input(example: _Example) -> Tensor:
-    return gradient_times_input(example.of_vectors, example.vectors())
-
-
-def _integrated_gradients(example: _Example) -> Tensor:
-    return integrated_gradients(example.of_vectors, example.vectors())
-
-
 def _lime(example: _Example) -> Tensor:
     width = sum(example.lengths) + 1
     key = stream_key(example.seed, "agreement", "lime")
@@ -115,10 +102,14 @@ def _lime(example: _Example) -> Tensor:
 
 METHODS: Mapping[str, Callable[[_Example], Tensor]] = MappingProxyType(
     {
-        "occlusion": partial(_occlusion, width=1),
-        "occlusion-5": partial(_occlusion, width=5),
-        "gradient-x-input": _gradient_times_input,
-        "integrated-gradients": _integrated_gradients,
+        "occlusion": lambda example: occlusion(example.of_words, sum(example.lengths), 1),
+        "occlusion-5": lambda example: occlusion(example.of_words, sum(example.lengths), 5),
+        "gradient-x-input": lambda example: gradient_times_input(
+            example.of_vectors, example.vectors()
+        ),
+        "integrated-gradients": lambda example: integrated_gradients(
+            example.of_vectors, example.vectors()
+        ),
         "lime": _lime,
     }
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Spread", "Summary", "spread", "summarise"]
+__all__ = ["Spread", "Summary", "is_number", "spread", "summarise"]
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +21,11 @@ class Spread(NamedTuple):
 
 Summary = list[tuple[str, str, dict[str, Spread]]]
 """Split, mode of selection, and the spread of each metric."""
+
+
+def is_number(value: object) -> bool:
+    """Whether a score of a report is a finite number."""
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def spread(values: Sequence[float]) -> Spread:

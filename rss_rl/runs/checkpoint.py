@@ -42,7 +42,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from rss_rl.durable import replace_file, sync_directory
+from rss_rl.durable import disk_errors, replace_file, sync_directory
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json
 from rss_rl.runs.tensor_file import TensorLike, file_sha256, read_tensors, write_tensors
@@ -113,7 +113,9 @@ def save_checkpoint(
         final.parent.mkdir(parents=True, exist_ok=True)
         with _staging(final) as temporary:
             digest = write_tensors(temporary / _TENSORS_FILE, tensors)
-            name = _tensors_name(final, digest)
+            # Saved a second time, the step has both files for a moment, until the new state
+            # replaces the old one: so the second has another name.
+            name = f"tensors-{digest[:16]}.safetensors" if final.exists() else _TENSORS_FILE
             os.rename(temporary / _TENSORS_FILE, temporary / name)
             record = {
                 "schema_version": SCHEMA_VERSION,
@@ -151,14 +153,10 @@ def mark_checkpoint(run_dir: Path, step: int, name: str = "best") -> None:
     path = step_directory(run_dir, step)
     if not (path / STATE_FILE).is_file():
         raise _absent(path, run_dir)
-    try:
-        replace_file(pointer_path(run_dir, name), f"{path.name}\n")
-    except OSError as error:
-        raise CheckpointError(
-            f"the mark '{name}' could not be written: {error}",
-            where=str(pointer_path(run_dir, name)),
-            remedy="Free disk space and resume the run",
-        ) from error
+    pointer = pointer_path(run_dir, name)
+    remedy = "Free disk space and resume the run"
+    with disk_errors(pointer, f"the mark '{name}' could not be written", remedy):
+        replace_file(pointer, f"{path.name}\n")
 
 
 def checkpoint_steps(run_dir: Path) -> list[int]:
@@ -377,15 +375,6 @@ def _staging(final: Path) -> Iterator[Path]:
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _tensors_name(final: Path, digest: str) -> str:
-    """The name of the tensors file to write for `final`.
-
-    Where the step is saved a second time both tensors files lie side by side for a moment, until
-    the new state replaces the old one: so the second gets a name of its own.
-    """
-    return f"tensors-{digest[:16]}.safetensors" if final.exists() else _TENSORS_FILE
 
 
 def _check_own(directory: Path, *files: Path) -> None:

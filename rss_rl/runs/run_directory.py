@@ -33,8 +33,7 @@ import shutil
 import socket
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -43,7 +42,7 @@ import yaml
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config
-from rss_rl.durable import replace_file, replacing
+from rss_rl.durable import disk_errors, replace_file, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json, without_non_finite
 from rss_rl.logs.events import EVENTS_FILE
@@ -67,6 +66,8 @@ ALL_TOKENS = "all-tokens"
 _OWN_DIRECTORIES = (ALL_TOKENS, "checkpoints", "inputs", "metrics", "tensorboard")
 _LOCK_ATTEMPTS, _LOCK_PAUSE_S = 5, 0.05
 _LONGEST_HOLDER = 200
+_UNUSABLE = "the run directory cannot be used"
+_REMEDY = "Choose a directory that can be written, on a disk with free space"
 
 
 class RunDirectory:
@@ -107,7 +108,7 @@ class RunDirectory:
         """
         path = path.absolute()
         text = _config_text(path, config, settled)
-        with _disk_errors(path):
+        with disk_errors(path, _UNUSABLE, _REMEDY):
             lock = claim(path, overwrite=overwrite)
             try:
                 _write_config(path, config, text)
@@ -139,7 +140,7 @@ class RunDirectory:
                 where=str(path / CONFIG_FILE),
                 remedy="Use the version of rss-rl that wrote the run",
             )
-        with _disk_errors(path):
+        with disk_errors(path, _UNUSABLE, _REMEDY):
             return cls(path, config, _take_lock(path) if lock else None, settled)
 
     def parsed_config(self, trust: Trust = NOTHING) -> RunConfig:
@@ -176,7 +177,7 @@ class RunDirectory:
 
     def _rewrite_config(self) -> None:
         text = _config_text(self.path, self.config, self.settled)
-        with _disk_errors(self.path):
+        with disk_errors(self.path, _UNUSABLE, _REMEDY):
             _write_config(self.path, self.config, text)
 
     @property
@@ -191,7 +192,7 @@ class RunDirectory:
             CheckpointError: it cannot be read or written.
         """
         target = self.inputs / source.name
-        with _disk_errors(target):
+        with disk_errors(target, _UNUSABLE, _REMEDY):
             self.inputs.mkdir(exist_ok=True)
             with replacing(target) as temporary:
                 shutil.copyfile(source, temporary)
@@ -205,7 +206,7 @@ class RunDirectory:
         """
         target = self.path / _PROVENANCE_FILE
         if not target.exists():
-            with _disk_errors(target):
+            with disk_errors(target, _UNUSABLE, _REMEDY):
                 replace_file(target, json.dumps(dict(record), indent=2) + "\n")
 
     def write_report(self, report: Mapping[str, Any]) -> Path:
@@ -217,7 +218,7 @@ class RunDirectory:
         target = self.path / REPORT_FILE
         finite = without_non_finite(dict(report))
         canonical_json(finite, where=str(target))
-        with _disk_errors(target):
+        with disk_errors(target, _UNUSABLE, _REMEDY):
             replace_file(target, json.dumps(finite, indent=2) + "\n")
         return target
 
@@ -313,19 +314,6 @@ def _clear_run(path: Path) -> None:
             shutil.rmtree(path / name)
     for name in reversed(_OWN_FILES):
         (path / name).unlink(missing_ok=True)
-
-
-@contextmanager
-def _disk_errors(where: Path) -> Iterator[None]:
-    """Raise what the disk refuses within as a CheckpointError."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(
-            f"the run directory cannot be used: {error}",
-            where=str(where),
-            remedy="Choose a directory that can be written, on a disk with free space",
-        ) from error
 
 
 def _take_lock(run_dir: Path) -> int:

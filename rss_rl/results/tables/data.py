@@ -16,9 +16,10 @@ from rss_rl.data.prepare import prepare as prepare_source
 from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.store import open_prepared
 from rss_rl.data.vector_files import file_on_disk
-from rss_rl.durable import replace_file
+from rss_rl.durable import disk_errors, replace_file
 from rss_rl.errors import DataError
 from rss_rl.json_files import read_json
+from rss_rl.results.output import FREE_SPACE
 from rss_rl.results.tables.plan import MANIFEST, Fold
 from rss_rl.results.tables.spec import Table
 
@@ -73,17 +74,11 @@ class TableData:
         if fold.dataset.source is None:
             open_prepared(fold.prepared)
             return
-        try:
+        with disk_errors(fold.prepared, "cannot be written", FREE_SPACE, DataError):
             fold.prepared.parent.mkdir(parents=True, exist_ok=True)
             waiting = f"another command prepares {fold.name}: waiting for it"
             with _locked(fold, lambda: self.tell(waiting)):
                 self._prepare(fold, fold.dataset.source)
-        except OSError as error:
-            raise DataError(
-                f"cannot be written: {error.strerror or error}",
-                where=str(fold.prepared),
-                remedy="Give --out on a disk that can be written and has free space",
-            ) from error
 
     def _prepare(self, fold: Fold, name: str) -> None:
         dataset = fold.dataset

@@ -20,8 +20,9 @@ from rss_rl.results.output import (
     png,
     write_files,
 )
+from rss_rl.results.summary import is_number
 from rss_rl.results.tables.plan import Plan
-from rss_rl.results.tables.results import RowResult, collect_results, finished_runs, is_number
+from rss_rl.results.tables.results import RowResult, collect_results, finished_runs
 from rss_rl.results.tables.spec import heading, percent_scale
 from rss_rl.results.tables.timing import Timing, fresh_timings
 

@@ -6,16 +6,15 @@ over its seeds first, then mean and standard deviation over the folds, as the pa
 
 from __future__ import annotations
 
-__all__ = ["RowResult", "collect_results", "finished_runs", "is_number", "over_folds"]
+__all__ = ["RowResult", "collect_results", "finished_runs", "over_folds"]
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from rss_rl.errors import CheckpointError
-from rss_rl.results.summary import Spread, spread
+from rss_rl.results.summary import Spread, is_number, spread
 from rss_rl.results.tables.plan import Plan, PlannedRun, state_of
 from rss_rl.results.tables.spec import Dataset, Row
 from rss_rl.results.tables.timing import Timing
@@ -125,8 +124,3 @@ def finished_runs(
                 remedy="Remove the run's directory to make it again",
             )
         yield run, report, scores
-
-
-def is_number(value: object) -> bool:
-    """Whether a score is a finite number."""
-    return isinstance(value, int | float) and math.isfinite(value)

@@ -35,10 +35,10 @@ from pathlib import Path
 from typing import Any
 
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.durable import replace_file
+from rss_rl.durable import disk_errors, replace_file
 from rss_rl.errors import CheckpointError, RssError
 from rss_rl.json_files import read_json
-from rss_rl.results.output import disk_errors
+from rss_rl.results.output import FREE_SPACE
 from rss_rl.results.tables.plan import Plan, PlannedRun, state_of
 from rss_rl.results.tables.spec import Dataset
 
@@ -173,7 +173,7 @@ def time_rows(
         if measured is not None:
             # Rows that were left out this time were measured beside others: they are dropped.
             described, timings = here, timings | {dataset.name: measured}
-            with disk_errors(plan.folder, "table"):
+            with disk_errors(plan.folder, "the table cannot be written", FREE_SPACE):
                 write_timings(path, described, timings)
 
 
