@@ -106,7 +106,7 @@ class Run:
         device: str | None,
     ) -> dict[Mode, tuple[int, dict[str, float]]]:
         """As `evaluate`, each with the update of its checkpoint."""
-        from rss_rl.results.reading import score_run
+        from rss_rl.results.score import score_run
 
         asked = list(modes or self._modes())
         found: dict[Mode, tuple[int, dict[str, float]]] = {}

@@ -34,7 +34,8 @@ from rss_rl.errors import ClusterError
 
 _compiled: Any = _raylet  # ships no types
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-_MB = 2**20
+_OBJECT_STORE = 512 * 2**20
+"""Bytes; Ray would take 30% of the machine's. Snapshots and rollouts are 10 to 50 MB each."""
 _END_S = 10.0
 # Ray tells drivers of a change that concerns tasks without GPUs; this switches it off.
 _QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -68,7 +69,6 @@ def connect(
     address: str | None = None,
     *,
     cores: int = 1,
-    object_store_mb: int = 512,
     dashboard: bool = False,
     insecure: bool = False,
     timeout_s: float = 30.0,
@@ -79,8 +79,6 @@ def connect(
         address: host:port of a head, 'auto' for the one on this machine, or None.
         cores: logical CPUs wanted; a cluster started here has as many, or all of the machine's
             where that is more, so that too few never leave an actor waiting for ever.
-        object_store_mb: shared memory of a cluster started here. Ray would take 30% of the
-            machine's; what passes through is a few snapshots and rollouts, 10 to 50 MB each.
         dashboard: start it, on 127.0.0.1 only; only of a cluster started here.
         insecure: also use a cluster that checks no token.
         timeout_s: how long to wait for a cluster that does not respond.
@@ -98,7 +96,7 @@ def connect(
             os.environ.setdefault(name, value)
         if where:
             return _join(where, insecure, timeout_s, before)
-        return _start(cores, object_store_mb, dashboard, insecure, before)
+        return _start(cores, dashboard, insecure, before)
     except BaseException:
         token_mode(before)
         raise
@@ -139,9 +137,7 @@ def token_mode(mode: str | None) -> None:
     _compiled.AuthenticationTokenLoader.instance().reset_cache()
 
 
-def _start(
-    cores: int, object_store_mb: int, dashboard: bool, insecure: bool, before: str | None
-) -> ClusterInfo:
+def _start(cores: int, dashboard: bool, insecure: bool, before: str | None) -> ClusterInfo:
     if switched_off() and not insecure:
         raise ClusterError(
             "RAY_AUTH_MODE=disabled would leave the samplers' cluster open to everybody who"
@@ -157,7 +153,7 @@ def _start(
         # Not None: Ray would join whatever cluster somebody has started on this machine.
         address="local",
         num_cpus=max(os.cpu_count() or 1, cores),
-        object_store_memory=object_store_mb * _MB,
+        object_store_memory=_OBJECT_STORE,
         include_dashboard=dashboard,
         dashboard_host="127.0.0.1",
     )

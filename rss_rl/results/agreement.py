@@ -53,7 +53,7 @@ from rss_rl.ops.rationales import (
 )
 from rss_rl.policies.deciding import decide
 from rss_rl.results.posthoc import PosthocScores, ScoreSource
-from rss_rl.results.reading import open_with_data
+from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
@@ -137,7 +137,7 @@ def score_run_agreement(
 
     Raises:
         RssError: as `score_agreement`, `rss_rl.data.score_file.read_scores` and
-            `rss_rl.results.reading.score_run` say.
+            `rss_rl.results.score.score_run` say.
     """
     config, models, prepared, found_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)

@@ -69,7 +69,7 @@ class TestOneStartedHere:
         self, nobodys_home: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         shared = set(os.listdir("/dev/shm"))
-        info = connect(cores=3, object_store_mb=100)
+        info = connect(cores=3)
         try:
             assert (info.how, info.authenticated, info.nodes) == ("started", True, 1)
             file = nobodys_home / ".ray" / "auth_token"
@@ -80,7 +80,7 @@ class TestOneStartedHere:
             assert probe_gcs(info.address, find_token()).answer == "open"
             resources = ray.cluster_resources()
             assert resources["CPU"] == max(3, os.cpu_count() or 1)
-            assert resources["object_store_memory"] <= 100 * 2**20
+            assert resources["object_store_memory"] <= 512 * 2**20
             processes = session_processes(info.session_name)
             assert worker in {process.pid for process in processes}
         finally:

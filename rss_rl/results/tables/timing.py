@@ -11,7 +11,6 @@ from __future__ import annotations
 
 __all__ = [
     "TIMING_FILE",
-    "Effort",
     "Timing",
     "fresh_timings",
     "identity",
@@ -45,6 +44,12 @@ from rss_rl.results.tables.spec import Dataset
 TIMING_FILE = "timing.json"
 _VERSION = 1
 _ENDLESS = 10**9
+_WARM_UPDATES = 3
+"""Of each row before the first that counts."""
+_TURNS, _UPDATES = 5, 4
+"""Turns of each row, and updates in a turn."""
+_PASSES = 3
+"""Over test."""
 _Timings = dict[str, dict[str, "Timing"]]
 """By dataset and row."""
 
@@ -189,24 +194,6 @@ def _first_runs(plan: Plan, dataset: Dataset) -> list[PlannedRun]:
     return [first[row.name] for row in plan.rows if row.name in first]
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How much is measured.
-
-    warm      updates before the first that counts
-    turns     of each row; updates: in a turn
-    passes    over test
-    """
-
-    warm: int = 3
-    turns: int = 5
-    updates: int = 4
-    passes: int = 3
-
-
-_FULL = Effort()
-
-
 class _Contender:
     """A row with its final weights, ready for an update or a pass."""
 
@@ -259,7 +246,6 @@ class _Contender:
 def measure(
     runs: Sequence[PlannedRun],
     *,
-    effort: Effort = _FULL,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Timing] | None:
     """Time finished runs of one fold, a run of each row; None where it was stopped.
@@ -270,13 +256,13 @@ def measure(
     prepared = open_prepared(runs[0].fold.prepared)
     contenders = {run.row.name: _Contender(run, prepared) for run in runs}
     try:
-        for turn in range(effort.turns + 1):
+        for turn in range(_TURNS + 1):
             for contender in contenders.values():
                 if stop():
                     return None
-                contender.train(effort.updates if turn else effort.warm, counts=turn > 0)
+                contender.train(_UPDATES if turn else _WARM_UPDATES, counts=turn > 0)
         # After training, since samplers and learner share the weights' memory of the last update.
-        for _ in range(effort.passes):
+        for _ in range(_PASSES):
             for contender in contenders.values():
                 if stop():
                     return None

@@ -1,4 +1,4 @@
-"""Using a finished run: score a split with one of its checkpoints."""
+"""Scores of a finished run: a split, with one of its checkpoints."""
 
 from __future__ import annotations
 
