@@ -12,8 +12,9 @@ import typer
 from rich.console import Console
 
 from rss_rl.api.scores import MODE_NAMES, summary_cells
-from rss_rl.api.terminal import plain_table
-from rss_rl.cli.options import Markdown, RunPaths, TrustPlugins, console, say, trust
+from rss_rl.api.terminal import plain_table, say
+from rss_rl.cli import options
+from rss_rl.cli.options import console, trust
 from rss_rl.metrics.measures import find_measure, format_measure
 
 if TYPE_CHECKING:
@@ -40,16 +41,16 @@ class _Part(NamedTuple):
 
 
 def compare(
-    runs: RunPaths,
+    runs: options.RunPaths,
     split: Annotated[
         str, typer.Option("--split", help="Split whose scores are compared.")
     ] = "test",
-    markdown: Markdown = False,
+    markdown: options.Markdown = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write compare.md and curves.png into it."),
     ] = None,
-    trust_plugins: TrustPlugins = False,
+    trust_plugins: options.TrustPlugins = False,
 ) -> None:
     """Compare runs: settings, scores with their spread, significance over seeds, curves."""
     from rss_rl.results.comparing import group_runs, read_run

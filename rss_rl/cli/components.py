@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from rss_rl.api.terminal import plain_table
-from rss_rl.cli.options import Json, console, say
+from rss_rl.api.terminal import plain_table, say
+from rss_rl.cli import options
+from rss_rl.cli.options import console
 
 EPILOG = """
 Examples:
@@ -36,7 +37,7 @@ def components(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="A component, or package.module:OBJECT.")
     ] = None,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Show what can be plugged into a run: built in, or offered by an installed package."""
     tree = _kinds() if kind is None else _all(kind) if name is None else _one(kind, name)

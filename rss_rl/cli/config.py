@@ -15,7 +15,9 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from rss_rl.cli.options import Json, Overrides, console, say
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import console
 from rss_rl.components import DEFAULTS, find_component
 from rss_rl.config import Choice, PhaseConfig, RunConfig, load_config
 from rss_rl.packaged import configs_root, find_config, packaged_configs
@@ -44,8 +46,8 @@ def show(
             help="A YAML file, or a name that `rss-rl config list` shows. Without: all keys.",
         ),
     ] = None,
-    overrides: Overrides = None,
-    json_: Json = False,
+    overrides: options.Overrides = None,
+    json_: options.Json = False,
 ) -> None:
     """Show a configuration as it would run: the file, the overrides and all defaults, as YAML."""
     if config is None:
@@ -65,7 +67,7 @@ def _template() -> str:
 
 
 @app.command("list")
-def list_(json_: Json = False) -> None:
+def list_(json_: options.Json = False) -> None:
     """List the configurations that are shipped."""
     root = configs_root()
     if json_:

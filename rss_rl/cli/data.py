@@ -19,8 +19,8 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from rss_rl.api.terminal import SafeConsole, say
-from rss_rl.cli import data_catalogue
-from rss_rl.cli.options import High, Json, LabelColumn, Low, Task, TaskKind, Vectors, table_option
+from rss_rl.cli import data_catalogue, options
+from rss_rl.cli.options import table_option
 from rss_rl.data.batching import padding_share, plain_batches
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.prepare import SHARD_MB
@@ -86,7 +86,7 @@ def prepare(
         Path | None,
         typer.Option("--from", metavar="FOLDER", help="Where a known dataset's files lie."),
     ] = None,
-    vectors: Vectors = None,
+    vectors: options.Vectors = None,
     dim: Annotated[
         int, typer.Option("--dim", min=1, help="Width of random vectors.", rich_help_panel=_VECTORS)
     ] = 100,
@@ -97,7 +97,7 @@ def prepare(
         ),
     ] = None,
     text_b: Annotated[str | None, table_option("--text-b", "Second text of a pair.")] = None,
-    label: LabelColumn = None,
+    label: options.LabelColumn = None,
     id_: Annotated[
         str | None,
         table_option("--id", "Column that identifies a row. Default: file name and row."),
@@ -112,9 +112,9 @@ def prepare(
     rationale_b: Annotated[
         str | None, table_option("--rationale-b", "The same for --text-b.")
     ] = None,
-    task: Task = TaskKind.classes,
-    low: Low = None,
-    high: High = None,
+    task: options.Task = options.TaskKind.classes,
+    low: options.Low = None,
+    high: options.High = None,
     dev: Annotated[
         Path | None,
         table_option("--dev", "Development split. Default: cut from the training rows.", "FILE"),
@@ -181,7 +181,7 @@ def prepare(
     force: Annotated[
         bool, typer.Option("--force", help="Replace a prepared dataset.", rich_help_panel=_ROWS)
     ] = False,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Turn a dataset into files that training reads: tokens, vocabulary, vectors, counts.
 
@@ -223,7 +223,7 @@ def show(
     examples: Annotated[
         int, typer.Option("--examples", min=0, help="Show so many training rows too.")
     ] = 0,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Show what a prepared directory or URI holds."""
     opened = open_prepared(prepared)

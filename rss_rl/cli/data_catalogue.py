@@ -26,7 +26,7 @@ from rich.progress import (
 from rich.table import Table
 
 from rss_rl.api.terminal import SafeConsole
-from rss_rl.cli.options import Json
+from rss_rl.cli import options
 from rss_rl.data.fetching.catalogue import CATALOGUE, entry
 from rss_rl.data.fetching.download import Retries
 from rss_rl.data.fetching.entries import Entry
@@ -73,7 +73,7 @@ def list_(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Show all that is known of one.")
     ] = None,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """List the datasets known by name: task, rows, size, licence, and how to get each."""
     known = {**known_sources(), **CATALOGUE}
@@ -109,7 +109,7 @@ def fetch(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Download again what is there.")] = False,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Download a dataset, check it, and unpack it to where `rss-rl data prepare` reads it."""
     if name in known_sources() and known_sources()[name].can("made"):

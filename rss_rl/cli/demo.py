@@ -12,7 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from rss_rl.cli.options import Json, console, end_run, say
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import console, end_run
 from rss_rl.errors import CheckpointError
 
 EPILOG = """
@@ -40,7 +42,7 @@ def demo(
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="Of the sentences and of the training.")
     ] = 0,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Train on made sentences of which it is known which words decide the label.
 

@@ -13,7 +13,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from rss_rl.cli.options import Overrides, console, say
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import console
 from rss_rl.errors import RssError
 
 EPILOG = """
@@ -42,7 +44,7 @@ def doctor(
         str | None,
         typer.Argument(metavar="[CONFIG]", help="A run that is to be started on this machine."),
     ] = None,
-    overrides: Overrides = None,
+    overrides: options.Overrides = None,
     run_dir: Annotated[
         Path, typer.Option("--run-dir", metavar="DIR", help="Where it would be kept.")
     ] = Path("runs"),

@@ -12,17 +12,8 @@ import typer
 
 from rss_rl.api.scores import print_report, scores_table, summary_cells
 from rss_rl.api.terminal import plain_table
-from rss_rl.cli.options import (
-    Device,
-    Json,
-    Markdown,
-    RunPath,
-    RunPaths,
-    TrustPlugins,
-    Which,
-    checkpoint,
-    console,
-)
+from rss_rl.cli import options
+from rss_rl.cli.options import checkpoint, console
 
 if TYPE_CHECKING:
     from rss_rl.training.evaluation import Mode
@@ -58,7 +49,7 @@ Split = Annotated[str, typer.Option("--split", help="Split to score: dev, test, 
 
 
 def evaluate(
-    run: RunPath,
+    run: options.RunPath,
     split: Split = "test",
     mode: Annotated[
         list[ModeName] | None,
@@ -68,10 +59,10 @@ def evaluate(
             "token. Default: all that the run has.",
         ),
     ] = None,
-    which: Which = "best",
-    device: Device = None,
-    trust_plugins: TrustPlugins = False,
-    json_: Json = False,
+    which: options.Which = "best",
+    device: options.Device = None,
+    trust_plugins: options.TrustPlugins = False,
+    json_: options.Json = False,
 ) -> None:
     """Score a split with a checkpoint of a run."""
     from rss_rl.api.run import Run
@@ -91,7 +82,9 @@ def evaluate(
     out.print(f"checkpoint: {which}, of update {updates}")
 
 
-def report(runs: RunPaths, json_: Json = False, markdown: Markdown = False) -> None:
+def report(
+    runs: options.RunPaths, json_: options.Json = False, markdown: options.Markdown = False
+) -> None:
     """Print the final report of a run again, or mean (sd) over the runs of several seeds."""
     from rss_rl.runs.run_directory import RunDirectory
 

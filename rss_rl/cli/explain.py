@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rss_rl.cli.options import (
-    ModelPath,
-    TextB,
-    TextColumn,
-    TrustPlugins,
-    Which,
-    checkpoint,
-    console,
-    text_columns,
-    trust,
-)
+from rss_rl.cli import options
+from rss_rl.cli.options import checkpoint, console, text_columns, trust
 from rss_rl.durable import disk_errors, is_same_file, replace_file
 from rss_rl.errors import ConfigError, StorageError
 
@@ -39,7 +30,7 @@ Examples:
 
 
 def explain(
-    path: ModelPath,
+    path: options.ModelPath,
     texts: Annotated[
         list[str] | None,
         typer.Argument(
@@ -52,8 +43,8 @@ def explain(
             "--file", metavar="FILE", help="Texts in a CSV, TSV, JSON-lines or Parquet file."
         ),
     ] = None,
-    text: TextColumn = None,
-    text_b: TextB = None,
+    text: options.TextColumn = None,
+    text_b: options.TextB = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Rows of FILE shown.")] = 10,
     flips: Annotated[
         int,
@@ -74,8 +65,8 @@ def explain(
             help="Also write the heat map of attention; numbered where there are several.",
         ),
     ] = None,
-    which: Which = "best",
-    trust_plugins: TrustPlugins = False,
+    which: options.Which = "best",
+    trust_plugins: options.TrustPlugins = False,
 ) -> None:
     """Write one HTML page, without a network: words shaded by selection probability, attention,
     and the prediction that comes of forcing any word in or out.

@@ -10,7 +10,9 @@ from typing import Annotated
 
 import typer
 
-from rss_rl.cli.options import Json, RunPath, TrustPlugins, Which, checkpoint, console, say, trust
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import checkpoint, console, trust
 
 EPILOG = """
 Examples:
@@ -24,12 +26,12 @@ In Python, without Ray: `rss_rl.load("models/reviews").predict(["A dull film."])
 
 
 def export(
-    run: RunPath,
+    run: options.RunPath,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Directory to write. Default: RUN-export."),
     ] = None,
-    which: Which = "best",
+    which: options.Which = "best",
     onnx: Annotated[
         bool,
         typer.Option("--onnx", help="Also write model.onnx, and check it; needs `rss-rl\\[onnx]`."),
@@ -37,8 +39,8 @@ def export(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an export that is there.")
     ] = False,
-    trust_plugins: TrustPlugins = False,
-    json_: Json = False,
+    trust_plugins: options.TrustPlugins = False,
+    json_: options.Json = False,
 ) -> None:
     """Write weights, vocabulary, configuration and a card into a directory that stands alone."""
     from rss_rl.inference.artifact import export_run

@@ -9,20 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rss_rl.cli.options import (
-    High,
-    Json,
-    LabelColumn,
-    Low,
-    Overwrite,
-    Task,
-    TaskKind,
-    TextB,
-    Time,
-    Vectors,
-    console,
-    end_run,
-)
+from rss_rl.cli import options
+from rss_rl.cli.options import console, end_run
 
 EPILOG = """
 Examples:
@@ -42,12 +30,12 @@ def fit(
         Path, typer.Argument(metavar="FILE", help="Training rows: .csv, .tsv, .jsonl or .parquet.")
     ],
     text: Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the text.")],
-    label: LabelColumn,
+    label: options.LabelColumn,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from those chosen."),
     ] = None,
-    text_b: TextB = None,
+    text_b: options.TextB = None,
     keep: Annotated[
         float | None,
         typer.Option(
@@ -56,19 +44,19 @@ def fit(
             help="Share of the words to keep, as reward.target_share=SHARE. Default: what pays.",
         ),
     ] = None,
-    time: Time = None,
+    time: options.Time = None,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out", metavar="DIR", help="Directory of the run. Default: runs/FILE's name."
         ),
     ] = None,
-    task: Task = TaskKind.classes,
-    low: Low = None,
-    high: High = None,
-    vectors: Vectors = None,
-    overwrite: Overwrite = False,
-    json_: Json = False,
+    task: options.Task = options.TaskKind.classes,
+    low: options.Low = None,
+    high: options.High = None,
+    vectors: options.Vectors = None,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
 ) -> None:
     """Prepare a table and train on it: a classifier, and a policy that picks the words it reads."""
     from rss_rl.api.fitting import fit as fit_rows

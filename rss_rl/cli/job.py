@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rss_rl.cli.options import console, say
+from rss_rl.api.terminal import say
+from rss_rl.cli.options import console
 
 if TYPE_CHECKING:
     from rich.console import Console

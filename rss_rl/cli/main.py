@@ -55,7 +55,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def global_options(
     version: Annotated[
         bool,
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),

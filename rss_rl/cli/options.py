@@ -2,39 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ConfigName",
-    "Device",
-    "DryRun",
-    "High",
-    "Json",
-    "LabelColumn",
-    "Low",
-    "Markdown",
-    "ModelPath",
-    "Overrides",
-    "Overwrite",
-    "RunPath",
-    "RunPaths",
-    "TakeOver",
-    "Task",
-    "TaskKind",
-    "TextB",
-    "TextColumn",
-    "Time",
-    "TrustPlugins",
-    "Vectors",
-    "Which",
-    "checkpoint",
-    "console",
-    "end_run",
-    "say",
-    "split_list",
-    "table_option",
-    "text_columns",
-    "trust",
-]
-
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -44,7 +11,7 @@ import typer
 from rich.console import Console
 
 from rss_rl.api.scores import print_report
-from rss_rl.api.terminal import SafeConsole, say
+from rss_rl.api.terminal import SafeConsole
 
 if TYPE_CHECKING:
     from rss_rl.api.run import Run

@@ -14,18 +14,9 @@ import typer
 from rich.status import Status
 
 from rss_rl.api.interruption import Interruption
-from rss_rl.cli.options import (
-    ModelPath,
-    TextB,
-    TextColumn,
-    TrustPlugins,
-    Which,
-    checkpoint,
-    console,
-    say,
-    text_columns,
-    trust,
-)
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import checkpoint, console, text_columns, trust
 
 if TYPE_CHECKING:
     from rss_rl.inference.scoring import Counts
@@ -40,7 +31,7 @@ Examples:
 
 
 def predict(
-    path: ModelPath,
+    path: options.ModelPath,
     source: Annotated[
         Path,
         typer.Option("--input", metavar="FILE", help="CSV, TSV, JSON lines or Parquet, also .gz."),
@@ -51,8 +42,8 @@ def predict(
             "--output", metavar="FILE", help="The same formats, not .gz; appears when complete."
         ),
     ],
-    text: TextColumn = None,
-    text_b: TextB = None,
+    text: options.TextColumn = None,
+    text_b: options.TextB = None,
     skip_bad_rows: Annotated[
         bool,
         typer.Option("--skip-bad-rows", help="Write what is wrong with a row into column `error`."),
@@ -60,8 +51,8 @@ def predict(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an output that is there; never the input.")
     ] = False,
-    which: Which = "best",
-    trust_plugins: TrustPlugins = False,
+    which: options.Which = "best",
+    trust_plugins: options.TrustPlugins = False,
 ) -> None:
     """Predict for every row of a file, in constant memory.
 

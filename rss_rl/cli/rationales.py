@@ -14,19 +14,9 @@ import typer
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rss_rl.api.terminal import plain_table
+from rss_rl.cli import options
 from rss_rl.cli.evaluate import Split
-from rss_rl.cli.options import (
-    Device,
-    Json,
-    Markdown,
-    RunPaths,
-    TrustPlugins,
-    Which,
-    checkpoint,
-    console,
-    split_list,
-    trust,
-)
+from rss_rl.cli.options import checkpoint, console, split_list, trust
 from rss_rl.errors import ConfigError
 
 EPILOG = """
@@ -90,9 +80,9 @@ _Row = tuple[str, str, Mapping[str, float]]
 
 
 def rationales(
-    runs: RunPaths,
+    runs: options.RunPaths,
     split: Split = "test",
-    which: Which = "best",
+    which: options.Which = "best",
     share: Annotated[
         float | None,
         typer.Option(
@@ -117,13 +107,13 @@ def rationales(
             "--scores", metavar="FILE", help="Scores of the words by another method; repeatable."
         ),
     ] = None,
-    device: Device = None,
-    trust_plugins: TrustPlugins = False,
-    markdown: Markdown = False,
+    device: options.Device = None,
+    trust_plugins: options.TrustPlugins = False,
+    markdown: options.Markdown = False,
     csv_: Annotated[
         bool, typer.Option("--csv", help="Print CSV, all measures with all digits.")
     ] = False,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Compare the words that runs select with those that people marked."""
     if markdown + csv_ + json_ > 1:

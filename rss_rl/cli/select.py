@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rss_rl.api.terminal import plain_table
-from rss_rl.cli.options import Json, ModelPath, TrustPlugins, Which, checkpoint, console, trust
+from rss_rl.cli import options
+from rss_rl.cli.options import checkpoint, console, trust
 from rss_rl.types import DEPENDENT, HEAD
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ Examples:
 
 
 def select(
-    path: ModelPath,
+    path: options.ModelPath,
     texts: Annotated[
         list[str],
         typer.Argument(
@@ -47,9 +48,9 @@ def select(
             help="Draw the selection at random. Default: tokens with probability over one half.",
         ),
     ] = None,
-    which: Which = "best",
-    trust_plugins: TrustPlugins = False,
-    json_: Json = False,
+    which: options.Which = "best",
+    trust_plugins: options.TrustPlugins = False,
+    json_: options.Json = False,
 ) -> None:
     """Show which words of a text a run or an export selects, and what it predicts from them.
 

@@ -13,7 +13,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from rss_rl.cli.options import Json, console
+from rss_rl.cli import options
+from rss_rl.cli.options import console
 from rss_rl.metrics.measures import brief_measures
 from rss_rl.results.output import describe_scores
 
@@ -44,7 +45,7 @@ def status(
     every: Annotated[
         float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
     ] = 2.0,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Print what a run is doing: its phase, progress, scores, samplers, storage and warnings."""
     from rss_rl.training.status import read_status

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
 from rss_rl.cli.job import Address, Insecure, finish, watch
-from rss_rl.cli.options import ConfigName, DryRun, Overrides, TakeOver, console, say
+from rss_rl.cli.options import console
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ _ONE_PROCESS = (
 
 
 def submit(
-    config: ConfigName,
+    config: options.ConfigName,
     storage: Annotated[
         str,
         typer.Option(
@@ -53,7 +55,7 @@ def submit(
             help="Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.",
         ),
     ],
-    overrides: Overrides = None,
+    overrides: options.Overrides = None,
     address: Address = None,
     shared_filesystem: Annotated[
         bool,
@@ -75,9 +77,9 @@ def submit(
     gpus: Annotated[
         float, typer.Option("--gpus", min=0, help="GPUs that the learner's process asks for.")
     ] = 0,
-    take_over: TakeOver = False,
+    take_over: options.TakeOver = False,
     insecure: Insecure = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
 ) -> None:
     """Train on a Ray cluster: sends the code and the resolved configuration as a job."""
     from rss_rl.cli.config import documented_yaml
@@ -91,16 +93,16 @@ def submit(
     )
     with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
         packed = pack_code(Path(folder) / "code", documented_yaml(run))
-        options = _options(packed, pip or [], cpus, gpus)
+        sent = _job_options(packed, pip or [], cpus, gpus)
         out = console()
         _describe(out, run, packed)
         if dry_run:
-            _show(out, job, command, options)
+            _show(out, job, command, sent)
             return
         from rss_rl.cluster.jobs import open_board
 
         board = open_board(address, insecure=insecure)
-        board.submit(job, command, storage, **options)
+        board.submit(job, command, storage, **sent)
     _announce(out, board, job, storage)
     if follow:
         finish(watch(board, job, out), out)
@@ -190,7 +192,7 @@ def _describe(out: Console, run: RunConfig, packed: PackedCode) -> None:
     say(out, f"Code: {packed.files} files, {packed.size / 1e6:.2f} MB")
 
 
-def _options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> dict[str, Any]:
+def _job_options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> dict[str, Any]:
     from rss_rl.cluster.package import STOP_WAIT_S
 
     environment: dict[str, Any] = {
@@ -200,14 +202,14 @@ def _options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> di
     }
     if pip:
         environment["pip"] = pip
-    options: dict[str, Any] = {"runtime_env": environment, "entrypoint_num_cpus": cpus}
-    return {**options, "entrypoint_num_gpus": gpus} if gpus else options
+    found: dict[str, Any] = {"runtime_env": environment, "entrypoint_num_cpus": cpus}
+    return {**found, "entrypoint_num_gpus": gpus} if gpus else found
 
 
-def _show(out: Console, job: str, command: str, options: dict[str, Any]) -> None:
-    shown = {"submission_id": job, "entrypoint": command, **options}
+def _show(out: Console, job: str, command: str, sent: dict[str, Any]) -> None:
+    shown = {"submission_id": job, "entrypoint": command, **sent}
     say(out, json.dumps(shown, indent=2))
-    root = Path(options["runtime_env"]["working_dir"])
+    root = Path(sent["runtime_env"]["working_dir"])
     say(out, "config.yaml:")
     say(out, (root / "config.yaml").read_text(encoding="utf-8"))
 

@@ -13,7 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from rss_rl.cli.options import ConfigName, DryRun, Overrides, console, say, split_list
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import console, split_list
 from rss_rl.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -98,7 +100,7 @@ def table(
     ] = None,
     jobs: Jobs = 1,
     only_read: OnlyRead = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     again: Again = False,
     timing: Annotated[
         bool | None,
@@ -130,8 +132,8 @@ def table(
 
 
 def frontier(
-    config: ConfigName,
-    overrides: Overrides = None,
+    config: options.ConfigName,
+    overrides: options.Overrides = None,
     shares: Annotated[
         str | None, typer.Option("--shares", metavar="A,B", help="Target shares of tokens to keep.")
     ] = None,
@@ -153,7 +155,7 @@ def frontier(
         Path, typer.Option("--out", metavar="DIR", help="Holds the runs and the files.")
     ] = Path("runs/frontier"),
     only_read: OnlyRead = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     again: Again = False,
 ) -> None:
     """Train policies at several target shares or costs, and plot accuracy against tokens."""

@@ -9,16 +9,8 @@ from typing import Annotated
 
 import typer
 
-from rss_rl.cli.options import (
-    Json,
-    Overrides,
-    Overwrite,
-    TakeOver,
-    Time,
-    TrustPlugins,
-    console,
-    end_run,
-)
+from rss_rl.cli import options
+from rss_rl.cli.options import console, end_run
 
 EPILOG = """
 Examples:
@@ -46,7 +38,7 @@ def train(
             "directory of a run.",
         ),
     ],
-    overrides: Overrides = None,
+    overrides: options.Overrides = None,
     run_dir: Annotated[
         Path | None,
         typer.Option(
@@ -56,7 +48,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the last checkpoint, where there is one.")
     ] = False,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
     storage: Annotated[
         str | None,
         typer.Option(
@@ -66,7 +58,7 @@ def train(
             "checkpoint; with --resume a machine without the run gets it from there.",
         ),
     ] = None,
-    take_over: TakeOver = False,
+    take_over: options.TakeOver = False,
     address: Annotated[
         str | None,
         typer.Option(
@@ -85,9 +77,9 @@ def train(
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Start Ray's dashboard too, on 127.0.0.1:8265.")
     ] = False,
-    time: Time = None,
-    trust_plugins: TrustPlugins = False,
-    json_: Json = False,
+    time: options.Time = None,
+    trust_plugins: options.TrustPlugins = False,
+    json_: options.Json = False,
 ) -> None:
     """Train a classifier and its selection policy; ends in a table of dev and test scores."""
     from rss_rl.api.training import Joining
