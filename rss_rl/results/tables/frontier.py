@@ -22,16 +22,7 @@ from rss_rl.config import EstimatorConfig, RunConfig, parse_section, parse_value
 from rss_rl.errors import ConfigError
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.metrics.measures import task_measures
-from rss_rl.results.output import (
-    COLOURS,
-    NONE,
-    csv_text,
-    format_spread,
-    markdown_table,
-    panels,
-    png,
-    write_files,
-)
+from rss_rl.results import output
 from rss_rl.results.summary import Spread
 from rss_rl.results.tables.plan import Plan, state_of
 from rss_rl.results.tables.results import RowResult, collect_results
@@ -248,7 +239,7 @@ def write_frontier(plan: Plan, show: Callable[[str], None] = lambda _: None) -> 
     }
     if metrics:
         contents["frontier.png"] = _draw(plan, results, metrics[0])
-    return write_files(plan.folder, contents, "frontier")
+    return output.write_files(plan.folder, contents, "frontier")
 
 
 def _lambda(plan: Plan, result: RowResult) -> float | None:
@@ -271,19 +262,17 @@ def _markdown(
     header = ["policy", "asked for", "kept %", *(heading(name) for name in metrics), "λ", "runs"]
     body = []
     for result, cost in zip(results, costs, strict=True):
-        body.append([
-            setting_of(result.row)[0],
-            result.row.label.rpartition(", ")[2] if _is_point(result) else NONE,
-            format_spread(result.kept, 100),
-            *(format_spread(result.metrics.get(name), percent_scale(name)) for name in metrics),
-            NONE if cost is None else f"{cost:.4g}",
-            f"{result.runs} of {result.planned}",
-        ])  # fmt: skip
+        asked = result.row.label.rpartition(", ")[2] if _is_point(result) else output.NONE
+        cells = [setting_of(result.row)[0], asked, output.format_spread(result.kept, 100)]
+        for name in metrics:
+            cells.append(output.format_spread(result.metrics.get(name), percent_scale(name)))
+        cells.append(output.NONE if cost is None else f"{cost:.4g}")
+        body.append([*cells, f"{result.runs} of {result.planned}"])
     note = (
         "Mean (sample standard deviation) over the seeds, on test, from the checkpoint that was "
         "best on dev; with a target share, of those within a point of it. λ: as it was at the end."
     )
-    return f"# {plan.table.title}\n\n{markdown_table(header, body)}\n\n{note}\n"
+    return f"# {plan.table.title}\n\n{output.markdown_table(header, body)}\n\n{note}\n"
 
 
 def _is_point(result: RowResult) -> bool:
@@ -302,12 +291,12 @@ def _csv(
         for name, found in spreads.items():
             record[name], record[f"{name}_sd"] = found or (None, None)
         records.append(record)
-    return csv_text(records)
+    return output.csv_text(records)
 
 
 def _draw(plan: Plan, results: Sequence[RowResult], metric: str) -> bytes:
     """A PNG: the share kept across, the metric upwards, a line for each policy."""
-    figure, (axes,) = panels(1, 1, (6.4, 4.4))
+    figure, (axes,) = output.panels(1, 1, (6.4, 4.4))
     axes.set_title(plan.table.title, fontsize=11)
     axes.set_xlabel("tokens kept, % of test")
     axes.set_ylabel(heading(metric))
@@ -329,11 +318,11 @@ def _draw(plan: Plan, results: Sequence[RowResult], metric: str) -> bytes:
             fmt="o-",
             markersize=5,
             capsize=2.5,
-            color=COLOURS[number % len(COLOURS)],
+            color=output.COLOURS[number % len(output.COLOURS)],
             label=policy,
         )
     axes.grid(color="0.9")
     axes.set_axisbelow(True)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=9)
-    return png(figure)
+    return output.png(figure)

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rss_rl.results.output import (
-    COLOURS,
-    NONE,
-    csv_text,
-    format_spread,
-    markdown_table,
-    panels,
-    png,
-    write_files,
-)
+from rss_rl.results import output
 from rss_rl.results.summary import is_number
 from rss_rl.results.tables.plan import Plan
 from rss_rl.results.tables.results import RowResult, collect_results, finished_runs
@@ -29,7 +20,7 @@ from rss_rl.results.tables.timing import Timing, fresh_timings
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_OURS, _PUBLISHED = COLOURS[:2]
+_OURS, _PUBLISHED = output.COLOURS[:2]
 _PANEL_WIDTH, _ROW_HEIGHT, _FRAME_HEIGHT = 5.8, 0.36, 1.3
 _BESIDE = 0.14
 """Distance of our point and the published one from the middle of their row."""
@@ -54,7 +45,7 @@ def write_table(plan: Plan, show: Callable[[str], None] = lambda _: None) -> lis
         "runs.csv": runs_as_csv(plan),
         "table.png": draw(plan, results),
     }
-    return write_files(plan.folder, contents, "table")
+    return output.write_files(plan.folder, contents, "table")
 
 
 def as_markdown(plan: Plan, results: Sequence[RowResult], machine: Mapping[str, Any]) -> str:
@@ -85,11 +76,13 @@ def _overview(plan: Plan, results: Sequence[RowResult]) -> str:
         cells = []
         for row in plan.rows:
             result = found.get((row.name, dataset.name))
-            published = NONE if result is None else _published(result, metric)
-            ours = NONE if result is None else _ours(result, metric)
-            cells.append(ours if published == NONE else f"{ours} / *{published}*")
+            published = output.NONE if result is None else _published(result, metric)
+            ours = output.NONE if result is None else _ours(result, metric)
+            cells.append(ours if published == output.NONE else f"{ours} / *{published}*")
         columns.append(cells)
-    return f"Ours / *published*.\n\n{markdown_table(header, list(zip(*columns, strict=True)))}"
+    return (
+        f"Ours / *published*.\n\n{output.markdown_table(header, list(zip(*columns, strict=True)))}"
+    )
 
 
 def _any_figure(metric: str, results: Sequence[RowResult]) -> bool:
@@ -113,9 +106,9 @@ def _dataset_table(plan: Plan, results: Sequence[RowResult]) -> str:
             ratios = [_number(_time_ratio(r, first, name), ".2f") for r in results]
             columns.append((f"{name} × {first.row.label}", ratios))
         columns.append((f"published {title}", [_extra(r, f"{name}_s") for r in results]))
-    filled = [pair for pair in columns[2:] if any(cell != NONE for cell in pair[1])]
+    filled = [pair for pair in columns[2:] if any(cell != output.NONE for cell in pair[1])]
     header, cells = zip(*columns[:2], *filled, strict=True)
-    return markdown_table(header, list(zip(*cells, strict=True)))
+    return output.markdown_table(header, list(zip(*cells, strict=True)))
 
 
 def _label(result: RowResult) -> str:
@@ -125,20 +118,20 @@ def _label(result: RowResult) -> str:
 def _runs(result: RowResult) -> str:
     """How many runs the row stands for; how many are missing."""
     if result.planned == 0:
-        return NONE
+        return output.NONE
     if result.runs < result.planned:
         return f"{result.runs} of {result.planned}"
     return str(result.runs) if not result.folds else f"{result.folds} folds × {result.seeds}"
 
 
 def _ours(result: RowResult, metric: str) -> str:
-    return format_spread(result.metrics.get(metric), percent_scale(metric))
+    return output.format_spread(result.metrics.get(metric), percent_scale(metric))
 
 
 def _published(result: RowResult, metric: str) -> str:
     figure = result.row.figure(result.dataset.name, metric)
     if figure is None:
-        return NONE
+        return output.NONE
     mean, *deviation = (_figure(metric, value) for value in figure if value is not None)
     return f"{mean} ({deviation[0]})" if deviation else mean
 
@@ -152,7 +145,7 @@ def _figure(metric: str, value: float) -> str:
 
 def _percent(result: RowResult) -> str:
     if result.kept is None:
-        return NONE
+        return output.NONE
     mean, deviation = result.kept
     return f"{mean:.1%}" if deviation is None else f"{mean:.1%} ({100 * deviation:.1f})"
 
@@ -165,17 +158,17 @@ def _published_value(result: RowResult, name: str) -> float | None:
 def _extra(result: RowResult, name: str, scale: float = 1, unit: str = "") -> str:
     """A published count or time, with as many decimals as were published."""
     value = _published_value(result, name)
-    return NONE if value is None else f"{value * scale:g}{unit}"
+    return output.NONE if value is None else f"{value * scale:g}{unit}"
 
 
 def _parameters(count: int | None) -> str:
     if count is None:
-        return NONE
+        return output.NONE
     return f"{count / 1e6:.2f} M" if count >= 1e5 else f"{count:,.0f}"
 
 
 def _number(value: float | None, form: str) -> str:
-    return NONE if value is None else format(value, form)
+    return output.NONE if value is None else format(value, form)
 
 
 def _first_timed(results: Sequence[RowResult]) -> RowResult | None:
@@ -217,7 +210,7 @@ def as_csv(plan: Plan, results: Sequence[RowResult]) -> str:
         for dataset in plan.datasets
     }
     records = [_record(plan, result, first[result.dataset.name]) for result in results]
-    return csv_text(records, ["dataset"])
+    return output.csv_text(records, ["dataset"])
 
 
 def _record(plan: Plan, result: RowResult, first: RowResult | None) -> dict[str, Any]:
@@ -269,7 +262,7 @@ def runs_as_csv(plan: Plan) -> str:
         | {name: value for name, value in scores.items() if is_number(value)}
         for run, report, scores in finished_runs(plan.runs)
     ]
-    return csv_text(records, ["place"])
+    return output.csv_text(records, ["place"])
 
 
 def draw(plan: Plan, results: Sequence[RowResult]) -> bytes:
@@ -282,14 +275,14 @@ def draw(plan: Plan, results: Sequence[RowResult]) -> bytes:
         if any(_has(r, [metric]) for r in own)
     ]
     rows = max((len(own) for _, _, own in shown), default=1)
-    figure, axes = panels(len(shown), 3, (_PANEL_WIDTH, _FRAME_HEIGHT + rows * _ROW_HEIGHT))
+    figure, axes = output.panels(len(shown), 3, (_PANEL_WIDTH, _FRAME_HEIGHT + rows * _ROW_HEIGHT))
     figure.suptitle(plan.table.title, fontsize=12)
     for panel, (title, metric, own) in zip(axes, shown, strict=False):
         _draw_panel(panel, title, metric, own)
     if shown:
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=2, fontsize=9)
-    return png(figure)
+    return output.png(figure)
 
 
 def _has(result: RowResult, metrics: Sequence[str]) -> bool:
