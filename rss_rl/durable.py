@@ -8,10 +8,12 @@ from __future__ import annotations
 
 __all__ = [
     "aside_of",
+    "disk_errors",
     "file_sha256",
     "is_same_file",
     "put_back",
     "replace_file",
+    "replacing",
     "swap_in",
     "sync_directory",
     "sync_file",
@@ -21,7 +23,11 @@ import hashlib
 import logging
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from rss_rl.errors import CheckpointError, RssError
 
 _log = logging.getLogger("rss_rl.durable")
 
@@ -54,20 +60,48 @@ def sync_directory(path: Path) -> None:
     sync_file(path)
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write `text` to `path` so that a reader sees all of the old or all of the new text.
+@contextmanager
+def disk_errors(
+    where: Path, what: str, remedy: str, kind: type[RssError] = CheckpointError
+) -> Iterator[None]:
+    """Raise what the disk refuses within as an error of ours.
+
+    Args:
+        where: the file or directory. what: went wrong, such as "cannot be written".
+
+    Raises:
+        RssError: of the given kind.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise kind(f"{what}: {reason}", where=str(where), remedy=remedy) from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside `path` to be written; it becomes `path` where nothing is raised.
+
+    A reader sees all of the old or all of the new file.
 
     Raises:
         OSError: the disk refuses; `path` is as it was.
     """
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        yield temporary
         sync_file(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     sync_directory(path.parent)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write `text` to `path`, as `replacing` does."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def aside_of(out: Path) -> Path:

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from rss_rl.api.preparing import Rows, prepare
-from rss_rl.api.terminal import SafeConsole
-from rss_rl.api.training import train
+from rss_rl.api.terminal import SafeConsole, say
+from rss_rl.api.training import settings, train
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
+from rss_rl.runs.run_directory import CONFIG_FILE
 
 if TYPE_CHECKING:
     from rss_rl.api.run import Run
     from rss_rl.training.run import RunEvent
 
-_SHORT, _LONG = "own", "own_long"
-_DATA = "data"
 _LONG_TEXT = 100
-"""Words of a text, on average, from which on attention between all pairs of words is left out."""
+"""Words of a text, on average, from which on no attention between all pairs of words is used."""
 
 
 def fit(
@@ -61,28 +60,25 @@ def fit(
     """
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / _name(data)
-    folder = path.with_name(f"{path.name}-{_DATA}")
-    if (path / "config.json").is_file() and not overwrite:
+    folder = path.with_name(f"{path.name}-data")
+    if (path / CONFIG_FILE).is_file() and not overwrite:
         raise ConfigError(
             "there is a run already",
             where=str(path),
-            remedy=f"Go on with it (rss-rl train --resume {path}), give another directory, or"
+            remedy=f"Resume it (rss-rl train --resume {path}), give another directory, or"
             " overwrite=True (--overwrite)",
         )
     given = {"force": True} | dict(prepared or {})
     with shown.status("preparing the data"):
         found = prepare(data, text=text, label=label, text_b=text_b, out=folder, **given)
-    base, chosen = _base(found), _choices(found, keep)
-    shown.print(f"Data: {folder}", soft_wrap=True, markup=False)
-    shown.print(f"  configuration: {base}", soft_wrap=True, markup=False)
-    for key, value in chosen.items():
-        shown.print(f"  {key}={value}", soft_wrap=True, markup=False)
-    settings = [f"{key}={_yaml(value)}" for key, value in ({"data": str(folder)} | chosen).items()]
-    if isinstance(overrides, Mapping):
-        overrides = [f"{key}={_yaml(value)}" for key, value in overrides.items()]
+    base = _base(found)
+    chosen = {} if keep is None else {"reward.target_share": keep}
+    lines = [f"Data: {folder}", f"  configuration: {base}"]
+    for line in (*lines, *(f"  {key}={value}" for key, value in chosen.items())):
+        say(shown, line)
     return train(
         base,
-        [*settings, *overrides],
+        [*settings({"data": str(folder)} | chosen), *settings(overrides)],
         out=path,
         time=time,
         overwrite=overwrite,
@@ -95,18 +91,7 @@ def _base(data: Prepared) -> str:
     """The configuration that fits the length of the texts."""
     train = data.manifest.splits["train"]
     words = max(tokens / train.rows for tokens in train.tokens)
-    return _LONG if words >= _LONG_TEXT else _SHORT
-
-
-def _choices(data: Prepared, keep: float | None) -> dict[str, Any]:
-    """Settings that follow from the data's shape, and from what was asked for."""
-    return {} if keep is None else {"reward.target_share": keep}
-
-
-def _yaml(value: Any) -> str:
-    import json
-
-    return json.dumps(value)
+    return "own_long" if words >= _LONG_TEXT else "own"
 
 
 def _name(data: Rows) -> str:

@@ -115,11 +115,11 @@ def _prepare_into(
     settings: Mapping[str, Any],
 ) -> Prepared:
     given = {"shard_mb": SHARD_MB, "force": False, **settings}
-    told: Callable[..., None] = progress or (lambda what, done, end: None)
+    report: Callable[..., None] = progress or (lambda what, done, end: None)
     with local_target(out, given["force"]) as folder:
-        prepare_source(source, folder, progress=told, **given)
+        prepare_source(source, folder, progress=report, **given)
         if is_uri(out):
-            upload(folder, out, told)
+            upload(folder, out, report)
         prepared = open_prepared(folder)
         seen(prepared)
         return open_prepared(out) if is_uri(out) else prepared

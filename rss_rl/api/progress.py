@@ -12,7 +12,6 @@ import sys
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
@@ -21,7 +20,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rss_rl.metrics.measures import brief_measures, find_measure, format_measure
+from rss_rl.api.terminal import say
+from rss_rl.metrics.measures import brief_measures
+from rss_rl.results.output import describe_scores
 from rss_rl.training.life import LearnersLost
 from rss_rl.training.run import Finished, RunEvent
 from rss_rl.training.session import UpdateReport
@@ -42,7 +43,7 @@ _RATE = "throughput/examples_per_second"
 
 
 def _lost(event: LearnersLost) -> str:
-    return f"learners lost, going on from update {event.update}: {event.error}"
+    return f"learners lost, resuming from update {event.update}: {event.error}"
 
 
 class Progress(AbstractContextManager["Progress"], Protocol):
@@ -83,21 +84,13 @@ class _Phase:
 
     def numbers(self) -> str:
         """Moving averages of training, as one line."""
-        shown = [
-            f"{find_measure(name).label} {format_measure(name, self.smooth[tag])}"
-            for tag, name in _TRAINING.items()
-            if tag in self.smooth
-        ]
-        return "  ".join(shown)
+        known = {n: self.smooth[tag] for tag, n in _TRAINING.items() if tag in self.smooth}
+        return describe_scores(known)
 
 
 def _dev_numbers(event: Evaluated) -> str:
     (metrics,) = event.metrics.values()
-    shown = [
-        f"{find_measure(name).label} {format_measure(name, value)}"
-        for name, value in brief_measures(metrics).items()
-    ]
-    return "  ".join(shown)
+    return describe_scores(brief_measures(metrics))
 
 
 def make_progress(console: Console) -> Progress:
@@ -129,7 +122,7 @@ class _PlainProgress:
             self._say(f"{event.phase} {event.update}  dev: {_dev_numbers(event)}{best}{training}")
 
     def _say(self, line: str) -> None:
-        self._console.print(line, soft_wrap=True, markup=False)
+        say(self._console, line)
         self._console.file.flush()
 
     def stopping(self) -> None:
@@ -139,12 +132,7 @@ class _PlainProgress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         pass
 
 
@@ -165,7 +153,7 @@ class _LiveProgress:
         if isinstance(event, PhaseBegan):
             self._phase = _Phase.begin(event)
         if isinstance(event, LearnersLost):
-            self._console.print(_lost(event), soft_wrap=True, markup=False, highlight=False)
+            say(self._console, _lost(event))
         self._phase.take(event)
 
     def stopping(self) -> None:
@@ -196,9 +184,8 @@ class _LiveProgress:
         if phase.dev is not None:
             rows.add_row("dev", f"{_dev_numbers(phase.dev)}  [dim]update {phase.dev.update}[/dim]")
         if phase.best is not None:
-            rows.add_row(
-                "best", f"{_dev_numbers(phase.best)}  [dim]update {phase.best.update}[/dim]"
-            )
+            best = phase.best
+            rows.add_row("best", f"{_dev_numbers(best)}  [dim]update {best.update}[/dim]")
         parts: list[RenderableType] = [self._bar(clock), rows]
         if self._stopping:
             parts.append(Text(_STOPPING, "yellow"))
@@ -222,12 +209,7 @@ class _LiveProgress:
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # The last drawing would stay on the screen beside the lines that sum the phases up.
         self._live.transient = True
         self._live.stop()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import rss_rl
 from rss_rl.components import EVERYTHING, NOTHING, Trust
-from rss_rl.config import RunConfig, parse_config, plugins_named
+from rss_rl.config import RunConfig, plugins_named
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.metrics.measures import brief_measures
-from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
+from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE, RunDirectory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +35,7 @@ class Run:
 
     Attributes:
         path: the directory, absolute.
+        config: the resolved configuration.
         stopped_by: the signal at which the training that returned this run stopped, or None.
 
     Raises:
@@ -47,19 +48,13 @@ class Run:
         self._trust = trust_plugins
         directory = RunDirectory.open(Path(path))
         self.path = directory.path
-        self._tree = directory.config
+        self.config: RunConfig = directory.parsed_config(trust_plugins)
         self.stopped_by: int | None = None
-        self.config  # noqa: B018 - a run that cannot be used is refused at once
-
-    @cached_property
-    def config(self) -> RunConfig:
-        """The resolved configuration."""
-        return parse_config(self._tree, where=str(self.path / CONFIG_FILE), trust=self._trust)
 
     @property
     def finished(self) -> bool:
         """Whether there is a final report."""
-        return (self.path / "report.json").is_file()
+        return (self.path / REPORT_FILE).is_file()
 
     @property
     def report(self) -> dict[str, Any]:
@@ -111,14 +106,14 @@ class Run:
         device: str | None,
     ) -> dict[Mode, tuple[int, dict[str, float]]]:
         """As `evaluate`, each with the update of its checkpoint."""
-        from rss_rl.results.reading import score_run
+        from rss_rl.results.score import score_run
 
         asked = list(modes or self._modes())
         found: dict[Mode, tuple[int, dict[str, float]]] = {}
-        for place in dict.fromkeys(map(self._place, asked)):
-            here = [mode for mode in asked if self._place(mode) == place]
+        for path in dict.fromkeys(map(self._weights_path, asked)):
+            here = [mode for mode in asked if self._weights_path(mode) == path]
             step, metrics = score_run(
-                place, split, here, which=which, device=device, trust=self._trust
+                path, split, here, which=which, device=device, trust=self._trust
             )
             found |= {mode: (step, metrics[mode]) for mode in here}
         return {mode: found[mode] for mode in asked}
@@ -133,29 +128,27 @@ class Run:
         compared: list[Mode] = ["all"] if (self.path / ALL_TOKENS).is_dir() else []
         return [*compared, "thresholded", "sampled", "random"]
 
-    def _place(self, mode: Mode) -> Path:
-        """Where the weights of a mode are."""
-        if not self._selects:
-            if mode != "all":
-                raise ConfigError(
-                    f"the run has no policy to select with, so no '{mode}' selection",
-                    where=str(self.path),
-                    remedy="Use --mode all",
-                )
+    def _weights_path(self, mode: Mode) -> Path:
+        """The run whose weights a mode uses."""
+        if not self._selects and mode != "all":
+            raise ConfigError(
+                f"the run has no policy to select with, so no '{mode}' selection",
+                where=str(self.path),
+                remedy="Use --mode all",
+            )
+        if not self._selects or mode != "all":
             return self.path
-        if mode != "all":
-            return self.path
-        place = self.path / ALL_TOKENS
-        if not (place / CONFIG_FILE).is_file():
+        path = self.path / ALL_TOKENS
+        if not (path / CONFIG_FILE).is_file():
             raise CheckpointError(
                 "the run has no comparison trained with all tokens",
-                where=str(place),
+                where=str(path),
                 remedy="Finish the run, with evaluation.all_tokens=true",
             )
-        return place
+        return path
 
     def resume(self, *, callbacks: Sequence[Callable[[RunEvent], None]] = ()) -> Run:
-        """Go on from the last checkpoint to the end; see `rss_rl.train`."""
+        """Train from the last checkpoint to the end; see `rss_rl.train`."""
         names = [f"{key}={json.dumps(value)}" for key, value in plugins_named(self.config)]
         return rss_rl.train(self.path, names, resume=True, callbacks=callbacks)
 

@@ -8,16 +8,18 @@ what they are given.
 
 from __future__ import annotations
 
-__all__ = ["SafeConsole", "guarded_streams", "printable"]
+__all__ = ["SafeConsole", "guarded_streams", "plain_table", "printable", "say"]
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
 from rich.segment import Segment
+from rich.table import Table
 
 _CONTROLS = re.compile(
     "["
@@ -57,7 +59,7 @@ class _Guarded:
 
 @contextmanager
 def guarded_streams(stdout: TextIO | None = None, stderr: TextIO | None = None) -> Iterator[None]:
-    """Guard standard output and standard error, or the streams that take their place."""
+    """Guard standard output and standard error, or the streams given instead."""
     out = cast(TextIO, _Guarded(stdout or sys.stdout))
     err = cast(TextIO, _Guarded(stderr or sys.stderr))
     with redirect_stdout(out), redirect_stderr(err):
@@ -88,3 +90,25 @@ class SafeConsole(Console):
                 yield segment
             else:
                 yield Segment(printable(segment.text), segment.style)
+
+
+def say(out: Console, text: str, style: str | None = None) -> None:
+    """Print a text as it is: no markup is read in it, and long lines are the terminal's to wrap."""
+    out.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def plain_table(
+    header: Sequence[str], body: Iterable[Sequence[str]] = (), *, left: int | None = None
+) -> Table:
+    """A table without lines, whose cells are shown as they are.
+
+    Args:
+        left: columns that are aligned to the left, the others to the right; None: all.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, name in enumerate(header):
+        right = left is not None and number >= left
+        table.add_column(escape(name), justify="right" if right else "left", overflow="fold")
+    for row in body:
+        table.add_row(*map(escape, row))
+    return table

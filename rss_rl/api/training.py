@@ -5,7 +5,7 @@ Needs torch; Ray only where the configuration asks for it.
 
 from __future__ import annotations
 
-__all__ = ["Joining", "train"]
+__all__ = ["Joining", "settings", "train"]
 
 import json
 import os
@@ -20,7 +20,7 @@ from rich.console import Console
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.progress import make_progress
 from rss_rl.api.run import Run
-from rss_rl.api.terminal import SafeConsole, printable
+from rss_rl.api.terminal import SafeConsole, printable, say
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import (
     RunConfig,
@@ -33,7 +33,7 @@ from rss_rl.errors import ConfigError
 from rss_rl.mirror.restore import stored_config
 from rss_rl.ops.native import load_ahead
 from rss_rl.packaged import find_config
-from rss_rl.runs.run_directory import CONFIG_FILE, RunDirectory
+from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 from rss_rl.storage import is_uri, open_storage
 from rss_rl.training.phase_budget import PhaseBudget, seconds
 from rss_rl.training.roles import LocalRoles, Roles
@@ -93,7 +93,7 @@ def train(
     """Train a classifier and its selection policy to the end, showing progress.
 
     Ctrl-C (or SIGTERM) stops after the present update with a checkpoint; the run that is returned
-    is then not `finished`, and `run.resume()` goes on with it.
+    is then not `finished`; `run.resume()` continues it.
 
     Args:
         config: a YAML file, a name that `rss-rl config list` shows, a tree of settings, a
@@ -101,7 +101,7 @@ def train(
         overrides: settings that differ, as `key=value` strings or a mapping of dotted keys.
         out: directory of the run; default `runs/CONFIG-seedSEED`.
         callbacks: called with each typed event (`rss_rl.training.run.RunEvent`).
-        resume: go on from the last checkpoint, where there is one; a finished run is returned as it
+        resume: from the last checkpoint, where there is one; a finished run is returned as it
             is. overwrite: replace a run that is there.
         storage: directory or URI that gets a copy of the run at each checkpoint; with `resume` an
             empty `out` gets the run from there. take_over: write there though another process
@@ -117,15 +117,15 @@ def train(
     """
     _check_options(resume, overwrite, storage, take_over)
     trusted = EVERYTHING if trust_plugins else NOTHING
-    plan = _plan(config, _settings(overrides), out, storage if resume else None, resume, trusted)
+    plan = _plan(config, settings(overrides), out, storage if resume else None, resume, trusted)
     _check_lasting(plan.path, storage)
     named = Trust.of(plan.config.model_dump(mode="json"))
     shown = console or SafeConsole(highlight=False)
-    # With a storage a finished run is gone through once more: its last upload may have failed.
+    # With a storage a finished run is entered once more: its last upload may have failed.
     if resume and storage is None and _is_finished(plan):
         shown.print("The run is finished; its report:")
         return Run(plan.path, trust_plugins=named)
-    shown.print(f"Run: {plan.path}", soft_wrap=True, markup=False)
+    say(shown, f"Run: {plan.path}")
     point = SafePoint()
     with (
         make_progress(shown) as progress,
@@ -154,7 +154,7 @@ def train(
         run.stopped_by = interruption.signal
         _say_stopped(shown, plan.path, stopped, storage)
     elif run.finished and (warning := kept_warning(plan.config, run.report)):
-        shown.print(f"Warning: {warning}", style="yellow", soft_wrap=True, markup=False)
+        say(shown, f"Warning: {warning}", "yellow")
     return run
 
 
@@ -203,7 +203,8 @@ def kept_warning(config: RunConfig, report: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _settings(overrides: Overrides) -> list[str]:
+def settings(overrides: Overrides) -> list[str]:
+    """Overrides as `key=value` texts."""
     if isinstance(overrides, Mapping):
         return [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
     return list(overrides)
@@ -216,7 +217,7 @@ def _check_options(resume: bool, overwrite: bool, storage: str | None, take_over
         ConfigError: naming them.
     """
     if resume and overwrite:
-        raise ConfigError("--resume goes on with a run, --overwrite replaces it: give one of them")
+        raise ConfigError("--resume continues a run, --overwrite replaces it: give one of them")
     if take_over and storage is None:
         raise ConfigError(
             "--take-over is about the writer of a --storage, and none is given",
@@ -260,7 +261,7 @@ def _plan(
         tree = start.model_dump(mode="json") if isinstance(start, RunConfig) else start
         changed = with_overrides(tree, overrides)
         config, name = parse_config(changed, where="configuration", trust=EVERYTHING), "run"
-        return _placed(config, name, run_dir)
+        return _absolute(config, name, run_dir)
     if (Path(start) / CONFIG_FILE).is_file():
         return _plan_of_run(Path(start), overrides, run_dir, resume, trusted)
     try:
@@ -272,10 +273,10 @@ def _plan(
         return _Plan(stored, Path(start))  # a run that this machine does not have yet
     config = load_config(file, overrides, trusted | _trust_in(file))
     name = Path(start).with_suffix("").as_posix().removeprefix("configs/").replace("/", "-")
-    return _placed(config, file.stem if Path(start).is_file() else name, run_dir)
+    return _absolute(config, file.stem if Path(start).is_file() else name, run_dir)
 
 
-def _placed(config: RunConfig, name: str, run_dir: Path | None) -> _Plan:
+def _absolute(config: RunConfig, name: str, run_dir: Path | None) -> _Plan:
     """With absolute data, so that a run can be resumed and evaluated from any directory."""
     if not is_uri(config.data):
         config = config.model_copy(update={"data": str(Path(config.data).resolve())})
@@ -305,16 +306,17 @@ def _plan_of_run(
         raise ConfigError(
             "that is a run, not a configuration",
             where=str(run),
-            remedy=f"Go on with it: rss-rl train --resume {run}, or repeat it: "
+            remedy=f"Resume it: rss-rl train --resume {run}, or repeat it: "
             f"rss-rl train {run / 'config.yaml'} --run-dir DIR",
         )
-    tree, where = RunDirectory.open(run).config, str(run / CONFIG_FILE)
+    directory = RunDirectory.open(run)
     trusted = trusted | trust_in_overrides(overrides)  # the same plug-in, named again
-    config = parse_config(tree, where=where, trust=trusted)
-    again = parse_config(with_overrides(tree, overrides), where=where, trust=trusted)
+    config = directory.parsed_config(trusted)
+    changed = with_overrides(directory.config, overrides)
+    again = parse_config(changed, where=str(run / CONFIG_FILE), trust=trusted)
     if again != config or run_dir:
         raise ConfigError(
-            "a run is gone on with as it was begun: no other settings and no --run-dir",
+            "a run is resumed as it was begun: no other settings and no --run-dir",
             where=str(run),
             remedy=f"For other settings begin another run: rss-rl train {run / 'config.yaml'} "
             "KEY=VALUE --run-dir DIR",
@@ -324,20 +326,19 @@ def _plan_of_run(
 
 def _is_finished(plan: _Plan) -> bool:
     """Whether the run has nothing left to do."""
-    if not (plan.path / "report.json").is_file():
+    if not (plan.path / REPORT_FILE).is_file():
         return False
-    tree, where = RunDirectory.open(plan.path).config, str(plan.path / CONFIG_FILE)
     named = Trust.of(plan.config.model_dump(mode="json"))
-    return parse_config(tree, where=where, trust=named) == plan.config
+    return RunDirectory.open(plan.path).parsed_config(named) == plan.config
 
 
 @contextmanager
 def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]:
-    """Who works for the run; a cluster that was started for it ends with it."""
+    """Samplers and learners of the run; a cluster that was started for it ends with it."""
     if config.sampler.backend == "local":
         if given := joining.options():
             note = f"{given}: no effect with sampler.backend=local, which uses no cluster"
-            out.print(note, soft_wrap=True, markup=False)
+            say(out, note)
         yield LocalRoles()
         return
     from rss_rl.cluster.connection import connect, shutdown
@@ -354,15 +355,15 @@ def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]
         insecure=joining.insecure,
     )
     try:
-        for note in (*cluster.notes, *_thread_notes(config, cluster.started_here)):
-            out.print(note, soft_wrap=True, markup=False)
+        for note in (*cluster.notes, *_thread_notes(config, cluster.how == "started")):
+            say(out, note)
         yield RayRoles()
     finally:
         shutdown(cluster)
 
 
 def _thread_notes(config: RunConfig, one_machine: bool) -> list[str]:
-    """Who computes with how many threads; too many of them wait for each other at every step."""
+    """How many threads compute; more than there are cores wait for each other at every step."""
     learner, sampler = config.learner, config.sampler
     learners = max(1, learner.actors)
     wanted = learners * learner.threads + sampler.actors * sampler.threads
@@ -379,7 +380,7 @@ def _thread_notes(config: RunConfig, one_machine: bool) -> list[str]:
 
 def _say_stopped(out: Console, path: Path, stopped: Stopped, storage: str | None) -> None:
     out.print(
-        f"Stopped after update {stopped.update}; everything up to there is saved. Go on with:"
+        f"Stopped after update {stopped.update}; everything up to there is saved. Resume it with:"
     )
     kept = "" if storage is None else f" --storage {storage}"
-    out.print(f"  rss-rl train --resume {path}{kept}", soft_wrap=True, markup=False)
+    say(out, f"  rss-rl train --resume {path}{kept}")

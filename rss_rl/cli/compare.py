@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from rss_rl.api.scores import MODE_NAMES, columns, format_spread
-from rss_rl.cli.options import TrustPlugins, console, trust
-from rss_rl.errors import CheckpointError
+from rss_rl.api.scores import MODE_NAMES, summary_cells
+from rss_rl.api.terminal import plain_table, say
+from rss_rl.cli import options
+from rss_rl.cli.options import console, trust
 from rss_rl.metrics.measures import find_measure, format_measure
 
 if TYPE_CHECKING:
     from rss_rl.results.comparing import Difference, Group
-    from rss_rl.results.spread import Spread
+    from rss_rl.results.summary import Spread
 
 EPILOG = """
 Examples:
@@ -30,13 +29,6 @@ alone as one group, and tests the groups' difference over the seeds that they sh
 
 `rss-rl compare runs/a runs/b --out comparison` also writes `compare.md` and `curves.png` there.
 """
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Directories of runs.")]
-Split = Annotated[str, typer.Option("--split", help="Split whose scores are compared.")]
-Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="DIR", help="Write compare.md and curves.png into it."),
-]
 
 
 class _Part(NamedTuple):
@@ -49,11 +41,16 @@ class _Part(NamedTuple):
 
 
 def compare(
-    runs: Runs,
-    split: Split = "test",
-    markdown: Markdown = False,
-    out: Out = None,
-    trust_plugins: TrustPlugins = False,
+    runs: options.RunPaths,
+    split: Annotated[
+        str, typer.Option("--split", help="Split whose scores are compared.")
+    ] = "test",
+    markdown: options.Markdown = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write compare.md and curves.png into it."),
+    ] = None,
+    trust_plugins: options.TrustPlugins = False,
 ) -> None:
     """Compare runs: settings, scores with their spread, significance over seeds, curves."""
     from rss_rl.results.comparing import group_runs, read_run
@@ -93,39 +90,21 @@ def _settings(groups: Sequence[Group]) -> _Part:
 
 def _scores(groups: Sequence[Group], split: str) -> _Part:
     """Mean (sd) over the runs of each group, of each way to select."""
-    from rss_rl.cli.summary import summarise
+    from rss_rl.results.summary import summarise
 
     rows: list[tuple[str, str, dict[str, Spread]]] = []
     for group in groups:
         if reports := [run.report for run in group.finished() if run.report is not None]:
-            found = [row for row in summarise(reports) if row[0] == split]
-            rows += [(group.name, mode, scores) for _, mode, scores in found]
-    known = columns(scores for _, _, scores in rows)
-    body = [
-        [
-            group,
-            MODE_NAMES.get(mode, mode),
-            *(format_spread(name, scores.get(name)) for name in known),
-        ]
-        for group, mode, scores in rows
-    ]
-    header = ["group", "selection", *(find_measure(n).label for n in known)]
-    return _Part(f"Scores of {split}", header, body)
+            summary = summarise(reports)
+            rows += [(group.name, mode, scores) for name, mode, scores in summary if name == split]
+    return _Part(f"Scores of {split}", *summary_cells("group", rows))
 
 
 def _tests(groups: Sequence[Group], split: str) -> _Part:
     from rss_rl.results.comparing import main_score, paired
 
-    header = [
-        "against A",
-        "metric",
-        "selection",
-        "n",
-        "difference",
-        "t-test p",
-        "exact p",
-        "verdict",
-    ]
+    header = ["against A", "metric", "selection", "n"]
+    header += ["difference", "t-test p", "exact p", "verdict"]
     title = "Significance over seeds"
     tested = [group for group in groups if group.finished()]
     note = _untested(groups, tested)
@@ -140,12 +119,8 @@ def _tests(groups: Sequence[Group], split: str) -> _Part:
     for other in tested[1:]:
         found = paired(groups[0], other, split, metric, modes)
         ways = list(dict.fromkeys(MODE_NAMES[modes[g.name]] for g in (other, groups[0])))
-        cells = [
-            other.name,
-            find_measure(metric).label,
-            " against ".join(ways),
-            str(len(found.seeds)),
-        ]
+        seeds = str(len(found.seeds))
+        cells = [other.name, find_measure(metric).label, " against ".join(ways), seeds]
         body.append([*cells, _gap(found), _p(found.t_test), _p(found.permutation), _verdict(found)])
     return _Part(title, header, body, note)
 
@@ -191,57 +166,37 @@ def _verdict(found: Difference) -> str:
 
 
 def _markdown(parts: Sequence[_Part]) -> str:
-    from rss_rl.results.markdown import grid
+    from rss_rl.results.output import markdown_table
 
-    shown = [
-        "\n\n".join(
-            [
-                f"## {part.title}",
-                *([grid(part.header, part.body)] if part.body else []),
-                *([part.note or "None."] if part.note or not part.body else []),
-            ]
-        )
-        for part in parts
-    ]
-    note = (
+    texts = []
+    for part in parts:
+        texts.append(f"## {part.title}")
+        if part.body:
+            texts.append(markdown_table(part.header, part.body))
+        if part.note or not part.body:
+            texts.append(part.note or "None.")
+    texts.append(
         "Runs that differ in the seed alone are one group. Mean (sample standard deviation). Tests "
         "are paired over the seeds that both groups have: a t-test, and all flips of the "
         "differences' signs. Several groups against A are several tests: p is not corrected."
     )
-    return "\n\n".join([*shown, note]) + "\n"
+    return "\n\n".join(texts) + "\n"
 
 
 def _print(out: Console, part: _Part) -> None:
-    out.print(f"\n[bold]{escape(part.title)}[/bold]")
+    say(out, f"\n{part.title}", "bold")
     if part.body:
-        out.print(_grid(part))
+        out.print(plain_table(part.header, part.body))
     if part.note or not part.body:
-        out.print(part.note or "none", style="dim", markup=False, soft_wrap=True)
-
-
-def _grid(part: _Part) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in part.header:
-        table.add_column(name, overflow="fold")
-    for row in part.body:
-        table.add_row(*(escape(cell) for cell in row))
-    return table
+        say(out, part.note or "none", "dim")
 
 
 def _write(folder: Path, groups: Sequence[Group], markdown: str) -> None:
-    from rss_rl.durable import replace_file
-    from rss_rl.results.compare_chart import draw_curves
+    from rss_rl.results.comparing import draw_curves
+    from rss_rl.results.output import write_files
 
-    picture = draw_curves(groups)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        link = "\n![curves](curves.png)\n" if picture else ""
-        replace_file(folder / "compare.md", markdown + link)
-        if picture:
-            (folder / "curves.png").write_bytes(picture)
-    except OSError as error:
-        raise CheckpointError(
-            f"the comparison cannot be written: {error.strerror or error}",
-            where=str(folder),
-            remedy="Give --out on a disk that can be written",
-        ) from error
+    curves = draw_curves(groups)
+    contents: dict[str, str | bytes] = {"compare.md": markdown}
+    if curves is not None:
+        contents = {"compare.md": f"{markdown}\n![curves](curves.png)\n", "curves.png": curves}
+    write_files(folder, contents, "comparison")

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.markup import escape
-from rich.table import Table
 
-from rss_rl.cli.options import Json, console
+from rss_rl.api.terminal import plain_table, say
+from rss_rl.cli import options
+from rss_rl.cli.options import console
 
 EPILOG = """
 Examples:
@@ -28,16 +28,17 @@ Examples:
 `rss-rl components encoders my_package.my_module:ENCODER` shows one that is not installed.
 """
 
-KindName = Annotated[
-    str | None,
-    typer.Argument(metavar="[KIND]", help="policies, estimators, encoders, classifiers, ..."),
-]
-Name = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="A component, or package.module:OBJECT.")
-]
 
-
-def components(kind: KindName = None, name: Name = None, json_: Json = False) -> None:
+def components(
+    kind: Annotated[
+        str | None,
+        typer.Argument(metavar="[KIND]", help="policies, estimators, encoders, classifiers, ..."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A component, or package.module:OBJECT.")
+    ] = None,
+    json_: options.Json = False,
+) -> None:
     """Show what can be plugged into a run: built in, or offered by an installed package."""
     tree = _kinds() if kind is None else _all(kind) if name is None else _one(kind, name)
     if json_:
@@ -79,35 +80,31 @@ def _one(plural: str, name: str) -> dict[str, Any]:
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in rows[0] if rows else ():
-        table.add_column(name, no_wrap=name in ("name", "kind"))
-    for row in rows:
-        table.add_row(*(escape(str(value)) for value in row.values()))
+    header = list(rows[0]) if rows else []
+    table = plain_table(header, (list(map(str, row.values())) for row in rows))
+    for column in table.columns:
+        column.no_wrap = column.header in ("name", "kind")
     console().print(table)
 
 
 def _print_one(shown: dict[str, Any]) -> None:
     out = console()
-    out.print(f"[bold]{escape(shown['name'])}[/bold]  {escape(shown['help'])}", soft_wrap=True)
+    say(out, f"{shown['name']}  {shown['help']}")
     facts = {"Source": shown["source"], "Package": shown["package"], "Reads": shown.get("needs")}
-    for name, value in facts.items():
-        if value:
-            out.print(f"{name}: {escape(value)}", soft_wrap=True)
-    for name, meaning in shown["capabilities"].items():
-        out.print(f"  {name}: {escape(meaning)}", soft_wrap=True)
-    for name, meaning in shown["measures"].items():
-        out.print(f"  reports {name}: {escape(meaning)}", soft_wrap=True)
+    lines = [f"{name}: {value}" for name, value in facts.items() if value]
+    lines += [f"  {name}: {meaning}" for name, meaning in shown["capabilities"].items()]
+    lines += [f"  reports {name}: {meaning}" for name, meaning in shown["measures"].items()]
     if shown["by_options"]:
-        out.print("  (with its default options; others change what it can)")
-    for title, key in (("Named so:", "short"), ("With its options:", "example")):
-        if shown["options"] or key == "short":
-            out.print(f"\n{title}")
-            out.print(escape(textwrap.indent(_yaml(shown[key]), "  ")), soft_wrap=True)
+        lines.append("  (with its default options; others change what it can)")
+    lines += ["\nNamed so:", textwrap.indent(_yaml(shown["short"]), "  ")]
+    if shown["options"]:
+        lines += ["\nWith its options:", textwrap.indent(_yaml(shown["example"]), "  "), ""]
+    else:
+        lines.append("\nIt has no options.")
+    for line in lines:
+        say(out, line)
     if not shown["options"]:
-        out.print("\nIt has no options.")
         return
-    out.print()
     _print_rows(
         [
             {

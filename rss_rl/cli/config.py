@@ -1,21 +1,30 @@
-"""`rss-rl config`: show configurations with what each key means, list the shipped ones."""
+"""`rss-rl config`: configurations as YAML that says what each key means; the shipped ones."""
 
 from __future__ import annotations
 
-__all__ = ["app"]
+__all__ = ["app", "describe_keys", "documented_yaml"]
 
 import json
-from typing import Annotated
+import textwrap
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from rss_rl.cli.config_text import describe_keys, documented_yaml
-from rss_rl.cli.options import Json, Overrides, console
-from rss_rl.config import PhaseConfig, RunConfig, load_config
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import console
+from rss_rl.components import DEFAULTS, find_component
+from rss_rl.config import Choice, PhaseConfig, RunConfig, load_config
 from rss_rl.packaged import configs_root, find_config, packaged_configs
 
 app = typer.Typer(name="config", rich_markup_mode="markdown")
+_WIDTH = 96
+_WORDS_OF_YAML = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 _SHOW_EPILOG = """
 Examples:
@@ -27,20 +36,18 @@ Examples:
 `rss-rl config show sick > mine.yaml` begins a configuration of your own.
 """
 
-ShownConfig = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[CONFIG]",
-        help="A YAML file, or a name that `rss-rl config list` shows. Without: all keys.",
-    ),
-]
-
 
 @app.command(epilog=_SHOW_EPILOG)
 def show(
-    config: ShownConfig = None,
-    overrides: Overrides = None,
-    json_: Json = False,
+    config: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONFIG]",
+            help="A YAML file, or a name that `rss-rl config list` shows. Without: all keys.",
+        ),
+    ] = None,
+    overrides: options.Overrides = None,
+    json_: options.Json = False,
 ) -> None:
     """Show a configuration as it would run: the file, the overrides and all defaults, as YAML."""
     if config is None:
@@ -60,7 +67,7 @@ def _template() -> str:
 
 
 @app.command("list")
-def list_(json_: Json = False) -> None:
+def list_(json_: options.Json = False) -> None:
     """List the configurations that are shipped."""
     root = configs_root()
     if json_:
@@ -69,7 +76,7 @@ def list_(json_: Json = False) -> None:
         return
     out = console()
     for name in packaged_configs():
-        out.print(f"{name:24} {_summary(name)}", markup=False, soft_wrap=True)
+        say(out, f"{name:24} {_summary(name)}")
 
 
 def _summary(name: str) -> str:
@@ -79,3 +86,115 @@ def _summary(name: str) -> str:
     if first.startswith("#"):
         return first.lstrip("# ")
     return f"data: {yaml.safe_load(text).get('data', '?')}"
+
+
+def documented_yaml(config: RunConfig) -> str:
+    """YAML that reads back equal to `config`, with each key's meaning as a comment."""
+    return "".join(f"{line}\n" for line in _section(config, 0))
+
+
+def _section(section: BaseModel, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(section, Choice) and name == "options":
+            value = section.component.parse(value)
+        for line in textwrap.wrap(_comment(field, value), _WIDTH - 2 * depth):
+            yield f"{indent}# {line}"
+        if isinstance(value, BaseModel) and not type(value).model_fields:
+            yield f"{indent}{name}: {{}}"
+        elif isinstance(value, BaseModel):
+            yield f"{indent}{name}:"
+            yield from _section(value, depth + 1)
+        elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
+            yield f"{indent}{name}:"
+            for number, item in enumerate(value):
+                yield from _item(item, depth + 1, commented=number == 0)
+        else:
+            yield f"{indent}{name}: {_scalar(value)}"
+
+
+def _item(section: BaseModel, depth: int, *, commented: bool) -> Iterator[str]:
+    """One item of a list; only the first of several carries comments."""
+    lines = [line for line in _section(section, depth + 1) if commented or not _is_comment(line)]
+    first = next(n for n, line in enumerate(lines) if not _is_comment(line))
+    indent = "  " * depth
+    for number, line in enumerate(lines):
+        yield f"{indent}- {line.lstrip()}" if number == first else line
+
+
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#")
+
+
+def _scalar(value: Any) -> str:
+    """A value in YAML's flow style, which JSON is, with plain strings where they are plain."""
+    if isinstance(value, str) and value and all(c.isalnum() or c in "-_/." for c in value):
+        plain = value[0].isalpha() and value.lower() not in _WORDS_OF_YAML
+        return value if plain or value[0] == "/" else json.dumps(value)
+    if isinstance(value, tuple):
+        return json.dumps(list(value))
+    if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
+        return text.replace("e", ".0e")  # without a point YAML reads 1e-08 as text
+    return json.dumps(value)
+
+
+def _comment(field: FieldInfo, value: Any) -> str:
+    parts = [field.description] if field.description else []
+    if choices := _choices(field.annotation):
+        parts.append(f"One of: {', '.join(choices)}.")
+    if not field.is_required() and value != field.default and not isinstance(value, BaseModel):
+        parts.append(f"Default: {_scalar(field.default)}.")
+    return " ".join(parts)
+
+
+def _choices(annotation: Any) -> list[str]:
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return [str(choice) for choice in get_args(annotation)]
+    if origin in (Union, UnionType):
+        return [choice for part in get_args(annotation) for choice in _choices(part)]
+    return []
+
+
+def describe_keys() -> list[dict[str, Any]]:
+    """Every key: its dotted name, type, default, choices and meaning; `[]` is any list item."""
+    return list(_describe(RunConfig, ""))
+
+
+def _describe(section: type[BaseModel], prefix: str) -> Iterator[dict[str, Any]]:
+    for name, field in section.model_fields.items():
+        if name == "options" and issubclass(section, Choice) and section.kind in DEFAULTS:
+            # Of the component that is used where none is named.
+            usual = find_component(section.kind, DEFAULTS[section.kind])
+            yield from _describe(usual.options, f"{prefix}options.")
+            continue
+        inner = [
+            part
+            for part in (field.annotation, *get_args(field.annotation))
+            if isinstance(part, type) and issubclass(part, BaseModel)
+        ]
+        if inner:
+            many = "[]" if get_origin(field.annotation) is tuple else ""
+            yield from _describe(inner[0], f"{prefix}{name}{many}.")
+            continue
+        yield {
+            "key": prefix + name,
+            "type": _type_name(field.annotation),
+            "required": field.is_required(),
+            "default": None if field.is_required() else field.default,
+            "choices": _choices(field.annotation),
+            "description": field.description or "",
+        }
+
+
+def _type_name(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return "str"
+    if get_origin(annotation) in (Union, UnionType):
+        return " | ".join(_type_name(part) for part in get_args(annotation))
+    if annotation is type(None):
+        return "null"
+    if get_origin(annotation) is tuple:
+        return "list"
+    return getattr(annotation, "__name__", str(annotation))

@@ -1,68 +1,186 @@
-"""`rss-rl data`: list the known datasets, fetch and prepare one, show a prepared one."""
+"""`rss-rl data prepare` and `rss-rl data show`; see `data_catalogue` for `list` and `fetch`."""
 
 from __future__ import annotations
 
-__all__ = ["app"]
+__all__ = ["app", "example_line", "gold", "predicted"]
 
 import json
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from rss_rl.api.terminal import SafeConsole
-from rss_rl.cli import data_catalogue
-from rss_rl.cli import data_options as options
-from rss_rl.cli.data_preview import example_line, predicted
+from rss_rl.api.terminal import SafeConsole, say
+from rss_rl.cli import data_catalogue, options
+from rss_rl.cli.options import table_option
 from rss_rl.data.batching import padding_share, plain_batches
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.prepare import SHARD_MB
-from rss_rl.data.staging import Progress as Report
-from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.data.store import Prepared, Split, open_prepared
 from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
 
 app = typer.Typer(name="data", rich_markup_mode="markdown")
 _REPORT_BATCH = 64
 _MANY_WORDS, _TIMES_THE_MEAN = 500, 10
-"""A text that has both so many words and so many times the mean is worth telling."""
+"""A text that has both so many words and so many times the mean is reported."""
 _MEASURED_ROWS = 1 << 16
 """Padding is measured on the first rows: more of them say little more and cost a pass."""
+_COUNTS = (
+    SpinnerColumn(),
+    TextColumn("{task.description}"),
+    TextColumn("{task.completed:,.0f}"),
+    TimeElapsedColumn(),
+)
+_VECTORS, _ROWS = "Words and vectors", "Bad rows and output"
+
+PREPARE_EPILOG = """
+Examples:
+
+`rss-rl data prepare sick-relatedness --from SICK --vectors glove.6B.100d.txt.gz --out data/sick`
+
+`rss-rl data prepare snli --from snli_1.0 --vectors glove.6B.zip:glove.6B.300d.txt --out data/snli`
+
+`rss-rl data prepare reviews.csv --text review --label stars --out data/reviews`
+
+`rss-rl data prepare pairs.tsv --text a --text-b b --label score --task score --out data/pairs`
+
+`rss-rl data prepare reviews.csv --text review --label stars --out s3://bucket/reviews`
+
+What is read from a URI is kept in the directory RSS_RL_CACHE (~/.cache/rss-rl), up to
+RSS_RL_CACHE_GB (20) gigabytes.
+"""
 
 
-@app.command(epilog=options.PREPARE_EPILOG)
+class TooLong(StrEnum):
+    """What becomes of a row with a text that has too many words."""
+
+    cut = "cut"
+    leave_out = "leave-out"
+
+
+@app.command(epilog=PREPARE_EPILOG)
 def prepare(
-    what: options.What,
-    out: options.Out,
-    from_: options.From = None,
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME|FILE...", help="A known dataset, or training file(s)."),
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            metavar="DIR|URI",
+            help="Directory to make, or a URI such as s3://bucket/name: the data are prepared here "
+            "and then uploaded.",
+        ),
+    ],
+    from_: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FOLDER", help="Where a known dataset's files lie."),
+    ] = None,
     vectors: options.Vectors = None,
-    dim: options.Dim = 100,
-    text: options.TextColumn = None,
-    text_b: options.TextColumnB = None,
+    dim: Annotated[
+        int, typer.Option("--dim", min=1, help="Width of random vectors.", rich_help_panel=_VECTORS)
+    ] = 100,
+    text: Annotated[
+        str | None,
+        table_option(
+            "--text", "Column with the text, or with a list of words (JSON lines, Parquet)."
+        ),
+    ] = None,
+    text_b: Annotated[str | None, table_option("--text-b", "Second text of a pair.")] = None,
     label: options.LabelColumn = None,
-    id_: options.IdColumn = None,
-    rationale: options.RationaleColumn = None,
-    rationale_b: options.RationaleColumnB = None,
+    id_: Annotated[
+        str | None,
+        table_option("--id", "Column that identifies a row. Default: file name and row."),
+    ] = None,
+    rationale: Annotated[
+        str | None,
+        table_option(
+            "--rationale",
+            "Column with a list of 0 and 1, one for each word of --text: the words that matter.",
+        ),
+    ] = None,
+    rationale_b: Annotated[
+        str | None, table_option("--rationale-b", "The same for --text-b.")
+    ] = None,
     task: options.Task = options.TaskKind.classes,
     low: options.Low = None,
     high: options.High = None,
-    dev: options.Dev = None,
-    test: options.Test = None,
-    split: options.Shares = "0.8/0.1/0.1",
-    split_seed: options.SplitSeed = 0,
-    option: options.SourceOption = None,
-    lower: options.Lower = True,
-    seed: options.Seed = 0,
-    shard_mb: options.ShardMb = SHARD_MB,
-    max_words: options.MaxWords = None,
-    too_long: options.WhatOfLong = None,
-    skip_bad_rows: options.SkipBadRows = False,
-    force: options.Force = False,
+    dev: Annotated[
+        Path | None,
+        table_option("--dev", "Development split. Default: cut from the training rows.", "FILE"),
+    ] = None,
+    test: Annotated[
+        Path | None,
+        table_option("--test", "Test split. Default: cut from the training rows.", "FILE"),
+    ] = None,
+    split: Annotated[
+        str,
+        table_option("--split", "Shares of train, dev and test when they are cut.", "A/B/C"),
+    ] = "0.8/0.1/0.1",
+    split_seed: Annotated[int, table_option("--split-seed", "Seed of the cut.", None)] = 0,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="A setting of a known dataset; repeatable."
+        ),
+    ] = None,
+    lower: Annotated[
+        bool,
+        typer.Option(
+            "--lower/--no-lower",
+            help="Do not tell 'The' from 'the'. Lists of words are always kept as they are.",
+            rich_help_panel=_VECTORS,
+        ),
+    ] = True,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Of random vectors, made datasets and cut splits.")
+    ] = 0,
+    shard_mb: Annotated[
+        int,
+        typer.Option(
+            "--shard-mb", min=1, help="Megabytes of a file of the prepared data, at most."
+        ),
+    ] = SHARD_MB,
+    max_words: Annotated[
+        int | None,
+        typer.Option(
+            "--max-words",
+            min=1,
+            help="Words of a text, at most; what a longer one costs is said when it is prepared.",
+            rich_help_panel=_ROWS,
+        ),
+    ] = None,
+    too_long: Annotated[
+        TooLong | None,
+        typer.Option(
+            "--too-long",
+            help="Whether texts with more words than --max-words are cut (the default) or their "
+            "rows left out. Both are counted.",
+            rich_help_panel=_ROWS,
+        ),
+    ] = None,
+    skip_bad_rows: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-rows",
+            help="Leave rows that cannot be used out, count them and list them in rejects.jsonl. "
+            "Without, the first one stops.",
+            rich_help_panel=_ROWS,
+        ),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a prepared dataset.", rich_help_panel=_ROWS)
+    ] = False,
     json_: options.Json = False,
 ) -> None:
     """Turn a dataset into files that training reads: tokens, vocabulary, vectors, counts.
@@ -75,24 +193,22 @@ def prepare(
     if too_long is not None and max_words is None:
         raise DataError("--too-long is for --max-words", remedy="Give --max-words N too")
     start = time.monotonic()
-
-    shown = ExitStack()
-
-    def show_it(found: Prepared) -> None:
-        shown.close()  # the live lines end before the summary is printed
-        _print_summary(found, out, json_, seconds=time.monotonic() - start)
-
     columns = {"text": text, "text_b": text_b, "label": label, "id": id_, "rationale": rationale}
     labels = {"task": task.value, "low": low, "high": high, "rationale_b": rationale_b}
     splits = {"dev": dev, "test": test, "split": split, "split_seed": split_seed}
     source = {"folder": from_, "options": option or [], "seed": seed}
     words = {"vectors": vectors or [], "dim": dim, "lower": lower}
-    long = {"max_words": max_words, "too_long": (too_long or options.TooLong.cut).value}
+    long = {"max_words": max_words, "too_long": (too_long or TooLong.cut).value}
     rows = {"skip_bad_rows": skip_bad_rows, "shard_mb": shard_mb, "force": force}
     given: dict[str, Any] = {**columns, **labels, **splits, **source, **words, **long, **rows}
-    with shown:
-        report = shown.enter_context(_progress(quiet=json_))
-        prepare_data(what, out=out, **given, progress=report, seen=show_it)
+    with ExitStack() as progress:
+        report = progress.enter_context(data_catalogue.progress_lines(_COUNTS, quiet=json_))
+
+        def summarise(found: Prepared) -> None:
+            progress.close()  # the live lines end before the summary is printed
+            _print_summary(found, out, json_, seconds=time.monotonic() - start)
+
+        prepare_data(what, out=out, **given, progress=report, seen=summarise)
 
 
 app.command("list", epilog=data_catalogue.LIST_EPILOG)(data_catalogue.list_)
@@ -101,7 +217,13 @@ app.command(epilog=data_catalogue.FETCH_EPILOG)(data_catalogue.fetch)
 
 @app.command()
 def show(
-    prepared: options.PreparedPlace, examples: options.Examples = 0, json_: options.Json = False
+    prepared: Annotated[
+        str, typer.Argument(metavar="PREPARED", help="A prepared directory, or its URI.")
+    ],
+    examples: Annotated[
+        int, typer.Option("--examples", min=0, help="Show so many training rows too.")
+    ] = 0,
+    json_: options.Json = False,
 ) -> None:
     """Show what a prepared directory or URI holds."""
     opened = open_prepared(prepared)
@@ -109,29 +231,9 @@ def show(
     _print_summary(opened, prepared, json_, examples)
 
 
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Report]:
-    """A live line for each thing being done, on standard error."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TextColumn("{task.completed:,.0f}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=SafeConsole(stderr=True), disable=quiet) as bar:
-        tasks: dict[str, Any] = {}
-
-        def report(what: str, done: int, end: int | None) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=None)
-            bar.update(tasks[what], completed=done, total=end)
-
-        yield report
-
-
 def _print_summary(
     prepared: Prepared,
-    place: str,
+    where: str,
     as_json: bool,
     examples: int = 0,
     seconds: float | None = None,
@@ -143,44 +245,31 @@ def _print_summary(
         padding[name] = padding_share(lengths, plain_batches(lengths, _REPORT_BATCH))
     if as_json:
         report = prepared.manifest.model_dump(mode="json")
-        report |= {"directory": place, "padding_at_batch_64": padding}
+        report |= {"directory": where, "padding_at_batch_64": padding}
         report |= {} if seconds is None else {"seconds": round(seconds, 2)}
         typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
         return
     console = SafeConsole()
     _print_counts(console, prepared, padding)
     for line in _about_long_texts(prepared.manifest):
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        say(console, line)
     _print_vectors(console, prepared)
     for row in range(min(examples, len(prepared.split("train")))):
-        shown = example_line(prepared.split("train"), row)
-        console.print(shown, soft_wrap=True, highlight=False, markup=False)
+        say(console, example_line(prepared.split("train"), row))
     if seconds is not None:
-        console.print(f"Written to {place} in {seconds:.1f} s.", soft_wrap=True, highlight=False)
+        say(console, f"Written to {where} in {seconds:.1f} s.")
 
 
 def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float]) -> None:
     manifest = prepared.manifest
-    console.print(
-        f"[bold]{escape(manifest.name)}[/bold]: {escape(predicted(manifest.labels))}",
-        soft_wrap=True,
-        highlight=False,
-    )
-    shown = Table(
-        "split", "rows", "tokens a text", "longest", "padding at 64", "bad rows", "dropped"
-    )
+    say(console, f"{manifest.name}: {predicted(manifest.labels)}")
+    header = ("split", "rows", "tokens a text", "longest", "padding at 64", "bad rows", "dropped")
+    shown = Table(*header)
     for name, info in manifest.splits.items():
         means = ", ".join(f"{tokens / info.rows:.1f}" for tokens in info.tokens)
-        longest = ", ".join(str(tokens) for tokens in info.longest)
-        shown.add_row(
-            name,
-            f"{info.rows:,}",
-            means,
-            longest,
-            f"{padding[name]:.1%}",
-            str(info.bad_rows),
-            str(info.dropped_rows),
-        )
+        longest = ", ".join(map(str, info.longest))
+        bad, dropped = str(info.bad_rows), str(info.dropped_rows)
+        shown.add_row(name, f"{info.rows:,}", means, longest, f"{padding[name]:.1%}", bad, dropped)
     console.print(shown)
 
 
@@ -205,24 +294,45 @@ def _about_long_texts(manifest: Manifest) -> Iterator[str]:
 
 def _print_vectors(console: Console, prepared: Prepared) -> None:
     words, vectors = prepared.manifest.vocabulary, prepared.manifest.vectors
-    console.print(
+    say(
+        console,
         f"{words.size:,} words, the vectors of {words.trainable:,} are fine-tuned; "
         f"{vectors.dim} numbers a vector" + ("" if vectors.files else ", all random"),
-        soft_wrap=True,
-        highlight=False,
     )
     for file, width, share in zip(vectors.files, vectors.widths, vectors.coverage, strict=True):
-        console.print(
-            f"  {file.name} ({width}): has {share.words:.1%} of the words, "
-            f"{share.tokens:.1%} of the running text",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )
+        covered = f"{share.words:.1%} of the words, {share.tokens:.1%} of the running text"
+        say(console, f"  {file.name} ({width}): has {covered}")
     if vectors.missing:
-        console.print(
-            f"  without a vector: {' '.join(vectors.missing[:10])}",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )
+        say(console, f"  without a vector: {' '.join(vectors.missing[:10])}")
+
+
+def predicted(labels: LabelSpec) -> str:
+    """What is predicted, for people."""
+    if labels.kind == "score":
+        return f"score {labels.low:g} to {labels.high:g}"
+    if labels.kind == "sentence":
+        return "which sentence answers the question"
+    if labels.kind == "candidate":
+        return "which candidate of the passage fills the blank"
+    return ", ".join(labels.names)
+
+
+def gold(split: Split, row: int) -> str:
+    """The label of a row: the class, the score, or the words of the right sentence or candidate."""
+    batch = split.batch([row])
+    label = batch.labels[0]
+    if split.labels.kind == "score":
+        return f"{label:g}"
+    if batch.marks is None:
+        return split.labels.names[int(label)]
+    marked = np.flatnonzero(batch.marks[0] == label)
+    # A candidate occurs several times, a sentence once.
+    shown = marked[:1] if split.labels.kind == "candidate" else marked
+    words = split.words(row)[0]
+    return f"{label} ({' '.join(words[index] for index in shown)})"
+
+
+def example_line(split: Split, row: int) -> str:
+    """Id, label and texts of a row."""
+    texts = " | ".join(" ".join(words) for words in split.words(row))
+    return f"{split.example_id(row)}  {gold(split, row)}: {texts}"

@@ -1,11 +1,11 @@
-"""`rss-rl data list` and `rss-rl data fetch`: what there is, and how to get it."""
+"""`rss-rl data list` and `rss-rl data fetch`: the known datasets, and how to get them."""
 
 from __future__ import annotations
 
-__all__ = ["FETCH_EPILOG", "LIST_EPILOG", "fetch", "list_"]
+__all__ = ["FETCH_EPILOG", "LIST_EPILOG", "fetch", "list_", "progress_lines"]
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +18,7 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
@@ -25,7 +26,7 @@ from rich.progress import (
 from rich.table import Table
 
 from rss_rl.api.terminal import SafeConsole
-from rss_rl.cli.data_options import Json
+from rss_rl.cli import options
 from rss_rl.data.fetching.catalogue import CATALOGUE, entry
 from rss_rl.data.fetching.download import Retries
 from rss_rl.data.fetching.entries import Entry
@@ -52,35 +53,28 @@ Examples:
 
 `rss-rl data fetch lambada --mirror https://mirror.example.org/lambada`
 
-A download that stops goes on where it stopped when the same command is given again. Without a way
+The same command resumes a download that stopped. Without a way
 to the internet, put the files named by `rss-rl data list NAME` into the folder by hand: the command
 checks and unpacks them. A proxy is taken from HTTPS_PROXY. What came, with its SHA-256, is noted in
 the folder's fetched.json.
 """
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A dataset of `rss-rl data list`.")]
-MaybeName = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="Show all that is known of one.")
-]
-To = Annotated[
-    Path | None,
-    typer.Option(
-        "--to", metavar="DIR", help="Folder to put it in. Default: one of its own below downloads."
-    ),
-]
-Mirror = Annotated[
-    str | None,
-    typer.Option(
-        "--mirror",
-        metavar="URL-PREFIX",
-        help="Take the files from URL-PREFIX/FILE, a copy that you trust; http is allowed here. "
-        "Sizes and checksums are compared where they are known.",
-    ),
-]
-Again = Annotated[bool, typer.Option("--force", help="Download again what is there.")]
+
+_BARS = (
+    TextColumn("{task.description}"),
+    BarColumn(bar_width=20),
+    DownloadColumn(),
+    TransferSpeedColumn(),
+    TimeRemainingColumn(),
+)
 
 
-def list_(name: MaybeName = None, json_: Json = False) -> None:
+def list_(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Show all that is known of one.")
+    ] = None,
+    json_: options.Json = False,
+) -> None:
     """List the datasets known by name: task, rows, size, licence, and how to get each."""
     known = {**known_sources(), **CATALOGUE}
     if name is not None and name not in known:
@@ -96,11 +90,26 @@ def list_(name: MaybeName = None, json_: Json = False) -> None:
 
 
 def fetch(
-    name: Name,
-    to: To = None,
-    mirror: Mirror = None,
-    force: Again = False,
-    json_: Json = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A dataset of `rss-rl data list`.")],
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to",
+            metavar="DIR",
+            help="Folder to put it in. Default: one of its own below downloads.",
+        ),
+    ] = None,
+    mirror: Annotated[
+        str | None,
+        typer.Option(
+            "--mirror",
+            metavar="URL-PREFIX",
+            help="Take the files from URL-PREFIX/FILE, a copy that you trust; http is allowed "
+            "here. Sizes and checksums are compared where they are known.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Download again what is there.")] = False,
+    json_: options.Json = False,
 ) -> None:
     """Download a dataset, check it, and unpack it to where `rss-rl data prepare` reads it."""
     if name in known_sources() and known_sources()[name].can("made"):
@@ -109,7 +118,7 @@ def fetch(
         )
     found = entry(name)
     folder = to or found.default_folder
-    with _stopping(folder), _bars(quiet=json_) as report:
+    with _kept_on_interrupt(folder), progress_lines(_BARS, quiet=json_) as report:
         files = fetch_entry(
             found, folder, mirror=mirror, force=force, retries=Retries(), progress=report
         )
@@ -124,29 +133,24 @@ def fetch(
 
 
 @contextmanager
-def _stopping(folder: Path) -> Iterator[None]:
-    """Say what Ctrl-C leaves."""
+def _kept_on_interrupt(folder: Path) -> Iterator[None]:
+    """Say what is kept after Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:
         parts = [f"{part} ({part.stat().st_size:,} bytes)" for part in folder.glob("*.part")]
         typer.echo(
-            f"stopped; kept: {', '.join(parts) or 'nothing'}. The same command goes on from there.",
+            f"stopped; kept: {', '.join(parts) or 'nothing'}. The same command resumes.",
             err=True,
         )
         raise typer.Exit(130) from None
 
 
 @contextmanager
-def _bars(quiet: bool, console: Console | None = None) -> Iterator[Report]:
-    """A bar for each file, with speed and time left, on standard error."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
+def progress_lines(
+    columns: Sequence[ProgressColumn], *, quiet: bool, console: Console | None = None
+) -> Iterator[Report]:
+    """A live line of `columns` for each thing being done, on standard error."""
     where = console or SafeConsole(stderr=True)
     with Progress(*columns, console=where, disable=quiet) as shown:
         tasks: dict[str, Any] = {}

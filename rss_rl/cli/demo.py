@@ -1,4 +1,4 @@
-"""`rss-rl demo`: the embedded default, from no data at all to a table and its reading."""
+"""`rss-rl demo`: train on made sentences, and say in words how well it went."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from rss_rl.cli.ending import end
-from rss_rl.cli.options import Json, console
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import console, end_run
 from rss_rl.errors import CheckpointError
 
 EPILOG = """
@@ -27,19 +28,21 @@ _SOURCE, _CONFIG = "planted", "demo"
 _DIM = 64
 """Numbers of a word vector: as many as the model of configs/demo.yaml has hidden features."""
 
-RunDir = Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="Directory of the run.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the sentences and of the training.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from `configs/demo.yaml`."),
-]
-
 
 def demo(
-    overrides: Settings = None,
-    run_dir: RunDir = Path("runs/demo"),
-    seed: Seed = 0,
-    json_: Json = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...", help="Settings that differ from `configs/demo.yaml`."
+        ),
+    ] = None,
+    run_dir: Annotated[
+        Path, typer.Option("--run-dir", metavar="DIR", help="Directory of the run.")
+    ] = Path("runs/demo"),
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Of the sentences and of the training.")
+    ] = 0,
+    json_: options.Json = False,
 ) -> None:
     """Train on made sentences of which it is known which words decide the label.
 
@@ -55,7 +58,7 @@ def demo(
     fixed = [f"data={json.dumps(str(data))}", f"seed={seed}", "sampler.backend=ray"]
     settings = [*fixed, *(overrides or [])]
     run = train(_CONFIG, settings, out=run_dir, overwrite=True, console=out)
-    end(run, out, as_json=json_)
+    end_run(run, out, as_json=json_)
     if not json_:
         _read_out(out, run.report)
         _print_example(out, run_dir, data)
@@ -87,7 +90,7 @@ def _prepare(data: Path, seed: int, out: Console) -> None:
         source = named_source(_SOURCE, SourceRequest(seed=seed))
         manifest = prepare(source, data, dim=_DIM, seed=seed, force=True)
     rows = ", ".join(f"{info.rows:,} {name}" for name, info in manifest.splits.items())
-    out.print(f"Sentences: {rows}, made with seed {seed}, in {data}", soft_wrap=True, markup=False)
+    say(out, f"Sentences: {rows}, made with seed {seed}, in {data}")
 
 
 def _read_out(out: Console, report: Mapping[str, Any]) -> None:
@@ -117,7 +120,7 @@ def _read_out(out: Console, report: Mapping[str, Any]) -> None:
 
 
 def _print_example(out: Console, run_dir: Path, data: Path) -> None:
-    from rss_rl.cli.selecting import print_explanation
+    from rss_rl.cli.select import print_explanation
     from rss_rl.data.store import open_prepared
     from rss_rl.inference.model import load_model
 
@@ -129,4 +132,4 @@ def _print_example(out: Console, run_dir: Path, data: Path) -> None:
     out.print(f"label: {test.labels.names[int(batch.labels[0])]}")
     for sentence, bits in zip(words, batch.rationale or (), strict=False):
         planted = [word for word, bit in zip(sentence, bits[0], strict=False) if bit]
-        out.print(f"words that decide it: {' '.join(planted)}", markup=False)
+        say(out, f"words that decide it: {' '.join(planted)}")

@@ -13,7 +13,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from rss_rl.cli.options import Overrides, console
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import console
 from rss_rl.errors import RssError
 
 EPILOG = """
@@ -28,12 +30,6 @@ _LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow")
 _SHARED_MEMORY = Path("/dev/shm")
 _STORE_MB = 512
 
-Run = Annotated[
-    str | None,
-    typer.Argument(metavar="[CONFIG]", help="A run that is to be started on this machine."),
-]
-RunDir = Annotated[Path, typer.Option("--run-dir", metavar="DIR", help="Where it would be kept.")]
-
 
 class Finding(NamedTuple):
     """One thing looked at; `remedy` is empty where nothing is wrong."""
@@ -43,7 +39,16 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def doctor(config: Run = None, overrides: Overrides = None, run_dir: RunDir = Path("runs")) -> None:
+def doctor(
+    config: Annotated[
+        str | None,
+        typer.Argument(metavar="[CONFIG]", help="A run that is to be started on this machine."),
+    ] = None,
+    overrides: options.Overrides = None,
+    run_dir: Annotated[
+        Path, typer.Option("--run-dir", metavar="DIR", help="Where it would be kept.")
+    ] = Path("runs"),
+) -> None:
     """Look for what keeps a run from starting on this machine; exit code 1 on a problem."""
     findings = [
         *_versions(),
@@ -58,9 +63,9 @@ def doctor(config: Run = None, overrides: Overrides = None, run_dir: RunDir = Pa
     out = console()
     for name, found, remedy in findings:
         mark = "PROBLEM" if remedy else "ok"
-        out.print(f"{mark:8} {name:14} {found}", markup=False, soft_wrap=True)
+        say(out, f"{mark:8} {name:14} {found}")
         if remedy:
-            out.print(f"{'':8} {'':14} -> {remedy}", markup=False, soft_wrap=True)
+            say(out, f"{'':8} {'':14} -> {remedy}")
     if any(finding.remedy for finding in findings):
         raise typer.Exit(1)
 
@@ -139,14 +144,14 @@ def _shared_memory() -> Finding:
 
 
 def _writable(run_dir: Path) -> Finding:
-    place = run_dir.absolute()
-    while not place.exists():
-        place = place.parent
+    folder = run_dir.absolute()
+    while not folder.exists():
+        folder = folder.parent
     try:
-        with tempfile.NamedTemporaryFile(dir=place):
+        with tempfile.NamedTemporaryFile(dir=folder):
             return Finding("run directory", f"{run_dir}: can be written")
     except OSError as error:
-        return Finding("run directory", f"{place}: {error.strerror}", "Give another --run-dir")
+        return Finding("run directory", f"{folder}: {error.strerror}", "Give another --run-dir")
 
 
 def _package() -> Finding:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rss_rl.api.terminal import say
 from rss_rl.cli.options import console
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def list_(address: Address = None, insecure: Insecure = False) -> None:
     """List the jobs of a cluster."""
     out = console()
     for job in sorted(_open(address, insecure).jobs(), key=lambda job: job.name):
-        out.print(f"{job.name}  {job.status}  {job.storage}", markup=False, soft_wrap=True)
+        say(out, f"{job.name}  {job.status}  {job.storage}")
 
 
 @app.command(epilog=_EPILOG)
@@ -69,7 +70,7 @@ def status(job: JobName, address: Address = None, insecure: Insecure = False) ->
     if found.ended:
         finish(found, console())
     else:
-        console().print(f"{found.status}: {found.message}", markup=False, soft_wrap=True)
+        say(console(), f"{found.status}: {found.message}")
 
 
 @app.command(epilog=_EPILOG)
@@ -104,21 +105,21 @@ def watch(board: JobBoard, name: str, out: Console) -> Job:
     shown = _Counter()
     try:
         if (job := board.wait_for_start(name, _START_S)).waits:
-            out.print(f"{job.status}: {job.message}", markup=False, soft_wrap=True)
+            say(out, f"{job.status}: {job.message}")
         board.follow(name, shown.write)
     except KeyboardInterrupt:
-        out.print("\nStopping the job (Ctrl-C again: leave it to itself) ...", markup=False)
+        say(out, "\nStopping the job (Ctrl-C again: leave it to itself) ...")
         try:
             _stop(board, name, out, shown.characters)
         except KeyboardInterrupt:
-            out.print(f"See how it ends: rss-rl job status {name}", markup=False, soft_wrap=True)
+            say(out, f"See how it ends: rss-rl job status {name}")
         raise typer.Exit(_INTERRUPTED) from None
     return board.job(name)
 
 
 def finish(job: Job, out: Console) -> None:
     """Say how the job ended; its success is the exit code."""
-    out.print(f"{job.status}: {job.message}".rstrip(": "), markup=False, soft_wrap=True)
+    say(out, f"{job.status}: {job.message}".rstrip(": "))
     if job.status != "SUCCEEDED":
         raise typer.Exit(1)
 
@@ -139,17 +140,12 @@ def _stop(board: JobBoard, name: str, out: Console, shown: int | None = None) ->
 
     board.stop(name)
     if board.wait_for_start(name, _START_S).waits:
-        out.print(
-            f"PENDING: {name}. Ray ends it as soon as it has the resources to begin, or after 15"
-            " minutes.",
-            markup=False,
-            soft_wrap=True,
-        )
+        say(out, f"PENDING: {name}. Ray ends it when it has the resources to begin, or in 15 min.")
         return
     job = board.wait(name, STOP_WAIT_S + _MARGIN_S)
     if shown is not None:
         _write(board.log(name)[shown:])
-    out.print(f"{job.status}: {name}", markup=False, soft_wrap=True)
+    say(out, f"{job.status}: {name}")
     if not job.ended:
         raise typer.Exit(1)
 

@@ -14,15 +14,14 @@ from rss_rl.cli import (
     components,
     demo,
     doctor,
-    explaining,
-    exporting,
-    fitting,
-    frontier,
+    evaluate,
+    explain,
+    export,
+    fit,
     job,
-    predicting,
+    predict,
     rationales,
-    results,
-    selecting,
+    select,
     status,
     submit,
     table,
@@ -56,7 +55,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def global_options(
     version: Annotated[
         bool,
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
@@ -78,19 +77,19 @@ for name, purpose in (
 ):
     group = typer.Typer(cls=deferred(f"rss_rl.cli.{name}"), rich_markup_mode="markdown")
     app.add_typer(group, name=name, help=purpose, no_args_is_help=True)
-app.command(epilog=fitting.EPILOG)(fitting.fit)
+app.command(epilog=fit.EPILOG)(fit.fit)
 app.command(epilog=train.EPILOG)(train.train)
 app.command(epilog=status.EPILOG)(status.status)
-app.command(epilog=results.EVALUATE_EPILOG)(results.evaluate)
+app.command(epilog=evaluate.EVALUATE_EPILOG)(evaluate.evaluate)
 app.command(epilog=rationales.EPILOG)(rationales.rationales)
-app.command(epilog=selecting.EPILOG)(selecting.select)
-app.command(epilog=explaining.EPILOG)(explaining.explain)
-app.command(epilog=predicting.EPILOG)(predicting.predict)
-app.command(epilog=exporting.EPILOG)(exporting.export)
-app.command(epilog=results.REPORT_EPILOG)(results.report)
-app.command(epilog=table.EPILOG)(table.table)
+app.command(epilog=select.EPILOG)(select.select)
+app.command(epilog=explain.EPILOG)(explain.explain)
+app.command(epilog=predict.EPILOG)(predict.predict)
+app.command(epilog=export.EPILOG)(export.export)
+app.command(epilog=evaluate.REPORT_EPILOG)(evaluate.report)
+app.command(epilog=table.TABLE_EPILOG)(table.table)
 app.command(epilog=compare.EPILOG)(compare.compare)
-app.command(epilog=frontier.EPILOG)(frontier.frontier)
+app.command(epilog=table.FRONTIER_EPILOG)(table.frontier)
 app.command(epilog=components.EPILOG)(components.components)
 app.command(epilog=submit.EPILOG)(submit.submit)
 app.add_typer(job.app)

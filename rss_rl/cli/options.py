@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Again",
-    "ConfigName",
-    "DryRun",
-    "Json",
-    "ModelPath",
-    "OnlyRead",
-    "Overrides",
-    "RunPath",
-    "TextB",
-    "TextColumn",
-    "TrustPlugins",
-    "console",
-    "text_columns",
-    "trust",
-]
-
+import json
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
+from rss_rl.api.scores import print_report
 from rss_rl.api.terminal import SafeConsole
 
 if TYPE_CHECKING:
+    from rss_rl.api.run import Run
     from rss_rl.components import Trust
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
+RunPaths = Annotated[
+    list[Path], typer.Argument(metavar="RUN...", help="Directory of a run, or several.")
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run.")]
 ModelPath = Annotated[
     Path, typer.Argument(metavar="RUN|EXPORT", help="Directory of a run or of an export.")
+]
+Which = Annotated[
+    str, typer.Option("--which", metavar="best|latest|STEP", help="Checkpoint of a run.")
+]
+Device = Annotated[
+    str | None, typer.Option("--device", help="cpu, cuda, ... Default: as the run trained.")
 ]
 TextColumn = Annotated[
     str | None,
@@ -56,12 +53,57 @@ Overrides = Annotated[
         help="Settings that differ from the file: `learner.policy.l2=1e-4 phases.0.steps=500`.",
     ),
 ]
-OnlyRead = Annotated[bool, typer.Option("--only-read", help="Make nothing; show what is finished.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")]
-Again = Annotated[
-    bool, typer.Option("--again", help="Replace runs that were made with other settings or data.")
-]
 
+
+def table_option(flag: str, help_: str, metavar: str | None = "COLUMN") -> Any:
+    """An option about files of one's own; `metavar` None leaves it to the type."""
+    return typer.Option(flag, metavar=metavar, help=help_, rich_help_panel="Your own files")
+
+
+class TaskKind(StrEnum):
+    """What the label column holds."""
+
+    classes = "classes"
+    score = "score"
+
+
+LabelColumn = Annotated[str | None, table_option("--label", "Column with the label.")]
+Task = Annotated[
+    TaskKind, table_option("--task", "Whether labels name classes or are numbers.", None)
+]
+Low = Annotated[
+    float | None,
+    table_option("--low", "Lowest possible score. Default: of the training rows.", None),
+]
+High = Annotated[float | None, table_option("--high", "Highest possible score.", None)]
+Vectors = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--vectors",
+        metavar="FILE",
+        help="GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE) or word2vec binary (.bin). "
+        "Repeat it to put several side by side. Without, all vectors are random.",
+        rich_help_panel="Words and vectors",
+    ),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a run that is in the directory already.")
+]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="Write to --storage though another process seems to; it has stopped."
+    ),
+]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        "--time",
+        metavar="DURATION",
+        help="Bound of the training, such as 90s, 5m or 2h, shared out among the phases.",
+    ),
+]
 TrustPlugins = Annotated[
     bool,
     typer.Option(
@@ -85,6 +127,30 @@ def console(*, stderr: bool = False) -> Console:
     """A console whose tables keep their width where no terminal limits it."""
     made = SafeConsole(stderr=stderr, highlight=False)
     return made if made.is_terminal else SafeConsole(stderr=stderr, highlight=False, width=_WIDTH)
+
+
+def checkpoint(which: str) -> str | int:
+    """The checkpoint that --which names: a step as a number, best and latest as they are."""
+    return int(which) if which.isdecimal() else which
+
+
+def split_list(given: str | None) -> list[str]:
+    """The items of an option such as `A,B`; none where it is not given."""
+    return [item.strip() for item in (given or "").split(",") if item.strip()]
+
+
+def end_run(run: Run, out: Console, *, as_json: bool) -> None:
+    """Show the report of a finished run.
+
+    Raises:
+        typer.Exit: the run was stopped by a signal; 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    if run.stopped_by is not None:
+        raise typer.Exit(128 + run.stopped_by)
+    if as_json:
+        typer.echo(json.dumps(run.report, indent=2))
+    else:
+        print_report(out, run.path, run.report)
 
 
 def text_columns(text: str | None, text_b: str | None) -> tuple[str, ...]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 __all__ = ["EPILOG", "rationales"]
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from rss_rl.cli.options import Json, TrustPlugins, console, trust
-from rss_rl.cli.results import Device, Markdown, RunPaths, Split, Which
+from rss_rl.api.terminal import plain_table
+from rss_rl.cli import options
+from rss_rl.cli.evaluate import Split
+from rss_rl.cli.options import checkpoint, console, split_list, trust
 from rss_rl.errors import ConfigError
 
 EPILOG = """
@@ -49,34 +47,9 @@ Rows `at budgets` and `at people's count`, and AUPRC, are defined as Brinner and
 2024) define them: means over the best 5, 10, ..., 95% of a text's words, and the best as many as
 people marked; IOU F1 at budgets is of best overlaps, without a threshold; compr. and suff. are of
 the right class.
-The methods of --posthoc are told the right class, so their selections have no accuracy.
+The methods of --posthoc are given the right class, so their selections have no accuracy.
 """
 
-Share = Annotated[
-    float | None,
-    typer.Option(
-        "--share",
-        min=0.0,
-        max=1.0,
-        help="Of the words that all selections but the policy's keep of a text.",
-    ),
-]
-Posthoc = Annotated[
-    str | None,
-    typer.Option(
-        "--posthoc",
-        metavar="A,B",
-        help="Explain the run's classifier, too: occlusion, occlusion-5 (five words at a time), "
-        "gradient-x-input, integrated-gradients, lime. On long texts this takes minutes.",
-    ),
-]
-ScoreFiles = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--scores", metavar="FILE", help="Scores of the words by another method; repeatable."
-    ),
-]
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, all measures with all digits.")]
 
 _COLUMNS = {
     "accuracy": "accuracy",
@@ -107,57 +80,88 @@ _Row = tuple[str, str, Mapping[str, float]]
 
 
 def rationales(
-    runs: RunPaths,
+    runs: options.RunPaths,
     split: Split = "test",
-    which: Which = "best",
-    share: Share = None,
-    posthoc: Posthoc = None,
-    scores: ScoreFiles = None,
-    device: Device = None,
-    trust_plugins: TrustPlugins = False,
-    markdown: Markdown = False,
-    csv_: Csv = False,
-    json_: Json = False,
+    which: options.Which = "best",
+    share: Annotated[
+        float | None,
+        typer.Option(
+            "--share",
+            min=0.0,
+            max=1.0,
+            help="Of the words that all selections but the policy's keep of a text.",
+        ),
+    ] = None,
+    posthoc: Annotated[
+        str | None,
+        typer.Option(
+            "--posthoc",
+            metavar="A,B",
+            help="Explain the run's classifier, too: occlusion, occlusion-5 (five words at a "
+            "time), gradient-x-input, integrated-gradients, lime. Takes minutes on long texts.",
+        ),
+    ] = None,
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--scores", metavar="FILE", help="Scores of the words by another method; repeatable."
+        ),
+    ] = None,
+    device: options.Device = None,
+    trust_plugins: options.TrustPlugins = False,
+    markdown: options.Markdown = False,
+    csv_: Annotated[
+        bool, typer.Option("--csv", help="Print CSV, all measures with all digits.")
+    ] = False,
+    json_: options.Json = False,
 ) -> None:
     """Compare the words that runs select with those that people marked."""
     if markdown + csv_ + json_ > 1:
         raise ConfigError("two formats are asked for", remedy="Give one of them")
-    asked = _Asked(
-        split, which, share, _methods(posthoc), _file_names(scores or []), device, trust_plugins
-    )
-    rows = [row for run in runs for row in _rows(run, asked)]
+    from rss_rl.results.agreement import score_run_agreement
+    from rss_rl.results.output import csv_text, markdown_table
+
+    methods, files = list(dict.fromkeys(split_list(posthoc))), _file_names(scores or [])
+    rows: list[_Row] = []
+    for run in runs:
+        with _progress(str(run)) as progress:
+            found = score_run_agreement(
+                run,
+                split,
+                which=checkpoint(which),
+                share=share,
+                posthoc=methods,
+                files=files,
+                device=device,
+                progress=progress,
+                trust=trust(trust_plugins),
+            )
+        rows += [(str(run), selection, measures) for selection, measures in found.items()]
     if json_:
-        tree: dict[str, dict[str, Mapping[str, float]]] = {}
-        for run, choice, measures in rows:
-            tree.setdefault(run, {})[choice] = measures
-        typer.echo(json.dumps({"split": split, "which": which, "runs": tree}, indent=2))
+        tree = {"split": split, "which": which, "runs": _by_run(rows)}
+        typer.echo(json.dumps(tree, indent=2))
     elif csv_:
-        typer.echo(_csv(rows), nl=False)
+        header = ["run", "selection", *sorted({name for _, _, own in rows for name in own})]
+        records = [{"run": name, "selection": selection, **own} for name, selection, own in rows]
+        typer.echo(csv_text(records, header), nl=False)
     elif markdown:
-        from rss_rl.results.markdown import grid
-
-        typer.echo(grid(*_cells(rows)))
+        typer.echo(markdown_table(*_cells(rows)))
     else:
-        console().print(_table(rows))
+        _print_columns(rows)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What each run is scored with; `files` of scores by the names of their columns."""
-
-    split: str
-    which: str
-    share: float | None
-    posthoc: tuple[str, ...]
-    files: Mapping[str, Path]
-    device: str | None
-    trust_plugins: bool
+def _by_run(rows: Sequence[_Row]) -> dict[str, dict[str, Mapping[str, float]]]:
+    tree: dict[str, dict[str, Mapping[str, float]]] = {}
+    for name, selection, measures in rows:
+        tree.setdefault(name, {})[selection] = measures
+    return tree
 
 
-def _methods(given: str | None) -> tuple[str, ...]:
-    """The methods that are named, each once."""
-    names = (name.strip() for name in (given or "").split(","))
-    return tuple(dict.fromkeys(name for name in names if name))
+def _print_columns(rows: Sequence[_Row]) -> None:
+    """Rows of a terminal are short and measures many: one column for each selection of a run."""
+    header, body = _cells(rows)
+    (_, *names), *lines = zip(header, *body, strict=True)
+    console().print(plain_table(["", *names], lines, left=1))
 
 
 def _file_names(files: Sequence[Path]) -> dict[str, Path]:
@@ -167,24 +171,6 @@ def _file_names(files: Sequence[Path]) -> dict[str, Path]:
     if len(named) < len(files):
         raise ConfigError("a file of scores is given twice", where="--scores", remedy="Drop one")
     return named
-
-
-def _rows(run: Path, asked: _Asked) -> list[_Row]:
-    from rss_rl.results.agreement import score_run_agreement
-
-    with _progress(str(run)) as progress:
-        scores = score_run_agreement(
-            run,
-            asked.split,
-            which=int(asked.which) if asked.which.isdecimal() else asked.which,
-            share=asked.share,
-            posthoc=asked.posthoc,
-            files=asked.files,
-            device=asked.device,
-            progress=progress,
-            trust=trust(asked.trust_plugins),
-        )
-    return [(str(run), choice, measures) for choice, measures in scores.items()]
 
 
 @contextmanager
@@ -210,27 +196,3 @@ def _shown(name: str, value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.1%}" if name in _SHARES else f"{value:.3f}"
-
-
-def _table(rows: Sequence[_Row]) -> Table:
-    header, body = _cells(rows)
-    # Rows of a terminal are short and measures many: one column for each selection of a run.
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for number, (name, *values) in enumerate(zip(header, *body, strict=True)):
-        if not number:
-            table.add_column("")
-            for value in values:
-                table.add_column(value, justify="right", overflow="fold")
-        else:
-            table.add_row(name, *values)
-    return table
-
-
-def _csv(rows: Sequence[_Row]) -> str:
-    names = sorted({name for _, _, scores in rows for name in scores})
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["run", "selection", *names])
-    for run, choice, scores in rows:
-        writer.writerow([run, choice, *(scores.get(name, "") for name in names)])
-    return text.getvalue()

@@ -13,8 +13,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from rss_rl.cli.options import Json, console
-from rss_rl.metrics.measures import brief_measures, find_measure, format_measure
+from rss_rl.cli import options
+from rss_rl.cli.options import console
+from rss_rl.metrics.measures import brief_measures
+from rss_rl.results.output import describe_scores
 
 if TYPE_CHECKING:
     from rss_rl.training.status import RunStatus
@@ -27,25 +29,30 @@ Examples:
 `rss-rl status s3://bucket/run --follow` reads the copy on a storage path, again and again.
 
 `rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped, failed,
-crashed (nobody trains and nothing says why) or not running.
+crashed (no process trains, and no error was logged) or not running.
 """
-Place = Annotated[
-    str, typer.Argument(metavar="RUN", help="Directory of a run, or the storage path of its copy.")
-]
-Follow = Annotated[bool, typer.Option("--follow", help="Go on until the run no longer runs.")]
-Every = Annotated[
-    float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
-]
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
-def status(place: Place, follow: Follow = False, every: Every = 2.0, json_: Json = False) -> None:
+def status(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="Directory of a run, or the storage path of its copy."),
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until the run no longer runs.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
+    ] = 2.0,
+    json_: options.Json = False,
+) -> None:
     """Print what a run is doing: its phase, progress, scores, samplers, storage and warnings."""
     from rss_rl.training.status import read_status
 
     out = console()
     while True:
-        found = read_status(place)
+        found = read_status(run)
         if json_:
             typer.echo(json.dumps(found.as_json(), indent=None if follow else 2))
         else:
@@ -97,9 +104,9 @@ def _phase(found: RunStatus) -> str:
         return "-"
     # The comparison with all tokens comes behind the phases of the configuration.
     listed = found.phase_number and found.phases and found.phase_number <= found.phases
-    place = f" ({found.phase_number} of {found.phases})" if listed else ""
+    number = f" ({found.phase_number} of {found.phases})" if listed else ""
     of = "" if found.phase_steps is None else f" of {found.phase_steps}"
-    return f"{found.phase}{place}, {_shown(found.phase_done, '{}')}{of} updates"
+    return f"{found.phase}{number}, {_shown(found.phase_done, '{}')}{of} updates"
 
 
 def _progress(found: RunStatus) -> str:
@@ -143,11 +150,7 @@ def _scored(scored: dict[str, Any] | None) -> str:
         return "-"
     parts = []
     for mode, metrics in scored["scores"].items():
-        shown = [
-            f"{find_measure(name).label} {format_measure(name, value)}"
-            for name, value in brief_measures(metrics).items()
-        ]
-        parts.append(f"{mode}: {', '.join(shown)}")
+        parts.append(f"{mode}: {describe_scores(brief_measures(metrics), ', ')}")
     return f"{'; '.join(parts)} (update {scored['update']}, {scored['phase']})"
 
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
 from rss_rl.cli.job import Address, Insecure, finish, watch
-from rss_rl.cli.options import ConfigName, Overrides, console
+from rss_rl.cli.options import console
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,45 +34,10 @@ Examples:
 `rss-rl submit sick data=/nfs/d sampler.backend=ray --storage /nfs/r --shared-filesystem --detach`
 
 The cluster's nodes need Python with torch and the other dependencies; rss-rl itself is sent along.
-The same command again, after a failure or a stop, goes on from the last checkpoint in the storage.
+The same command again, after a failure or a stop, resumes the last checkpoint in the storage.
 `rss-rl job` shows, watches and stops what was submitted.
 """
 
-Storage = Annotated[
-    str,
-    typer.Option(
-        "--storage",
-        metavar="URI",
-        help="Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.",
-    ),
-]
-Shared = Annotated[
-    bool,
-    typer.Option("--shared-filesystem", help="Local paths mean the same files on every node."),
-]
-Name = Annotated[
-    str | None, typer.Option("--name", help="Of the job. Default: the configuration's.")
-]
-Follow = Annotated[
-    bool, typer.Option("--follow/--detach", help="Show what the job prints until it ends.")
-]
-Pip = Annotated[
-    list[str] | None,
-    typer.Option("--pip", metavar="REQUIREMENT", help="To install for the job; repeatable."),
-]
-Cpus = Annotated[
-    float, typer.Option("--cpus", min=0, help="CPUs that the learner's process asks for.")
-]
-Gpus = Annotated[
-    float, typer.Option("--gpus", min=0, help="GPUs that the learner's process asks for.")
-]
-TakeOver = Annotated[
-    bool,
-    typer.Option(
-        "--take-over", help="Write to --storage though another process seems to; it has stopped."
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")]
 
 _ONE_PROCESS = (
     "Note: with sampler.backend=local the whole run is one process on one node of the cluster;"
@@ -79,42 +46,63 @@ _ONE_PROCESS = (
 
 
 def submit(
-    config: ConfigName,
-    storage: Storage,
-    overrides: Overrides = None,
+    config: options.ConfigName,
+    storage: Annotated[
+        str,
+        typer.Option(
+            "--storage",
+            metavar="URI",
+            help="Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.",
+        ),
+    ],
+    overrides: options.Overrides = None,
     address: Address = None,
-    shared_filesystem: Shared = False,
-    name: Name = None,
-    follow: Follow = True,
-    pip: Pip = None,
-    cpus: Cpus = 1,
-    gpus: Gpus = 0,
-    take_over: TakeOver = False,
+    shared_filesystem: Annotated[
+        bool,
+        typer.Option("--shared-filesystem", help="Local paths mean the same files on every node."),
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Of the job. Default: the configuration's.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow/--detach", help="Show what the job prints until it ends.")
+    ] = True,
+    pip: Annotated[
+        list[str] | None,
+        typer.Option("--pip", metavar="REQUIREMENT", help="To install for the job; repeatable."),
+    ] = None,
+    cpus: Annotated[
+        float, typer.Option("--cpus", min=0, help="CPUs that the learner's process asks for.")
+    ] = 1,
+    gpus: Annotated[
+        float, typer.Option("--gpus", min=0, help="GPUs that the learner's process asks for.")
+    ] = 0,
+    take_over: options.TakeOver = False,
     insecure: Insecure = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
 ) -> None:
     """Train on a Ray cluster: sends the code and the resolved configuration as a job."""
-    from rss_rl.cli.config_text import documented_yaml
+    from rss_rl.cli.config import documented_yaml
     from rss_rl.cluster.package import pack_code
 
-    run, short = _resolve(config, overrides or [], shared_filesystem)
-    storage = _kept_at(storage, shared_filesystem, take_over)
+    run, short = _resolve_config(config, overrides or [], shared_filesystem)
+    storage = _resolve_storage(storage, shared_filesystem, take_over)
     job = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
     command = entrypoint(
         job, storage, take_over=take_over, insecure=insecure, trust_plugins=_has_plugins(run)
     )
     with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
         packed = pack_code(Path(folder) / "code", documented_yaml(run))
-        options = _options(packed, pip or [], cpus, gpus)
+        sent = _job_options(packed, pip or [], cpus, gpus)
         out = console()
         _describe(out, run, packed)
         if dry_run:
-            _show(out, job, command, options)
+            _show(out, job, command, sent)
             return
         from rss_rl.cluster.jobs import open_board
 
         board = open_board(address, insecure=insecure)
-        board.submit(job, command, storage, **options)
+        board.submit(job, command, storage, **sent)
     _announce(out, board, job, storage)
     if follow:
         finish(watch(board, job, out), out)
@@ -128,7 +116,7 @@ def entrypoint(
     insecure: bool = False,
     trust_plugins: bool = False,
 ) -> str:
-    """The shell command of a job that trains, or goes on training, what `storage` holds.
+    """The shell command of a job that trains or resumes the run at `storage`.
 
     Args:
         job: its id; names the scratch directory on the node where the learner runs.
@@ -157,36 +145,36 @@ def _has_plugins(config: RunConfig) -> bool:
     return any(plugins_named(config))
 
 
-def _resolve(start: str, overrides: list[str], shared: bool) -> tuple[RunConfig, str]:
+def _resolve_config(start: str, overrides: list[str], shared: bool) -> tuple[RunConfig, str]:
     """The configuration with data that every node can read, and its name for a job."""
     from rss_rl.config import load_config
     from rss_rl.packaged import find_config
 
     file = find_config(start)
     config = load_config(file, overrides)
-    data = _everywhere(config.data, "data", shared)
+    data = _on_every_node(config.data, "data", shared)
     return config.model_copy(update={"data": data}), file.stem
 
 
-def _everywhere(place: str, key: str, shared: bool) -> str:
-    """The place as every node understands it."""
+def _on_every_node(path: str, key: str, shared: bool) -> str:
+    """A path or URI as every node understands it."""
     from rss_rl.storage import is_uri
 
-    if is_uri(place):
-        return place
+    if is_uri(path):
+        return path
     if not shared:
         raise ConfigError(
             f"{key} is a path on this machine: workers on other nodes cannot see it",
-            where=place,
+            where=path,
             remedy="Give a URI such as s3://bucket/prefix, or --shared-filesystem where every node"
             " has the same files there",
         )
-    return str(Path(place).resolve())
+    return str(Path(path).resolve())
 
 
-def _kept_at(storage: str, shared: bool, take_over: bool) -> str:
+def _resolve_storage(storage: str, shared: bool, take_over: bool) -> str:
     """The storage as every node understands it; refuses a take-over that would do nothing."""
-    storage = _everywhere(storage, "--storage", shared)
+    storage = _on_every_node(storage, "--storage", shared)
     from rss_rl.storage import is_uri
 
     if take_over and not is_uri(storage):
@@ -200,11 +188,11 @@ def _kept_at(storage: str, shared: bool, take_over: bool) -> str:
 
 def _describe(out: Console, run: RunConfig, packed: PackedCode) -> None:
     if run.sampler.backend == "local":
-        out.print(_ONE_PROCESS, markup=False, soft_wrap=True)
-    out.print(f"Code: {packed.files} files, {packed.size / 1e6:.2f} MB", markup=False)
+        say(out, _ONE_PROCESS)
+    say(out, f"Code: {packed.files} files, {packed.size / 1e6:.2f} MB")
 
 
-def _options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> dict[str, Any]:
+def _job_options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> dict[str, Any]:
     from rss_rl.cluster.package import STOP_WAIT_S
 
     environment: dict[str, Any] = {
@@ -214,16 +202,16 @@ def _options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> di
     }
     if pip:
         environment["pip"] = pip
-    options: dict[str, Any] = {"runtime_env": environment, "entrypoint_num_cpus": cpus}
-    return {**options, "entrypoint_num_gpus": gpus} if gpus else options
+    found: dict[str, Any] = {"runtime_env": environment, "entrypoint_num_cpus": cpus}
+    return {**found, "entrypoint_num_gpus": gpus} if gpus else found
 
 
-def _show(out: Console, job: str, command: str, options: dict[str, Any]) -> None:
-    shown = {"submission_id": job, "entrypoint": command, **options}
-    out.print(json.dumps(shown, indent=2), markup=False, soft_wrap=True)
-    root = Path(options["runtime_env"]["working_dir"])
-    out.print("config.yaml:", markup=False)
-    out.print((root / "config.yaml").read_text(encoding="utf-8"), markup=False, soft_wrap=True)
+def _show(out: Console, job: str, command: str, sent: dict[str, Any]) -> None:
+    shown = {"submission_id": job, "entrypoint": command, **sent}
+    say(out, json.dumps(shown, indent=2))
+    root = Path(sent["runtime_env"]["working_dir"])
+    say(out, "config.yaml:")
+    say(out, (root / "config.yaml").read_text(encoding="utf-8"))
 
 
 def _announce(out: Console, board: JobBoard, job: str, storage: str) -> None:
@@ -233,6 +221,6 @@ def _announce(out: Console, board: JobBoard, job: str, storage: str) -> None:
         f"  rss-rl job logs {job} --address {board.url}",
         f"  rss-rl job stop {job} --address {board.url}",
     ):
-        out.print(line, markup=False, soft_wrap=True)
+        say(out, line)
     if not board.guarded:
-        out.print("Warning: this cluster checks no token.", markup=False)
+        say(out, "Warning: this cluster checks no token.")

@@ -1,29 +1,31 @@
-"""`rss-rl table`: a table of the papers, from data to picture."""
+"""`rss-rl table` and `rss-rl frontier`: train a grid of runs, and show what they came to."""
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "table"]
+__all__ = ["FRONTIER_EPILOG", "TABLE_EPILOG", "frontier", "run_workers", "table"]
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table as Shown
+from rich.table import Table
 
-from rss_rl.cli.making import run_workers
-from rss_rl.cli.options import Again, DryRun, OnlyRead, console
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import console, split_list
 from rss_rl.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from rss_rl.cli.table_progress import TableProgress
+    from rss_rl.cluster.run_workers import RayWorkers, TuneWorkers
+    from rss_rl.results.tables.data import TableData
+    from rss_rl.results.tables.execute import RunResult, Workers
+    from rss_rl.results.tables.plan import Plan, PlannedRun
 
-    from rss_rl.cli.making import MakeWorkers
-    from rss_rl.results.tables.plan import Plan, State
-    from rss_rl.results.tables.provide import Provider
-    from rss_rl.results.tables.work import Ended
-
-EPILOG = """
+TABLE_EPILOG = """
 Examples:
 
 `rss-rl table sick --data-root DATA --jobs 2` prepares the data, makes every missing run two at a
@@ -37,111 +39,151 @@ time, and prints the table, which also lies in `runs/tables/sick` with a CSV fil
 
 `rss-rl table my.yaml` makes a table of your own; the shipped ones are examples of the form.
 
-Press Ctrl-C once to stop with a checkpoint of each run; the same command goes on from there.
+Press Ctrl-C once to stop with a checkpoint of each run; the same command resumes them.
+"""
+FRONTIER_EPILOG = """
+Examples:
+
+`rss-rl frontier sick --shares .1,.2,.3,.5 --jobs 2` trains the configuration's policy at every
+target share with three seeds, two runs at a time on Ray Tune (`rss-rl[tune]`), and writes
+`frontier.md`, `.csv` and `.png` into `runs/frontier/sick`. `--policies` takes several, of those
+that `rss-rl components policies` names.
+
+`rss-rl frontier movies --shares .1,.3 --costs .3,1 --policies A,B` takes a policy that learns from
+rewards through the shares and one that learns through its gates through the costs: one picture.
+
+`rss-rl frontier demo data=data/reviews --costs 0.01,0.1,1 --seeds 1` goes through values of lambda.
+
+`rss-rl frontier sick --shares .1,.3 --only-read` shows what is finished.
+
+Press Ctrl-C once to stop with a checkpoint of each run; the same command resumes them.
 """
 
-Name = Annotated[
-    str, typer.Argument(metavar="NAME|FILE", help="A shipped table, or a YAML file of your own.")
-]
-DataRoot = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-root",
-        metavar="DIR",
-        help="Holds a folder for each dataset, and the files of word vectors.",
-    ),
-]
-Vectors = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--vectors", metavar="FILE", help="Word vectors in place of the table's; repeatable."
-    ),
-]
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Holds data, runs and tables.")]
-Seeds = Annotated[
-    str | None,
-    typer.Option("--seeds", metavar="0,1,...", help="In place of each row's own number."),
-]
-Rows = Annotated[str | None, typer.Option("--rows", metavar="A,B", help="Rows; default all.")]
-Datasets = Annotated[
-    str | None, typer.Option("--datasets", metavar="A,B", help="Datasets; default all.")
-]
-Jobs = Annotated[
-    int,
-    typer.Option(
-        "--jobs", min=1, help="Runs at a time, as Ray tasks of one CPU; 1: here, without Ray."
-    ),
-]
-Timing = Annotated[
-    bool | None,
-    typer.Option(
-        "--timing/--no-timing",
-        help="Measure training and inference after the runs, again or not at all. Default: where "
-        "it is missing.",
-    ),
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at a time; 1: here, without Ray.")]
+OnlyRead = Annotated[bool, typer.Option("--only-read", help="Make nothing; show what is finished.")]
+Again = Annotated[
+    bool, typer.Option("--again", help="Replace runs that were made with other settings or data.")
 ]
 
 
 def table(
-    name: Name,
-    data_root: DataRoot = None,
-    vectors: Vectors = None,
-    out: Out = Path("runs/tables"),
-    seeds: Seeds = None,
-    rows: Rows = None,
-    datasets: Datasets = None,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME|FILE", help="A shipped table, or a YAML file of your own."),
+    ],
+    data_root: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-root",
+            metavar="DIR",
+            help="Holds a folder for each dataset, and the files of word vectors.",
+        ),
+    ] = None,
+    vectors: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--vectors", metavar="FILE", help="Word vectors in place of the table's; repeatable."
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Holds data, runs and tables.")
+    ] = Path("runs/tables"),
+    seeds: Annotated[
+        str | None,
+        typer.Option("--seeds", metavar="0,1,...", help="In place of each row's own number."),
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option("--rows", metavar="A,B", help="Rows; default all.")
+    ] = None,
+    datasets: Annotated[
+        str | None, typer.Option("--datasets", metavar="A,B", help="Datasets; default all.")
+    ] = None,
     jobs: Jobs = 1,
     only_read: OnlyRead = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     again: Again = False,
-    timing: Timing = None,
+    timing: Annotated[
+        bool | None,
+        typer.Option(
+            "--timing/--no-timing",
+            help="Measure training and inference after the runs, again or not at all. Default: "
+            "where it is missing.",
+        ),
+    ] = None,
 ) -> None:
     """Make a table of results: prepare data, train what is missing, measure, compare."""
     from rss_rl.packaged import find_table
+    from rss_rl.results.tables.data import TableData
     from rss_rl.results.tables.plan import plan_runs
-    from rss_rl.results.tables.provide import Provider
+    from rss_rl.results.tables.report import write_table
     from rss_rl.results.tables.spec import load_table
+    from rss_rl.results.tables.timing import time_rows
 
-    file, shown = find_table(name), console()
-    spec = load_table(file)
-    parts = {"rows": _names("--rows", rows), "datasets": _names("--datasets", datasets)}
-    plan = plan_runs(file.stem, spec, out, **parts, seeds=_numbers(seeds))
-    states = _states(plan)
-    if dry_run:
-        provider = Provider(spec, data_root, vectors)
-        shown.print(_overview(plan, states, provider), soft_wrap=True)
-        return
-    _refuse_changed(plan, states, again)
     if only_read and timing:
         raise ConfigError("--only-read measures nothing: leave --timing away")
-    making = _Making(data_root, vectors, jobs, again, timing)
-    failed = [] if only_read else _make(plan, states, making, shown)
-    _write(plan, shown)
-    _say_failed(failed, shown)
+    file = find_table(name)
+    spec = load_table(file)
+    parts = {"rows": _names("--rows", rows), "datasets": _names("--datasets", datasets)}
+    plan = plan_runs(file.stem, spec, out, **parts, seeds=_seeds(seeds))
+    grid = _Grid(plan, TableData(spec, data_root, vectors), jobs, again, _ray_workers)
+    if timing is not False:
+        grid.after = lambda stop, tell: time_rows(plan, anew=timing is True, stop=stop, tell=tell)
+    grid.run(write_table, dry_run=dry_run, only_read=only_read)
 
 
-def _say_failed(failed: list[Ended], shown: Console) -> None:
-    if failed:
-        shown.print(f"\nFailed runs: {len(failed)}")
-        same: dict[str, list[str]] = {}
-        for ended in failed:
-            same.setdefault(ended.reason, []).append(ended.run.label)
-        for reason, (first, *others) in same.items():
-            more = f" and {len(others)} more" if others else ""
-            shown.print(f"  {first}{more}: {reason}", soft_wrap=True, markup=False)
-        raise typer.Exit(1)
+def frontier(
+    config: options.ConfigName,
+    overrides: options.Overrides = None,
+    shares: Annotated[
+        str | None, typer.Option("--shares", metavar="A,B", help="Target shares of tokens to keep.")
+    ] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option(
+            "--costs",
+            metavar="A,B",
+            help="Sparsity costs, in place of shares or for the policies that learn through gates.",
+        ),
+    ] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option("--policies", metavar="A,B", help="Default: the configuration's own."),
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each point.")] = 3,
+    jobs: Jobs = 1,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Holds the runs and the files.")
+    ] = Path("runs/frontier"),
+    only_read: OnlyRead = False,
+    dry_run: options.DryRun = False,
+    again: Again = False,
+) -> None:
+    """Train policies at several target shares or costs, and plot accuracy against tokens."""
+    from rss_rl.config import load_config
+    from rss_rl.packaged import find_config
+    from rss_rl.results.tables.data import TableData
+    from rss_rl.results.tables.frontier import Sweep, frontier_table, write_frontier
+    from rss_rl.results.tables.plan import plan_runs
+
+    overrides = overrides or []
+    base = load_config(find_config(config), overrides)
+    names = tuple(split_list(policies)) or (base.policy.name,)
+    sweep = Sweep(names, _numbers("--shares", shares), _numbers("--costs", costs), seeds)
+    local = [*overrides, "sampler.backend=local", "learner.actors=0"]
+    spec = frontier_table(config, local, base, sweep)
+    plan = plan_runs(Path(config).stem, spec, out)
+    grid = _Grid(plan, TableData(spec), jobs, again, _tune_workers)
+    grid.run(write_frontier, dry_run=dry_run, only_read=only_read)
 
 
 def _names(option: str, given: str | None) -> list[str] | None:
-    if given is None:
-        return None
-    names = [item.strip() for item in given.split(",") if item.strip()]
-    if not names:
+    names = split_list(given)
+    if given is not None and not names:
         raise ConfigError(f"{option} names nothing", remedy="Write it as A,B, or leave it away")
-    return names
+    return names or None
 
 
-def _numbers(given: str | None) -> list[int] | None:
+def _seeds(given: str | None) -> list[int] | None:
     if given is None:
         return None
     names = [item.strip() for item in given.split(",")]
@@ -150,103 +192,175 @@ def _numbers(given: str | None) -> list[int] | None:
     return sorted({int(item) for item in names})
 
 
-def _states(plan: Plan) -> dict[str, State]:
-    from rss_rl.results.tables.plan import state_of
-
-    return {run.label: state_of(run) for run in plan.runs}
-
-
-def _overview(plan: Plan, states: dict[str, State], provider: Provider) -> Shown:
-    """What there is and what would be done."""
-    shown = Shown("run", "state", "data", box=None, pad_edge=False)
-    for run in plan.runs:
-        data = "prepared" if provider.is_there(run.place) else "to be prepared"
-        shown.add_row(run.label, states[run.label], data)
-    counts = [list(states.values()).count(state) for state in ("finished", "interrupted")]
-    shown.caption = f"{len(plan.runs)} runs: {counts[0]} finished, {counts[1]} interrupted"
-    shown.caption_justify = "left"
-    return shown
-
-
-def _refuse_changed(plan: Plan, states: dict[str, State], again: bool) -> None:
-    changed = [run for run in plan.runs if states[run.label] == "changed"]
-    if changed and not again:
-        more = "" if len(changed) == 1 else f" and {len(changed) - 1} more"
-        raise CheckpointError(
-            f"{changed[0].label}{more}: made with other settings or data than the table has now",
-            where=str(changed[0].path),
-            remedy="Replace such runs with --again, or give another --out",
-        )
-
-
-class _Making:
-    """What the options say about making runs."""
-
-    def __init__(
-        self,
-        root: Path | None,
-        vectors: Sequence[Path] | None,
-        jobs: int,
-        again: bool,
-        timing: bool | None,
-    ) -> None:
-        self.root, self.vectors, self.jobs = root, vectors, jobs
-        self.again, self.timing = again, timing
-
-
-def _make(plan: Plan, states: dict[str, State], making: _Making, out: Console) -> list[Ended]:
-    """Make the runs that are missing and measure; the runs that failed.
-
-    Raises:
-        typer.Exit: stopped by Ctrl-C or SIGTERM.
-    """
-    from rss_rl.api.interruption import Interruption
-    from rss_rl.cli.table_progress import TableProgress
-    from rss_rl.results.tables.output import check_folder, time_rows
-    from rss_rl.results.tables.provide import Provider
-    from rss_rl.results.tables.work import work_through
-
-    missing = [run for run in plan.runs if states[run.label] != "finished"]
-    places = list({run.place.name: run.place for run in missing}.values())
-    Provider(plan.table, making.root, making.vectors).check_root(places)
-    check_folder(plan)
-    progress = TableProgress(out, len(missing), making.jobs)
-    provider = Provider(plan.table, making.root, making.vectors, progress.tell)
-    ended: list[Ended] = []
+def _numbers(option: str, given: str | None) -> tuple[float, ...]:
     try:
-        with Interruption(progress.stopping) as interruption:
-            if missing:
-                with run_workers(
-                    plan, making.jobs, interruption.asked, progress, _ray_workers
-                ) as workers:
-                    ended = work_through(
-                        missing,
-                        workers,
-                        provider.provide,
-                        progress,
-                        stop=interruption.asked,
-                        again=making.again,
-                    )
-            if making.timing is not False:
-                anew = making.timing is True
-                time_rows(plan, anew=anew, stop=interruption.asked, tell=progress.tell)
-    finally:
-        progress.close()
-    if interruption.asked():
-        out.print("Stopped; the same command goes on from here.")
-        raise typer.Exit(interruption.exit_code)
-    return [item for item in ended if item.outcome == "failed"]
+        return tuple(float(item) for item in split_list(given))
+    except ValueError as error:
+        raise ConfigError(
+            f"{option} {given} is no list of numbers", remedy="Write it as 0.1,0.3"
+        ) from error
 
 
-def _ray_workers() -> MakeWorkers:
-    from rss_rl.cluster.table_workers import RayWorkers
+def _ray_workers() -> type[RayWorkers]:
+    from rss_rl.cluster.run_workers import RayWorkers
 
     return RayWorkers
 
 
-def _write(plan: Plan, out: Console) -> None:
-    from rss_rl.results.tables.output import write_table
+def _tune_workers() -> type[TuneWorkers]:
+    from rss_rl.cluster.run_workers import TuneWorkers, check_tune
 
-    written = write_table(plan, show=typer.echo)
-    for file in written.files:
-        out.print(str(file), soft_wrap=True, markup=False)
+    check_tune()
+    return TuneWorkers
+
+
+class _Grid:
+    """A plan of runs, and how they are trained.
+
+    jobs         runs at a time; 1: in this process, without Ray
+    again        replace runs that were trained with other settings or data
+    find_workers the class of workers on a cluster; called before one is started, as it imports Ray
+                 and refuses what is not installed
+    after        what is done after the runs, given how to poll for a stop and to print a line
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        data: TableData,
+        jobs: int,
+        again: bool,
+        find_workers: Callable[[], type[RayWorkers | TuneWorkers]],
+    ) -> None:
+        from rss_rl.results.tables.plan import state_of
+
+        self._plan, self._data, self._jobs, self._again = plan, data, jobs, again
+        self._find_workers = find_workers
+        self._states = {run.label: state_of(run) for run in plan.runs}
+        self._out = console()
+        self.after: Callable[[Callable[[], bool], Callable[[str], None]], None] | None = None
+
+    def run(
+        self,
+        write: Callable[[Plan, Callable[[str], None]], list[Path]],
+        *,
+        dry_run: bool,
+        only_read: bool,
+    ) -> None:
+        """Train what is missing, and write the files of it all.
+
+        Raises:
+            typer.Exit: some runs failed, or Ctrl-C or SIGTERM stopped them.
+        """
+        if dry_run:
+            self._out.print(self._overview(), soft_wrap=True)
+            return
+        self._refuse_changed()
+        results = [] if only_read else self._train()
+        for file in write(self._plan, typer.echo):
+            say(self._out, str(file))
+        _report_failed([item for item in results if item.outcome == "failed"], self._out)
+
+    def _overview(self) -> Table:
+        """What there is and what would be done."""
+        shown = Table("run", "state", "data", box=None, pad_edge=False)
+        for run in self._plan.runs:
+            data = "prepared" if self._data.is_prepared(run.fold) else "to be prepared"
+            shown.add_row(run.label, self._states[run.label], data)
+        states = list(self._states.values())
+        finished, interrupted = states.count("finished"), states.count("interrupted")
+        shown.caption = f"{len(states)} runs: {finished} finished, {interrupted} interrupted"
+        shown.caption_justify = "left"
+        return shown
+
+    def _refuse_changed(self) -> None:
+        changed = [run for run in self._plan.runs if self._states[run.label] == "changed"]
+        if changed and not self._again:
+            more = "" if len(changed) == 1 else f" and {len(changed) - 1} more"
+            raise CheckpointError(
+                f"{changed[0].label}{more}: made with other settings or data than there are now",
+                where=str(changed[0].path),
+                remedy="Replace such runs with --again, or give another --out",
+            )
+
+    def _train(self) -> list[RunResult]:
+        from rss_rl.api.interruption import Interruption
+        from rss_rl.cli.table_progress import TableProgress
+        from rss_rl.results.output import check_folder
+        from rss_rl.results.tables.execute import RunResult
+
+        missing = [run for run in self._plan.runs if self._states[run.label] != "finished"]
+        self._data.check_root([run.fold for run in missing])
+        check_folder(self._plan.folder, "table")
+        progress = TableProgress(self._out, len(missing), self._jobs)
+        self._data.tell = progress.tell
+        results: list[RunResult] = []
+        try:
+            with Interruption(progress.stopping) as interruption:
+                stop = interruption.asked
+                for event in self._events(missing, stop, progress):
+                    progress.show(event)
+                    if isinstance(event, RunResult):
+                        results.append(event)
+                if self.after is not None:
+                    self.after(stop, progress.tell)
+        finally:
+            progress.close()
+        if interruption.asked():
+            self._out.print("Stopped; the same command resumes the runs.")
+            raise typer.Exit(interruption.exit_code)
+        return results
+
+    def _events(
+        self, missing: list[PlannedRun], stop: Callable[[], bool], progress: TableProgress
+    ) -> Iterator[PlannedRun | RunResult]:
+        from rss_rl.results.tables.execute import execute
+
+        if missing:
+            folder, prepare = self._plan.folder, self._data.prepare
+            with run_workers(folder, self._jobs, stop, progress, self._find_workers) as workers:
+                yield from execute(missing, workers, prepare, stop=stop, again=self._again)
+
+
+@contextmanager
+def run_workers(
+    folder: Path,
+    jobs: int,
+    stop: Callable[[], bool],
+    progress: TableProgress,
+    find_workers: Callable[[], type[RayWorkers | TuneWorkers]],
+) -> Iterator[Workers]:
+    """What trains the runs under `folder`; a cluster that was started for them ends with them.
+
+    Args:
+        find_workers: see `_Grid`.
+    """
+    from rss_rl.results.tables.execute import LocalWorkers
+
+    if jobs == 1:
+        yield LocalWorkers(stop, progress.progress)
+        return
+    from rss_rl.cluster.connection import connect, shutdown
+
+    make = find_workers()
+    cluster = connect(cores=jobs)
+    try:
+        for note in cluster.notes:
+            progress.tell(note)
+        with closing(make(jobs, folder, stop, progress.progress)) as workers:
+            yield workers
+    finally:
+        shutdown(cluster)
+
+
+def _report_failed(failed: Sequence[RunResult], out: Console) -> None:
+    if not failed:
+        return
+    out.print(f"\nFailed runs: {len(failed)}")
+    same: dict[str, list[str]] = {}
+    for result in failed:
+        same.setdefault(result.reason, []).append(result.run.label)
+    for reason, (first, *others) in same.items():
+        more = f" and {len(others)} more" if others else ""
+        say(out, f"  {first}{more}: {reason}")
+    raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""How the making of a table is shown: a line for each run that begins or ends, and what is left."""
+"""How the runs of a table are shown: a line for each that begins or ends, and what is left."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import time
 from rich.console import Console
 from rich.markup import escape
 
+from rss_rl.api.terminal import say
+from rss_rl.results.tables.execute import RunResult
 from rss_rl.results.tables.plan import PlannedRun
-from rss_rl.results.tables.work import Ended
 
 _EVERY_S = 30.0
 _EVERY_LIVE_S = 0.2
@@ -21,10 +22,10 @@ _STOPPING = "stopping: each run saves a checkpoint first; Ctrl-C again quits at 
 
 
 class TableProgress:
-    """Tells on `out` how the work goes; a `Reporter`.
+    """Shows on `out` how the runs go.
 
     Args:
-        left: runs to make. jobs: at a time.
+        left: runs to train. jobs: at a time.
     """
 
     def __init__(self, out: Console, left: int, jobs: int) -> None:
@@ -38,17 +39,26 @@ class TableProgress:
             self._status.start()
 
     def tell(self, line: str) -> None:
-        """A line of its own."""
-        self._out.print(line, soft_wrap=True, markup=False)
+        """Print a line."""
+        say(self._out, line)
         self._out.file.flush()
 
-    def began(self, run: PlannedRun) -> None:
-        """See `Reporter`."""
-        self._lines[run.label] = "begins"
-        self.tell(f"{run.label}: begins")
+    def show(self, event: PlannedRun | RunResult) -> None:
+        """A line for a run that is started, or for how one ended."""
+        if isinstance(event, PlannedRun):
+            self._lines[event.label] = "begins"
+            self.tell(f"{event.label}: begins")
+            return
+        self._lines.pop(event.run.label, None)
+        self._over += event.outcome != "stopped"
+        if event.outcome == "finished":
+            self._walls.setdefault(event.run.row.name, []).append(event.wall_s)
+        reason = f": {event.reason}" if event.reason else ""
+        took = f" after {_clock(event.wall_s)}" if event.wall_s else ""
+        self.tell(f"{event.run.label}: {event.outcome}{took}{reason}  {self._summary()}")
 
-    def says(self, run: PlannedRun, line: str) -> None:
-        """See `Reporter`; shown now and then."""
+    def progress(self, run: PlannedRun, line: str) -> None:
+        """The latest line about a run, printed now and then."""
         self._lines[run.label] = line
         pause = _EVERY_S if self._status is None else _EVERY_LIVE_S
         if time.monotonic() - self._shown < pause:
@@ -59,16 +69,6 @@ class TableProgress:
             self.tell(f"  {self._summary()}  {now}")
         else:
             self._status.update(escape(f"{self._summary()}  {now}"))
-
-    def ended(self, ended: Ended) -> None:
-        """See `Reporter`."""
-        self._lines.pop(ended.run.label, None)
-        self._over += ended.outcome != "stopped"
-        if ended.outcome == "finished":
-            self._walls.setdefault(ended.run.row.name, []).append(ended.wall_s)
-        reason = f": {ended.reason}" if ended.reason else ""
-        took = f" after {_clock(ended.wall_s)}" if ended.wall_s else ""
-        self.tell(f"{ended.run.label}: {ended.outcome}{took}{reason}  {self._summary()}")
 
     def stopping(self) -> None:
         """Say that a stop was asked; safe in a signal handler."""

@@ -26,17 +26,18 @@ from ray import _raylet
 from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray.exceptions import RayError
 
+from rss_rl.cluster.actors import last_line
 from rss_rl.cluster.auth import MODE_VARIABLE, ensure_token, find_token, switched_off
-from rss_rl.cluster.place import last_line
-from rss_rl.cluster.probe import check_gcs
+from rss_rl.cluster.probe import check, probe_gcs
 from rss_rl.cluster.processes import end_processes, inside_job, session_processes
 from rss_rl.errors import ClusterError
 
 _compiled: Any = _raylet  # ships no types
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-_MB = 2**20
+_OBJECT_STORE = 512 * 2**20
+"""Bytes; Ray would take 30% of the machine's. Snapshots and rollouts are 10 to 50 MB each."""
 _END_S = 10.0
-# Ray tells drivers of a change that concerns tasks without GPUs; it asks to be told off this way.
+# Ray tells drivers of a change that concerns tasks without GPUs; this switches it off.
 _QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Of a cluster started here: when its driver is killed, processes that still look for it mostly give
 # up within seconds, and not after Ray's 60, so that nothing of a dead run stays behind for long.
@@ -47,16 +48,14 @@ _LOCAL = {"RAY_gcs_rpc_server_reconnect_timeout_s": "10"}
 class ClusterInfo:
     """The cluster this process is connected to.
 
-    started_here   it was started by `connect` and ends with `shutdown`
-    joined_here    `connect` joined a cluster that was there; neither: Ray was in use before
+    how            `connect` started it, and `shutdown` ends it; or joined it; or Ray was in use
     address        host:port of its head. nodes: alive at the time
     session_name   of Ray; in the command line of its processes. session_dir: with its logs
-    authenticated  whether it checks tokens; notes: what the user should be told
+    authenticated  whether it checks tokens; notes: for the user
     mode_before    RAY_AUTH_MODE as it was found, for `shutdown`
     """
 
-    started_here: bool
-    joined_here: bool
+    how: Literal["started", "joined", "found"]
     address: str
     nodes: int
     session_name: str
@@ -70,7 +69,6 @@ def connect(
     address: str | None = None,
     *,
     cores: int = 1,
-    object_store_mb: int = 512,
     dashboard: bool = False,
     insecure: bool = False,
     timeout_s: float = 30.0,
@@ -81,11 +79,9 @@ def connect(
         address: host:port of a head, 'auto' for the one on this machine, or None.
         cores: logical CPUs wanted; a cluster started here has as many, or all of the machine's
             where that is more, so that too few never leave an actor waiting for ever.
-        object_store_mb: shared memory of a cluster started here. Ray would take 30% of the
-            machine's; what passes through is a few snapshots and rollouts, 10 to 50 MB each.
         dashboard: start it, on 127.0.0.1 only; only of a cluster started here.
         insecure: also use a cluster that checks no token.
-        timeout_s: how long to wait for a cluster that does not answer.
+        timeout_s: how long to wait for a cluster that does not respond.
 
     Raises:
         ClusterError: it cannot be joined or started, or must not be trusted.
@@ -100,7 +96,7 @@ def connect(
             os.environ.setdefault(name, value)
         if where:
             return _join(where, insecure, timeout_s, before)
-        return _start(cores, object_store_mb, dashboard, insecure, before)
+        return _start(cores, dashboard, insecure, before)
     except BaseException:
         token_mode(before)
         raise
@@ -110,19 +106,19 @@ def shutdown(info: ClusterInfo) -> None:
     """Leave the cluster; one that was started here is ended, with every process of it.
 
     Ray's own shutdown comes first. Processes of the session that outlive it by 10 s are killed,
-    which frees their shared memory. A cluster that was joined goes on.
+    which frees their shared memory. A cluster that was joined keeps running.
     """
-    if not (info.started_here or info.joined_here):
+    if info.how == "found":
         return
-    processes = session_processes(info.session_name) if info.started_here else []
+    processes = session_processes(info.session_name) if info.how == "started" else []
     ray.shutdown()
-    if info.started_here:
+    if processes:
         end_processes(processes, _END_S)
     token_mode(info.mode_before)
 
 
 def quiet() -> None:
-    """Let Ray's own loggers tell of warnings only; errors reach the user through exceptions."""
+    """Let Ray's own loggers print warnings only; errors reach the user as exceptions."""
     for name in ("", ".dashboard.modules.dashboard_sdk", ".dashboard.modules.job.sdk"):
         logging.getLogger(f"ray{name}").setLevel(logging.WARNING)
 
@@ -141,9 +137,7 @@ def token_mode(mode: str | None) -> None:
     _compiled.AuthenticationTokenLoader.instance().reset_cache()
 
 
-def _start(
-    cores: int, object_store_mb: int, dashboard: bool, insecure: bool, before: str | None
-) -> ClusterInfo:
+def _start(cores: int, dashboard: bool, insecure: bool, before: str | None) -> ClusterInfo:
     if switched_off() and not insecure:
         raise ClusterError(
             "RAY_AUTH_MODE=disabled would leave the samplers' cluster open to everybody who"
@@ -159,7 +153,7 @@ def _start(
         # Not None: Ray would join whatever cluster somebody has started on this machine.
         address="local",
         num_cpus=max(os.cpu_count() or 1, cores),
-        object_store_memory=object_store_mb * _MB,
+        object_store_memory=_OBJECT_STORE,
         include_dashboard=dashboard,
         dashboard_host="127.0.0.1",
     )
@@ -169,7 +163,7 @@ def _start(
 def _join(where: str, insecure: bool, timeout_s: float, before: str | None) -> ClusterInfo:
     address = _resolve(where)
     token = find_token()
-    head = check_gcs(address, token, insecure=insecure, timeout_s=timeout_s)
+    head = check(probe_gcs, address, token, insecure=insecure, timeout_s=timeout_s)
     if head.version != ray.__version__:
         raise ClusterError(
             f"the cluster runs Ray {head.version}, this is Ray {ray.__version__}",
@@ -179,8 +173,8 @@ def _join(where: str, insecure: bool, timeout_s: float, before: str | None) -> C
     token_mode("token" if head.guarded else "disabled")
     notes = () if head.guarded else (f"{where} checks no token: who reaches it runs code on it",)
     # In a job Ray knows the address and the job's runtime environment by itself.
-    place = {} if inside_job() else {"address": address}
-    return _describe(_init(where, **place), "joined", head.guarded, notes, before)
+    options = {} if inside_job() else {"address": address}
+    return _describe(_init(where, **options), "joined", head.guarded, notes, before)
 
 
 def _resolve(where: str) -> str:
@@ -248,8 +242,7 @@ def _describe(
 ) -> ClusterInfo:
     found = context.address_info
     return ClusterInfo(
-        started_here=how == "started",
-        joined_here=how == "joined",
+        how=how,
         address=found["gcs_address"],
         nodes=sum(node["Alive"] for node in ray.nodes()),  # type: ignore[no-untyped-call]
         session_name=Path(found["session_dir"]).name,

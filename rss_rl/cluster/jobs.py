@@ -20,7 +20,7 @@ from ray.job_submission import JobSubmissionClient
 
 from rss_rl.cluster.auth import find_token
 from rss_rl.cluster.connection import ADDRESS_VARIABLE, quiet, token_mode
-from rss_rl.cluster.probe import Checked, check_dashboard, check_gcs
+from rss_rl.cluster.probe import Checked, check, probe_dashboard, probe_gcs
 from rss_rl.errors import ClusterError
 
 _STORAGE = "rss-rl-storage"
@@ -133,16 +133,14 @@ class JobBoard:
         broken = 0
         while True:
             before = shown
-            try:
-                shown = asyncio.run(self._tail(name, write, shown))
-                if self.wait(name, _POLL_S).ended:  # Ray closes it when everything was sent
-                    return shown or self._all_at_once(name, write)
-            except _Broken as error:
-                shown = error.shown
+            shown, whole = asyncio.run(self._tail(name, write, shown))
+            if whole and self.wait(name, _POLL_S).ended:  # Ray closes it when everything was sent
+                return shown or self._all_at_once(name, write)
+            if not whole:
                 broken = 1 if shown > before else broken + 1
             if broken > _RECONNECTIONS:
                 raise ClusterError(
-                    "the connection to the job's output is lost; the job goes on",
+                    "the connection to the job's output is lost; the job continues",
                     where=self.url,
                     remedy=f"Try again later: rss-rl job logs {name}",
                 )
@@ -158,7 +156,10 @@ class JobBoard:
             write(text)
         return len(text)
 
-    async def _tail(self, name: str, write: Callable[[str], object], shown: int) -> int:
+    async def _tail(
+        self, name: str, write: Callable[[str], object], shown: int
+    ) -> tuple[int, bool]:
+        """Write what follows the first `shown` characters; how many there are, and if all came."""
         seen = 0
         try:
             async for text in self._client.tail_job_logs(name):
@@ -166,17 +167,9 @@ class JobBoard:
                 seen += len(text)
                 if fresh:
                     write(fresh)
-        except (aiohttp.ClientError, OSError, RuntimeError) as error:
-            raise _Broken(max(seen, shown)) from error
-        return max(seen, shown)
-
-
-class _Broken(Exception):
-    """The connection was lost after `shown` characters of the log."""
-
-    def __init__(self, shown: int) -> None:
-        super().__init__(shown)
-        self.shown = shown
+        except (aiohttp.ClientError, OSError, RuntimeError):
+            return max(seen, shown), False
+        return max(seen, shown), True
 
 
 def open_board(address: str | None, *, insecure: bool = False, timeout_s: float = 10.0) -> JobBoard:
@@ -188,7 +181,7 @@ def open_board(address: str | None, *, insecure: bool = False, timeout_s: float 
         address: of the dashboard (http or https), of the head (host:port, or auto), or of its
             Ray client server (ray://), whose dashboard is taken to be at port 8265.
         insecure: also use a cluster that checks no token.
-        timeout_s: how long nobody may answer.
+        timeout_s: how long to wait for a response.
 
     Raises:
         ClusterError: no such cluster, or it must not be used, or its Ray is too old or too new.
@@ -199,7 +192,7 @@ def open_board(address: str | None, *, insecure: bool = False, timeout_s: float 
             "no cluster is named", remedy="Give --address http://HEAD:8265, or set RAY_ADDRESS"
         )
     url = dashboard_url(where, insecure=insecure, timeout_s=timeout_s)
-    head = check_dashboard(url, find_token(), insecure=insecure, timeout_s=timeout_s)
+    head = check(probe_dashboard, url, find_token(), insecure=insecure, timeout_s=timeout_s)
     numbers = tuple(int(part) for part in head.version.split(".")[:2])
     if not _OLDEST <= numbers < (_NEXT_MAJOR,):
         raise ClusterError(
@@ -227,7 +220,7 @@ def dashboard_url(where: str, *, insecure: bool, timeout_s: float) -> str:
     if where.startswith("ray://"):
         return f"http://{urlsplit(where).hostname}:{_DASHBOARD_PORT}"
     if where != "auto":
-        head = check_gcs(where, find_token(), insecure=insecure, timeout_s=timeout_s)
+        head = check(probe_gcs, where, find_token(), insecure=insecure, timeout_s=timeout_s)
         token_mode("token" if head.guarded else "disabled")
     with _refusals(where):
         return str(ray_address_to_api_server_url(where))

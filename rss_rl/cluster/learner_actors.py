@@ -10,7 +10,6 @@ __all__ = ["LearnerActor", "RayLearners"]
 
 import socket
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import ray
@@ -18,8 +17,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from rss_rl.cluster.home import Home, find_home
-from rss_rl.cluster.place import last_line
+from rss_rl.cluster.actors import ActorProcess, last_line, this_process
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import LearnerError, LearnersLostError, RssError
@@ -32,7 +30,7 @@ from rss_rl.training.showcase import Showcase
 from rss_rl.types import Array
 
 _AFTERMATH_S = 3.0
-"""How long to look for the learner whose death made the others fail."""
+"""Wait for the learner whose death made the others fail to be known as dead."""
 
 
 class LearnerActor:
@@ -42,9 +40,9 @@ class LearnerActor:
         self._config, self._rank = RunConfig.model_validate(config), rank
         self._learner: LocalLearner | None = None
 
-    def home(self) -> Home:
-        """Where it lives."""
-        return find_home()
+    def process(self) -> ActorProcess:
+        """Its own."""
+        return this_process()
 
     def rendezvous(self) -> tuple[str, int]:
         """An address and a free port of this process's node, for the group to meet at."""
@@ -98,12 +96,12 @@ class RayLearners:
     def __init__(self, config: RunConfig) -> None:
         self._config = config.learner
         self._actors: list[Any] = []
-        self._homes: dict[int, Home] = {}
-        self._place = self._reserve()
+        self._processes: dict[int, ActorProcess] = {}
+        self._group = self._reserve()
         try:
             self._actors = [self._spawn(config, rank) for rank in range(self._config.actors)]
             limit = self._config.start_timeout_s
-            self._homes = dict(enumerate(self._all("home", timeout_s=limit)))
+            self._processes = dict(enumerate(self._all("process", timeout_s=limit)))
             meeting = self._get([self._actors[0].rendezvous.remote()], "rendezvous", limit)[0]
             self._all("join", *meeting, timeout_s=limit)
         except LearnersLostError as error:
@@ -132,7 +130,7 @@ class RayLearners:
 
     def _spawn(self, config: RunConfig, rank: int) -> Any:
         where = PlacementGroupSchedulingStrategy(
-            placement_group=self._place, placement_group_bundle_index=rank
+            placement_group=self._group, placement_group_bundle_index=rank
         )
         remote = ray.remote(LearnerActor).options(
             num_cpus=self._config.threads,
@@ -153,14 +151,14 @@ class RayLearners:
         return self._get(calls, method, timeout_s or self._config.timeout_s)
 
     def _get(self, calls: list[Any], what: str, timeout_s: float) -> list[Any]:
-        """The answers to calls that were made to ranks 0, 1, ... in turn."""
+        """What calls to ranks 0, 1, ... return, in turn."""
         try:
             return list(ray.get(calls, timeout=timeout_s))
         except GetTimeoutError as error:
             _, silent = ray.wait(calls, num_returns=len(calls), timeout=0)
             names = ", ".join(self._name(calls.index(call)) for call in silent)
             raise LearnersLostError(
-                f"no answer to '{what}' within {timeout_s:.0f} s from {names}",
+                f"no response to '{what}' within {timeout_s:.0f} s from {names}",
                 remedy="Look at that host; for long evaluations raise learner.timeout_s",
             ) from error
         except RayError as error:
@@ -191,8 +189,8 @@ class RayLearners:
         )
 
     def _name(self, rank: int) -> str:
-        home = f" ({self._homes[rank]})" if rank in self._homes else ""
-        return f"learner {rank}{home}"
+        process = f" ({self._processes[rank]})" if rank in self._processes else ""
+        return f"learner {rank}{process}"
 
     def _first(self, method: str, *arguments: Any) -> Any:
         """What a method of the learner returns on rank 0."""
@@ -241,15 +239,10 @@ class RayLearners:
         for actor in self._actors:
             ray.kill(actor)
         self._actors = []
-        remove_placement_group(self._place)
+        remove_placement_group(self._group)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

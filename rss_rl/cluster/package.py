@@ -21,7 +21,7 @@ LARGEST_PACKAGE = 32 * 2**20
 STOP_WAIT_S = 60
 """Seconds a job is given between SIGTERM and SIGKILL: to end an update and write a checkpoint."""
 
-_HOME = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parents[1]
 _KINDS = (".cpp", ".css", ".h", ".html", ".js", ".py", ".typed", ".yaml")
 
 
@@ -46,9 +46,9 @@ def pack_code(target: Path, config: str) -> PackedCode:
         config: text of the resolved configuration.
 
     Raises:
-        ClusterError: the code is unbelievably large.
+        ClusterError: the code is larger than `LARGEST_PACKAGE`.
     """
-    _copy(_HOME, target / "rss_rl")
+    _copy(_PACKAGE, target / "rss_rl")
     _copy(configs_root(), target / "rss_rl" / "configs")
     _write_metadata(target)
     (target / CONFIG_NAME).write_text(config, encoding="utf-8")
@@ -59,7 +59,7 @@ def pack_code(target: Path, config: str) -> PackedCode:
         raise ClusterError(
             f"the code to send has {packed.size / 1e6:.0f} MB; its largest file is"
             f" {largest.relative_to(target)}",
-            where=str(_HOME.parent),
+            where=str(_PACKAGE.parent),
             remedy="Move data out of the package: it belongs where 'data' of the configuration"
             " points",
         )

@@ -12,21 +12,113 @@ __all__ = ["RayBackend"]
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-from rss_rl.cluster.place import Flight, Place, last_line
+from rss_rl.cluster.actors import ActorProcess, kill_process, last_line
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, LearnersLostError, RssError, SamplerError, StorageError
-from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.backend import BackendStats, Delivery
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.snapshot import Publications, Snapshot, StoredPiece, StoredSnapshot
 
 _STATS_EVERY_S = 5.0
 _POLL_S = 0.2
+_FAILURE_WINDOW = 100
+_LONGEST_PAUSE_S = 60.0
+
+
+@dataclass
+class _Assigned:
+    """A job that a sampler has; `since` when it has been the sampler's oldest."""
+
+    job: SampleJob
+    since: float
+
+
+@dataclass
+class _Slot:
+    """A sampler of the pool, or the wait for one.
+
+    number    of the slot; spawn: starts an actor for it
+    actor     None while the slot waits after failed starts
+    starting  the call to wait for before it is given work; None once it returned
+    since     when the actor was asked for, or when the next one will be
+    done      jobs that the samplers of this slot finished
+    given     publications of which its actor has, or is about to load, what it lacked
+    failures  values of `done` at each failure within the last 100 jobs
+    """
+
+    number: int
+    spawn: Callable[[int], Any]
+    actor: Any = None
+    starting: Any = None
+    since: float = 0.0
+    process: ActorProcess | None = None
+    jobs: dict[Any, _Assigned] = field(default_factory=dict)
+    done: int = 0
+    given: int = 0
+    failures: deque[int] = field(default_factory=deque)
+
+    def __str__(self) -> str:
+        return f"sampler {self.number}" + (f" ({self.process})" if self.process else "")
+
+    @property
+    def live(self) -> bool:
+        """It can be given work."""
+        return self.actor is not None and self.starting is None
+
+    def begin(self) -> None:
+        """Ask for an actor."""
+        self.actor, self.given = self.spawn(self.number), 0
+        self.starting, self.since = self.actor.process.remote(), time.monotonic()
+
+    def begin_if_due(self) -> None:
+        """Ask for an actor where a wait is over."""
+        if self.actor is None and time.monotonic() >= self.since:
+            self.begin()
+
+    def started(self, process: ActorProcess) -> None:
+        """The actor has started."""
+        self.process, self.starting = process, None
+
+    def finish(self, call: Any) -> SampleJob:
+        """A job is done; the clock of the next one starts."""
+        job = self.jobs.pop(call).job
+        self.done += 1
+        for waiting in self.jobs.values():
+            waiting.since = time.monotonic()
+        return job
+
+    def waited(self) -> float:
+        """Seconds since its oldest job should have been at work; 0 where it has none."""
+        oldest = next(iter(self.jobs.values()), None)
+        return 0.0 if oldest is None else time.monotonic() - oldest.since
+
+    def fail(self) -> int:
+        """Count a failure; how many there were within the window."""
+        self.failures.append(self.done)
+        while self.failures[0] < self.done - _FAILURE_WINDOW:
+            self.failures.popleft()
+        return len(self.failures)
+
+    def clear(self, *, hung: bool) -> list[SampleJob]:
+        """End the actor; the jobs that it had, oldest first."""
+        jobs = [assigned.job for assigned in self.jobs.values()]
+        if self.actor is not None:
+            ray.kill(self.actor)
+        if hung and self.process is not None:
+            kill_process(self.process)
+        self.actor, self.starting, self.process, self.jobs = None, None, None, {}
+        return jobs
+
+    def pause(self) -> None:
+        """Let a while pass before the next actor is asked for, longer with each failure."""
+        self.since = time.monotonic() + min(_LONGEST_PAUSE_S, 2.0 ** len(self.failures))
 
 
 class RayBackend:
@@ -34,11 +126,11 @@ class RayBackend:
 
     Args:
         config: of the samplers.
-        spawn: starts an actor for a place by its number and returns its handle. It has
-            `home() -> Home` and `sample(job, version, pieces)`, which loads the pieces behind
-            Ray's references in `pieces` and gives a `pyarrow.RecordBatch` and seconds, and no
+        spawn: starts an actor for a slot by its number and returns its handle. It has
+            `process() -> ActorProcess` and `sample(job, version, pieces)`, which loads what
+            Ray's references in `pieces` name and gives a `pyarrow.RecordBatch` and seconds, and no
             restarts of Ray's own: an actor that Ray restarts is silently empty.
-        log: told which samplers come and go, and why.
+        log: takes which samplers start and fail, and why.
 
     Raises:
         SamplerError: no sampler can be started; its own error is the cause.
@@ -49,31 +141,31 @@ class RayBackend:
     ) -> None:
         self._config, self._log = config, log
         self._waiting: deque[SampleJob] = deque()
-        self._flying: dict[Any, Place] = {}  # in the order of submission
+        self._pending: dict[Any, _Slot] = {}  # in the order of submission
         self._published: Publications[StoredPiece] = Publications()
         self._version = -1
         self._stored = False  # by a learner actor, which may take them with it
-        self._deserted_since = time.monotonic()
+        self._empty_since = time.monotonic()
         self._stats_at = 0.0
         self._gauges: dict[str, float] = {}
         self.restarts = 0
-        self._places = [Place(number, spawn) for number in range(config.actors)]
+        self._slots = [_Slot(number, spawn) for number in range(config.actors)]
         try:
-            for place in self._places:
-                place.begin()
+            for slot in self._slots:
+                slot.begin()
             while not self._live():
                 self.collect(_POLL_S)
         except BaseException:
             self.close()
             raise
 
-    def _live(self) -> list[Place]:
-        return [place for place in self._places if place.live]
+    def _live(self) -> list[_Slot]:
+        return [slot for slot in self._slots if slot.live]
 
-    def _hopeful(self, lost: Place) -> bool:
-        """Whether another place than this one works, or may soon."""
-        others = [place for place in self._places if place is not lost]
-        return any(place.live or place.starting is not None for place in others)
+    def _others_left(self, lost: _Slot) -> bool:
+        """Whether another slot than this one works, or may soon."""
+        others = [slot for slot in self._slots if slot is not lost]
+        return any(slot.live or slot.starting is not None for slot in others)
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """See `Backend`; one copy for all, in the object store."""
@@ -92,7 +184,7 @@ class RayBackend:
     def room(self) -> int:
         """See `Backend`."""
         slots = self._config.in_flight * max(1, len(self._live()))
-        return max(0, slots - len(self._flying) - len(self._waiting))
+        return max(0, slots - len(self._pending) - len(self._waiting))
 
     def submit(self, job: SampleJob) -> None:
         """See `Backend`."""
@@ -102,127 +194,127 @@ class RayBackend:
     def _dispatch(self) -> None:
         """Give waiting jobs to the samplers that have least to do."""
         while self._waiting:
-            place = min(self._live(), key=lambda place: len(place.flights), default=None)
-            if place is None or len(place.flights) >= self._config.in_flight:
+            slot = min(self._live(), key=lambda slot: len(slot.jobs), default=None)
+            if slot is None or len(slot.jobs) >= self._config.in_flight:
                 return
             job = self._waiting.popleft()
             # An actor takes its calls in turn, and is replaced if one fails: it holds the others'.
-            lacking = [piece.reference for piece in self._published.after(place.given)]
-            place.given = self._published.count
-            call = place.actor.sample.remote(job, self._version, lacking)
-            place.flights[call] = Flight(job, time.monotonic())
-            self._flying[call] = place
+            lacking = [piece.reference for piece in self._published.after(slot.given)]
+            slot.given = self._published.count
+            call = slot.actor.sample.remote(job, self._version, lacking)
+            slot.jobs[call] = _Assigned(job, time.monotonic())
+            self._pending[call] = slot
 
     def collect(self, timeout_s: float) -> list[Delivery]:
         """See `Backend`."""
-        for place in self._places:
-            place.begin_if_due()
+        for slot in self._slots:
+            slot.begin_if_due()
         self._dispatch()
-        starting = {p.starting: p for p in self._places if p.starting is not None}
+        starting = {p.starting: p for p in self._slots if p.starting is not None}
         deliveries = []
-        for call in _ready([*self._flying, *starting], timeout_s):
+        for call in _ready([*self._pending, *starting], timeout_s):
             if call in starting:
-                self._welcome(starting[call])
-            elif call in self._flying:  # else: its sampler failed a moment ago
-                deliveries.extend(self._receive(call))
+                self._started(starting[call])
+            elif call in self._pending:  # else: its sampler failed a moment ago
+                deliveries.extend(self._fetch(call))
         self._check_overdue()
         self._check_starts()
         self._dispatch()
         return deliveries
 
-    def _welcome(self, place: Place) -> None:
+    def _started(self, slot: _Slot) -> None:
         """A sampler has started, or failed to."""
         try:
-            place.welcome(ray.get(place.starting, timeout=self._config.timeout_s))
+            slot.started(ray.get(slot.starting, timeout=self._config.timeout_s))
         except RayError as error:
-            if not self._hopeful(place) and not place.failures:
+            if not self._others_left(slot) and not slot.failures:
                 raise SamplerError(
                     f"a sampler could not be started: {last_line(error)}",
                     remedy="Mend what it says; on a cluster, look whether nodes can read the data",
                 ) from error
-            self._fail(place, f"could not be started: {last_line(error)}", at_start=True)
+            self._fail(slot, f"could not be started: {last_line(error)}", at_start=True)
             return
-        event = "sampler_replaced" if place.failures else "sampler_started"
-        self._log.write(event, actor=f"sampler {place.number}", node=str(place.home))
+        event = "sampler_replaced" if slot.failures else "sampler_started"
+        self._log.write(event, actor=f"sampler {slot.number}", node=str(slot.process))
 
-    def _receive(self, call: Any) -> list[Delivery]:
-        place = self._flying[call]
+    def _fetch(self, call: Any) -> list[Delivery]:
+        slot = self._pending[call]
         try:
             rollout, busy_s = ray.get(call, timeout=self._config.timeout_s)
         except RayTaskError as error:
-            self._take_error(place, place.flights[call].job, error)
+            self._take_error(slot, slot.jobs[call].job, error)
             return []
-        except RayError as error:  # dead, unreachable, or its answer was lost
-            self._fail(place, f"died: {last_line(error)}")
+        except RayError as error:  # dead, unreachable, or its result was lost
+            self._fail(slot, f"died: {last_line(error)}")
             return []
-        del self._flying[call]
-        return [Delivery(place.finish(call), rollout, busy_s)]
+        del self._pending[call]
+        return [Delivery(slot.finish(call), rollout, busy_s)]
 
-    def _take_error(self, place: Place, job: SampleJob, error: RayTaskError) -> None:
+    def _take_error(self, slot: _Slot, job: SampleJob, error: RayTaskError) -> None:
         """The code of a sampler raised: a bug ends the run, what may pass costs the sampler."""
         cause = error.cause
         if isinstance(cause, DataError | StorageError):
-            self._fail(place, f"could not read its data: {cause}")
+            self._fail(slot, f"could not read its data: {cause}")
         elif not isinstance(cause, RayError):
-            raise _task_error(error, job, place) from error
+            raise _task_error(error, job, slot) from error
         elif self._stored and not isinstance(cause, GetTimeoutError):
             raise LearnersLostError(
                 f"the weights of version {self._version} went with the learner that held them:"
                 f" {last_line(error)}",
-                where=str(place),
+                where=str(slot),
             ) from error
         else:
-            self._fail(place, f"could not fetch the weights: {last_line(error)}")
+            self._fail(slot, f"could not fetch the weights: {last_line(error)}")
 
     def _check_overdue(self) -> None:
         limit = self._config.timeout_s
-        for place in self._live():
-            if place.waited() > limit:
-                self._fail(place, f"gave no answer for {limit:.0f} s", hung=True)
+        for slot in self._live():
+            if slot.waited() > limit:
+                self._fail(slot, f"did not respond for {limit:.0f} s", hung=True)
 
     def _check_starts(self) -> None:
         """A start that takes too long is tried again; one at least must succeed."""
         limit = self._config.start_timeout_s
         now = time.monotonic()
         if self._live():
-            self._deserted_since = now
-        elif now - self._deserted_since > limit:
+            self._empty_since = now
+        elif now - self._empty_since > limit:
             raise SamplerError(
-                f"none of {len(self._places)} samplers started within {limit:.0f} s;"
+                f"none of {len(self._slots)} samplers started within {limit:.0f} s;"
                 f" {_in_use('CPU'):g} of the cluster's {_total('CPU'):g} CPUs are taken, a sampler"
                 f" wants {self._config.threads}",
                 remedy="Add nodes, ask for less, or raise sampler.start_timeout_s",
             )
-        for place in self._places:
-            if place.starting is not None and now - place.since > limit:
-                self._log.write("sampler_waiting", "warning", actor=f"sampler {place.number}")
-                place.clear(hung=False)
-                place.begin()
+        for slot in self._slots:
+            if slot.starting is not None and now - slot.since > limit:
+                self._log.write("sampler_waiting", "warning", actor=f"sampler {slot.number}")
+                slot.clear(hung=False)
+                slot.begin()
 
-    def _fail(self, place: Place, what: str, *, hung: bool = False, at_start: bool = False) -> None:
+    def _fail(self, slot: _Slot, what: str, *, hung: bool = False, at_start: bool = False) -> None:
         """Replace a sampler; its jobs go to others, first of all.
 
         Raises:
-            SamplerError: it happens too often at this place, or nobody is left.
+            SamplerError: it happens too often in this slot, or no sampler is left.
         """
         self.restarts += 1
-        times, name = place.fail(), str(place)
+        times, name = slot.fail(), str(slot)
         event = "sampler_hung" if hung else "sampler_died"
-        node = None if place.home is None else str(place.home)
-        self._log.write(event, "warning", actor=f"sampler {place.number}", node=node, cause=what)
-        for call in place.flights:
-            del self._flying[call]
-        self._waiting.extendleft(reversed(place.clear(hung=hung)))
-        if times > self._config.max_restarts and not (at_start and self._hopeful(place)):
+        node = None if slot.process is None else str(slot.process)
+        self._log.write(event, "warning", actor=f"sampler {slot.number}", node=node, cause=what)
+        for call in slot.jobs:
+            del self._pending[call]
+        self._waiting.extendleft(reversed(slot.clear(hung=hung)))
+        if times > self._config.max_restarts and not (at_start and self._others_left(slot)):
             raise SamplerError(
                 f"{name} {what}; that was failure {times} within 100 of its shards",
                 remedy="Look at that host: memory, disk, whether it can read the data; or raise"
                 " sampler.max_restarts",
             )
         if at_start:
-            place.pause()
+            slot.pause()
         else:
-            place.begin()
+            slot.begin()
 
     def stats(self) -> BackendStats:
         """See `Backend`."""
@@ -233,10 +325,10 @@ class RayBackend:
 
     def close(self) -> None:
         """See `Backend`."""
-        for place in self._places:
-            place.clear(hung=False)
-        self._places, self._published = [], Publications()
-        self._flying.clear()
+        for slot in self._slots:
+            slot.clear(hung=False)
+        self._slots, self._published = [], Publications()
+        self._pending.clear()
         self._waiting.clear()
 
 
@@ -261,9 +353,9 @@ def _in_use(resource: str) -> float:
     return _total(resource) - free.get(resource, 0.0)
 
 
-def _task_error(error: RayTaskError, job: SampleJob, place: Place) -> RssError:
+def _task_error(error: RayTaskError, job: SampleJob, slot: _Slot) -> RssError:
     """The sampler's own error where it is one of ours, else a report of the bug; says where."""
-    where = f"{place}, update {job.update + 1}, shard {job.shard}"
+    where = f"{slot}, update {job.update + 1}, shard {job.shard}"
     cause = error.cause
     if isinstance(cause, RssError):
         found = f"{where}: {cause.where}" if cause.where else where

@@ -6,7 +6,7 @@ are neither a refusal nor an open door count as no Ray cluster at all.
 
 from __future__ import annotations
 
-__all__ = ["Checked", "Probe", "check_dashboard", "check_gcs", "probe_dashboard", "probe_gcs"]
+__all__ = ["Checked", "Probe", "check", "probe_dashboard", "probe_gcs"]
 
 import json
 import os
@@ -36,8 +36,8 @@ _SILENCES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 class Probe:
     """What came back.
 
-    answer   guarded: it refused; open: it answered; silent: nobody there; foreign: something else
-    version  of Ray, where it was told; detail: of what went wrong
+    answer   guarded: it refused; open: it responded; silent: nothing there; foreign: something else
+    version  of Ray, where known; detail: of what went wrong
     """
 
     answer: Literal["guarded", "open", "silent", "foreign"]
@@ -111,35 +111,25 @@ def probe_dashboard(url: str, token: Token | None = None) -> Probe:
     return Probe("open", version=version)
 
 
-def check_gcs(address: str, token: Token | None, *, insecure: bool, timeout_s: float) -> Checked:
-    """Wait for the head at host:port, and make sure that it checks tokens and takes ours.
-
-    Args:
-        address: host:port. token: at hand, or None.
-        insecure: also accept a cluster that checks no token.
-        timeout_s: how long nobody may answer.
-
-    Returns:
-        what the head told us.
-
-    Raises:
-        ClusterError: nobody answers, no token is checked, ours is wrong, or there is none.
-    """
-    return _check(probe_gcs, address, token, insecure, timeout_s)
-
-
-def check_dashboard(url: str, token: Token | None, *, insecure: bool, timeout_s: float) -> Checked:
-    """The same as `check_gcs` for the dashboard at an http or https address."""
-    return _check(probe_dashboard, url, token, insecure, timeout_s)
-
-
-def _check(
+def check(
     probe: Callable[[str, Token | None], Probe],
     where: str,
     token: Token | None,
+    *,
     insecure: bool,
     timeout_s: float,
 ) -> Checked:
+    """Wait for a cluster, and make sure that it checks tokens and takes ours.
+
+    Args:
+        probe: `probe_gcs` or `probe_dashboard`. where: address that it takes.
+        token: at hand, or None.
+        insecure: also accept a cluster that checks no token.
+        timeout_s: how long to wait for a response.
+
+    Raises:
+        ClusterError: no response, no token is checked, ours is wrong, or there is none.
+    """
     deadline = time.monotonic() + timeout_s
     while (found := probe(where, None)).answer == "silent" and time.monotonic() < deadline:
         time.sleep(_RETRY_S)

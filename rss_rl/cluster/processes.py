@@ -52,7 +52,7 @@ class _Stat:
 def session_processes(session_name: str) -> list[Process]:
     """Ray's programs with the session's name in their command line, and all their descendants.
 
-    Only those of this user; whoever reads a log of the session is none of them. Workers rename
+    Only those of this user; a reader of the session's log is not one. Workers rename
     themselves, which hides the name: they are found as children of the raylet.
     """
     stats = {int(path.name): _stat(int(path.name)) for path in _PROC.glob("[0-9]*")}
@@ -78,10 +78,10 @@ def end_processes(processes: list[Process], patience_s: float) -> list[int]:
 
 
 def _belongs(pid: int, session_name: str) -> bool:
-    place = _PROC / str(pid)
+    entry = _PROC / str(pid)
     try:
-        own = place.stat().st_uid == os.getuid()
-        words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        own = entry.stat().st_uid == os.getuid()
+        words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:  # it ended meanwhile
         return False
     named = any(session_name in word for word in words)

@@ -12,7 +12,7 @@ from rss_rl.cluster.prometheus import PrometheusSink
 from rss_rl.cluster.sampler_actor import ray_samplers
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.logs.event_log import EventSink
+from rss_rl.logs.events import EventSink
 from rss_rl.logs.metrics import ScalarSink
 from rss_rl.rollouts.backend import Backend
 from rss_rl.training.learner import Learner

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from rss_rl.cluster.home import Home, find_home
+from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
-from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
@@ -29,9 +29,9 @@ class SamplerActor:
         models = build_prepared_models(self._config, data)
         self._sampler = Sampler(self._config, models, data.split("train"), data.vocabulary.words)
 
-    def home(self) -> Home:
-        """Where it lives, once everything is loaded."""
-        return find_home()
+    def process(self) -> ActorProcess:
+        """Its own, once everything is loaded."""
+        return this_process()
 
     def sample(
         self, job: SampleJob, version: int, pieces: list[Any]

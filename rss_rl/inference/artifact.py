@@ -31,7 +31,7 @@ from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.durable import aside_of, put_back, swap_in, sync_directory, sync_file
+from rss_rl.durable import aside_of, disk_errors, put_back, swap_in, sync_directory, sync_file
 from rss_rl.errors import CheckpointError
 from rss_rl.inference.card import card
 from rss_rl.json_files import read_json
@@ -39,6 +39,7 @@ from rss_rl.models.attention_choice import loadable_attention
 from rss_rl.rollouts.snapshot import Models, build_models, training_lengths
 from rss_rl.rollouts.weights import load_weights
 from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.runs.run_directory import REPORT_FILE
 from rss_rl.runs.tensor_file import file_sha256, read_tensors, write_tensors
 from rss_rl.training.run import open_models
 from rss_rl.version import VERSION
@@ -51,6 +52,7 @@ _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _OWN_SUM = "record_sha256"
 _AGAIN = "Export the run again"
+_FREE_SPACE = "Free space, or give another DIR"
 
 OnnxWriter = Callable[[Models, Prepared, RunConfig, Path], None]
 
@@ -79,37 +81,25 @@ def export_run(
         RssError: no such run or checkpoint, something else is in `out`, or the disk refuses.
     """
     out = out.resolve()
-    _mend(out)
+    with disk_errors(aside_of(out), "cannot be written", _FREE_SPACE):
+        put_back(out)
     _check_free(out, overwrite)
     config, models, inputs = open_models(run, which, trust)
     staging = out.with_name(f".tmp-{out.name}-{os.getpid()}")
     try:
-        staging.mkdir(parents=True)
-        # Where the data lay on this machine is nobody's business elsewhere.
-        config = config.model_copy(update={"data": inputs.manifest.name})
-        _fill(staging, run, which, config, models, inputs)
-        if onnx is not None:
-            onnx(models, inputs, config, staging / ONNX_FILE)
-        _seal(staging, run, which, config)
-        swap_in(staging, out)
-    except OSError as error:
-        raise _refused(out, error) from error
+        with disk_errors(out, "cannot be written", _FREE_SPACE):
+            staging.mkdir(parents=True)
+            # The path of the data on this machine means nothing elsewhere.
+            config = config.model_copy(update={"data": inputs.manifest.name})
+            step = load_checkpoint(run, which).step
+            _fill(staging, run, step, config, models, inputs)
+            if onnx is not None:
+                onnx(models, inputs, config, staging / ONNX_FILE)
+            _seal(staging, run, step, config)
+            swap_in(staging, out)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return out
-
-
-def _mend(out: Path) -> None:
-    try:
-        put_back(out)
-    except OSError as error:
-        raise _refused(aside_of(out), error) from error
-
-
-def _refused(where: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(
-        f"cannot be written ({error})", where=str(where), remedy="Free space, or give another DIR"
-    )
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
@@ -128,7 +118,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 
 def _fill(
-    folder: Path, run: Path, which: str | int, config: RunConfig, models: Models, inputs: Prepared
+    folder: Path, run: Path, step: int, config: RunConfig, models: Models, inputs: Prepared
 ) -> None:
     tensors: dict[str, Any] = {
         f"{part}/{name}": value
@@ -142,22 +132,20 @@ def _fill(
     shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # written for its owner alone
     tree = config.model_dump(mode="json")
     (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
-    step = load_checkpoint(run, which).step
-    report = run / "report.json"
+    report = run / REPORT_FILE
     scores = read_json(report, remedy="Finish the run") if report.is_file() else None
     text = card(config, inputs.manifest, run.resolve().name, step, scores)
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-def _seal(folder: Path, run: Path, which: str | int, config: RunConfig) -> None:
+def _seal(folder: Path, run: Path, step: int, config: RunConfig) -> None:
     """Write export.json, which names all the other files, and wait for the disk."""
-    checkpoint = load_checkpoint(run, which)
     files = sorted(path for path in folder.iterdir() if path.is_file())
     record = {
         "schema_version": SCHEMA_VERSION,
         "rss_rl": VERSION,
         "run": run.resolve().name,
-        "step": checkpoint.step,
+        "step": step,
         "config": config.model_dump(mode="json"),
         "sha256": {path.name: file_sha256(path) for path in files},
     }

@@ -11,7 +11,7 @@ import yaml
 
 from rss_rl.config import RunConfig
 from rss_rl.data.manifest import Manifest
-from rss_rl.results.markdown import grid
+from rss_rl.results.output import markdown_table
 from rss_rl.version import VERSION
 
 _SHOWN_LABELS = 20
@@ -38,7 +38,7 @@ def card(
         "## Scores",
         _scores(report, step),
         "## Data",
-        _data(manifest),
+        "\n".join(_data(manifest)),
         "## Configuration",
         f"```yaml\n{yaml.safe_dump(config.model_dump(mode='json'), sort_keys=False)}```",
     ]
@@ -78,29 +78,21 @@ def _scores(report: Mapping[str, Any] | None, step: int) -> str:
     splits: dict[str, dict[str, dict[str, float | None]]] = report["splits"]
     names = list(dict.fromkeys(n for modes in splits.values() for m in modes.values() for n in m))
     rows = [
-        [split, mode, *(_number(scores.get(name)) for name in names)]
+        [split, mode, *("" if (v := scores.get(name)) is None else f"{v:.4f}" for name in names)]
         for split, modes in splits.items()
         for mode, scores in modes.items()
     ]
-    table = grid(["split", "selection", *names], rows)
+    table = markdown_table(["split", "selection", *names], rows)
     best = int(report["best_step"])
     if best != step:
         table += f"\n\nThese are of update {best}, not of the exported one."
     return table
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
-
-
-def _data(manifest: Manifest) -> str:
-    return "\n".join(_data_lines(manifest))
-
-
-def _data_lines(manifest: Manifest) -> Iterator[str]:
+def _data(manifest: Manifest) -> Iterator[str]:
     rows = ", ".join(f"{info.rows:,} {split}" for split, info in manifest.splits.items())
     yield f"`{manifest.name}`: {rows}; {manifest.vocabulary.size:,} words."
     files = [*manifest.sources, *manifest.vectors.files]
     if files:
         yield ""
-        yield grid(["file", "SHA-256"], [[f"`{f.name}`", f"`{f.sha256}`"] for f in files])
+        yield markdown_table(["file", "SHA-256"], [[f"`{f.name}`", f"`{f.sha256}`"] for f in files])

@@ -1,4 +1,4 @@
-"""What a trained model answers for a text: a prediction, and the words it rests on.
+"""What a trained model predicts for a text, and the words it rests on.
 
 Legend: N tokens of a sentence.
 """
@@ -57,20 +57,20 @@ class MarkedSentence:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data, a mapping for each word."""
-        return {"words": [self._word(place) for place in range(len(self.words))]}
+        return {"words": [self._word(index) for index in range(len(self.words))]}
 
-    def _word(self, place: int) -> dict[str, Any]:
+    def _word(self, index: int) -> dict[str, Any]:
         word: dict[str, Any] = {
-            "word": self.words[place],
-            "known": bool(self.known[place]),
-            "head": bool(self.selection[HEAD, place]),
-            "dependent": bool(self.selection[DEPENDENT, place]),
+            "word": self.words[index],
+            "known": bool(self.known[index]),
+            "head": bool(self.selection[HEAD, index]),
+            "dependent": bool(self.selection[DEPENDENT, index]),
         }
         if self.offsets is not None:
-            word["start"], word["end"] = self.offsets[place]
+            word["start"], word["end"] = self.offsets[index]
         if self.probabilities is not None:
-            word["head_probability"] = round(float(self.probabilities[HEAD, place]), 4)
-            word["dependent_probability"] = round(float(self.probabilities[DEPENDENT, place]), 4)
+            word["head_probability"] = round(float(self.probabilities[HEAD, index]), 4)
+            word["dependent_probability"] = round(float(self.probabilities[DEPENDENT, index]), 4)
         return word
 
 
@@ -128,11 +128,11 @@ def word_offsets(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]
     found, position = [], 0
     for word in words:
         forms = (word, _QUOTES[word]) if word in _QUOTES else (word,)
-        places = [(text.find(form, position), len(form)) for form in forms]
-        places = [(start, size) for start, size in places if start >= 0]
-        if not places or not word:
+        found_at = [(text.find(form, position), len(form)) for form in forms]
+        found_at = [(start, size) for start, size in found_at if start >= 0]
+        if not found_at or not word:
             return None
-        start, size = min(places)
+        start, size = min(found_at)
         if text[position:start].strip():
             return None
         found.append((start, start + size))

@@ -16,25 +16,52 @@ that bears a name from above is called `input_` and its name.
 
 from __future__ import annotations
 
-__all__ = ["Counts", "check_target", "score_file"]
+__all__ = [
+    "Counts",
+    "TextRow",
+    "check_target",
+    "columns_beside",
+    "open_writer",
+    "read_texts",
+    "score_file",
+]
 
+import csv
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rss_rl.data.records import column_types
-from rss_rl.durable import is_same_file, sync_directory, sync_file
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rss_rl.data.checks import is_storable
+from rss_rl.data.records import (
+    Record,
+    column_names,
+    column_types,
+    file_kind,
+    read_records,
+    require_columns,
+)
+from rss_rl.data.sources import Text
+from rss_rl.durable import disk_errors, is_same_file, sync_directory, sync_file
 from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Encoded, Model, cuts
-from rss_rl.inference.rows import TextRow, read_texts
-from rss_rl.inference.writers import columns_beside, open_writer, own_columns, writable_kind
 from rss_rl.types import DEPENDENT, HEAD
 
+Rows = Sequence[Mapping[str, Any]]
 _BLOCK = 256
+_BY_TEXT = {
+    "words": pa.list_(pa.string()),
+    "heads": pa.list_(pa.int64()),
+    "dependents": pa.list_(pa.int64()),
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +80,7 @@ def check_target(source: Path, target: Path, *, overwrite: bool = False) -> None
         DataError: it is `source`, by whatever name or link; it exists and `overwrite` is not set;
             its ending names no format that is written.
     """
-    writable_kind(target)
+    _writable_kind(target)
     if not os.path.lexists(target):
         return
     if target.is_dir():
@@ -90,7 +117,7 @@ def score_file(
         target: .parquet, .csv, .tsv or .jsonl, see `check_target`.
         skip_bad_rows: write what is wrong with a row into its `error` instead of ending there.
         overwrite: replace a file that is there; `source` never is.
-        progress: told after each block. stop: asked after each block; True leaves `target` alone.
+        progress: called after each block. stop: polled then; True leaves `target` alone.
 
     Raises:
         DataError: a bad row, named; a file or column that cannot be read; as `check_target`.
@@ -105,23 +132,20 @@ def score_file(
     written = own | {beside[name]: kind for name, kind in given.items()}
     counts = Counts(0, 0)
     try:
-        with open_writer(temporary, written) as write:
-            while block := list(islice(rows, _BLOCK)):
-                scored = list(_score(model, block, skip_bad_rows, beside))
-                write(scored)
-                bad = sum(row["error"] is not None for row in scored)
-                counts = Counts(counts.rows + len(block), counts.bad + bad)
-                progress(counts)
-                if stop():
-                    return Counts(counts.rows, counts.bad, complete=False)
-        sync_file(temporary)
-        check_target(source, target, overwrite=overwrite)  # it may have come meanwhile
-        os.replace(temporary, target)
-        sync_directory(target.absolute().parent)
-    except OSError as error:
-        raise StorageError(
-            f"cannot be written ({error})", where=str(target), remedy="Give another --output"
-        ) from error
+        with disk_errors(target, "cannot be written", "Give another --output", StorageError):
+            with open_writer(temporary, written) as write:
+                while block := list(islice(rows, _BLOCK)):
+                    scored = list(_score(model, block, skip_bad_rows, beside))
+                    write(scored)
+                    bad = sum(row["error"] is not None for row in scored)
+                    counts = Counts(counts.rows + len(block), counts.bad + bad)
+                    progress(counts)
+                    if stop():
+                        return replace(counts, complete=False)
+            sync_file(temporary)
+            check_target(source, target, overwrite=overwrite)  # it may have come meanwhile
+            os.replace(temporary, target)
+            sync_directory(target.absolute().parent)
     finally:
         temporary.unlink(missing_ok=True)
     return counts
@@ -144,21 +168,203 @@ def _score(
     found = (explanation for cut in cuts(encoded) for explanation in model.read(cut))
     for row in block:
         fault = faults.get(row.row)
-        told = {} if fault is not None else _cells(next(found))
+        cells = {} if fault is not None else _cells(next(found))
         kept = {beside[name]: value for name, value in row.values.items()}
-        yield {"row": row.row, "error": None if fault is None else fault.what, **told, **kept}
+        yield {"row": row.row, "error": None if fault is None else fault.what, **cells, **kept}
 
 
 def _cells(explanation: Explanation) -> dict[str, Any]:
-    sentences = explanation.sentences
-    kept = sum(int(sentence.selection.any(0).sum()) for sentence in sentences)
     cells: dict[str, Any] = {
         "prediction": explanation.prediction,
         "probabilities": explanation.class_probabilities,
-        "kept": kept / sum(len(sentence.words) for sentence in sentences),
+        "kept": explanation.kept,
     }
-    for sentence, suffix in zip(sentences, ("", "_b"), strict=False):
+    for sentence, suffix in zip(explanation.sentences, ("", "_b"), strict=False):
         cells[f"words{suffix}"] = list(sentence.words)
         cells[f"heads{suffix}"] = sentence.selection[HEAD].nonzero()[0].tolist()
         cells[f"dependents{suffix}"] = sentence.selection[DEPENDENT].nonzero()[0].tolist()
     return cells
+
+
+@dataclass(frozen=True)
+class TextRow:
+    """Texts of one row.
+
+    row    its number, from 1, as `rss_rl.data.records` counts
+    where  the file and row, for messages
+    fault  what is wrong with it; there are no texts then
+    values of all columns; none where the row could not be cut into them
+    """
+
+    row: int
+    where: str
+    texts: tuple[Text, ...] = ()
+    fault: DataError | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_texts(path: Path, columns: Sequence[str], texts: int) -> Iterator[TextRow]:
+    """Stream the texts of a CSV, TSV, JSON-lines or Parquet file.
+
+    Args:
+        columns: one for each text; none: the columns of a file that has no others.
+        texts: of an example.
+
+    Raises:
+        DataError: the file cannot be read, or has not these columns.
+    """
+    have = column_names(path)
+    wanted = list(columns) or have
+    if len(wanted) != texts:
+        raise DataError(
+            f"the task has {texts} text(s) an example, {len(wanted)} column(s) are named",
+            where=str(path),
+            remedy=f"Name them with {'--text' if texts == 1 else '--text and --text-b'}; the"
+            f" file's are: {', '.join(have) or 'none'}",
+        )
+    require_columns(path, have, wanted)
+    for record in read_records(path):
+        where = f"{path}, row {record.row}"
+        if isinstance(record, Record):
+            yield _row(record, wanted, where)
+        else:
+            yield TextRow(record.row, where, fault=record.error())
+
+
+def _row(record: Record, columns: Sequence[str], where: str) -> TextRow:
+    texts: list[Text] = []
+    for name in columns:
+        text, fault = _text(record.values.get(name)), None
+        if text is None:
+            fault = DataError(f"column '{name}' holds no text", where=where, remedy="Fill it")
+        elif not is_storable(text if isinstance(text, tuple) else (text,)):
+            fault = DataError(
+                f"column '{name}' holds half a character (a lone surrogate)",
+                where=where,
+                remedy="Write the text again as UTF-8",
+            )
+        if text is None or fault is not None:
+            return TextRow(record.row, where, fault=fault, values=record.values)
+        texts.append(text)
+    return TextRow(record.row, where, tuple(texts), values=record.values)
+
+
+def _text(value: Any) -> Text | None:
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if isinstance(value, list) and value and all(isinstance(word, str) and word for word in value):
+        return tuple(value)
+    return None
+
+
+def own_columns(score: bool, texts: int) -> dict[str, pa.DataType]:
+    """Name and Arrow type of each column that scoring adds.
+
+    Args:
+        score: the prediction is a number. texts: of an example.
+    """
+    columns = {
+        "row": pa.int64(),
+        "error": pa.string(),
+        "prediction": pa.float64() if score else pa.string(),
+        "probabilities": pa.map_(pa.string(), pa.float64()),
+        "kept": pa.float64(),
+    }
+    if score:
+        del columns["probabilities"]
+    for suffix in ("", "_b")[:texts]:
+        columns |= {f"{name}{suffix}": kind for name, kind in _BY_TEXT.items()}
+    return columns
+
+
+def columns_beside(own: Iterable[str], given: Iterable[str]) -> dict[str, str]:
+    """What columns of the input are called in the output, where the `own` names are taken.
+
+    >>> columns_beside(["row", "error"], ["text", "row", "input_row"])
+    {'text': 'text', 'row': 'input_input_row', 'input_row': 'input_row'}
+    """
+    given = list(given)
+    taken = {*own, *given}
+    shown = {}
+    for name in given:
+        free = name
+        if name in own:
+            while free in taken:
+                free = f"input_{free}"
+        taken.add(free)
+        shown[name] = free
+    return shown
+
+
+def _writable_kind(path: Path) -> str:
+    """The format of an output, see `file_kind`.
+
+    Raises:
+        DataError: another ending, or .gz.
+    """
+    kind = file_kind(path)
+    if path.suffix == ".gz":
+        raise DataError(
+            "output is not compressed", where=str(path), remedy="Leave .gz out, or give .parquet"
+        )
+    return kind
+
+
+@contextmanager
+def open_writer(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[Callable[[Rows], None]]:
+    """A function that writes a block of rows; the ending of `path` says in which format.
+
+    Args:
+        columns: name and Arrow type of each; the type counts for Parquet alone. What a column of
+            text holds that is no text is written as JSON.
+
+    Raises:
+        DataError: another ending, or .gz. OSError: the disk refuses.
+    """
+    schema = pa.schema(list(columns.items()))
+    kind = _writable_kind(path)
+    if kind == "parquet":
+        with pq.ParquetWriter(path, schema) as writer:
+            yield lambda rows: writer.write_table(_table(rows, schema))
+        return
+    # Half a character that stood in a column beside the texts: in JSON its escape is what it was.
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+        if kind == "jsonl":
+            yield lambda rows: stream.writelines(
+                _json({name: row.get(name) for name in schema.names}) + "\n" for row in rows
+            )
+            return
+        table = csv.writer(stream, delimiter="\t" if kind == "tsv" else ",")
+        table.writerow(schema.names)
+        yield lambda rows: table.writerows(_fields(row, schema.names) for row in rows)
+
+
+def _table(rows: Rows, schema: pa.Schema) -> pa.Table:
+    columns = [_column([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_map(kind):
+        pairs = [list(v.items()) if isinstance(v, Mapping) else v for v in values]
+        return pa.array(pairs, kind)
+    if pa.types.is_string(kind):
+        return pa.array([None if v is None else _as_text(v) for v in values], kind)
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.array(values, pa.string()).cast(kind)  # as `read_records` gives them
+    return pa.array(values, kind)
+
+
+def _as_text(value: Any) -> str:
+    text = value if isinstance(value, str) else _json(value)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _fields(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    """Lists and tables of probabilities as JSON within a field."""
+    values = (row.get(name) for name in names)
+    return [_json(value) if isinstance(value, list | dict) else value for value in values]

@@ -86,8 +86,8 @@ def _draw(words: Sequence[str], attention: Array) -> Figure | None:
     figure = Figure(figsize=(max(3.2, width), max(2.2, height)), layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(shown, cmap="Blues", vmin=0.0, vmax=max(0.05, float(shown.max())))
-    for axis, places in ((axes.yaxis, heads), (axes.xaxis, dependents)):
-        axis.set_ticks(range(len(places)), [_label(words[place]) for place in places])
+    for axis, indices in ((axes.yaxis, heads), (axes.xaxis, dependents)):
+        axis.set_ticks(range(len(indices)), [_label(words[index]) for index in indices])
         axis.set_tick_params(length=0, labelsize=8)
     for label in axes.get_xticklabels():
         label.set(rotation=60, ha="right", rotation_mode="anchor")

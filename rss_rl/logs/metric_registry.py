@@ -64,9 +64,9 @@ def register(metric: Metric) -> Metric:
 
 
 def known_metric(tag: str) -> Metric | None:
-    """The metric of `tag`, by its own name or by the place that names of components have."""
-    place, _, name = tag.rpartition("/")
-    return METRICS.get(tag) or (METRICS.get(f"{place}/<name>") if name.isidentifier() else None)
+    """The metric of `tag`, by its own name or by the group that names of components have."""
+    group, _, name = tag.rpartition("/")
+    return METRICS.get(tag) or (METRICS.get(f"{group}/<name>") if name.isidentifier() else None)
 
 
 def find_metric(tag: str, kind: Kind) -> Metric:

@@ -8,34 +8,26 @@ Both forget what was written after the step a run is resumed from, so that no po
 
 from __future__ import annotations
 
-__all__ = [
-    "Metric",
-    "MetricsWriter",
-    "ScalarSink",
-    "find_metric",
-    "metrics_markdown",
-    "read_metrics",
-    "register",
-]
+__all__ = ["MetricsWriter", "ScalarSink", "read_metrics"]
 
 import math
-import os
 import re
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self, SupportsFloat
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from torch.utils.tensorboard import SummaryWriter
 
-from rss_rl.durable import sync_directory, sync_file
+from rss_rl.durable import disk_errors, replacing
 from rss_rl.errors import CheckpointError
-from rss_rl.logs.metric_registry import Metric, find_metric, metrics_markdown, register
-from rss_rl.logs.tensorboard import open_event_files
+from rss_rl.logs.metric_registry import find_metric
 from rss_rl.types import Array
 
 SCHEMA = pa.schema(
@@ -49,10 +41,11 @@ SCHEMA = pa.schema(
 NON_FINITE = "metrics/non_finite"
 _PART = re.compile(r"part-(\d{6,})\.parquet")
 _PICTURE_SECONDS = 20
+_EVENTS_FLUSH_SECONDS = 10
 
 
 class ScalarSink(Protocol):
-    """Another place that scalars go to, such as a monitoring system; it must not raise."""
+    """Another sink of scalars, such as a monitoring system; it must not raise."""
 
     def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
         """Take the finite scalars of one step, by registered tag."""
@@ -66,7 +59,7 @@ class MetricsWriter:
 
     Args:
         run_dir: the run directory.
-        resume_step: step of the checkpoint the run goes on from; metrics of later steps are
+        resume_step: step of the checkpoint the run resumes from; metrics of later steps are
             dropped. None for a new run: whatever metrics there are go.
         resume_rows: what `rows` was when that checkpoint was saved; rows of its own step that came
             after it are dropped too. None keeps all of that step.
@@ -87,15 +80,19 @@ class MetricsWriter:
         self._directory, self._sinks = run_dir / "metrics", tuple(sinks)
         self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         self._drawn: dict[str, float] = {}
-        with _refusals(run_dir):
+        with self._disk_errors():
             self._directory.mkdir(parents=True, exist_ok=True)
             self._flushed = _drop_after(self._directory, last, resume_rows)
-            self._events = open_event_files(run_dir / "tensorboard", purge_step=last + 1)
+            self._events = _open_event_files(run_dir / "tensorboard", purge_step=last + 1)
 
     @property
     def rows(self) -> int:
         """Scalars on disk, all steps and tags together."""
         return self._flushed
+
+    def _disk_errors(self) -> AbstractContextManager[None]:
+        remedy = "Free disk space or permit writing there, and resume the run"
+        return disk_errors(self._directory.parent, "metrics could not be written", remedy)
 
     def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
         """Write scalars of one step; NaN and infinity are left out and counted instead.
@@ -111,7 +108,7 @@ class MetricsWriter:
             finite[NON_FINITE] = float(len(numbers) - len(finite))
         now = time.time()
         for tag, number in finite.items():
-            with _refusals(self._directory.parent):
+            with self._disk_errors():
                 self._events.add_scalar(tag, number, step, walltime=now)
             for name, entry in zip(SCHEMA.names, (step, tag, number, now), strict=True):
                 self._columns[name].append(entry)
@@ -125,7 +122,7 @@ class MetricsWriter:
             ValueError: a tag that is not registered as a histogram.
         """
         find_metric(tag, "histogram")
-        with _refusals(self._directory.parent):
+        with self._disk_errors():
             if values.size:
                 self._events.add_histogram(tag, values, step)
 
@@ -136,7 +133,7 @@ class MetricsWriter:
             ValueError: a tag that is not registered as a text.
         """
         find_metric(tag, "text")
-        with _refusals(self._directory.parent):
+        with self._disk_errors():
             self._events.add_text(tag, markdown, step)
 
     def image(self, step: int, tag: str, draw: Callable[[], Array | None]) -> None:
@@ -153,7 +150,7 @@ class MetricsWriter:
             return
         picture = draw()
         self._drawn[tag] = time.monotonic()
-        with _refusals(self._directory.parent):
+        with self._disk_errors():
             if picture is not None:
                 self._events.add_image(tag, picture, step, dataformats="HWC")
 
@@ -163,7 +160,7 @@ class MetricsWriter:
         Raises:
             CheckpointError: the disk refuses.
         """
-        with _refusals(self._directory.parent):
+        with self._disk_errors():
             self._events.flush()
             if self._columns["step"]:
                 parts = _parts(self._directory)
@@ -181,12 +178,7 @@ class MetricsWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -227,15 +219,8 @@ def _read(path: Path) -> pa.Table:
 
 
 def _write(path: Path, table: pa.Table) -> None:
-    """Write a part so that it is there as a whole or not at all."""
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
-    try:
+    with replacing(path) as temporary:
         pq.write_table(table, temporary)
-        sync_file(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_directory(path.parent)
 
 
 def _drop_after(directory: Path, step: int, rows: int | None) -> int:
@@ -258,14 +243,40 @@ def _drop_after(directory: Path, step: int, rows: int | None) -> int:
     return stay
 
 
-@contextmanager
-def _refusals(run_dir: Path) -> Iterator[None]:
-    """Say what to do where the disk refuses."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(
-            f"metrics could not be written: {error}",
-            where=str(run_dir),
-            remedy="Free disk space or permit writing there, and resume the run",
-        ) from error
+def _open_event_files(directory: Path, purge_step: int) -> SummaryWriter:
+    """A writer of a new TensorBoard file; what older files say from `purge_step` on is void."""
+    _quieten_writer_thread()
+    _wait_for_new_name(directory)
+    return SummaryWriter(str(directory), purge_step=purge_step, flush_secs=_EVENTS_FLUSH_SECONDS)
+
+
+@cache
+def _quieten_writer_thread() -> None:
+    """Let the thread that writes TensorBoard's files die without a traceback.
+
+    Its error is kept and raised again by the next call of the writer, as one clear message.
+    """
+    before = threading.excepthook
+
+    def hook(failure: threading.ExceptHookArgs) -> None:
+        if not type(failure.thread).__module__.startswith("tensorboard."):
+            before(failure)
+
+    threading.excepthook = hook
+
+
+def _wait_for_new_name(directory: Path) -> None:
+    """Let the second of the newest event file pass.
+
+    TensorBoard reads event files in the order of their names, which hold the second they were made
+    in and then the process: of two in one second the later may come first, and its purge mark would
+    wipe nothing.
+    """
+    newest = max((_made_in(path) for path in directory.glob("events.out.tfevents.*")), default=0)
+    if newest == int(time.time()):
+        time.sleep(max(0.0, newest + 1 - time.time()))
+
+
+def _made_in(events: Path) -> int:
+    second = events.name.split(".")[3]
+    return int(second) if second.isdigit() else 0

@@ -28,9 +28,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rss_rl.json_files import canonical_json, read_json
-from rss_rl.logs.event_log import EVENTS_FILE
-from rss_rl.runs.checkpoint import LATEST
-from rss_rl.runs.checkpoint_files import STATE_FILE, parse_step, read_pointer, tensors_path
+from rss_rl.logs.events import EVENTS_FILE
+from rss_rl.runs.checkpoint import LATEST, STATE_FILE, parse_step, read_pointer, tensors_path
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, STATUS_FILE
 
 Signature = tuple[object, ...]
@@ -45,7 +44,7 @@ _ORDER = (
     r"report\.json",
 )
 _PATTERNS = tuple(re.compile(pattern) for pattern in _ORDER)
-_TENSORS, _POINTERS = 1, (3, 4)  # places in _ORDER
+_TENSORS, _POINTERS = 1, (3, 4)  # indices of _ORDER
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Snapshot:
         return self._open.enter_context(path.open("rb"))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._open.close()
 
 
@@ -91,11 +90,11 @@ def is_of_run(name: str) -> bool:
 
 
 def _rank(name: str) -> tuple[int, bool] | None:
-    """Place in the order of upload; the comparison's report comes before the run's."""
+    """Position in the order of upload; the comparison's report comes before the run's."""
     inner = name.removeprefix(f"{ALL_TOKENS}/")
-    for place, pattern in enumerate(_PATTERNS):
+    for position, pattern in enumerate(_PATTERNS):
         if pattern.fullmatch(inner):
-            return place, inner == name
+            return position, inner == name
     return None
 
 
@@ -125,7 +124,9 @@ def take_snapshot(run_dir: Path, known: Mapping[str, Signature]) -> Snapshot:
             snapshot.names.add(name)
             if known.get(name) == signature:
                 continue
-            held = snapshot.hold(source) if isinstance(source, Path) and _goes(name) else source
+            held = (
+                snapshot.hold(source) if isinstance(source, Path) and _may_vanish(name) else source
+            )
             snapshot.items.append(Item(name, signature, held))
     except BaseException:
         snapshot.close()
@@ -136,14 +137,14 @@ def take_snapshot(run_dir: Path, known: Mapping[str, Signature]) -> Snapshot:
     return snapshot
 
 
-def _goes(name: str) -> bool:
+def _may_vanish(name: str) -> bool:
     """Whether a later checkpoint may remove the file before it is uploaded."""
     rank = _rank(name)
     return rank is not None and rank[0] == _TENSORS
 
 
 def _found(run_dir: Path) -> Iterator[tuple[str, Signature, Path | bytes]]:
-    """Name, signature and place or content of each file of the run."""
+    """Name, signature and path or content of each file of the run."""
     for folder, folders, files in os.walk(run_dir):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for file in files:
@@ -179,7 +180,7 @@ def _checkpoint(name: str, state: Path) -> Iterator[tuple[str, Signature, Path |
 
 
 def content_signature(tensors: Path | int) -> Signature:
-    """Of a file whose name says its content: its size, as a storage tells it too."""
+    """Of a file whose name says its content: its size, which a storage reports too."""
     return ("size", tensors if isinstance(tensors, int) else tensors.stat().st_size)
 
 

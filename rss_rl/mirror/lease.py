@@ -123,11 +123,11 @@ class Lease:
 
     @property
     def lost(self) -> StorageError | None:
-        """Who had taken over at the last renewal; None where nobody had."""
+        """The error of the last renewal, where another process had taken over; else None."""
         return self._lost
 
     def check(self) -> None:
-        """Raise StorageError where the last renewal met another writer; asks nobody."""
+        """Raise StorageError where the last renewal met another writer; asks no storage."""
         if self._lost is not None:
             raise self._lost
 
@@ -192,7 +192,7 @@ def _outlast(storage: Storage, writer: str, fresh_s: float) -> str | None:
 
 
 def live_writer(storage: Storage) -> str | None:
-    """Who holds a fresh lease, as `process 12 on host`; None where nobody does.
+    """Who holds a fresh lease, as `process 12 on host`; None without one.
 
     Nor does a process that this one would see if it lived, and does not.
     """

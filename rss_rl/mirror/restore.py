@@ -1,4 +1,4 @@
-"""A run from its storage into an empty directory, and who may go on with what."""
+"""A run from its storage into an empty directory, and what may be resumed from where."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from rss_rl.components import Trust
 from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.mirror.files import is_of_run
-from rss_rl.runs.checkpoint import LATEST, checkpoint_steps, load_checkpoint
-from rss_rl.runs.checkpoint_files import STATE_FILE, parse_step, read_pointer
+from rss_rl.runs.checkpoint import (
+    LATEST,
+    STATE_FILE,
+    checkpoint_steps,
+    load_checkpoint,
+    parse_step,
+    read_pointer,
+)
 from rss_rl.runs.run_directory import CONFIG_FILE, check_free, claim
 from rss_rl.storage import Storage
 
@@ -59,7 +65,7 @@ def continue_from(
     config: Mapping[str, Any],
     check: Callable[[], None] = lambda: None,
 ) -> int | None:
-    """Make `run_dir` ready to go on with the run that the storage holds, if it holds one.
+    """Make `run_dir` ready to resume the run that the storage holds, if it holds one.
 
     An empty directory, or a run without a checkpoint, gets the run from the storage; one with
     checkpoints stays as it is.
@@ -146,7 +152,7 @@ def _check_config(storage: Storage, config: Mapping[str, Any]) -> None:
 
 
 def _check_not_ahead(storage: Storage, run_dir: Path) -> None:
-    """Going on from here would throw away what another machine did."""
+    """Resuming from here would lose what another machine did."""
     there = storage.read(_LATEST) or b""
     try:
         ahead = parse_step(there.decode().strip()) - parse_step(read_pointer(run_dir, LATEST))
@@ -177,18 +183,18 @@ def _fetch(
 
 
 def _move_in(staging: Path, run_dir: Path) -> None:
-    """Move the pieces to their place, under the run's lock.
+    """Move the pieces into the run directory, under its lock.
 
     The configuration comes first, so that what a stop leaves is known to be a run, and the
     checkpoints last: without them it is restored once more.
     """
     lock = claim(run_dir)
     try:
-        for piece in sorted(staging.iterdir(), key=_place):
+        for piece in sorted(staging.iterdir(), key=_move_order):
             os.replace(piece, run_dir / piece.name)
     finally:
         os.close(lock)
 
 
-def _place(piece: Path) -> tuple[bool, bool]:
+def _move_order(piece: Path) -> tuple[bool, bool]:
     return piece.name == "checkpoints", piece.name != CONFIG_FILE

@@ -53,7 +53,7 @@ from rss_rl.ops.rationales import (
 )
 from rss_rl.policies.deciding import decide
 from rss_rl.results.posthoc import PosthocScores, ScoreSource
-from rss_rl.results.reading import open_with_data
+from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
@@ -98,7 +98,7 @@ def score_agreement(
         share: of the tokens that `top-k`, `random` and others keep; None for the policy's mean
             share.
         others: what else ranks the tokens, by the name of its selection.
-        progress: told how many examples are scored, of how many.
+        progress: called with how many examples are scored, of how many.
 
     Raises:
         ConfigError: a run that is not faithful, or has no policy while that is needed. DataError:
@@ -137,9 +137,9 @@ def score_run_agreement(
 
     Raises:
         RssError: as `score_agreement`, `rss_rl.data.score_file.read_scores` and
-            `rss_rl.results.reading.score_run` say.
+            `rss_rl.results.score.score_run` say.
     """
-    config, models, prepared, place = open_with_data(path, which, device, trust)
+    config, models, prepared, found_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)
     others: dict[str, ScoreSource] = {}
     if isinstance(models.classifier, SentencesClassifier):
@@ -153,7 +153,13 @@ def score_run_agreement(
     for name, file in (files or {}).items():
         others[name] = _FileScores(read_scores(file, examples))
     return score_agreement(
-        models, examples, config, share=share, others=others, device=place, progress=progress
+        models,
+        examples,
+        config,
+        share=share,
+        others=others,
+        device=found_device,
+        progress=progress,
     )
 
 

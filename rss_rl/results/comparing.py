@@ -12,6 +12,7 @@ __all__ = [
     "Group",
     "Run",
     "config_differences",
+    "draw_curves",
     "group_runs",
     "main_score",
     "paired",
@@ -19,29 +20,37 @@ __all__ = [
 ]
 
 import json
-import math
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
 
 from rss_rl.components import NOTHING, Trust
-from rss_rl.config import parse_config
 from rss_rl.errors import CheckpointError
+from rss_rl.logs.metrics import read_metrics
 from rss_rl.metrics.measures import all_measures, find_measure, leading_measures
-from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.results.output import COLOURS, panels, png
+from rss_rl.results.summary import is_number
+from rss_rl.runs.run_directory import REPORT_FILE, RunDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FEWEST = 3
-"""Seeds below which nothing is claimed: of two differences nobody can tell chance."""
+"""Seeds below which nothing is claimed: two differences may well be chance."""
 
 _MOST_ENUMERATED = 16
 _DRAWS = 100_000
 _MODES = ("thresholded", "sampled", "all")
+_DEV_CURVES = ("kept", "reward", "loss")
+_TRAINING_CURVES = ("reward/lambda", "selection/kept")
+_MOST_POINTS = 300
+_Curve = tuple[list[int], list[float]]
 
 
 @dataclass(frozen=True)
@@ -98,9 +107,8 @@ def read_run(path: Path, trust: Trust = NOTHING) -> Run:
         ConfigError: its configuration is none of this version.
     """
     directory = RunDirectory.open(path)
-    # Completed: it may have been written before a key was known.
-    config = parse_config(directory.config, where=str(path / "config.json"), trust=trust)
-    finished = (path / "report.json").is_file()
+    config = directory.parsed_config(trust)
+    finished = (path / REPORT_FILE).is_file()
     return Run(path, config.model_dump(mode="json"), directory.read_report() if finished else None)
 
 
@@ -141,7 +149,7 @@ def _flatten(node: Any, prefix: str = "") -> list[tuple[str, Any]]:
     if isinstance(node, Mapping) and node:
         items = [(str(key), value) for key, value in node.items()]
     elif isinstance(node, list) and any(isinstance(item, Mapping) for item in node):
-        items = [(str(place), value) for place, value in enumerate(node)]
+        items = [(str(index), value) for index, value in enumerate(node)]
     else:
         return [(prefix, node)]
     return [
@@ -162,7 +170,7 @@ def main_score(groups: Sequence[Group], split: str) -> tuple[str, dict[str, str]
             return None
         modes[group.name] = mode
         for own in scores:
-            names = {name for name, value in own[mode].items() if _is_number(value)}
+            names = {name for name, value in own[mode].items() if is_number(value)}
             shared = names if shared is None else shared & names
     chosen_by = (
         run.config.get("evaluation", {}).get("best_metric")
@@ -172,10 +180,6 @@ def main_score(groups: Sequence[Group], split: str) -> tuple[str, dict[str, str]
     named = (*chosen_by, *leading_measures(), *all_measures())
     metric = next((name for name in named if name in (shared or ())), None)
     return None if metric is None else (metric, modes)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def paired(
@@ -215,3 +219,52 @@ def _sign_flips(gaps: np.ndarray[Any, np.dtype[np.float64]]) -> float:
         return float((abs(signs @ gaps) >= seen).mean())
     drawn = np.random.default_rng(0).choice((-1, 1), (_DRAWS, len(gaps)))
     return float((1 + (abs(drawn @ gaps) >= seen).sum()) / (1 + _DRAWS))
+
+
+def draw_curves(groups: Sequence[Group]) -> bytes | None:
+    """A PNG with a panel for each metric, a thin line for each run; None where nothing is logged.
+
+    Raises:
+        CheckpointError: metrics of a run are damaged.
+    """
+    logged = {run.path: _curves(run) for group in groups for run in group.runs}
+    wanted = [
+        [f"dev/{mode}/{name}" for mode in ("thresholded", "all")]
+        for name in (*leading_measures(), *_DEV_CURVES)
+    ] + [[tag] for tag in _TRAINING_CURVES]
+    shown = [tags for tags in wanted if any(t in own for own in logged.values() for t in tags)]
+    if not shown:
+        return None
+    figure, axes = panels(len(shown), 2, (5.2, 2.9))
+    for panel, tags in zip(axes, shown, strict=True):
+        for number, group in enumerate(groups):
+            for run in group.runs:
+                _draw_run(panel, logged[run.path], tags, COLOURS[number % len(COLOURS)])
+    for number, group in enumerate(groups):
+        axes[0].plot([], [], color=COLOURS[number % len(COLOURS)], label=group.name)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=8, fontsize=9)
+    return png(figure)
+
+
+def _curves(run: Run) -> dict[str, _Curve]:
+    """Steps and values of each tag."""
+    curves: dict[str, _Curve] = {}
+    for row in read_metrics(run.path).to_pylist():
+        steps, values = curves.setdefault(row["tag"], ([], []))
+        steps.append(row["step"])
+        values.append(row["value"])
+    return curves
+
+
+def _draw_run(axes: Axes, curves: Mapping[str, _Curve], tags: Sequence[str], colour: str) -> None:
+    for number, tag in enumerate(tag for tag in tags if tag in curves):
+        steps, values = curves[tag]
+        thinned = slice(None, None, max(1, len(steps) // _MOST_POINTS))
+        # A run that has both modes of one metric shows that of all tokens dashed.
+        style = "--" if tag.startswith("dev/all/") and number else "-"
+        axes.plot(steps[thinned], values[thinned], style, color=colour, linewidth=0.9, alpha=0.8)
+        axes.set_title(tag.replace("dev/all/", "dev/").replace("thresholded/", ""), fontsize=10)
+    axes.set_xlabel("updates", fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.grid(color="0.9")

@@ -13,7 +13,6 @@ __all__ = ["METHODS", "PosthocScores", "ScoreSource"]
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
@@ -37,7 +36,7 @@ class ScoreSource(Protocol):
     """What ranks the tokens of examples."""
 
     knows_labels: bool
-    """It is told the right classes, so that predicting from what it selects is no achievement."""
+    """It is given the right classes, so that accuracy of what it selects says nothing."""
 
     def __call__(self, batch: Batch, tensors: TensorBatch) -> list[Array]:
         """S x float64 [B, N_s] of the real tokens; of no meaning on padding."""
@@ -94,18 +93,6 @@ class _Example:
         return logits[:, self.label] - logits[:, others].logsumexp(1)
 
 
-def _occlusion(example: _Example, width: int) -> Tensor:
-    return occlusion(example.of_words, sum(example.lengths), width)
-
-
-def _gradient_times_input(example: _Example) -> Tensor:
-    return gradient_times_input(example.of_vectors, example.vectors())
-
-
-def _integrated_gradients(example: _Example) -> Tensor:
-    return integrated_gradients(example.of_vectors, example.vectors())
-
-
 def _lime(example: _Example) -> Tensor:
     width = sum(example.lengths) + 1
     key = stream_key(example.seed, "agreement", "lime")
@@ -115,10 +102,14 @@ def _lime(example: _Example) -> Tensor:
 
 METHODS: Mapping[str, Callable[[_Example], Tensor]] = MappingProxyType(
     {
-        "occlusion": partial(_occlusion, width=1),
-        "occlusion-5": partial(_occlusion, width=5),
-        "gradient-x-input": _gradient_times_input,
-        "integrated-gradients": _integrated_gradients,
+        "occlusion": lambda example: occlusion(example.of_words, sum(example.lengths), 1),
+        "occlusion-5": lambda example: occlusion(example.of_words, sum(example.lengths), 5),
+        "gradient-x-input": lambda example: gradient_times_input(
+            example.of_vectors, example.vectors()
+        ),
+        "integrated-gradients": lambda example: integrated_gradients(
+            example.of_vectors, example.vectors()
+        ),
         "lime": _lime,
     }
 )
@@ -155,19 +146,19 @@ class PosthocScores:
         # Differences between texts that are almost alike are lost in bfloat16.
         exactly = torch.autocast(tensors.tokens[0].device.type, enabled=False)
         with torch.no_grad(), exactly:
-            for place, row in enumerate(batch.rows.tolist()):
-                real = [valid[place] for valid in tensors.valid]
+            for index, row in enumerate(batch.rows.tolist()):
+                real = [valid[index] for valid in tensors.valid]
                 example = _Example(
                     self._classifier,
                     tuple(
-                        ids[place, mask][None]
+                        ids[index, mask][None]
                         for ids, mask in zip(tensors.tokens, real, strict=True)
                     ),
-                    int(batch.labels[place]),
+                    int(batch.labels[index]),
                     self._seed,
                     row,
                 )
                 scores = torch.split(self._method(example).cpu(), example.lengths)
                 for slot, part in enumerate(scores):
-                    found[slot][place, batch.valid[slot][place]] = part.numpy()
+                    found[slot][index, batch.valid[slot][index]] = part.numpy()
         return found

@@ -11,47 +11,53 @@ a kill or a full disk at any moment the last complete checkpoint can be loaded. 
 
 from __future__ import annotations
 
-__all__ = ["Checkpoint", "checkpoint_steps", "load_checkpoint", "mark_best", "save_checkpoint"]
+__all__ = [
+    "LATEST",
+    "STATE_FILE",
+    "Checkpoint",
+    "check_step",
+    "checkpoint_steps",
+    "load_checkpoint",
+    "mark_checkpoint",
+    "parse_step",
+    "pointer_path",
+    "read_pointer",
+    "save_checkpoint",
+    "state_errors",
+    "step_directory",
+    "tensors_path",
+]
 
 import hashlib
 import logging
 import os
+import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
-from rss_rl.durable import replace_file
+from rss_rl.durable import disk_errors, replace_file, sync_directory
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json
-from rss_rl.runs.checkpoint_files import (
-    STATE_FILE,
-    TENSORS_FILE,
-    check_own,
-    checkpoints_directory,
-    install,
-    parse_step,
-    pointer_path,
-    prune,
-    read_pointer,
-    staging,
-    step_directory,
-    step_of,
-    steps_present,
-    tensors_name,
-    tensors_path,
-)
 from rss_rl.runs.tensor_file import TensorLike, file_sha256, read_tensors, write_tensors
 from rss_rl.types import Array
 
 SCHEMA_VERSION = 1
 LATEST = "latest"
-
+STATE_FILE = "state.json"
+_TENSORS_FILE = "tensors.safetensors"
+_STEP = re.compile(r"step-(\d{6,18})")
+_POINTER = re.compile(r"[A-Z][A-Z0-9_]*")
+_TENSORS = re.compile(r"tensors(-[0-9a-f]{16})?\.safetensors")
+_LONGEST_POINTER = 64
+_REMEDY = "Choose another checkpoint of the run, or start the run again"
 _log = logging.getLogger("rss_rl.checkpoint")
-_OTHER = "Choose another checkpoint of the run, or start the run again"
 
 
 @dataclass(frozen=True)
@@ -105,10 +111,12 @@ def save_checkpoint(
     text = canonical_json(state, where=str(final))
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        with staging(final) as temporary:
-            digest = write_tensors(temporary / TENSORS_FILE, tensors)
-            name = tensors_name(final, digest)
-            os.rename(temporary / TENSORS_FILE, temporary / name)
+        with _staging(final) as temporary:
+            digest = write_tensors(temporary / _TENSORS_FILE, tensors)
+            # Saved a second time, the step has both files for a moment, until the new state
+            # replaces the old one: so the second has another name.
+            name = f"tensors-{digest[:16]}.safetensors" if final.exists() else _TENSORS_FILE
+            os.rename(temporary / _TENSORS_FILE, temporary / name)
             record = {
                 "schema_version": SCHEMA_VERSION,
                 "step": step,
@@ -120,9 +128,9 @@ def save_checkpoint(
             replace_file(temporary / STATE_FILE, canonical_json(record, where=str(final)))
             # The safetensors writer makes files that only their owner can read.
             shutil.copymode(temporary / STATE_FILE, temporary / name)
-            install(temporary, final, name)
+            _install(temporary, final, name)
         replace_file(pointer_path(run_dir, LATEST), f"{final.name}\n")
-        prune(run_dir, step, keep_last)
+        _prune(run_dir, step, keep_last)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"the checkpoint of step {step} could not be written: {error}",
@@ -132,8 +140,10 @@ def save_checkpoint(
     return final
 
 
-def mark_best(run_dir: Path, step: int, name: str = "best") -> None:
-    """Point to the checkpoint of `step` under `name`, in the place of any other, and so keep it.
+def mark_checkpoint(run_dir: Path, step: int, name: str = "best") -> None:
+    """Call the checkpoint of `step` by `name`, such as `best`, and keep it from being pruned.
+
+    A name moves: what it was the name of before may be pruned.
 
     Raises:
         CheckpointError: there is no such checkpoint, or the pointer cannot be written.
@@ -143,19 +153,19 @@ def mark_best(run_dir: Path, step: int, name: str = "best") -> None:
     path = step_directory(run_dir, step)
     if not (path / STATE_FILE).is_file():
         raise _absent(path, run_dir)
-    try:
-        replace_file(pointer_path(run_dir, name), f"{path.name}\n")
-    except OSError as error:
-        raise CheckpointError(
-            f"the mark '{name}' could not be written: {error}",
-            where=str(pointer_path(run_dir, name)),
-            remedy="Free disk space and resume the run",
-        ) from error
+    pointer = pointer_path(run_dir, name)
+    remedy = "Free disk space and resume the run"
+    with disk_errors(pointer, f"the mark '{name}' could not be written", remedy):
+        replace_file(pointer, f"{path.name}\n")
 
 
 def checkpoint_steps(run_dir: Path) -> list[int]:
-    """Steps that have a checkpoint, in order; nothing is said about whether it is sound."""
-    return steps_present(run_dir)
+    """Steps that have a checkpoint, in order, whether it is sound or not."""
+    try:
+        names = os.listdir(_checkpoints(run_dir))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(match[1]) for name in names if (match := _STEP.fullmatch(name)))
 
 
 def load_checkpoint(path: Path, which: str | int = LATEST) -> Checkpoint:
@@ -170,17 +180,17 @@ def load_checkpoint(path: Path, which: str | int = LATEST) -> Checkpoint:
         CheckpointError: there is none, or it is damaged or not one of ours.
     """
     if (path / STATE_FILE).is_file():
-        return _read(path)
+        return _read(path, path)
     if isinstance(which, int):
-        return _read_present(step_directory(path, which), path)
+        return _read(step_directory(path, which), path)
     if which != LATEST:
-        return _read_present(checkpoints_directory(path) / read_pointer(path, which), path)
+        return _read(_checkpoints(path) / read_pointer(path, which), path)
     return _read_newest(path)
 
 
 def _read_newest(run_dir: Path) -> Checkpoint:
     """The checkpoint LATEST points to, else the newest sound one before it."""
-    steps = steps_present(run_dir)
+    steps = checkpoint_steps(run_dir)
     warnings: list[str] = []
     if not pointer_path(run_dir, LATEST).is_file() and steps:
         warnings.append(f"{pointer_path(run_dir, LATEST)}: missing; took the newest checkpoint")
@@ -189,34 +199,30 @@ def _read_newest(run_dir: Path) -> Checkpoint:
         newest = parse_step(read_pointer(run_dir, LATEST))
     for step in sorted({newest, *(s for s in steps if s < newest)}, reverse=True):
         try:
-            found = _read_present(step_directory(run_dir, step), run_dir)
+            found = _read(step_directory(run_dir, step), run_dir)
         except CheckpointError as error:
-            # Its remedy is for whoever asked for this one.
+            # Its remedy is for a caller who asked for this checkpoint.
             warnings.append(
                 f"passed over the checkpoint of step {step}: {error.where}: {error.what}"
             )
             continue
         for warning in warnings:
             _log.warning("%s", warning)
-        return Checkpoint(found.step, found.tensors, found.state, found.path, tuple(warnings))
+        return replace(found, warnings=tuple(warnings))
     raise CheckpointError(
         f"no sound checkpoint; {'; '.join(warnings)}",
-        where=str(checkpoints_directory(run_dir)),
+        where=str(_checkpoints(run_dir)),
         remedy="Where it trained with --storage, resume into an empty --run-dir, which gets the"
         " storage's copy; else start the run again in a new directory",
     )
 
 
-def _read_present(path: Path, run_dir: Path) -> Checkpoint:
+def _read(path: Path, run_dir: Path) -> Checkpoint:
+    """Read and check the checkpoint in the directory `path`."""
     if not path.is_dir():
         raise _absent(path, run_dir)
-    return _read(path)
-
-
-def _read(path: Path) -> Checkpoint:
-    """Read and check the checkpoint in the directory `path`."""
-    check_own(path, path / STATE_FILE)
-    record = read_json(path / STATE_FILE, remedy=_OTHER)
+    _check_own(path, path / STATE_FILE)
+    record = read_json(path / STATE_FILE, remedy=_REMEDY)
     version, step, state = (record.get(key) for key in ("schema_version", "step", "state"))
     if type(version) is not int or version != SCHEMA_VERSION:
         raise CheckpointError(
@@ -229,22 +235,22 @@ def _read(path: Path) -> Checkpoint:
         raise CheckpointError(
             "'step', 'state' or 'tensors_file' is not as written by rss-rl",
             where=str(path / STATE_FILE),
-            remedy=_OTHER,
+            remedy=_REMEDY,
         )
-    check_own(path, file)
-    named = step_of(path)
-    if named is not None and named != step:
+    _check_own(path, file)
+    named = _STEP.fullmatch(path.name)
+    if named is not None and int(named[1]) != step:
         raise CheckpointError(
-            f"it says that it is of step {step}", where=str(path / STATE_FILE), remedy=_OTHER
+            f"it says that it is of step {step}", where=str(path / STATE_FILE), remedy=_REMEDY
         )
     text = canonical_json(state, where=str(path / STATE_FILE))
     _check_digest(record.get("state_sha256"), _text_sha256(text), path / STATE_FILE)
     try:
         digest = file_sha256(file)
     except OSError as error:
-        raise CheckpointError(f"unreadable: {error}", where=str(file), remedy=_OTHER) from error
+        raise CheckpointError(f"unreadable: {error}", where=str(file), remedy=_REMEDY) from error
     _check_digest(record.get("tensors_sha256"), digest, file)
-    return Checkpoint(step, read_tensors(file, _OTHER), state, path)
+    return Checkpoint(step, read_tensors(file, _REMEDY), state, path)
 
 
 def _check_digest(recorded: object, found: str, file: Path) -> None:
@@ -252,7 +258,7 @@ def _check_digest(recorded: object, found: str, file: Path) -> None:
         raise CheckpointError(
             "its SHA-256 is not the recorded one: the file is damaged",
             where=str(file),
-            remedy=_OTHER,
+            remedy=_REMEDY,
         )
 
 
@@ -261,7 +267,198 @@ def _text_sha256(text: str) -> str:
 
 
 def _absent(path: Path, run_dir: Path) -> CheckpointError:
-    steps = ", ".join(map(str, steps_present(run_dir))) or "none"
+    steps = ", ".join(map(str, checkpoint_steps(run_dir))) or "none"
     return CheckpointError(
         "there is no such checkpoint", where=str(path), remedy=f"Steps present: {steps}"
     )
+
+
+@contextmanager
+def state_errors(checkpoint: Checkpoint | None) -> Iterator[None]:
+    """Raise what goes wrong within, as a state does not fit the program, as a CheckpointError.
+
+    Checksums show damage, not what another program wrote. None, for a new run, does nothing.
+    """
+    if checkpoint is None:
+        yield
+        return
+    where = str(checkpoint.path / STATE_FILE)
+    try:
+        yield
+    except CheckpointError as error:
+        raise CheckpointError(
+            error.what, where=error.where or where, remedy=error.remedy or _REMEDY
+        ) from error
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise CheckpointError(
+            f"its state is not one of this run: {type(error).__name__}: {str(error)[:200]}",
+            where=where,
+            remedy=_REMEDY,
+        ) from error
+
+
+def check_step(checkpoint: Checkpoint | None, update: int) -> None:
+    """Refuse a state that counts other updates than its checkpoint says.
+
+    Raises:
+        ValueError: naming both.
+    """
+    if checkpoint is not None and checkpoint.step != update:
+        raise ValueError(f"its state is of update {update!r:.50}, not {checkpoint.step}")
+
+
+def _checkpoints(run_dir: Path) -> Path:
+    """Where the checkpoints of a run are."""
+    return run_dir / "checkpoints"
+
+
+def step_directory(run_dir: Path, step: int) -> Path:
+    """The directory of the checkpoint of `step`."""
+    return _checkpoints(run_dir) / f"step-{step:06d}"
+
+
+def parse_step(name: str) -> int:
+    """The step that the name of a checkpoint directory says."""
+    match = _STEP.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name!r} names no checkpoint")
+    return int(match[1])
+
+
+def pointer_path(run_dir: Path, name: str) -> Path:
+    """The file that holds the name of the checkpoint called `name`, such as `best`."""
+    if _POINTER.fullmatch(name.upper()) is None:
+        raise CheckpointError(
+            f"{name!r} cannot be the name of a checkpoint",
+            where=str(run_dir),
+            remedy="Ask for latest, best or a step",
+        )
+    return _checkpoints(run_dir) / name.upper()
+
+
+def read_pointer(run_dir: Path, name: str) -> str:
+    """The name of the checkpoint directory that `name` points to; never a path.
+
+    Raises:
+        CheckpointError: no such pointer, or its text is not one we wrote.
+    """
+    path = pointer_path(run_dir, name)
+    steps = ", ".join(map(str, checkpoint_steps(run_dir))) or "none"
+    _check_own(path.parent, path)
+    try:
+        with path.open("rb") as file:
+            target = file.read(_LONGEST_POINTER).decode().removesuffix("\n")
+        parse_step(target)
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"the run has no checkpoint '{name}'",
+            where=str(path),
+            remedy="A run has its best from its last phase on: finish it with --resume, or ask for"
+            f" latest or a step. Steps present: {steps}",
+        ) from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"does not name a checkpoint: {error}",
+            where=str(path),
+            remedy=f"Write one line into it, 'step-' and six digits. Steps present: {steps}",
+        ) from error
+    return target
+
+
+@contextmanager
+def _staging(final: Path) -> Iterator[Path]:
+    """A fresh directory beside `final` to build it in; whatever is left of it goes at the end."""
+    _remove_leftovers(final.parent)
+    temporary = final.with_name(f".tmp-{final.name}-{os.getpid()}")
+    temporary.mkdir()
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check_own(directory: Path, *files: Path) -> None:
+    """Refuse a checkpoint that lies elsewhere, and what is no plain file.
+
+    rss-rl makes no links there: one leads out of the run, a pipe would be waited for, and a device
+    read for ever. The run directory itself may be reached by any links.
+
+    Raises:
+        CheckpointError: naming the file.
+    """
+    for path in (directory, *files):
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            continue  # missing, which its reader reports better
+        if not (stat.S_ISDIR(mode) if path == directory else stat.S_ISREG(mode)):
+            raise CheckpointError(
+                "a link, or not a plain file",
+                where=str(path),
+                remedy="Put the file itself there, or choose another checkpoint of the run",
+            )
+
+
+def tensors_path(final: Path, name: object) -> Path | None:
+    """The tensors file of `final` that its state calls `name`; None if that is no name of ours."""
+    return final / name if isinstance(name, str) and _TENSORS.fullmatch(name) else None
+
+
+def _install(temporary: Path, final: Path, tensors: str) -> None:
+    """Make the finished directory `temporary` the checkpoint `final`, at one stroke.
+
+    Args:
+        temporary: holds the state and the tensors file.
+        final: may exist already; its state is then replaced, which is the stroke.
+        tensors: name of the tensors file.
+    """
+    sync_directory(temporary)
+    if not final.exists():
+        os.rename(temporary, final)
+        sync_directory(final.parent)
+        return
+    os.replace(temporary / tensors, final / tensors)
+    sync_directory(final)
+    os.replace(temporary / STATE_FILE, final / STATE_FILE)
+    sync_directory(final)
+    for path in final.glob("tensors*.safetensors"):
+        if path.name != tensors:
+            path.unlink()
+
+
+def _prune(run_dir: Path, step: int, keep_last: int) -> None:
+    """Remove all but the marked checkpoints and the `keep_last` newest up to `step`."""
+    present = checkpoint_steps(run_dir)
+    kept = {s for s in present if s <= step}
+    kept = set(sorted(kept)[-keep_last:]) | _pointed_to(run_dir)
+    for old in present:
+        if old not in kept:
+            _discard(step_directory(run_dir, old))
+
+
+def _pointed_to(run_dir: Path) -> set[int]:
+    """Steps that a pointer names; a damaged pointer protects nothing."""
+    steps = set()
+    for path in _checkpoints(run_dir).iterdir():
+        if _POINTER.fullmatch(path.name) and path.is_file():
+            try:
+                steps.add(parse_step(read_pointer(run_dir, path.name)))
+            except CheckpointError:
+                continue
+    return steps
+
+
+def _discard(path: Path) -> None:
+    """Remove a directory; it loses its name first, so that half of it never looks like a whole."""
+    temporary = path.with_name(f".tmp-old-{path.name}-{os.getpid()}")
+    os.rename(path, temporary)
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """Remove what a killed process left; the run's lock says that no other one is writing."""
+    for path in directory.glob(".tmp-*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

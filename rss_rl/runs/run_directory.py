@@ -14,40 +14,60 @@ run.lock      held by the process that trains
 
 from __future__ import annotations
 
-__all__ = ["ALL_TOKENS", "CONFIG_FILE", "RunDirectory", "STATUS_FILE", "check_free", "claim"]
+__all__ = [
+    "ALL_TOKENS",
+    "CONFIG_FILE",
+    "LOCK_FILE",
+    "REPORT_FILE",
+    "STATUS_FILE",
+    "RunDirectory",
+    "check_free",
+    "claim",
+    "lock_holder",
+]
 
+import fcntl
 import json
 import os
 import shutil
+import socket
+import stat
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Self
 
 import yaml
 
-from rss_rl.durable import replace_file, sync_directory, sync_file
+from rss_rl.components import NOTHING, Trust
+from rss_rl.config import RunConfig, parse_config
+from rss_rl.durable import disk_errors, replace_file, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json, without_non_finite
-from rss_rl.logs.event_log import EVENTS_FILE
-from rss_rl.runs.run_lock import LOCK_FILE, take_lock
+from rss_rl.logs.events import EVENTS_FILE
 
 SCHEMA_VERSION = 1
 STATUS_FILE = "status.json"
-CONFIG_FILE, _REPORT = "config.json", "report.json"
-PROVENANCE_FILE = "provenance.json"
+CONFIG_FILE, REPORT_FILE = "config.json", "report.json"
+LOCK_FILE = "run.lock"
+_PROVENANCE_FILE = "provenance.json"
 _OWN_FILES = (
     CONFIG_FILE,
     "config.yaml",
-    _REPORT,
+    REPORT_FILE,
     STATUS_FILE,
-    PROVENANCE_FILE,
+    _PROVENANCE_FILE,
     EVENTS_FILE,
     f"{EVENTS_FILE}.1",
 )
 ALL_TOKENS = "all-tokens"
 """Subdirectory with the run of the same model that has every token selected."""
 _OWN_DIRECTORIES = (ALL_TOKENS, "checkpoints", "inputs", "metrics", "tensorboard")
+_LOCK_ATTEMPTS, _LOCK_PAUSE_S = 5, 0.05
+_LONGEST_HOLDER = 200
+_UNUSABLE = "the run directory cannot be used"
+_REMEDY = "Choose a directory that can be written, on a disk with free space"
 
 
 class RunDirectory:
@@ -88,20 +108,18 @@ class RunDirectory:
         """
         path = path.absolute()
         text = _config_text(path, config, settled)
-        try:
+        with disk_errors(path, _UNUSABLE, _REMEDY):
             lock = claim(path, overwrite=overwrite)
             try:
                 _write_config(path, config, text)
             except BaseException:
                 os.close(lock)
                 raise
-        except OSError as error:
-            raise _refused(path, error) from error
         return cls(path, dict(config), lock, dict(settled))
 
     @classmethod
     def open(cls, path: Path, *, lock: bool = False) -> Self:
-        """Open the directory of a run: to read, or with `lock` to go on training.
+        """Open the directory of a run: to read, or with `lock` to train.
 
         Raises:
             CheckpointError: no run is there, or another process trains there.
@@ -122,13 +140,22 @@ class RunDirectory:
                 where=str(path / CONFIG_FILE),
                 remedy="Use the version of rss-rl that wrote the run",
             )
-        try:
-            return cls(path, config, take_lock(path) if lock else None, settled)
-        except OSError as error:
-            raise _refused(path, error) from error
+        with disk_errors(path, _UNUSABLE, _REMEDY):
+            return cls(path, config, _take_lock(path) if lock else None, settled)
+
+    def parsed_config(self, trust: Trust = NOTHING) -> RunConfig:
+        """The configuration, completed with defaults of keys that are newer than the run.
+
+        Args:
+            trust: whose components may be imported, see `rss_rl.config.parse_config`.
+
+        Raises:
+            ConfigError: it is none of this version.
+        """
+        return parse_config(self.config, where=str(self.path / CONFIG_FILE), trust=trust)
 
     def moved_data(self, data: str) -> None:
-        """Write down where the data of the run lie now; for whoever holds its lock.
+        """Write down where the data of the run lie now; for the holder of its lock.
 
         Raises:
             CheckpointError: the disk refuses.
@@ -140,7 +167,7 @@ class RunDirectory:
         """Write down what was chosen where the configuration leaves a key to the machine.
 
         The configuration itself stays as it was asked for, so that runs of unlike machines are
-        runs of one configuration. For whoever holds the lock of the run.
+        runs of one configuration. For the holder of the lock.
 
         Raises:
             CheckpointError: the disk refuses.
@@ -150,10 +177,8 @@ class RunDirectory:
 
     def _rewrite_config(self) -> None:
         text = _config_text(self.path, self.config, self.settled)
-        try:
+        with disk_errors(self.path, _UNUSABLE, _REMEDY):
             _write_config(self.path, self.config, text)
-        except OSError as error:
-            raise _refused(self.path, error) from error
 
     @property
     def inputs(self) -> Path:
@@ -167,31 +192,22 @@ class RunDirectory:
             CheckpointError: it cannot be read or written.
         """
         target = self.inputs / source.name
-        temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}")
-        try:
+        with disk_errors(target, _UNUSABLE, _REMEDY):
             self.inputs.mkdir(exist_ok=True)
-            shutil.copyfile(source, temporary)
-            sync_file(temporary)
-            os.replace(temporary, target)
-            sync_directory(self.inputs)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise _refused(target, error) from error
+            with replacing(target) as temporary:
+                shutil.copyfile(source, temporary)
         return target
 
     def note_provenance(self, record: Mapping[str, Any]) -> None:
-        """Write `provenance.json` where the run begins: it tells what made the first update.
+        """Write `provenance.json` where the run begins: it says what made the first update.
 
         Raises:
             CheckpointError: the disk refuses.
         """
-        target = self.path / PROVENANCE_FILE
-        if target.exists():
-            return
-        try:
-            replace_file(target, json.dumps(dict(record), indent=2) + "\n")
-        except OSError as error:
-            raise _refused(target, error) from error
+        target = self.path / _PROVENANCE_FILE
+        if not target.exists():
+            with disk_errors(target, _UNUSABLE, _REMEDY):
+                replace_file(target, json.dumps(dict(record), indent=2) + "\n")
 
     def write_report(self, report: Mapping[str, Any]) -> Path:
         """Write `report.json`; a number that is not finite becomes null, as JSON has none.
@@ -199,13 +215,11 @@ class RunDirectory:
         Raises:
             CheckpointError: not plain JSON data, or the disk refuses.
         """
-        target = self.path / _REPORT
+        target = self.path / REPORT_FILE
         finite = without_non_finite(dict(report))
         canonical_json(finite, where=str(target))
-        try:
+        with disk_errors(target, _UNUSABLE, _REMEDY):
             replace_file(target, json.dumps(finite, indent=2) + "\n")
-        except OSError as error:
-            raise _refused(target, error) from error
         return target
 
     def read_report(self) -> dict[str, Any]:
@@ -215,7 +229,7 @@ class RunDirectory:
             CheckpointError: there is none, or it is damaged.
         """
         return read_json(
-            self.path / _REPORT,
+            self.path / REPORT_FILE,
             remedy="Finish the run with 'rss-rl train --resume RUN', or score what there is with"
             " 'rss-rl evaluate RUN --which latest'",
         )
@@ -229,12 +243,7 @@ class RunDirectory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -249,7 +258,7 @@ def _write_config(path: Path, config: Mapping[str, Any], text: str) -> None:
 
 
 def check_free(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse to write into what is no run, and over a run without being told to.
+    """Refuse to write into what is no run, and over a run unless `overwrite`.
 
     Raises:
         CheckpointError: it is neither empty nor a run that may go.
@@ -288,9 +297,9 @@ def claim(path: Path, *, overwrite: bool = False) -> int:
     """
     check_free(path, overwrite=overwrite)
     path.mkdir(parents=True, exist_ok=True)
-    lock = take_lock(path)
+    lock = _take_lock(path)
     try:
-        check_free(path, overwrite=overwrite)  # somebody may have been at work until now
+        check_free(path, overwrite=overwrite)  # another process may have worked here until now
         _clear_run(path)
     except BaseException:
         os.close(lock)
@@ -307,9 +316,68 @@ def _clear_run(path: Path) -> None:
         (path / name).unlink(missing_ok=True)
 
 
-def _refused(where: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(
-        f"the run directory cannot be used: {error}",
-        where=str(where),
-        remedy="Choose a directory that can be written, on a disk with free space",
-    )
+def _take_lock(run_dir: Path) -> int:
+    """Take the lock of the run; its file descriptor, which is closed to let go.
+
+    The kernel lets go of it when the process ends, however it ends: a lock left by a dead process
+    is free, and no process number has to be trusted.
+
+    Raises:
+        CheckpointError: another process trains there.
+        OSError: the file cannot be used.
+    """
+    descriptor = _open_lock(run_dir, os.O_RDWR | os.O_CREAT)
+    try:
+        for attempt in range(_LOCK_ATTEMPTS):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if attempt + 1 == _LOCK_ATTEMPTS:
+                    raise CheckpointError(
+                        f"{_holder(descriptor)} is training there",
+                        where=str(run_dir),
+                        remedy="Wait for it, stop it, or choose another directory",
+                    ) from error
+                time.sleep(_LOCK_PAUSE_S)  # another may only be looking, in `lock_holder`
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def lock_holder(run_dir: Path) -> str | None:
+    """Who trains there, as `process 12 on host`; None where no process does.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        descriptor = _open_lock(run_dir, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _open_lock(run_dir: Path, flags: int) -> int:
+    """Open the lock's file; a link would let a run directory name any file to be emptied."""
+    guarded = flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(run_dir / LOCK_FILE, guarded, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{run_dir / LOCK_FILE} is not a plain file")
+    return descriptor
+
+
+def _holder(descriptor: int) -> str:
+    """What the holder wrote; printable characters only, as it is shown on a terminal."""
+    text = os.pread(descriptor, _LONGEST_HOLDER, 0).decode(errors="replace")
+    return "".join(c for c in text if c.isprintable()).strip() or "another process"

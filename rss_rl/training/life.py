@@ -12,8 +12,14 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import LearnersLostError
 from rss_rl.logs.metrics import MetricsWriter
-from rss_rl.runs.checkpoint import Checkpoint, checkpoint_steps, load_checkpoint, mark_best
-from rss_rl.runs.restoring import check_step, restoring
+from rss_rl.runs.checkpoint import (
+    Checkpoint,
+    check_step,
+    checkpoint_steps,
+    load_checkpoint,
+    mark_checkpoint,
+    state_errors,
+)
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import Learner
 from rss_rl.training.observer import Observer
@@ -112,7 +118,7 @@ def _live(
         try:
             for event in trainer.events():
                 if fork and isinstance(event, PhaseBegan) and trainer.session.schedule.index == 1:
-                    mark_best(path, event.update, FORK)
+                    mark_checkpoint(path, event.update, FORK)
                 around.observer.take(event, path, writer)
                 yield event
                 if isinstance(event, Stopped):
@@ -141,7 +147,7 @@ def _trainer(
         around.observer.take(event, path, writer)
         around.observer.close()
 
-    with restoring(start):
+    with state_errors(start):
         trainer = Trainer(
             config,
             path,

@@ -11,11 +11,10 @@ from typing import Any, Self
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.logs.event_log import EventLog
+from rss_rl.logs.events import EventLog
 from rss_rl.logs.metrics import MetricsWriter
-from rss_rl.mirror.claim import RunMirror
-from rss_rl.runs.checkpoint import LATEST, Checkpoint
-from rss_rl.runs.checkpoint_files import parse_step, pointer_path, read_pointer
+from rss_rl.mirror.mirror import RunMirror
+from rss_rl.runs.checkpoint import LATEST, Checkpoint, parse_step, pointer_path, read_pointer
 from rss_rl.training.heartbeat import EndState, Heartbeat
 from rss_rl.training.session import UpdateReport
 from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Stopped

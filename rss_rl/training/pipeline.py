@@ -26,7 +26,7 @@ import numpy as np
 
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import SamplerError
-from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.backend import Backend, Delivery
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot

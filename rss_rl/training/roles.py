@@ -10,7 +10,7 @@ from typing import Protocol
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.logs.event_log import EventSink
+from rss_rl.logs.events import EventSink
 from rss_rl.logs.metrics import ScalarSink
 from rss_rl.rollouts.backend import Backend, LocalBackend
 from rss_rl.rollouts.sampler import Sampler

@@ -23,7 +23,7 @@ from rss_rl.config import (
 )
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, ConfigError, DataError
-from rss_rl.mirror.claim import open_mirror
+from rss_rl.mirror.mirror import open_mirror
 from rss_rl.models.attention_choice import loadable_attention, settled_attention
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.snapshot import Models, build_prepared_models

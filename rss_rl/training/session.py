@@ -17,7 +17,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
 from rss_rl.learners.phases import PhaseSchedule, Turn
 from rss_rl.learners.share_control import Reached, ShareController
-from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import GateEstimator, LogProbEstimator
 from rss_rl.rollouts.backend import Backend

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rss_rl.errors import CheckpointError
-from rss_rl.logs.event_log import EVENTS_FILE, parse_events
+from rss_rl.logs.events import EVENTS_FILE, parse_events
 from rss_rl.mirror.lease import live_writer
-from rss_rl.runs.run_directory import STATUS_FILE
-from rss_rl.runs.run_lock import lock_holder
+from rss_rl.runs.run_directory import STATUS_FILE, lock_holder
 from rss_rl.storage import is_uri, open_storage
 
 State = Literal["running", "finished", "stopped", "failed", "crashed", "not running"]

@@ -16,7 +16,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import NonFiniteError
 from rss_rl.learners.share_control import merit
-from rss_rl.logs.event_log import NO_LOG, EventSink
+from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.metrics.chosen import BestMetric, best_metric
 from rss_rl.metrics.protocol import MetricSetup
@@ -25,10 +25,10 @@ from rss_rl.runs.checkpoint import (
     Checkpoint,
     checkpoint_steps,
     load_checkpoint,
-    mark_best,
+    mark_checkpoint,
     save_checkpoint,
+    step_directory,
 )
-from rss_rl.runs.checkpoint_files import step_directory
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import Learner, LocalLearner
 from rss_rl.training.phase_budget import PhaseBudget
@@ -217,9 +217,9 @@ class Trainer:
         """Mark the checkpoint of this moment, where it is the best."""
         if self._is_best_here:
             schedule, update = self.session.schedule, self.session.update_count
-            mark_best(self.path, update, best_mark(schedule.index))
+            mark_checkpoint(self.path, update, best_mark(schedule.index))
             if schedule.is_last:
-                mark_best(self.path, update)
+                mark_checkpoint(self.path, update)
 
     def _is_best(self, metrics: dict[str, float]) -> bool:
         value = metrics.get(self._best_metric.name, math.nan)

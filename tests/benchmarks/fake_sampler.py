@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from rss_rl.cluster.home import Home, find_home
+from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 
 
@@ -24,8 +24,8 @@ class FakeSampler:
     def __init__(self, seconds: float, pattern: pa.RecordBatch) -> None:
         self._seconds, self._pattern = seconds, Rollout.from_arrow(pattern)
 
-    def home(self) -> Home:
-        return find_home()
+    def process(self) -> ActorProcess:
+        return this_process()
 
     def sample(
         self, job: SampleJob, version: int, pieces: list[Any]

@@ -37,8 +37,7 @@ from rss_rl.data.records import column_names, column_types, read_records
 from rss_rl.data.vector_files import check_vectors, vector_lines
 from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.errors import RssError
-from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.runs.checkpoint_files import read_pointer
+from rss_rl.runs.checkpoint import load_checkpoint, read_pointer
 from rss_rl.runs.tensor_file import read_tensors
 
 SLOWEST_S = 2.0

@@ -50,7 +50,7 @@ from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig, load_config
 from rss_rl.data.order import BatchOrder
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.logs.event_log import NO_LOG
+from rss_rl.logs.events import NO_LOG
 from rss_rl.packaged import find_config
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.snapshot import Snapshot

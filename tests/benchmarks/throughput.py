@@ -23,7 +23,7 @@ import ray
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig, load_config
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.logs.event_log import NO_LOG
+from rss_rl.logs.events import NO_LOG
 from rss_rl.packaged import find_config
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.roles import LocalRoles

@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from rss_rl import components
-from rss_rl.cli.config_text import documented_yaml
+from rss_rl.cli.config import documented_yaml
 from rss_rl.cli.main import app
 from rss_rl.components import EVERYTHING, KINDS
 from rss_rl.config import load_config, parse_config

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from rss_rl.cli.config_text import describe_keys, documented_yaml
+from rss_rl.cli.config import describe_keys, documented_yaml
 from rss_rl.cli.main import app
 from rss_rl.config import RunConfig, load_config, parse_config
 from rss_rl.packaged import find_config, packaged_configs

@@ -20,7 +20,7 @@ from file_server import FileServer, Served, file_server
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from rss_rl.cli.data_catalogue import _bars
+from rss_rl.cli.data_catalogue import _BARS, progress_lines
 from rss_rl.cli.main import app
 from rss_rl.data.fetching.catalogue import CATALOGUE
 from rss_rl.data.sources import known_sources
@@ -147,7 +147,7 @@ class TestFetch:
     def test_progress_tells_speed_and_time_left(self) -> None:
         screen = io.StringIO()
         console = Console(file=screen, force_terminal=True, width=100)
-        with _bars(quiet=False, console=console) as report:
+        with progress_lines(_BARS, quiet=False, console=console) as report:
             for done in range(0, 50_000_001, 10_000_000):
                 report("file.zip", done, 100_000_000)
                 time.sleep(0.06)

@@ -70,7 +70,7 @@ def test_lost_learners_are_named(terminal: bool) -> None:
     out = io.StringIO()
     with make_progress(Console(file=out, force_terminal=terminal, width=200)) as progress:
         progress.show(LearnersLost(LearnerError("learner 1 (process 7) died: why"), 20))
-    assert "going on from update 20: learner 1 (process 7) died: why" in out.getvalue()
+    assert "resuming from update 20: learner 1 (process 7) died: why" in out.getvalue()
 
 
 def test_a_stop_is_announced(capfd: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from rss_rl.cli.main import app
 from rss_rl.config import PhaseConfig
 from rss_rl.errors import CheckpointError
-from rss_rl.logs.event_log import EVENTS_FILE, EventLog
+from rss_rl.logs.events import EVENTS_FILE, EventLog
 from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
 from rss_rl.training.heartbeat import Heartbeat
@@ -115,7 +115,7 @@ def test_how_a_run_ended(run: Path) -> None:
 def test_asking_does_not_keep_a_trainer_out(run: Path) -> None:
     """Status takes the lock for an instant; a trainer that comes then tries again."""
     code = (
-        "import sys\nfrom pathlib import Path\nfrom rss_rl.runs.run_lock import lock_holder\n"
+        "import sys\nfrom pathlib import Path\nfrom rss_rl.runs.run_directory import lock_holder\n"
         "while True: lock_holder(Path(sys.argv[1]))"
     )
     asking = subprocess.Popen([sys.executable, "-c", code, str(run)])

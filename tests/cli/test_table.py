@@ -13,7 +13,7 @@ import pytest
 from table_runs import run_table as run
 from table_runs import table_tree, write_table_file
 
-from rss_rl.results.tables.timings import read_timings
+from rss_rl.results.tables.timing import read_timings
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +193,23 @@ def test_what_cannot_be_written_can_be_read(copied: Path) -> None:
     assert result.exit_code == 2, result.output
     assert "| Mean | 2 |" in result.output
     assert "the table cannot be written: Is a directory" in result.output
+
+
+def test_what_another_table_has_finished_is_read_and_not_made(tmp_path: Path) -> None:
+    own, out = write_table_file(tmp_path / "own.yaml"), tmp_path / "out"
+    assert run(own, "--out", out, "--seeds", "0", "--no-timing").exit_code == 0
+    (out / "own" / "planted" / "mean" / "seed-0" / "report.json").unlink()  # not finished after all
+    shutil.copy(own, tmp_path / "other.yaml")
+    result = run(tmp_path / "other.yaml", "--out", out, "--seeds", "0", "--no-timing")
+    assert result.exit_code == 0, result.output
+    assert result.output.count(": begins") == 1
+    assert "planted/mean/seed-0: finished after" in result.output
+    made = [path.parent.parent.name for path in (out / "other").rglob("report.json")]
+    assert made == ["mean"]
+    header, first, *_ = (out / "own" / "table.csv").read_text().splitlines()
+    score = header.split(",").index("accuracy_percent")
+    again = (out / "other" / "table.csv").read_text().splitlines()[1]
+    assert again.split(",")[score] == first.split(",")[score]
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from table_runs import table_tree, write_table_file
 
 from rss_rl.data.store import open_prepared
 from rss_rl.errors import DataError
+from rss_rl.results.tables.data import TableData
 from rss_rl.results.tables.plan import plan_runs
-from rss_rl.results.tables.provide import Provider
 from rss_rl.results.tables.spec import load_table
 
 
@@ -65,13 +65,13 @@ def test_options_of_a_source_are_values_or_their_texts(tmp_path: Path) -> None:
         plan = plan_runs(
             "own", load_table(write_table_file(tmp_path / "own.yaml", **tree)), tmp_path
         )
-        place = plan.runs[0].place
+        fold = plan.runs[0].fold
         if train == 30:
             with pytest.raises(DataError, match="prepared with other options"):
-                Provider(plan.table, None).provide(place)
+                TableData(plan.table, None).prepare(fold)
             continue
-        Provider(plan.table, None).provide(place)
-        prepared.append(len(open_prepared(place.prepared).split("train")))
+        TableData(plan.table, None).prepare(fold)
+        prepared.append(len(open_prepared(fold.prepared).split("train")))
     assert prepared == [24, 24]
 
 
@@ -91,18 +91,18 @@ def test_two_commands_prepare_once(tmp_path: Path) -> None:
     """The second waits for the first, and takes what that one left."""
     file = write_table_file(tmp_path / "own.yaml")
     plan = plan_runs("own", load_table(file), tmp_path / "out")
-    place, said = plan.runs[0].place, list[str]()
-    place.prepared.parent.mkdir(parents=True)
-    lock = (place.prepared.parent / ".planted.lock").open("w")
+    fold, said = plan.runs[0].fold, list[str]()
+    fold.prepared.parent.mkdir(parents=True)
+    lock = (fold.prepared.parent / ".planted.lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX)
     second = threading.Thread(
-        target=Provider(plan.table, None, tell=said.append).provide, args=(place,)
+        target=TableData(plan.table, None, tell=said.append).prepare, args=(fold,)
     )
     second.start()
     while not said:
         assert second.is_alive()
         time.sleep(0.01)
-    Provider(plan.table, None)._prepare(place, "planted")
+    TableData(plan.table, None)._prepare(fold, "planted")
     lock.close()
     second.join(timeout=30)
     assert not second.is_alive()

@@ -15,7 +15,7 @@ from ray_nodes import Nodes, free_port, new_token
 
 from rss_rl.cluster.auth import find_token
 from rss_rl.cluster.connection import ClusterInfo, connect, shutdown
-from rss_rl.cluster.probe import check_dashboard, check_gcs, probe_dashboard, probe_gcs
+from rss_rl.cluster.probe import check, probe_dashboard, probe_gcs
 from rss_rl.cluster.processes import session_processes
 from rss_rl.errors import ClusterError
 
@@ -69,9 +69,9 @@ class TestOneStartedHere:
         self, nobodys_home: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         shared = set(os.listdir("/dev/shm"))
-        info = connect(cores=3, object_store_mb=100)
+        info = connect(cores=3)
         try:
-            assert (info.started_here, info.authenticated, info.nodes) == (True, True, 1)
+            assert (info.how, info.authenticated, info.nodes) == ("started", True, 1)
             file = nobodys_home / ".ray" / "auth_token"
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
             assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -80,7 +80,7 @@ class TestOneStartedHere:
             assert probe_gcs(info.address, find_token()).answer == "open"
             resources = ray.cluster_resources()
             assert resources["CPU"] == max(3, os.cpu_count() or 1)
-            assert resources["object_store_memory"] <= 100 * 2**20
+            assert resources["object_store_memory"] <= 512 * 2**20
             processes = session_processes(info.session_name)
             assert worker in {process.pid for process in processes}
         finally:
@@ -106,7 +106,7 @@ class TestJoining:
     def test_with_the_token(self, guarded: Nodes) -> None:
         info = connect(guarded.address)  # nobody has set RAY_AUTH_MODE
         try:
-            assert (info.started_here, info.joined_here, info.authenticated) == (False, True, True)
+            assert (info.how, info.authenticated) == ("joined", True)
             assert not info.notes
             use(info)
         finally:
@@ -141,7 +141,7 @@ class TestJoining:
         again = connect()  # already connected: whoever connected disconnects
         shutdown(again)
         assert ray.is_initialized()
-        assert (again.session_name, again.joined_here) == (info.session_name, False)
+        assert (again.session_name, again.how) == (info.session_name, "found")
         shutdown(info)
         assert not ray.is_initialized()
 
@@ -203,17 +203,21 @@ class TestDashboard:
     @pytest.mark.usefixtures("token")
     def test_what_may_be_used(self, guarded: Nodes, open_: Nodes) -> None:
         known = find_token()
-        head = check_dashboard(guarded.dashboard, known, insecure=False, timeout_s=1)
+        head = check(probe_dashboard, guarded.dashboard, known, insecure=False, timeout_s=1)
         assert (head.version, head.guarded) == (ray.__version__, True)
         with pytest.raises(ClusterError, match="checks no token"):
-            check_dashboard(open_.dashboard, known, insecure=False, timeout_s=1)
-        assert not check_dashboard(open_.dashboard, known, insecure=True, timeout_s=1).guarded
+            check(probe_dashboard, open_.dashboard, known, insecure=False, timeout_s=1)
+        assert not check(
+            probe_dashboard, open_.dashboard, known, insecure=True, timeout_s=1
+        ).guarded
 
     @pytest.mark.parametrize("insecure", [False, True])
     def test_the_wrong_port(self, guarded: Nodes, insecure: bool) -> None:
         """Neither is taken for the other, and what answers strangely is never trusted."""
         with pytest.raises(ClusterError, match="not as a Ray cluster does"):
-            check_dashboard(f"http://{guarded.address}", None, insecure=insecure, timeout_s=1)
+            check(
+                probe_dashboard, f"http://{guarded.address}", None, insecure=insecure, timeout_s=1
+            )
         address = guarded.dashboard.removeprefix("http://")
         with pytest.raises(ClusterError, match="no Ray cluster answered"):
-            check_gcs(address, None, insecure=insecure, timeout_s=1)
+            check(probe_gcs, address, None, insecure=insecure, timeout_s=1)

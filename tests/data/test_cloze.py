@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rss_rl.cli.data_preview import example_line, predicted
+from rss_rl.cli.data import example_line, predicted
 from rss_rl.data.corpora.lambada import last_sentence
 from rss_rl.data.corpora.wdw import merged
 from rss_rl.data.prepare import prepare

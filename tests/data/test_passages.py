@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rss_rl.cli.data_preview import example_line
+from rss_rl.cli.data import example_line
 from rss_rl.data.corpora.passages import cut_passage, sentence_starts
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import BadRow, RawExample, SourceRequest, named_source

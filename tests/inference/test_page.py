@@ -12,8 +12,7 @@ import pytest
 from chromium import Browser, find_chromium
 from readers import TASKS, reader
 
-from rss_rl.inference.facts import Facts, gather_facts
-from rss_rl.inference.page import page
+from rss_rl.inference.page import Facts, gather_facts, page
 
 HOSTILE = ("w3", "</script><script>document.title='taken'</script>", "<b>w4</b>", "@DATA@", "w8")
 NAMES = ("no", "maybe", "yes")

@@ -20,8 +20,7 @@ from tiny_runs import command_line
 import rss_rl
 from rss_rl.errors import DataError
 from rss_rl.inference.model import Model
-from rss_rl.inference.scoring import Counts, score_file
-from rss_rl.inference.writers import own_columns
+from rss_rl.inference.scoring import Counts, own_columns, score_file
 
 WAIT_S = 300.0
 
@@ -185,7 +184,7 @@ def test_columns_of_json_lines_may_come_late_and_hold_anything(
     source = tmp_path / "in.jsonl"
     source.write_text(
         '{"review": "warm"}\nno JSON\n{"review": "dull", "row": 3, "half": "\\ud800"}\n'
-        '{"review": "\\ud800 half a sign"}\n'
+        '{"review": "\\ud800 half a character"}\n'
     )
     for ending in ("parquet", "csv", "jsonl"):
         target = tmp_path / f"out.{ending}"
@@ -193,7 +192,7 @@ def test_columns_of_json_lines_may_come_late_and_hold_anything(
         rows = raw(target)
         assert [str(row["input_row"] or "") for row in rows] == ["", "", "3", ""]
         assert rows[2]["half"] in ("\\ud800", "\ud800")
-        assert "half a sign" in rows[3]["error"]
+        assert "half a character" in rows[3]["error"]
 
 
 def test_nanoseconds_and_other_types_of_parquet_are_kept(model: Model, tmp_path: Path) -> None:

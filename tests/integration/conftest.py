@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +49,13 @@ def reference(tiny: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathF
 def installed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """See `install_wheel`."""
     return install_wheel(repository, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    """Those that a test starts; none is left behind."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()

@@ -2,10 +2,9 @@
 
     python kill_at.py CONFIG.json RUN KILL...
 
-Each KILL is one life of the run in RUN, and each life resumes the one before: `update:N` dies after
-update N of that life, `save_checkpoint:N` and `mark_best:N` die instead of the trainer's N-th call
-of that function, `finish` lives on.
-The library is imported once, and each life is a fork.
+Each KILL is one attempt at the run in RUN, which resumes the one before: `update:N` is killed after
+its update N, `save_checkpoint:N` and `mark_checkpoint:N` at the trainer's N-th call of that
+function, `finish` is not. The library is imported once, and each attempt is a fork.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ def die_at_call(name: str, number: int) -> None:
     setattr(trainer, name, counted)
 
 
-def live(config: Path, run: Path, kill: str) -> None:
-    """One life."""
+def attempt(config: Path, run: Path, kill: str) -> None:
+    """One attempt."""
     what, _, number = kill.partition(":")
     if what not in ("update", "finish"):
         die_at_call(what, int(number))
@@ -58,7 +57,7 @@ def main() -> None:
     for kill in sys.argv[3:]:
         child = os.fork()
         if child == 0:
-            live(config, run, kill)
+            attempt(config, run, kill)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         wanted = 0 if kill == "finish" else -signal.SIGKILL

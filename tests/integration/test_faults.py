@@ -55,11 +55,11 @@ def kill_samplers(backend: RayBackend, how_many: int) -> None:
     """SIGKILL samplers, those at work on a shard first."""
     wait_for(backend, 2)
     backend._dispatch()
-    places = sorted(backend._places, key=lambda place: -len(place.flights))
-    assert places[0].flights, "nobody was at work"
-    for place in places[:how_many]:
-        assert place.home is not None
-        os.kill(place.home.pid, signal.SIGKILL)
+    slots = sorted(backend._slots, key=lambda slot: -len(slot.jobs))
+    assert slots[0].jobs, "no sampler was at work"
+    for slot in slots[:how_many]:
+        assert slot.process is not None
+        os.kill(slot.process.pid, signal.SIGKILL)
 
 
 class TestOnOneMachine:
@@ -116,7 +116,7 @@ class TestOnSeveralNodes:
         def lose(roles: WatchedRoles) -> None:
             samplers = samplers_of(roles)
             wait_for(samplers, 2)
-            alive.append(len({place.home.node for place in samplers._live() if place.home}))
+            alive.append(len({slot.process.node for slot in samplers._live() if slot.process}))
             cluster.remove_node(second, allow_graceful=False)
 
         def add(roles: WatchedRoles) -> None:

@@ -1,4 +1,7 @@
-"""A frontier that was interrupted and killed equals one that never was; with Tune or without."""
+"""A frontier that was interrupted equals one that never was; what may be swept, and what not.
+
+Without Tune a frontier is trained as a table is: see test_tables.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,12 @@ import csv
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from table_runs import PHASES, SETTINGS
+from table_runs import PHASES, SETTINGS, wait_for_checkpoint
 from tiny_runs import command_line
 from typer.testing import CliRunner
 
@@ -68,26 +69,6 @@ def expected(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "out" / "own"
 
 
-@pytest.fixture
-def processes() -> Iterator[list[subprocess.Popen[str]]]:
-    """Those that a test starts; none is left behind."""
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def wait_for_checkpoint(run: Path, after: int, process: subprocess.Popen[str]) -> int:
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline and process.poll() is None:
-        steps = [int(path.name[5:]) for path in (run / "checkpoints").glob("step-*")]
-        if newer := [step for step in steps if step > after]:
-            return min(newer)
-        time.sleep(0.005)
-    raise AssertionError(f"no checkpoint after {after}: {process.communicate()}")
-
-
 def test_files(expected: Path) -> None:
     rows = list(csv.DictReader(StringIO((expected / "frontier.csv").read_text())))
     assert [row["policy"] for row in rows] == ["rss"] * 2 + ["bernoulli"] * 2 + ["all tokens"]
@@ -104,38 +85,10 @@ def test_files(expected: Path) -> None:
 
 
 @pytest.mark.timeout(200)
-def test_interrupted_and_killed(
-    expected: Path, prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
-) -> None:
-    command = ("frontier", write_config(tmp_path, prepared), *SWEEP, "--out", "out")
-    run = tmp_path / "out" / "own" / prepared.name / "rss-share-0.3" / "seed-0"
-
-    processes.append(first := command_line(*command, cwd=tmp_path))
-    reached = wait_for_checkpoint(run, 4, first)
-    first.send_signal(signal.SIGINT)
-    out, err = first.communicate(timeout=DEADLINE_S)
-    assert first.returncode == 130, err
-    assert "the same command goes on from here" in out
-
-    processes.append(second := command_line(*command, cwd=tmp_path))
-    wait_for_checkpoint(run, reached + 8, second)
-    second.kill()
-    second.communicate()
-    assert not (run / "report.json").exists()
-
-    result = CliRunner().invoke(app, list(map(str, [*command[:-1], tmp_path / "out"])))
-    assert result.exit_code == 0, result.output
-    made = (tmp_path / "out" / "own" / "frontier.csv").read_text()
-    assert made == (expected / "frontier.csv").read_text()
-    again = CliRunner().invoke(app, list(map(str, [*command[:-1], tmp_path / "out"])))
-    assert "begins" not in again.output
-
-
-@pytest.mark.timeout(200)
 def test_on_tune(
     expected: Path, prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
-    """Stopped by Ctrl-C in the middle, gone on with, and the same to the bit."""
+    """Stopped by Ctrl-C in the middle, resumed, and the same to the bit."""
     pytest.importorskip("pandas", reason="Ray Tune is an extra: rss-rl[tune]")
     pytest.importorskip("tensorboardX", reason="Ray Tune is an extra: rss-rl[tune]")
     config = write_config(tmp_path, prepared)
@@ -157,7 +110,7 @@ def test_on_tune(
 
 
 def test_without_the_extra(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rss_rl.cluster.tune_workers.find_spec", lambda name: None)
+    monkeypatch.setattr("rss_rl.cluster.run_workers.find_spec", lambda name: None)
     command = ["frontier", str(write_config(tmp_path, prepared)), *SWEEP, "--jobs", "2"]
     result = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out")])
     assert result.exit_code != 0

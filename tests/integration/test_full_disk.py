@@ -13,7 +13,7 @@ import pytest
 from tiny_runs import Outcome
 
 from rss_rl.config import RunConfig
-from rss_rl.logs.event_log import EVENTS_FILE, parse_events
+from rss_rl.logs.events import EVENTS_FILE, parse_events
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import Finished, train
 from rss_rl.training.status import read_status

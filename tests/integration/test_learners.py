@@ -60,7 +60,7 @@ def test_two_learners_are_one(
         np.testing.assert_allclose(found.tensors[name], value, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_killed_learner(rank: int, tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
     config = tiny(sampler=SAMPLERS, learner={"actors": 2}, evaluation={"all_tokens": False})
     roles, events, killed = WatchedRoles(), [], False
@@ -68,7 +68,7 @@ def test_a_killed_learner(rank: int, tiny: Callable[..., RunConfig], tmp_path: P
         events.append(event)
         if not killed and len(reports_of(events)) == 14:
             assert roles.learners is not None
-            os.kill(roles.learners._homes[rank].pid, signal.SIGKILL)
+            os.kill(roles.learners._processes[rank].pid, signal.SIGKILL)
             killed = True
     lost = [event for event in events if isinstance(event, LearnersLost)]
     assert len(lost) == 1

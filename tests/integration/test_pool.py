@@ -13,7 +13,7 @@ import pytest
 import ray
 from ray_nodes import own_ray
 
-from rss_rl.cluster.home import Home, find_home
+from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, SamplerError
@@ -38,8 +38,8 @@ class Actor:
         if fail_start is not None:
             raise_once_more(fail_start)
 
-    def home(self) -> Home:
-        return find_home()
+    def process(self) -> ActorProcess:
+        return this_process()
 
     def sample(self, job: SampleJob, version: int, pieces: list[Any]) -> Any:
         if self._fail_sample is not None:

@@ -1,4 +1,4 @@
-"""A run that was stopped or killed and gone on with equals, to the bit, one that never was."""
+"""A run that was stopped or killed and resumed equals, to the bit, one that never was."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RANDOM = random.Random(11)
         ("update:5", "update:9", "update:12", "update:8", "update:4"),
         # With a best checkpoint that is not marked yet; with metrics of a phase's opening whose
         # checkpoint was not written; the same in the last phase, whose best the report is about.
-        ("mark_best:2", "save_checkpoint:4", "mark_best:4"),
+        ("mark_checkpoint:2", "save_checkpoint:4", "mark_checkpoint:4"),
         tuple(f"update:{RANDOM.randint(4, 12)}" for _ in range(3)),
     ],
     ids=["every phase", "between files", "random"],

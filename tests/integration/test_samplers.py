@@ -40,7 +40,7 @@ def cluster() -> Iterator[None]:
 
 
 def pids(backend: RayBackend) -> list[int]:
-    homes = ray.get([place.actor.home.remote() for place in backend._places], timeout=30)
+    homes = ray.get([slot.actor.process.remote() for slot in backend._slots], timeout=30)
     return [home.pid for home in homes]
 
 
@@ -68,7 +68,7 @@ def train_with_ray(
     events = []
     for event in train(config, path, roles=roles):
         events.append(event)
-        if isinstance(event, UpdateReport) and roles.samplers and roles.samplers._places:
+        if isinstance(event, UpdateReport) and roles.samplers and roles.samplers._slots:
             on_update(event.update, roles.samplers)
     return events
 
@@ -180,7 +180,7 @@ def test_a_hanging_sampler_is_replaced(
             os.kill(stopped[0], signal.SIGSTOP)
             # Only now: starting a process may take longer.
             backend._config = tiny(sampler={"backend": "ray", "timeout_s": 2}).sampler
-        elif stopped and stopped[0] not in {p.home.pid for p in backend._places if p.home}:
+        elif stopped and stopped[0] not in {s.process.pid for s in backend._slots if s.process}:
             backend._config = config.sampler
 
     config = tiny(sampler={"backend": "ray", "actors": 2})

@@ -46,6 +46,7 @@ def check(result: dict[str, Any], tiny: Callable[..., RunConfig], path: Path) ->
     assert result["splits"] == unharmed[0].report["splits"]
 
 
+@pytest.mark.slow  # test_faults and test_driver_faults do each harm once
 @pytest.mark.timeout(400)
 def test_half_a_minute(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
     result = soak(str(write(tiny, tmp_path)), tmp_path / "run", minutes=0.5, every=6, overrides=[])

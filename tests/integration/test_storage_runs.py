@@ -1,4 +1,4 @@
-"""A run that is copied to a storage path, and gone on with by a machine that has nothing else."""
+"""A run that is copied to a storage path, and resumed by a machine that has nothing else."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 from rss_rl.cli.main import app
 from rss_rl.config import RunConfig
 from rss_rl.errors import StorageError
-from rss_rl.logs.event_log import EVENTS_FILE, parse_events
+from rss_rl.logs.events import EVENTS_FILE, parse_events
 from rss_rl.logs.metrics import read_metrics
-from rss_rl.mirror import claim, worker
-from rss_rl.mirror.worker import Patience
+from rss_rl.mirror import mirror
+from rss_rl.mirror.mirror import Patience
 from rss_rl.runs.checkpoint import checkpoint_steps, load_checkpoint
 from rss_rl.training.run import Finished, train
 from rss_rl.training.session import UpdateReport
@@ -114,8 +114,8 @@ def test_a_full_storage_stops_nothing_and_the_end_names_what_is_whole(
     full = DyingFileSystem(40, errno.ENOSPC)
     (tmp_path / "there").mkdir()
     quick = Patience(retry_s=0.01, most_s=0.01, last_tries=2)
-    monkeypatch.setattr(claim, "open_storage", lambda _: storage_at(tmp_path / "there", full))
-    monkeypatch.setattr(worker, "Patience", lambda: quick)
+    monkeypatch.setattr(mirror, "open_storage", lambda _: storage_at(tmp_path / "there", full))
+    monkeypatch.setattr(mirror, "Patience", lambda: quick)
     with pytest.raises(StorageError) as caught:
         list(train(tiny(), tmp_path / "run", storage="anything"))
     assert "the storage is gone" in str(caught.value)

@@ -190,7 +190,8 @@ def test_the_code_comes_with_the_job(nodes: Nodes, tmp_path: Path) -> None:
     assert (seen["nodes"], seen["guarded"], seen["job"]) == (2, True, True)
 
 
-def test_stopped_by_ctrl_c_and_gone_on_with(
+@pytest.mark.slow  # below a job is stopped by its name, in test_interrupt a run by Ctrl-C
+def test_stopped_by_ctrl_c_and_resumed(
     config: Callable[..., Path], storage: Path, tmp_path: Path
 ) -> None:
     phases = [
@@ -248,7 +249,10 @@ def test_a_failed_job_is_a_failed_command() -> None:
 
 
 def test_a_job_is_stopped_by_its_name(nodes: Nodes) -> None:
-    open_board(None).submit("sleeper", "exec sleep 600", "")
+    board = open_board(None)
+    board.submit("sleeper", "exec sleep 600", "s3://bucket/run")
+    with pytest.raises(ClusterError, match="job sleeper is training there already"):
+        board.submit("twin", "exec sleep 600", "s3://bucket/run")
     began = time.monotonic()
     result = CliRunner().invoke(app, ["job", "stop", "sleeper"])
     assert result.exit_code == 0

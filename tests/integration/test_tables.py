@@ -7,14 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
-from table_runs import table_tree, write_table_file
+from table_runs import table_tree, wait_for_checkpoint, write_table_file
 from tiny_runs import command_line
 from typer.testing import CliRunner
 
@@ -46,27 +45,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (place / "out" / "own" / "table.csv").read_text()
 
 
-@pytest.fixture
-def processes() -> Iterator[list[subprocess.Popen[str]]]:
-    """Those that a test starts; none is left behind."""
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def wait_for_checkpoint(run: Path, after: int, process: subprocess.Popen[str]) -> int:
-    """Wait until the run has a checkpoint beyond an update; the update."""
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline and process.poll() is None:
-        steps = [int(path.name[5:]) for path in (run / "checkpoints").glob("step-*")]
-        if newer := [step for step in steps if step > after]:
-            return min(newer)
-        time.sleep(0.005)
-    raise AssertionError(f"no checkpoint after {after}: {process.communicate()}")
-
-
 @pytest.mark.timeout(150)
 def test_interrupted_and_killed(
     expected: str, tmp_path: Path, processes: list[subprocess.Popen[str]]
@@ -83,7 +61,7 @@ def test_interrupted_and_killed(
     assert "each run saves a checkpoint first" in err
     assert "planted/resan/seed-0: stopped" in out
     assert "planted/mean/seed-0" not in out
-    assert "the same command goes on from here" in out
+    assert "the same command resumes the runs" in out
 
     processes.append(second := command_line(*command, cwd=tmp_path))
     wait_for_checkpoint(run, reached + 8, second)

@@ -18,14 +18,8 @@ from tensorboard.util import tensor_util
 
 from rss_rl.errors import CheckpointError
 from rss_rl.logs import metric_registry
-from rss_rl.logs.metric_registry import METRICS, Metric
-from rss_rl.logs.metrics import (
-    MetricsWriter,
-    find_metric,
-    metrics_markdown,
-    read_metrics,
-    register,
-)
+from rss_rl.logs.metric_registry import METRICS, Metric, find_metric, metrics_markdown, register
+from rss_rl.logs.metrics import MetricsWriter, read_metrics
 
 
 def rows(run: Path) -> list[tuple[int, str, float]]:

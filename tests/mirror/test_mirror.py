@@ -16,11 +16,10 @@ from mirrored import CONFIG, SlowStorage, checkpoint, mirror, synced, wait_for
 from soaked import fail_every_third
 
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.logs.event_log import EVENTS_FILE, EventLog, parse_events
+from rss_rl.logs.events import EVENTS_FILE, EventLog, parse_events
 from rss_rl.mirror.lease import WRITER_FILE
 from rss_rl.mirror.restore import continue_from, refuse_foreign, refuse_present
-from rss_rl.runs.checkpoint import load_checkpoint, mark_best
-from rss_rl.runs.checkpoint_files import read_pointer
+from rss_rl.runs.checkpoint import load_checkpoint, mark_checkpoint, read_pointer
 from rss_rl.runs.run_directory import ALL_TOKENS, RunDirectory
 from rss_rl.storage import open_storage
 
@@ -32,10 +31,10 @@ def life(run: Path) -> Iterator[int]:
     checkpoint(run, 0, 1)
     yield 1
     checkpoint(run, 5, 2)  # the one before it goes
-    mark_best(run, 5, "fork")
+    mark_checkpoint(run, 5, "fork")
     yield 2
     checkpoint(run, 9, 3)
-    mark_best(run, 9)
+    mark_checkpoint(run, 9)
     yield 3
     checkpoint(run, 9, 4)  # the same step with another state, as at the end of a phase
     yield 4
@@ -44,7 +43,7 @@ def life(run: Path) -> Iterator[int]:
     (run / "metrics" / "part-000000.parquet").write_bytes(b"rows")
     yield 5
     checkpoint(run, 12, 6)
-    mark_best(run, 12)
+    mark_checkpoint(run, 12)
     (run / ALL_TOKENS).mkdir()
     checkpoint(run / ALL_TOKENS, 7, 7)
     yield 6

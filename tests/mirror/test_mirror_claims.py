@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mirrored import CONFIG, RUN, SlowStorage, checkpoint, synced, wait_for
+from mirrored import CONFIG, RUN, SlowStorage, checkpoint, synced, take, wait_for
 
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.logs.event_log import EVENTS_FILE, EventLog, NullEventLog, parse_events
-from rss_rl.mirror.claim import open_mirror
+from rss_rl.logs.events import EVENTS_FILE, EventLog, NullEventLog, parse_events
 from rss_rl.mirror.lease import FRESH_S, WRITER_FILE, Lease
+from rss_rl.mirror.mirror import Mirror, Patience, open_mirror
 from rss_rl.mirror.restore import continue_from
-from rss_rl.mirror.worker import Mirror, Patience
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.storage import Storage, open_storage
@@ -132,7 +131,7 @@ def test_the_lease_is_renewed_in_a_long_restore_and_upload(
 ) -> None:
     base = synced(tmp_path, 4)
     slow = SlowReads(base.uri, base.filesystem, base.root)
-    monkeypatch.setattr("rss_rl.mirror.claim.open_storage", lambda _: slow)
+    monkeypatch.setattr("rss_rl.mirror.mirror.open_storage", lambda _: slow)
     quick = Patience(renew_s=0.02)
     open_mirror("x", tmp_path / "run", RUN, True, False, patience=quick).close()
     gated = SlowStorage(base.uri, base.filesystem, base.root, threading.Event())
@@ -160,14 +159,6 @@ def test_a_take_over_is_told_by_a_run_that_has_nothing_to_upload(tmp_path: Path)
     (told,) = parse_events((run.path / EVENTS_FILE).read_bytes())
     assert (told["event"], told["level"]) == ("storage_failed", "warning")
     assert "process 1 on elsewhere has taken over" in told["cause"]
-
-
-def take(there: Path) -> bool:
-    """As another process does; a renewal may come between, so this is repeated."""
-    record = {"host": "elsewhere", "pid": 1, "time": time.time(), "token": "x"}
-    (there / "other").write_text(json.dumps(record))
-    os.replace(there / "other", there / WRITER_FILE)
-    return False
 
 
 def test_a_second_attempt_goes_on_after_a_writer_that_died(tmp_path: Path) -> None:

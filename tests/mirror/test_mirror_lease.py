@@ -9,11 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mirrored import take, wait_for
 
 from rss_rl.errors import StorageError
 from rss_rl.mirror.lease import (
@@ -120,20 +120,6 @@ def test_whoever_works_long_keeps_the_lease_and_hears_that_it_is_lost(tmp_path: 
         with pytest.raises(StorageError, match="process 1 on elsewhere has taken over"):
             lease.check()
     assert live_writer(storage) == "process 1 on elsewhere"
-
-
-def take(folder: Path) -> None:
-    """As another process does; the lease may come between, so this is repeated."""
-    record = {"host": "elsewhere", "pid": 1, "time": time.time(), "token": "x"}
-    (folder / "other").write_text(json.dumps(record))
-    os.replace(folder / "other", folder / WRITER_FILE)
-
-
-def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 CLAIM = (

@@ -14,7 +14,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.data.upload import upload
 from rss_rl.envs.interface import open_examples
-from rss_rl.results.reading import score_run
+from rss_rl.results.score import score_run
 from rss_rl.training.run import Finished, train
 
 

@@ -18,7 +18,7 @@ from rss_rl.errors import CheckpointError
 from rss_rl.runs.checkpoint import (
     checkpoint_steps,
     load_checkpoint,
-    mark_best,
+    mark_checkpoint,
     save_checkpoint,
 )
 
@@ -125,11 +125,11 @@ def test_states_come_back_equal(
 
 def test_the_last_and_the_marked_stay(tmp_path: Path) -> None:
     save(tmp_path, 1, 2, 3)
-    mark_best(tmp_path, 1)
-    mark_best(tmp_path, 2, "warm_up")
+    mark_checkpoint(tmp_path, 1)
+    mark_checkpoint(tmp_path, 2, "warm_up")
     save(tmp_path, 4, 5, keep_last=2)
     assert checkpoint_steps(tmp_path) == [1, 2, 4, 5]
-    mark_best(tmp_path, 5)
+    mark_checkpoint(tmp_path, 5)
     save(tmp_path, 6, keep_last=2)
     assert checkpoint_steps(tmp_path) == [2, 5, 6]
     assert load_checkpoint(tmp_path).step == 6
@@ -141,7 +141,7 @@ def test_the_last_and_the_marked_stay(tmp_path: Path) -> None:
 
 def test_steps_from_before_a_resume_go(tmp_path: Path) -> None:
     save(tmp_path, 10, 20, 30)
-    mark_best(tmp_path, 30)
+    mark_checkpoint(tmp_path, 30)
     save(tmp_path, 11)
     assert checkpoint_steps(tmp_path) == [10, 11, 30]
     assert load_checkpoint(tmp_path).step == 11
@@ -173,7 +173,7 @@ def test_a_damaged_latest_is_passed_over_with_a_warning(
 
 def test_a_damaged_checkpoint_asked_for_by_name_is_an_error(tmp_path: Path) -> None:
     save(tmp_path, 1, 2)
-    mark_best(tmp_path, 2)
+    mark_checkpoint(tmp_path, 2)
     damage(tmp_path, 2)
     for which in ("best", 2):
         with pytest.raises(CheckpointError, match="SHA-256"):
@@ -203,7 +203,7 @@ def test_what_is_absent_is_named_with_what_is_there(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint 'best'.*1, 2"):
         load_checkpoint(tmp_path, "best")
     with pytest.raises(CheckpointError, match="no such checkpoint"):
-        mark_best(tmp_path, 5)
+        mark_checkpoint(tmp_path, 5)
 
 
 def test_leftovers_of_a_killed_save_go(tmp_path: Path) -> None:

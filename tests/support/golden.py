@@ -17,7 +17,7 @@ import torch
 
 import rss_rl
 from rss_rl.data.store import open_prepared
-from rss_rl.results.reading import score_run
+from rss_rl.results.score import score_run
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.run import ALL_TOKENS
 

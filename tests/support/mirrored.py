@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -12,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from rss_rl.config import parse_config
-from rss_rl.logs.event_log import NullEventLog
-from rss_rl.mirror.lease import Lease
-from rss_rl.mirror.worker import Mirror, Patience
+from rss_rl.logs.events import NullEventLog
+from rss_rl.mirror.lease import WRITER_FILE, Lease
+from rss_rl.mirror.mirror import Mirror, Patience
 from rss_rl.runs.checkpoint import save_checkpoint
 from rss_rl.runs.run_directory import STATUS_FILE, RunDirectory
 from rss_rl.storage import Storage, open_storage
@@ -63,3 +65,11 @@ def synced(tmp_path: Path, step: int) -> Storage:
         made.finish()
         made.close()
     return storage
+
+
+def take(there: Path) -> bool:
+    """Take a storage path as another process does; repeated, as a renewal may come between."""
+    record = {"host": "elsewhere", "pid": 1, "time": time.time(), "token": "x"}
+    (there / "other").write_text(json.dumps(record))
+    os.replace(there / "other", there / WRITER_FILE)
+    return False

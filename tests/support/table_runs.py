@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,17 @@ def report_by_hand(run: PlannedRun, parameters: int = 123456, **scores: float) -
     }
     with RunDirectory.create(run.path, run.config.model_dump(mode="json")) as directory:
         directory.write_report(report)
+
+
+def wait_for_checkpoint(run: Path, after: int, process: subprocess.Popen[str]) -> int:
+    """Wait until the run has a checkpoint beyond an update; the update."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and process.poll() is None:
+        steps = [int(path.name[5:]) for path in (run / "checkpoints").glob("step-*")]
+        if newer := [step for step in steps if step > after]:
+            return min(newer)
+        time.sleep(0.005)
+    raise AssertionError(f"no checkpoint after {after}: {process.communicate()}")
 
 
 class FoldedSource(TinySource):

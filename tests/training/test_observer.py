@@ -9,7 +9,7 @@ import pytest
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import NonFiniteError
-from rss_rl.logs.event_log import EVENTS_FILE, parse_events
+from rss_rl.logs.events import EVENTS_FILE, parse_events
 from rss_rl.runs.checkpoint import checkpoint_steps
 from rss_rl.training.run import train
 from rss_rl.training.status import read_status

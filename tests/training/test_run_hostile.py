@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.runs.checkpoint import load_checkpoint, save_checkpoint
-from rss_rl.runs.run_directory import RunDirectory
-from rss_rl.runs.run_lock import LOCK_FILE, lock_holder
+from rss_rl.runs.run_directory import LOCK_FILE, RunDirectory, lock_holder
 from rss_rl.training.run import open_models, train
 
 pytestmark = pytest.mark.timeout(60)

@@ -11,7 +11,7 @@ import pytest
 from rss_rl.config import EncoderChoice, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, ConfigError
-from rss_rl.logs.event_log import EventSink
+from rss_rl.logs.events import EventSink
 from rss_rl.models import attention_choice
 from rss_rl.rollouts.backend import Backend
 from rss_rl.runs.run_directory import RunDirectory

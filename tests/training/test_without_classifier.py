@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from rss_rl.api.scores import scores_table
-from rss_rl.cli.selecting import print_explanation
+from rss_rl.cli.select import print_explanation
 from rss_rl.components import EVERYTHING
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared

@@ -1,25 +1,34 @@
 """A sparsity-accuracy frontier as a table: every policy with every target share or lambda.
 
-The runs are those of any table, so they are planned, made, gone on with and read as such.
+The runs are those of any table, so they are planned, trained, resumed and read as such.
+frontier.md, frontier.csv and frontier.png lie beside them.
 """
 
 from __future__ import annotations
 
-__all__ = ["ALL_TOKENS_ROW", "Sweep", "frontier_table", "setting_of"]
+__all__ = ["Sweep", "frontier_table", "setting_of", "write_frontier"]
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from rss_rl.components import Component, default_estimator, find_component
+import pyarrow.compute as pc
+
+from rss_rl.components import default_estimator, find_component
 from rss_rl.config import EstimatorConfig, RunConfig, parse_section, parse_value
 from rss_rl.errors import ConfigError
+from rss_rl.logs.metrics import read_metrics
 from rss_rl.metrics.measures import task_measures
-from rss_rl.results.tables.spec import Row, Table
+from rss_rl.results import output
+from rss_rl.results.summary import Spread
+from rss_rl.results.tables.plan import Plan, state_of
+from rss_rl.results.tables.results import RowResult, collect_results
+from rss_rl.results.tables.spec import Row, Table, heading, percent_scale
 
-ALL_TOKENS_ROW = "all-tokens"
+_ALL_TOKENS = "all-tokens"
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,7 @@ class Sweep:
 
     policies  names, as a configuration has them
     shares    target shares, each in (0, 1)
-    costs     values of lambda; beside shares, for those policies alone that no share steers
+    costs     values of lambda; beside shares, for policies that learn through gates
     seeds     how many for each point
     """
 
@@ -58,11 +67,12 @@ def frontier_table(config: str, overrides: Sequence[str], base: RunConfig, sweep
     Raises:
         ConfigError: a sweep that the configuration does not fit.
     """
-    settings = {key: parse_value(text, where=key) for key, text in map(_pair, overrides)}
+    pairs = (override.partition("=") for override in overrides)
+    settings = {key: parse_value(text, where=key) for key, _, text in pairs}
     rows = [
         _point(base, policy, *setting)
         for policy in sweep.policies
-        for setting in _all(base, sweep, policy)
+        for setting in _settings(base, sweep, policy)
     ]
     if sweep.shares and sweep.costs and not any("-cost-" in row["name"] for row in rows):
         raise ConfigError(
@@ -80,7 +90,7 @@ def frontier_table(config: str, overrides: Sequence[str], base: RunConfig, sweep
         "settings": {"evaluation.all_tokens": False},
         "datasets": [
             {
-                "name": _name(Path(base.data).name),
+                "name": _slug(Path(base.data).name),
                 "prepared": base.data,
                 "bases": {"own": {"config": config, "settings": settings}},
             }
@@ -95,11 +105,11 @@ def setting_of(row: Row) -> tuple[str, float | None]:
 
     Of the row that reads every token: `all tokens`, and None.
     """
-    if row.name == ALL_TOKENS_ROW:
+    if row.name == _ALL_TOKENS:
         return "all tokens", None
     given = row.settings.get("reward.target_share") or row.settings.get("reward.sparsity_cost")
     name, options = row.settings["policy.name"], row.settings["policy.options"]
-    policy = _policy(name)
+    policy = find_component("policy", name)
     if policy.can("budget"):
         given = options["share"]
     if policy.can("random"):
@@ -107,30 +117,21 @@ def setting_of(row: Row) -> tuple[str, float | None]:
     return name, given
 
 
-def _policy(name: str) -> Component:
-    return find_component("policy", name)
-
-
-def _pair(override: str) -> tuple[str, str]:
-    key, _, value = override.partition("=")
-    return key, value
-
-
-def _name(text: str) -> str:
-    """Of a directory."""
+def _slug(text: str) -> str:
+    """A text as the name of a row or dataset."""
     return re.sub(r"[^a-z0-9.-]", "-", text.lower()).strip("-.")[:60] or "data"
 
 
-def _all(base: RunConfig, sweep: Sweep, policy: str) -> list[tuple[str, float]]:
+def _settings(base: RunConfig, sweep: Sweep, policy: str) -> list[tuple[str, float]]:
     if sweep.shares and (not sweep.costs or not _learns_through_gates(base, policy)):
         return [("share", value) for value in sweep.shares]
     return [("cost", value) for value in sweep.costs]
 
 
 def _point(base: RunConfig, policy: str, what: str, value: float) -> dict[str, Any]:
-    component, options = _policy(policy), _options(base, policy)
+    component, options = find_component("policy", policy), _options(base, policy)
     row: dict[str, Any] = {
-        "name": f"{_name(policy)}-{what}-{value:g}",
+        "name": f"{_slug(policy)}-{what}-{value:g}",
         "label": f"{policy}, {what} {value:g}",
         "mode": "thresholded",
         "settings": {"policy.name": policy, "policy.options": options},
@@ -169,12 +170,12 @@ def _point(base: RunConfig, policy: str, what: str, value: float) -> dict[str, A
 
 def _options(base: RunConfig, policy: str) -> dict[str, Any]:
     """Those of the configuration's own policy that this one has as well."""
-    known = _policy(policy).options.model_fields
+    known = find_component("policy", policy).options.model_fields
     return {name: value for name, value in base.policy.options.items() if name in known}
 
 
 def _learns_through_gates(base: RunConfig, policy: str) -> bool:
-    component = _policy(policy)
+    component = find_component("policy", policy)
     if component.can("budget") or not component.can("learns"):
         return False
     capabilities = component.all_capabilities()
@@ -183,7 +184,7 @@ def _learns_through_gates(base: RunConfig, policy: str) -> bool:
 
 
 def _check_steered(policy: str) -> None:
-    if not _policy(policy).can("share"):
+    if not find_component("policy", policy).can("share"):
         raise ConfigError(
             f"no target share steers policy '{policy}', which keeps by a rule of its own",
             where="--shares",
@@ -213,10 +214,119 @@ def _all_tokens(base: RunConfig) -> dict[str, Any] | None:
         return None
     phase = {"name": "all", "supervised": True, "selection": "all"}
     return {
-        "name": ALL_TOKENS_ROW,
+        "name": _ALL_TOKENS,
         "label": "all tokens",
         "settings": {
             "reward.target_share": None,
             "phases": [phase | {"steps": sum(step for step in steps if step)}],
         },
     }
+
+
+def write_frontier(plan: Plan, show: Callable[[str], None] = lambda _: None) -> list[Path]:
+    """Read what is finished, and write the frontier of it; the files.
+
+    Args:
+        show: is given the Markdown first: what cannot be written can still be read.
+
+    Raises:
+        CheckpointError: a report is damaged, or nothing can be written.
+    """
+    results = collect_results(plan, {})
+    metrics = [name for name in plan.table.metrics if any(name in r.metrics for r in results)]
+    costs = [_lambda(plan, result) for result in results]
+    markdown = _markdown(plan, results, metrics, costs)
+    show(markdown)
+    contents: dict[str, str | bytes] = {
+        "frontier.md": markdown,
+        "frontier.csv": _csv(results, metrics, costs),
+    }
+    if metrics:
+        contents["frontier.png"] = _draw(plan, results, metrics[0])
+    return output.write_files(plan.folder, contents, "frontier")
+
+
+def _lambda(plan: Plan, result: RowResult) -> float | None:
+    """The lambda that a target share came to, mean over the finished runs."""
+    last = []
+    for run in plan.runs_of(result.row, result.dataset):
+        if state_of(run) == "finished":
+            found = read_metrics(run.path)
+            values = found.filter(pc.equal(found["tag"], "reward/lambda"))["value"].to_pylist()
+            last += values[-1:]
+    return fmean(last) if last else None
+
+
+def _markdown(
+    plan: Plan,
+    results: Sequence[RowResult],
+    metrics: Sequence[str],
+    costs: Sequence[float | None],
+) -> str:
+    header = ["policy", "asked for", "kept %", *(heading(name) for name in metrics), "λ", "runs"]
+    body = []
+    for result, cost in zip(results, costs, strict=True):
+        asked = result.row.label.rpartition(", ")[2] if _is_point(result) else output.NONE
+        cells = [setting_of(result.row)[0], asked, output.format_spread(result.kept, 100)]
+        for name in metrics:
+            cells.append(output.format_spread(result.metrics.get(name), percent_scale(name)))
+        cells.append(output.NONE if cost is None else f"{cost:.4g}")
+        body.append([*cells, f"{result.runs} of {result.planned}"])
+    note = (
+        "Mean (sample standard deviation) over the seeds, on test, from the checkpoint that was "
+        "best on dev; with a target share, of those within a point of it. λ: as it was at the end."
+    )
+    return f"# {plan.table.title}\n\n{output.markdown_table(header, body)}\n\n{note}\n"
+
+
+def _is_point(result: RowResult) -> bool:
+    return result.row.name != _ALL_TOKENS
+
+
+def _csv(
+    results: Sequence[RowResult], metrics: Sequence[str], costs: Sequence[float | None]
+) -> str:
+    records = []
+    for result, cost in zip(results, costs, strict=True):
+        policy, asked = setting_of(result.row)
+        record: dict[str, Any] = {"policy": policy, "row": result.row.name, "asked": asked}
+        record |= {"lambda": cost, "runs": result.runs, "planned": result.planned}
+        spreads = {"kept": result.kept} | {name: result.metrics.get(name) for name in metrics}
+        for name, found in spreads.items():
+            record[name], record[f"{name}_sd"] = found or (None, None)
+        records.append(record)
+    return output.csv_text(records)
+
+
+def _draw(plan: Plan, results: Sequence[RowResult], metric: str) -> bytes:
+    """A PNG: the share kept across, the metric upwards, a line for each policy."""
+    figure, (axes,) = output.panels(1, 1, (6.4, 4.4))
+    axes.set_title(plan.table.title, fontsize=11)
+    axes.set_xlabel("tokens kept, % of test")
+    axes.set_ylabel(heading(metric))
+    scale = percent_scale(metric)
+    lines: dict[str, list[tuple[Spread, Spread]]] = {}
+    for result in results:
+        value = result.metrics.get(metric)
+        if value is not None and not _is_point(result):
+            axes.axhline(scale * value.mean, color="0.4", linestyle="--", label="all tokens")
+        elif value is not None and result.kept is not None:
+            lines.setdefault(setting_of(result.row)[0], []).append((result.kept, value))
+    for number, (policy, points) in enumerate(lines.items()):
+        kept, values = zip(*sorted(points, key=lambda point: point[0].mean), strict=True)
+        axes.errorbar(
+            [100 * share.mean for share in kept],
+            [scale * value.mean for value in values],
+            xerr=[100 * (share.deviation or 0.0) for share in kept],
+            yerr=[scale * (value.deviation or 0.0) for value in values],
+            fmt="o-",
+            markersize=5,
+            capsize=2.5,
+            color=output.COLOURS[number % len(output.COLOURS)],
+            label=policy,
+        )
+    axes.grid(color="0.9")
+    axes.set_axisbelow(True)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=9)
+    return output.png(figure)

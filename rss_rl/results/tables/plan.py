@@ -1,8 +1,8 @@
-"""The runs of a table: where each lies, how it is configured, and what has become of it."""
+"""The runs of a table: the directory, configuration and state of each."""
 
 from __future__ import annotations
 
-__all__ = ["MANIFEST", "Plan", "PlannedRun", "Place", "State", "configure", "plan_runs", "state_of"]
+__all__ = ["MANIFEST", "Fold", "Plan", "PlannedRun", "State", "configure", "plan_runs", "state_of"]
 
 import json
 from collections.abc import Sequence
@@ -11,53 +11,52 @@ from pathlib import Path
 from typing import Literal
 
 from rss_rl.components import Trust
-from rss_rl.config import RunConfig, load_config, options_that_fit, parse_config
+from rss_rl.config import RunConfig, load_config, options_that_fit
 from rss_rl.errors import CheckpointError, ConfigError, RssError
 from rss_rl.json_files import read_json
 from rss_rl.packaged import find_config
 from rss_rl.results.tables.spec import Dataset, Row, Table
-from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 
 State = Literal["missing", "interrupted", "finished", "changed"]
 DATA_FOLDER = "data"
 MANIFEST = "manifest.json"
 """Of a prepared directory; a run keeps a copy of its own."""
-REPORT = "report.json"
-"""Of a run that is finished."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A dataset, or one fold of it.
+class Fold:
+    """A fold of a dataset, or the whole dataset.
 
+    number    of the fold; None for the whole
     prepared  directory of its data, absolute
     """
 
     dataset: Dataset
-    fold: int | None
+    number: int | None
     prepared: Path
 
     @property
     def name(self) -> str:
         """Of its directories."""
         name = self.dataset.name
-        return name if self.fold is None else f"{name}-fold-{self.fold}"
+        return name if self.number is None else f"{name}-fold-{self.number}"
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run: a row on a place with a seed, in the directory `path`."""
+    """One run: a row on a fold with a seed, in the directory `path`."""
 
     row: Row
-    place: Place
+    fold: Fold
     seed: int
     path: Path
     config: RunConfig
 
     @property
     def label(self) -> str:
-        """As it is told of."""
-        return f"{self.place.name}/{self.row.name}/seed-{self.seed}"
+        """Fold, row and seed, for messages."""
+        return f"{self.fold.name}/{self.row.name}/seed-{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Plan:
 
     def runs_of(self, row: Row, dataset: Dataset) -> list[PlannedRun]:
         """A row's runs on a dataset."""
-        return [r for r in self.runs if r.row.name == row.name and r.place.dataset is dataset]
+        return [r for r in self.runs if r.row.name == row.name and r.fold.dataset is dataset]
 
 
 def plan_runs(
@@ -103,17 +102,17 @@ def plan_runs(
     chosen_rows, chosen_datasets = table.chosen(rows, datasets)
     runs: list[tuple[tuple[int, int], PlannedRun]] = []
     for dataset in chosen_datasets:
-        places = _places(dataset, out)
+        folds = _folds(dataset, out)
         trained = [row for row in chosen_rows if table.trains(row, dataset)]
         configs = [configure(name, table, row, dataset) for row in trained]
-        for place in places:
+        for fold in folds:
             for row, config in zip(trained, configs, strict=True):
                 for turn, seed in enumerate(_seeds(table, row, dataset, seeds)):
-                    path = out / name / place.name / row.name / f"seed-{seed}"
-                    changes = {"seed": seed, "data": str(place.prepared)}
+                    path = out / name / fold.name / row.name / f"seed-{seed}"
+                    changes = {"seed": seed, "data": str(fold.prepared)}
                     own = config.model_copy(update=changes)
-                    order = turn, place.fold or 0
-                    runs.append((order, PlannedRun(row, place, seed, path, own)))
+                    order = turn, fold.number or 0
+                    runs.append((order, PlannedRun(row, fold, seed, path, own)))
     runs.sort(key=lambda item: item[0])
     ordered = tuple(_made_elsewhere(run, out) for _, run in runs)
     return Plan(name, table, out / name, chosen_rows, chosen_datasets, ordered)
@@ -123,29 +122,29 @@ def _made_elsewhere(run: PlannedRun, out: Path) -> PlannedRun:
     """The run where another table has finished the same; as it is planned where none has."""
     if run.path.exists():
         return run
-    for report in sorted(out.glob(f"*/{run.place.name}/*/seed-{run.seed}/{REPORT}")):
+    for report in sorted(out.glob(f"*/{run.fold.name}/*/seed-{run.seed}/{REPORT_FILE}")):
         twin = replace(run, path=report.parent)
         try:
             if state_of(twin) == "finished":
                 return twin
-        except CheckpointError:  # the other table will tell of it
+        except CheckpointError:  # the other table reports it
             continue
     return run
 
 
-def _places(dataset: Dataset, out: Path) -> list[Place]:
+def _folds(dataset: Dataset, out: Path) -> list[Fold]:
     if dataset.prepared is not None:
-        return [Place(dataset, None, Path(dataset.prepared).resolve())]
-    places = [Place(dataset, fold, out) for fold in range(dataset.folds or 0)]
-    places = places or [Place(dataset, None, out)]
-    return [Place(dataset, p.fold, out / DATA_FOLDER / p.name) for p in places]
+        return [Fold(dataset, None, Path(dataset.prepared).resolve())]
+    numbers = range(dataset.folds) if dataset.folds else [None]
+    folds = [Fold(dataset, number, out) for number in numbers]
+    return [replace(fold, prepared=out / DATA_FOLDER / fold.name) for fold in folds]
 
 
 def _seeds(table: Table, row: Row, dataset: Dataset, asked: Sequence[int] | None) -> Sequence[int]:
     if asked is not None:
         return asked
-    limits = (row.seeds, dataset.seeds)
-    return range(min(table.seeds, *(limit for limit in limits if limit is not None), table.seeds))
+    limits = (table.seeds, row.seeds, dataset.seeds)
+    return range(min(limit for limit in limits if limit is not None))
 
 
 def configure(name: str, table: Table, row: Row, dataset: Dataset) -> RunConfig:
@@ -190,27 +189,26 @@ def _check_mode(row: Row, config: RunConfig, where: str) -> None:
 
 
 def state_of(run: PlannedRun) -> State:
-    """What has become of a run; `changed`: it was made with another configuration or other data.
+    """The state of a run; `changed`: it was made with another configuration or other data.
 
     Raises:
         CheckpointError: its directory is damaged.
     """
-    if not (run.path / "config.json").is_file():
+    if not (run.path / CONFIG_FILE).is_file():
         return "missing"
-    tree = RunDirectory.open(run.path).config
+    directory = RunDirectory.open(run.path)
     try:
-        named = Trust.of(run.config.model_dump(mode="json"))
-        before = parse_config(tree, where=str(run.path / "config.json"), trust=named)
-    except ConfigError:  # a key that is no more
+        before = directory.parsed_config(Trust.of(run.config.model_dump(mode="json")))
+    except ConfigError:  # a key that was removed since
         return "changed"
     # Where the data lie is of no account: a directory of tables can be moved.
     if before.model_copy(update={"data": run.config.data}) != run.config or _other_data(run):
         return "changed"
-    return "finished" if (run.path / REPORT).is_file() else "interrupted"
+    return "finished" if (run.path / REPORT_FILE).is_file() else "interrupted"
 
 
 def _other_data(run: PlannedRun) -> bool:
-    own, present = (run.path / "inputs" / MANIFEST, run.place.prepared / MANIFEST)
+    own, present = (run.path / "inputs" / MANIFEST, run.fold.prepared / MANIFEST)
     if not (own.is_file() and present.is_file()):
         return False
     before = read_json(own, remedy="Remove the run's directory to make it again")

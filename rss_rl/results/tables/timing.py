@@ -4,135 +4,273 @@ The times of training itself would compare rows that other work slowed down diff
 process holds all rows of a dataset with the weights they ended with, and gives each a few updates
 in turn, over and over; the median of a row's turns is its time. What is timed is an update of the
 last phase (of ReSAN: sampling, classifier and policy), and a pass over test with the selections
-that count, metrics included.
+that count, metrics included. Reading timing.json needs no torch.
 """
 
 from __future__ import annotations
 
-__all__ = ["Effort", "machine", "measure"]
+__all__ = [
+    "TIMING_FILE",
+    "Timing",
+    "fresh_timings",
+    "identity",
+    "machine",
+    "measure",
+    "read_timings",
+    "time_rows",
+    "write_timings",
+]
 
+import hashlib
+import json
 import os
 import platform
+import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.logs.event_log import NO_LOG
-from rss_rl.results.tables.plan import PlannedRun
-from rss_rl.results.tables.timings import Timing, identity
-from rss_rl.rollouts.backend import Backend
-from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.training.evaluation import Mode
-from rss_rl.training.learner import LocalLearner
-from rss_rl.training.roles import LocalRoles
-from rss_rl.training.session import Session
+from rss_rl.durable import disk_errors, replace_file
+from rss_rl.errors import CheckpointError, RssError
+from rss_rl.json_files import read_json
+from rss_rl.results.output import FREE_SPACE
+from rss_rl.results.tables.plan import Plan, PlannedRun, state_of
+from rss_rl.results.tables.spec import Dataset
 
+TIMING_FILE = "timing.json"
+_VERSION = 1
 _ENDLESS = 10**9
+_WARM_UPDATES = 3
+"""Of each row before the first that counts."""
+_TURNS, _UPDATES = 5, 4
+"""Turns of each row, and updates in a turn."""
+_PASSES = 3
+"""Over test."""
+_Timings = dict[str, dict[str, "Timing"]]
+"""By dataset and row."""
 
 
 @dataclass(frozen=True)
-class Effort:
-    """How much is measured.
+class Timing:
+    """Of one row.
 
-    warm      updates before the first that counts
-    turns     of each row; updates: in a turn
-    passes    over test
+    update_s     of an update in each turn
+    inference_s  of each pass over test
+    updates_an_epoch   so an epoch takes median(update_s) times this
+    run          what was measured, see `identity`
     """
 
-    warm: int = 3
-    turns: int = 5
-    updates: int = 4
-    passes: int = 3
+    update_s: tuple[float, ...]
+    inference_s: tuple[float, ...]
+    updates_an_epoch: int
+    run: str
+
+    @property
+    def epoch(self) -> float:
+        """Seconds of training on every example once."""
+        return statistics.median(self.update_s) * self.updates_an_epoch
+
+    @property
+    def inference(self) -> float:
+        """Seconds of a pass over test."""
+        return statistics.median(self.inference_s)
 
 
-_FULL = Effort()
+def identity(run: PlannedRun) -> str:
+    """Tells the configuration that was measured from others, wherever its data lie."""
+    tree = run.config.model_dump(mode="json", exclude={"data", "seed"})
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_timings(path: Path) -> tuple[dict[str, Any], _Timings]:
+    """The machine, and timings by dataset and row; both empty where there is no file.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    if not path.is_file():
+        return {}, {}
+    remedy = "Remove it; the times are measured again"
+    tree = read_json(path, remedy=remedy)
+    try:
+        if tree["schema_version"] != _VERSION:
+            raise ValueError(f"schema version {tree['schema_version']!r}")
+        timings = {
+            dataset: {name: _timing(record) for name, record in rows.items()}
+            for dataset, rows in tree["datasets"].items()
+        }
+        return dict(tree["machine"]), timings
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"no timings: {error}", where=str(path), remedy=remedy) from error
+
+
+def _timing(record: Mapping[str, Any]) -> Timing:
+    updates, passes = (
+        tuple(float(value) for value in record[name]) for name in ("update_s", "inference_s")
+    )
+    if not updates or not passes:
+        raise ValueError("nothing was measured")
+    return Timing(updates, passes, int(record["updates_an_epoch"]), str(record["run"]))
+
+
+def write_timings(path: Path, described: Mapping[str, Any], timings: _Timings) -> None:
+    """Write timings and the machine they were measured on."""
+    datasets = {
+        dataset: {name: asdict(timing) for name, timing in rows.items()}
+        for dataset, rows in timings.items()
+    }
+    tree = {"schema_version": _VERSION, "machine": dict(described), "datasets": datasets}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, json.dumps(tree, indent=2) + "\n")
+
+
+def fresh_timings(plan: Plan) -> tuple[dict[str, Any], _Timings]:
+    """The machine and timings of the plan's folder, for rows that are configured as they were then.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    described, timings = read_timings(plan.folder / TIMING_FILE)
+    current = {(run.fold.dataset.name, run.row.name): identity(run) for run in plan.runs}
+    fresh = {
+        dataset: {name: t for name, t in rows.items() if current.get((dataset, name)) == t.run}
+        for dataset, rows in timings.items()
+    }
+    return described, fresh
+
+
+def time_rows(
+    plan: Plan,
+    *,
+    anew: bool,
+    stop: Callable[[], bool] = lambda: False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Measure every dataset that has a finished row without times; all rows of it together.
+
+    Args:
+        anew: measure all datasets again.
+        stop: polled between turns; what is measured by then is kept.
+        tell: called with a line about each dataset, also where it cannot be measured.
+
+    Raises:
+        CheckpointError: the file of times is damaged or cannot be written.
+    """
+    path = plan.folder / TIMING_FILE
+    described, timings = read_timings(path)
+    _, fresh = fresh_timings(plan)
+    for dataset in plan.datasets:
+        runs, known = _first_runs(plan, dataset), fresh.get(dataset.name, {})
+        if not runs or stop() or (not anew and all(run.row.name in known for run in runs)):
+            continue
+        tell(f"measuring times on {dataset.name}: {', '.join(run.row.name for run in runs)}")
+        here = machine()
+        try:
+            measured = measure(runs, stop=stop)
+        except RssError as error:
+            # Data that are gone: the scores are worth a table all the same.
+            tell(f"no times on {dataset.name}: {error}")
+            continue
+        if measured is not None:
+            # Rows that were left out this time were measured beside others: they are dropped.
+            described, timings = here, timings | {dataset.name: measured}
+            with disk_errors(plan.folder, "the table cannot be written", FREE_SPACE):
+                write_timings(path, described, timings)
+
+
+def _first_runs(plan: Plan, dataset: Dataset) -> list[PlannedRun]:
+    """A finished run of each row, all of one fold."""
+    finished = [
+        run for run in plan.runs if run.fold.dataset is dataset and state_of(run) == "finished"
+    ]
+    first: dict[str, PlannedRun] = {}
+    for run in finished:
+        if run.fold.name == finished[0].fold.name:
+            first.setdefault(run.row.name, run)
+    return [first[row.name] for row in plan.rows if row.name in first]
 
 
 class _Contender:
     """A row with its final weights, ready for an update or a pass."""
 
     def __init__(self, run: PlannedRun, prepared: Prepared) -> None:
-        config = _last_phase(run.config)
-        self._mode: Mode = run.row.mode
-        self._learner = LocalLearner(config, prepared)
+        from rss_rl.logs.events import NO_LOG
+        from rss_rl.runs.checkpoint import load_checkpoint
+        from rss_rl.training.learner import LocalLearner
+        from rss_rl.training.roles import LocalRoles
+        from rss_rl.training.session import Session
+
+        phase = run.config.phases[-1].model_copy(update={"steps": _ENDLESS, "patience": None})
+        config = run.config.model_copy(update={"phases": (phase,)})
+        self._run, self._learner = run, LocalLearner(config, prepared)
         self._learner.load_tensors(load_checkpoint(run.path, "best").tensors)
-        self._session = Session(config, prepared, self._learner, self._backend(config, prepared))
-        self.updates_an_epoch = self._session.updates_per_epoch
-        self.update_s: list[float] = []
-        self.inference_s: list[float] = []
+        self._session = Session(
+            config, prepared, self._learner, lambda: LocalRoles().backend(config, prepared, NO_LOG)
+        )
+        self._updates_an_epoch = self._session.updates_per_epoch
+        self._update_s: list[float] = []
+        self._inference_s: list[float] = []
 
-    @staticmethod
-    def _backend(config: RunConfig, prepared: Prepared) -> Callable[[], Backend]:
-        return lambda: LocalRoles().backend(config, prepared, NO_LOG)
-
-    def train(self, updates: int) -> float:
-        """Seconds of an update, over so many."""
+    def train(self, updates: int, *, counts: bool) -> None:
+        """Some updates; the seconds of one are noted where the turn counts."""
         started = time.perf_counter()
         for _ in range(updates):
             self._session.update()
-        return (time.perf_counter() - started) / updates
+        if counts:
+            self._update_s.append((time.perf_counter() - started) / updates)
 
-    def infer(self) -> float:
-        """Seconds of a pass over test."""
+    def infer(self) -> None:
+        """A pass over test, whose seconds are noted."""
         started = time.perf_counter()
-        self._learner.evaluate("test", [self._mode])
-        return time.perf_counter() - started
+        self._learner.evaluate("test", [self._run.row.mode])
+        self._inference_s.append(time.perf_counter() - started)
+
+    def timing(self) -> Timing:
+        """What was noted."""
+        return Timing(
+            tuple(self._update_s),
+            tuple(self._inference_s),
+            self._updates_an_epoch,
+            identity(self._run),
+        )
 
     def close(self) -> None:
         """Release the sampler."""
         self._session.close()
 
 
-def _last_phase(config: RunConfig) -> RunConfig:
-    phase = config.phases[-1].model_copy(update={"steps": _ENDLESS, "patience": None})
-    return config.model_copy(update={"phases": (phase,)})
-
-
 def measure(
     runs: Sequence[PlannedRun],
     *,
-    effort: Effort = _FULL,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Timing] | None:
-    """Time finished runs of one place, a run of each row; None where it was stopped.
+    """Time finished runs of one fold, a run of each row; None where it was stopped.
 
     Raises:
         RssError: a run that cannot be opened.
     """
-    prepared = open_prepared(runs[0].place.prepared)
+    prepared = open_prepared(runs[0].fold.prepared)
     contenders = {run.row.name: _Contender(run, prepared) for run in runs}
     try:
-        for turn in range(effort.turns + 1):
+        for turn in range(_TURNS + 1):
             for contender in contenders.values():
                 if stop():
                     return None
-                seconds = contender.train(effort.updates if turn else effort.warm)
-                if turn:
-                    contender.update_s.append(seconds)
+                contender.train(_UPDATES if turn else _WARM_UPDATES, counts=turn > 0)
         # After training, since samplers and learner share the weights' memory of the last update.
-        for _ in range(effort.passes):
+        for _ in range(_PASSES):
             for contender in contenders.values():
                 if stop():
                     return None
-                contender.inference_s.append(contender.infer())
+                contender.infer()
     finally:
         for contender in contenders.values():
             contender.close()
-    return {
-        run.row.name: Timing(
-            tuple(contenders[run.row.name].update_s),
-            tuple(contenders[run.row.name].inference_s),
-            contenders[run.row.name].updates_an_epoch,
-            identity(run),
-        )
-        for run in runs
-    }
+    return {name: contender.timing() for name, contender in contenders.items()}
 
 
 def machine() -> dict[str, Any]:
@@ -142,7 +280,7 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": metadata.version("torch"),
         "load_before": [round(load, 2) for load in os.getloadavg()],
     }
 

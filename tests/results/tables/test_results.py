@@ -15,13 +15,11 @@ from matplotlib.image import imread
 from table_runs import make_table, report_by_hand, table_tree
 
 from rss_rl.errors import CheckpointError
-from rss_rl.results.spread import Spread
-from rss_rl.results.tables.chart import draw
-from rss_rl.results.tables.output import write_table
+from rss_rl.results.summary import Spread
 from rss_rl.results.tables.plan import Plan, plan_runs, state_of
-from rss_rl.results.tables.render import as_csv, as_markdown
-from rss_rl.results.tables.results import collect_results, runs_as_csv
-from rss_rl.results.tables.timings import Timing, identity, read_timings, write_timings
+from rss_rl.results.tables.report import as_csv, as_markdown, draw, runs_as_csv, write_table
+from rss_rl.results.tables.results import collect_results
+from rss_rl.results.tables.timing import Timing, identity, read_timings, write_timings
 
 OURS, PUBLISHED = "#0b5394", "#d9730d"
 MACHINE = {"processor": "P", "cores": 2, "load_before": 1}
@@ -57,7 +55,7 @@ def test_folds_of_several_datasets_take_turns(tmp_path: Path) -> None:
     tree = folded()
     tree["datasets"].append(dict(tree["datasets"][1], name="mpqa", label="MPQA"))
     plan = plan_runs("own", make_table(**tree), tmp_path, rows=["mean"], datasets=["cr", "mpqa"])
-    assert [run.place.name for run in plan.runs] == [
+    assert [run.fold.name for run in plan.runs] == [
         f"{name}-fold-{fold}" for fold in range(3) for name in ("cr", "mpqa")
     ]
 
@@ -85,8 +83,8 @@ def test_over_folds(tmp_path: Path) -> None:
     plan = plan_runs("own", make_table(**folded()), tmp_path, seeds=[0, 1], datasets=["cr"])
     scores = {(0, 0): 0.1, (0, 1): 0.3, (1, 0): 0.5, (1, 1): 0.5, (2, 0): 0.2, (2, 1): 0.6}
     for run in plan.runs_of(plan.rows[1], plan.datasets[0]):
-        assert run.place.fold is not None
-        report_by_hand(run, accuracy=scores[run.place.fold, run.seed], kept=1.0)
+        assert run.fold.number is not None
+        report_by_hand(run, accuracy=scores[run.fold.number, run.seed], kept=1.0)
     result = collect_results(plan, {})[1]
     mean = 1.1 / 3
     squares = (0.2 - mean) ** 2 + (0.5 - mean) ** 2 + (0.4 - mean) ** 2
@@ -115,7 +113,7 @@ def test_changed_interrupted_damaged(plan: Plan, tmp_path: Path) -> None:
     assert state_of(other) == "changed"
     moved = replace(run, config=run.config.model_copy(update={"data": "/elsewhere"}))
     assert state_of(moved) == "finished"
-    for place, name in ((run.path / "inputs", "a"), (run.place.prepared, "b")):
+    for place, name in ((run.path / "inputs", "a"), (run.fold.prepared, "b")):
         place.mkdir(parents=True)
         (place / "manifest.json").write_text(f'{{"name": "{name}"}}')
     assert state_of(run) == "changed"
@@ -204,16 +202,16 @@ def test_files(plan: Plan) -> None:
     timings = full(plan)
     write_timings(plan.folder / "timing.json", MACHINE, timings)
     assert read_timings(plan.folder / "timing.json") == (MACHINE, timings)
-    written = write_table(plan)
-    assert [file.name for file in written.files] == [
+    files = write_table(plan)
+    markdown = (plan.folder / "table.md").read_text()
+    assert [file.name for file in files] == [
         "table.md",
         "table.csv",
         "runs.csv",
         "table.png",
     ]
-    assert written.files[0].read_text() == written.markdown
-    assert "epoch s" in written.markdown
-    picture = imread(written.files[3])
+    assert "epoch s" in markdown
+    picture = imread(files[3])
     assert min(picture.shape[:2]) > 200
     # The legend has a point of each colour; every row has more of them.
     results = collect_results(plan, {})
@@ -236,7 +234,7 @@ def test_times_of_another_configuration_are_not_shown(plan: Plan) -> None:
     timings = full(plan)
     timings["planted"]["mean"] = replace(timings["planted"]["mean"], run="another")
     write_timings(plan.folder / "timing.json", MACHINE, timings)
-    lines = write_table(plan).markdown.splitlines()
+    lines = write_table(plan)[0].read_text().splitlines()
     assert lines[lines.index("## planted") + 5].endswith("| - | - | - | - |")
 
 
@@ -273,5 +271,5 @@ def test_published_figures_alone(tmp_path: Path) -> None:
     tree["rows"][0] |= {"runs": False}
     plan = plan_runs("own", make_table(**tree), tmp_path)
     assert {run.row.name for run in plan.runs} == {"mean"}
-    written = write_table(plan)
-    assert "| *ReSAN* | - | 86.3 (0.2) | 3.07 M |" in written.markdown
+    table = write_table(plan)[0].read_text()
+    assert "| *ReSAN* | - | 86.3 (0.2) | 3.07 M |" in table

@@ -1,0 +1,64 @@
+"""`rss-rl export`: a trained model as a directory of its own."""
+
+from __future__ import annotations
+
+__all__ = ["EPILOG", "export"]
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import checkpoint, console, trust
+
+EPILOG = """
+Examples:
+
+`rss-rl export runs/reviews` writes `runs/reviews-export`.
+
+`rss-rl export runs/reviews --out models/reviews --onnx`
+
+In Python, without Ray: `rss_rl.load("models/reviews").predict(["A dull film."])`
+"""
+
+
+def export(
+    run: options.RunPath,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Directory to write. Default: RUN-export."),
+    ] = None,
+    which: options.Which = "best",
+    onnx: Annotated[
+        bool,
+        typer.Option("--onnx", help="Also write model.onnx, and check it; needs `rss-rl\\[onnx]`."),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an export that is there.")
+    ] = False,
+    trust_plugins: options.TrustPlugins = False,
+    json_: options.Json = False,
+) -> None:
+    """Write weights, vocabulary, configuration and a card into a directory that stands alone."""
+    from rss_rl.inference.artifact import export_run
+    from rss_rl.inference.onnx_graph import write_onnx
+
+    folder = export_run(
+        run,
+        out or run.resolve().with_name(f"{run.resolve().name}-export"),
+        which=checkpoint(which),
+        overwrite=overwrite,
+        onnx=write_onnx if onnx else None,
+        trust=trust(trust_plugins),
+    )
+    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    if json_:
+        typer.echo(json.dumps({"path": str(folder), "bytes": sizes}, indent=2))
+        return
+    printed = console()
+    say(printed, f"Exported to {folder}")
+    for name, size in sizes.items():
+        say(printed, f"  {name:22} {size / 1e6:9.3f} MB")

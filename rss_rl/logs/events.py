@@ -1,0 +1,240 @@
+"""What happened to a run, as one JSON object a line: for people who look for a cause.
+
+    events.jsonl     {"time": ..., "level": ..., "event": ..., "run": ..., "pid": ..., ...}
+    events.jsonl.1   what was there before the last rotation
+
+Every line has time (UTC), level, event, run, pid, host, actor (null in the process that trains),
+version (of the policy) and update, then the fields that `EVENTS` lists for the event.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "EVENTS",
+    "EVENTS_FILE",
+    "NO_LOG",
+    "EventKind",
+    "EventLog",
+    "EventSink",
+    "Level",
+    "NullEventLog",
+    "events_markdown",
+    "find_event",
+    "parse_events",
+    "register_event",
+]
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from rss_rl.errors import nearest
+from rss_rl.json_files import without_non_finite
+
+Level = Literal["info", "warning", "error"]
+EVENTS_FILE = "events.jsonl"
+_MAX_BYTES = 16 * 2**20
+_LONGEST_TEXT = 4000
+
+
+@dataclass(frozen=True)
+class EventKind:
+    """One kind of event.
+
+    name     in snake case
+    meaning  when it is logged
+    fields   names it may carry beside those that every event has
+    """
+
+    name: str
+    meaning: str
+    fields: tuple[str, ...] = ()
+
+
+EVENTS: dict[str, EventKind] = {}
+"""By name, in the order of registration."""
+
+
+def register_event(kind: EventKind) -> EventKind:
+    """Make `kind` known, so that a log takes it.
+
+    Raises:
+        ValueError: its name is taken.
+    """
+    if kind.name in EVENTS:
+        raise ValueError(f"event {kind.name!r} is registered already")
+    EVENTS[kind.name] = kind
+    return kind
+
+
+def find_event(name: str, fields: Iterable[str] = ()) -> EventKind:
+    """The event called `name`, which may carry `fields`.
+
+    Raises:
+        ValueError: no such event or field; names the nearest known one.
+    """
+    kind = EVENTS.get(name)
+    if kind is None:
+        raise ValueError(f"no registered event {name!r}{nearest(name, list(EVENTS))}")
+    for field in fields:
+        if field not in kind.fields:
+            hint = nearest(field, list(kind.fields))
+            raise ValueError(f"event {name!r} has no field {field!r}{hint}")
+    return kind
+
+
+def events_markdown() -> str:
+    """The table of all events, as it stands in docs/metrics.md."""
+    lines = ["| event | when | fields |", "|---|---|---|"]
+    for kind in EVENTS.values():
+        fields = ", ".join(f"`{field}`" for field in kind.fields)
+        lines.append(f"| `{kind.name}` | {kind.meaning} | {fields} |")
+    return "\n".join(lines)
+
+
+for _kind in (
+    EventKind("run_started", "training begins in a new run directory", ("path", "storage")),
+    EventKind("run_resumed", "training resumes from a checkpoint", ("path", "storage", "step")),
+    EventKind("run_finished", "the report was written", ("wall_s",)),
+    EventKind("run_stopped", "the run was asked to stop and saved what it had", ()),
+    EventKind("run_failed", "an error ended the run", ("error", "kind")),
+    EventKind("stop_asked", "a signal or a caller asked the run to stop", ()),
+    EventKind("phase_began", "a phase begins or is resumed", ("phase", "steps", "done")),
+    EventKind("evaluated", "the dev split was scored", ("phase", "best", "scores")),
+    EventKind("checkpoint_saved", "a checkpoint is complete on the local disk", ("step", "part")),
+    EventKind("checkpoint_passed_over", "a damaged checkpoint was not used", ("cause",)),
+    EventKind("sampler_started", "a sampler has started", ("node",)),
+    EventKind("sampler_died", "a sampler's process is gone", ("node", "cause")),
+    EventKind("sampler_hung", "a sampler did not respond in time", ("node", "cause")),
+    EventKind("sampler_waiting", "a sampler is not placed or started in time; asked for again"),
+    EventKind("sampler_replaced", "a new sampler stands in for a lost one", ("node",)),
+    EventKind("rollout_discarded", "a rollout was too old; sampled again", ("shard", "lag")),
+    EventKind("learner_lost", "a learner process is gone or hung", ("cause",)),
+    EventKind("storage_restored", "a run was fetched from its storage", ("files",)),
+    EventKind(
+        "storage_synced", "the storage holds all up to a step", ("step", "files", "upload_s")
+    ),
+    EventKind("storage_failed", "an upload failed and is tried again", ("cause", "failures")),
+):
+    register_event(_kind)
+
+
+class EventSink(Protocol):
+    """Logs events."""
+
+    def write(self, event: str, level: Level = "info", **fields: Any) -> None:
+        """Log a registered event with some of its fields."""
+
+
+class NullEventLog:
+    """Writes nothing, but checks names: a wrong one fails without a log too."""
+
+    def write(self, event: str, level: Level = "info", **fields: Any) -> None:
+        """See `EventSink`."""
+        find_event(event, fields.keys() - {"actor", "version", "update"})
+
+    def at(self, update: int | None, version: int | None) -> None:
+        """See `EventLog`."""
+
+
+NO_LOG = NullEventLog()
+"""For runs without a log."""
+
+
+class EventLog:
+    """Appends to the log of a run; safe in threads, and a refusing disk never reaches the caller.
+
+    Args:
+        run_dir: where events.jsonl is.
+        max_bytes: beyond it the file becomes events.jsonl.1 in the place of the one before.
+    """
+
+    def __init__(self, run_dir: Path, *, max_bytes: int = _MAX_BYTES) -> None:
+        self._path, self._max_bytes = run_dir / EVENTS_FILE, max_bytes
+        self._who = {
+            "run": run_dir.name,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+        }
+        self._update: int | None = None
+        self._version: int | None = None
+        self._lock = threading.Lock()
+        self.lost = 0
+
+    def at(self, update: int | None, version: int | None) -> None:
+        """Note where the run stands; every later line says so."""
+        self._update, self._version = update, version
+
+    def write(self, event: str, level: Level = "info", **fields: Any) -> None:
+        """Log an event; `actor`, `update` and `version` may be given for this line alone.
+
+        What cannot be written is counted in `lost`, and the next line that can be says how many.
+
+        Raises:
+            ValueError: an event or field that is not registered.
+        """
+        position = {
+            "actor": fields.pop("actor", None),
+            "version": fields.pop("version", self._version),
+            "update": fields.pop("update", self._update),
+        }
+        find_event(event, fields)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        head = {"time": now, "level": level, "event": event, **self._who, **position}
+        with self._lock:
+            if self.lost:
+                head["lost_before"] = self.lost
+            try:
+                self._append(_line(head, fields))
+                self.lost = 0
+            except OSError:
+                self.lost += 1
+
+    def _append(self, line: bytes) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, 0o644)
+        try:
+            size = os.fstat(descriptor).st_size
+            # A line that the disk cut off, or a kill, must not swallow this one.
+            torn = size and not _ends_line(self._path)
+            if os.write(descriptor, b"\n" + line if torn else line) < len(line):
+                raise OSError("the line was cut off")
+            full = size + len(line) > self._max_bytes
+        finally:
+            os.close(descriptor)
+        if full:
+            os.replace(self._path, self._path.with_name(f"{EVENTS_FILE}.1"))
+
+
+def _line(head: dict[str, Any], fields: dict[str, Any]) -> bytes:
+    values = {
+        name: value[:_LONGEST_TEXT] if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
+    text = json.dumps(without_non_finite(head | values), default=str, ensure_ascii=True)
+    return text.encode() + b"\n"
+
+
+def _ends_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def parse_events(content: bytes) -> list[dict[str, Any]]:
+    """The events in the bytes of a log, in order; torn and foreign lines are left out."""
+    found = []
+    for line in content.splitlines():
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict) and isinstance(record.get("event"), str):
+            found.append(record)
+    return found

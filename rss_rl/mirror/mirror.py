@@ -1,0 +1,346 @@
+"""A run's copy on a storage path: claimed, restored from, and kept up while the run is trained.
+
+One process at a time writes to a path. What is there is a run directory like the local one, but for
+the lock: it can be copied back by other means too.
+
+The learner never waits for the storage: it hands over a snapshot (open files, nothing copied), of
+which one at most is pending and the newest wins; a thread uploads it. An upload that fails is tried
+again while training continues, and only a failure of the last upload is an error.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Mirror", "NullMirror", "Patience", "RunMirror", "open_mirror"]
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from rss_rl.config import RunConfig
+from rss_rl.errors import CheckpointError, StorageError
+from rss_rl.logs.events import EventSink, NullEventLog
+from rss_rl.mirror.files import (
+    Signature,
+    Snapshot,
+    is_of_run,
+    present_signatures,
+    removal_order,
+    take_snapshot,
+)
+from rss_rl.mirror.lease import WRITER_FILE, Lease
+from rss_rl.mirror.restore import continue_from, refuse_foreign, refuse_present
+from rss_rl.runs.run_directory import CONFIG_FILE, STATUS_FILE
+from rss_rl.storage import Storage, open_storage
+
+_log = logging.getLogger("rss_rl.storage")
+_POLL_S = 1.0
+_WARN_AFTER = 3
+
+
+class RunMirror(Protocol):
+    """Keeps a copy of a run elsewhere."""
+
+    def start(self, log: EventSink) -> None:
+        """Begin to keep the copy; failures go to `log`."""
+
+    def changed(self) -> None:
+        """There is a new checkpoint; does not wait, does not raise."""
+
+    def scalars(self) -> dict[str, float]:
+        """How the copying goes, by metric tag."""
+
+    def finish(self) -> None:
+        """Copy what there is now, and wait for it; raises StorageError where that fails."""
+
+    def close(self) -> None:
+        """Stop copying; may be called twice."""
+
+
+class NullMirror:
+    """No copy."""
+
+    def start(self, log: EventSink) -> None:
+        """See `RunMirror`."""
+
+    def changed(self) -> None:
+        """See `RunMirror`."""
+
+    def scalars(self) -> dict[str, float]:
+        """See `RunMirror`."""
+        return {}
+
+    def finish(self) -> None:
+        """See `RunMirror`."""
+
+    def close(self) -> None:
+        """See `RunMirror`."""
+
+
+def open_mirror(
+    uri: str | None,
+    run_dir: Path,
+    config: RunConfig,
+    resume: bool,
+    overwrite: bool,
+    take_over: bool = False,
+    *,
+    patience: Patience | None = None,
+) -> RunMirror:
+    """Claim a storage path for a run, and restore the run from it where that is wanted.
+
+    Args:
+        uri: of the storage, or a local path; None for no mirror.
+        resume: from what the storage holds. overwrite: remove it. Neither: it must hold no run.
+        take_over: take the path from a writer that seems alive. Without it `resume` waits for one
+            that may have died a moment ago, for two minutes at most.
+        patience: how long the mirror waits.
+
+    Raises:
+        StorageError: it refuses, or another process writes there.
+        CheckpointError: what it holds cannot be resumed.
+    """
+    if uri is None:
+        return NullMirror()
+    storage = open_storage(uri)
+    patience = patience or Patience()
+    lease = Lease(storage, take_over=take_over, wait=resume)
+    restored = None
+    try:
+        refuse_foreign(storage)
+        if resume:
+            with lease.kept(patience.renew_s):
+                resolved = config.model_dump(mode="json")
+                restored = continue_from(storage, run_dir, resolved, lease.check)
+        elif not overwrite:
+            refuse_present(storage)
+    except BaseException:
+        with suppress(StorageError):
+            lease.release()
+        raise
+    return Mirror(storage, run_dir, lease, keep=resume, restored=restored, patience=patience)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a mirror waits, all in seconds.
+
+    renew_s     between two renewals of the lease
+    retry_s     after a first failure; doubles up to most_s
+    drain_s     for the last upload, however it goes
+    last_tries  failures in a row, of which none got any further, that end the last upload
+    """
+
+    renew_s: float = 30.0
+    retry_s: float = 1.0
+    most_s: float = 60.0
+    drain_s: float = 600.0
+    last_tries: int = 5
+
+
+class Mirror:
+    """The mirror of one run; `changed` and `finish` are for the thread that trains.
+
+    Args:
+        keep: what the storage holds; else it is removed at the start.
+        restored: how many files were fetched from the storage before.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        run_dir: Path,
+        lease: Lease,
+        *,
+        keep: bool,
+        restored: int | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._storage, self._run_dir, self._lease = storage, run_dir, lease
+        self._keep, self._restored = keep, restored
+        self._patience = patience or Patience()
+        self._log: EventSink = NullEventLog()
+        self._known: dict[str, Signature] = {}
+        self._news = threading.Condition()
+        self._pending: tuple[int, Snapshot] | None = None
+        self._made, self._done = 0, 0  # snapshots taken, and the newest that is on the storage
+        self._failures, self._in_a_row, self._upload_s = 0, 0, 0.0
+        self._cause: StorageError | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="rss-rl mirror", daemon=True)
+
+    def start(self, log: EventSink) -> None:
+        """See `RunMirror`.
+
+        Raises:
+            StorageError: the storage refuses.
+        """
+        self._log = log
+        if self._restored is not None:
+            log.write("storage_restored", files=self._restored)
+        self._storage.clear(lambda name: is_of_run(name) or name == WRITER_FILE)
+        with self._lease.kept(self._patience.renew_s):
+            self._known = present_signatures(self._storage.files())
+            if not self._keep:
+                self._remove(set(self._known))
+        self._thread.start()
+
+    def changed(self) -> None:
+        """See `RunMirror`."""
+        try:
+            self._hand_over()
+        except StorageError as error:
+            self._fail(error)
+
+    def _hand_over(self) -> None:
+        """Make the run as it is now the next thing to upload."""
+        try:
+            snapshot = take_snapshot(self._run_dir, self._known)
+        except (OSError, CheckpointError) as error:
+            raise StorageError(
+                f"the run cannot be read: {error}",
+                where=str(self._run_dir),
+                remedy="Look at the disk; an upload is tried again at the next checkpoint",
+            ) from error
+        with self._news:
+            self._made += 1
+            replaced, self._pending = self._pending, (self._made, snapshot)
+            self._news.notify_all()
+        if replaced is not None:
+            replaced[1].close()
+
+    def scalars(self) -> dict[str, float]:
+        """See `RunMirror`."""
+        return {
+            "storage/failures": self._failures,
+            "storage/lag_checkpoints": self._made - self._done,
+            "storage/upload_s": self._upload_s,
+        }
+
+    def finish(self) -> None:
+        """See `RunMirror`."""
+        self._in_a_row = 0
+        self._hand_over()
+        deadline = time.monotonic() + self._patience.drain_s
+        with self._news:
+            while self._done < self._made and self._in_a_row < self._patience.last_tries:
+                if time.monotonic() > deadline or not self._thread.is_alive():
+                    break
+                self._news.wait(_POLL_S)
+            if self._done == self._made:
+                return
+        cause = "it takes too long" if self._cause is None else self._cause.what
+        raise StorageError(
+            f"the last state of the run is not there: {cause}",
+            where=self._storage.uri,
+            remedy=f"The run is whole in {self._run_dir}; repeat with --resume and --storage",
+        ) from self._cause
+
+    def close(self) -> None:
+        """See `RunMirror`."""
+        with self._news:
+            already, self._closing = self._closing, True
+            self._news.notify_all()
+        if already:
+            return
+        if self._thread.is_alive():
+            self._thread.join(self._patience.renew_s)
+        if not self._thread.is_alive():
+            with suppress(StorageError):
+                self._lease.release()
+
+    def _work(self) -> None:
+        """The thread: upload what is pending, and renew the lease in between."""
+        while True:
+            with self._news:
+                if self._pending is None and not self._closing:
+                    self._news.wait(self._patience.renew_s)
+                if self._closing:
+                    return
+                taken, self._pending = self._pending, None
+            if taken is None:
+                self._idle()
+                continue
+            try:
+                self._sync(*taken)
+            finally:
+                taken[1].close()
+
+    def _idle(self) -> None:
+        """Renew lease and status, where there is a run yet; a take-over is reported once."""
+        reported = self._lease.lost is not None
+        try:
+            self._lease.renew()
+            if CONFIG_FILE in self._known:
+                self._storage.upload(self._run_dir / STATUS_FILE, STATUS_FILE)
+        except StorageError as error:
+            if self._lease.lost is not None and not reported:
+                self._fail(error)
+
+    def _sync(self, number: int, snapshot: Snapshot) -> None:
+        """Bring a snapshot to the storage; given up where a newer one comes."""
+        pause = self._patience.retry_s
+        while True:
+            known = self._known
+            try:
+                started = time.perf_counter()
+                self._lease.renew()
+                with self._lease.kept(self._patience.renew_s):
+                    self._upload(snapshot)
+            except StorageError as error:
+                if self._known is not known:  # some of it came there: that will end
+                    self._in_a_row, pause = 0, self._patience.retry_s
+                self._fail(error)
+            else:
+                self._upload_s = time.perf_counter() - started
+                self._succeed(number, snapshot)
+                return
+            with self._news:
+                self._news.wait_for(lambda: self._closing or self._pending is not None, pause)
+                if self._closing or self._pending is not None:
+                    return
+            pause = min(2 * pause, self._patience.most_s)
+
+    def _upload(self, snapshot: Snapshot) -> None:
+        for item in snapshot.items:
+            if self._known.get(item.name) == item.signature:
+                continue  # came with the snapshot before this one
+            self._lease.check()
+            if isinstance(item.source, bytes):
+                self._storage.write(item.name, item.source)
+            elif isinstance(item.source, Path) and not item.source.exists():
+                continue  # an event log that was rotated since: it comes under its other name
+            else:
+                self._storage.upload(item.source, item.name)
+            self._known = {**self._known, item.name: item.signature}
+        self._remove(self._known.keys() - snapshot.names)
+
+    def _remove(self, names: set[str]) -> None:
+        for name in removal_order(names):
+            self._lease.check()
+            self._storage.delete(name)
+            self._known = {key: value for key, value in self._known.items() if key != name}
+
+    def _succeed(self, number: int, snapshot: Snapshot) -> None:
+        self._log.write(
+            "storage_synced",
+            step=snapshot.step,
+            files=len(snapshot.items),
+            upload_s=round(self._upload_s, 3),
+        )
+        with self._news:
+            self._done, self._in_a_row, self._cause = number, 0, None
+            self._news.notify_all()
+
+    def _fail(self, error: StorageError) -> None:
+        with self._news:
+            self._failures += 1
+            self._in_a_row += 1
+            self._cause = error
+            self._news.notify_all()
+        self._log.write("storage_failed", "warning", cause=str(error), failures=self._failures)
+        if self._in_a_row == _WARN_AFTER:
+            _log.warning("uploads keep failing, training continues: %s", error)

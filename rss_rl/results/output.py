@@ -1,0 +1,129 @@
+"""What results of every kind are written with: Markdown tables, CSV, pictures, and their files."""
+
+from __future__ import annotations
+
+__all__ = [
+    "COLOURS",
+    "FREE_SPACE",
+    "NONE",
+    "check_folder",
+    "csv_text",
+    "describe_scores",
+    "format_spread",
+    "markdown_table",
+    "panels",
+    "png",
+    "write_files",
+]
+
+import csv
+import errno
+import io
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rss_rl.durable import disk_errors, replacing
+from rss_rl.metrics.measures import find_measure, format_measure
+from rss_rl.results.summary import Spread
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0b5394", "#d9730d", "#38761d", "#741b47", "#666666", "#b45f06", "#a61c00", "#134f5c")
+NONE = "-"
+"""A cell without a value."""
+FREE_SPACE = "Give --out on a disk that can be written and has free space"
+
+
+def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    r"""A table in Markdown; a bar in a cell ends no cell.
+
+    >>> print(markdown_table(["model", "r"], [["A|B", "0.5"]]))
+    | model | r |
+    | --- | --- |
+    | A\|B | 0.5 |
+    """
+    lines = ([cell.replace("|", r"\|") for cell in line] for line in (header, *body))
+    head, *rest = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([head, f"| {' | '.join(['---'] * len(header))} |", *rest])
+
+
+def csv_text(records: Sequence[Mapping[str, Any]], header: Sequence[str] = ()) -> str:
+    """Records as CSV: first the columns of `header`, then any others in their order."""
+    names = dict.fromkeys([*header, *(name for record in records for name in record)])
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return out.getvalue()
+
+
+def format_spread(found: Spread | None, scale: int) -> str:
+    """Mean and, over several runs, standard deviation in brackets; `scale` 100 for percent."""
+    if found is None:
+        return NONE
+    places = 1 if scale > 1 else 4
+    mean = f"{scale * found.mean:.{places}f}"
+    return mean if found.deviation is None else f"{mean} ({scale * found.deviation:.{places}f})"
+
+
+def describe_scores(scores: Mapping[str, float], separator: str = "  ") -> str:
+    """Scores by their labels, in a line."""
+    parts = (f"{find_measure(name).label} {format_measure(name, v)}" for name, v in scores.items())
+    return separator.join(parts)
+
+
+def panels(count: int, across: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels, at least one, at most `across` in a line.
+
+    Args:
+        size: of a panel, width and height in inches.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    across = max(1, min(across, count))
+    down = max(1, math.ceil(count / across))
+    figure = Figure(figsize=(across * size[0], down * size[1]), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(down, across, squeeze=False).ravel())
+    for unused in axes[max(1, count) :]:
+        unused.set_axis_off()
+    return figure, axes[: max(1, count)]
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG file."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=130)
+    return out.getvalue()
+
+
+def write_files(folder: Path, contents: Mapping[str, str | bytes], what: str) -> list[Path]:
+    """Write files by their names, each whole or not at all; `what` they are is for messages.
+
+    Raises:
+        CheckpointError: the disk refuses.
+    """
+    with disk_errors(folder, f"the {what} cannot be written", FREE_SPACE):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            with replacing(folder / name) as temporary:
+                temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    return [folder / name for name in contents]
+
+
+def check_folder(folder: Path, what: str) -> None:
+    """Make the folder of results, before hours are spent on what cannot be written.
+
+    Raises:
+        CheckpointError: the disk refuses.
+    """
+    with disk_errors(folder, f"the {what} cannot be written", FREE_SPACE):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

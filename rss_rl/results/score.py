@@ -1,0 +1,69 @@
+"""Scores of a finished run: a split, with one of its checkpoints."""
+
+from __future__ import annotations
+
+__all__ = ["open_with_data", "score_run"]
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from rss_rl.components import NOTHING, Trust
+from rss_rl.config import RunConfig
+from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.errors import DataError
+from rss_rl.rollouts.device import find_device
+from rss_rl.rollouts.reward import build_reward
+from rss_rl.rollouts.snapshot import Models
+from rss_rl.runs.checkpoint import load_checkpoint
+from rss_rl.training.evaluation import Mode, evaluate
+from rss_rl.training.run import open_models
+
+
+def score_run(
+    path: Path,
+    split: str,
+    modes: Iterable[Mode],
+    *,
+    which: str | int = "best",
+    device: str | None = None,
+    trust: Trust = NOTHING,
+) -> tuple[int, dict[str, dict[str, float]]]:
+    """The step of a run's checkpoint and its metrics on a split under each mode.
+
+    Args:
+        which: `best`, `latest` or a step.
+        device: to compute on; None for the one the run was trained on.
+        trust: see `open_models`.
+
+    Raises:
+        RssError: no such run, checkpoint or split, or the data were prepared anew since.
+    """
+    config, models, prepared, used_device = open_with_data(path, which, device, trust)
+    examples = prepared.split(split)
+    reward = build_reward(config, models, examples, prepared.vocabulary.words, used_device)
+    metrics = evaluate(models, examples, config, modes, device=used_device, reward=reward)
+    return load_checkpoint(path, which).step, metrics
+
+
+def open_with_data(
+    path: Path, which: str | int, device: str | None, trust: Trust = NOTHING
+) -> tuple[RunConfig, Models, Prepared, torch.device]:
+    """A run's configuration, its models on the device to compute on, and the data it learnt from.
+
+    Raises:
+        RssError: as `score_run` says.
+    """
+    config, models, inputs = open_models(path, which, trust)
+    prepared = open_prepared(config.data)
+    if not prepared.manifest.is_of_the_same_data(inputs.manifest):
+        raise DataError(
+            "the data are not those the run was trained on",
+            where=config.data,
+            remedy="Prepare them as they were, or train again",
+        )
+    used_device = find_device(device or config.learner.device)
+    models.classifier.to(used_device)
+    models.policy.to(used_device)
+    return config, models, prepared, used_device

@@ -1,0 +1,65 @@
+"""Mean and standard deviation over runs: seeds of a configuration, folds of a cross validation."""
+
+from __future__ import annotations
+
+__all__ = ["Spread", "Summary", "is_number", "spread", "summarise"]
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rss_rl.errors import CheckpointError
+
+
+class Spread(NamedTuple):
+    """Mean and sample standard deviation over runs; the latter None for a single run."""
+
+    mean: float
+    deviation: float | None
+
+
+Summary = list[tuple[str, str, dict[str, Spread]]]
+"""Split, mode of selection, and the spread of each metric."""
+
+
+def is_number(value: object) -> bool:
+    """Whether a score of a report is a finite number."""
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Of at least one value.
+
+    >>> spread([1.0, 3.0])
+    Spread(mean=2.0, deviation=1.4142135623730951)
+    >>> spread([1.0])
+    Spread(mean=1.0, deviation=None)
+    """
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Spread(statistics.fmean(values), deviation)
+
+
+def summarise(reports: Sequence[Mapping[str, Any]]) -> Summary:
+    """The spread of each metric that all reports have.
+
+    Raises:
+        CheckpointError: runs that share no split and mode, or a seed twice.
+    """
+    seeds = [report["seed"] for report in reports]
+    if len(set(seeds)) < len(seeds):
+        raise CheckpointError(
+            f"the runs' seeds are {', '.join(map(str, seeds))}",
+            remedy="Name each seed's run once: a repeated one makes the spread too small",
+        )
+    rows: Summary = []
+    for split, modes in reports[0]["splits"].items():
+        for mode, scores in modes.items():
+            same = [report["splits"].get(split, {}).get(mode) for report in reports]
+            if None in same:
+                continue
+            shared = [name for name in scores if all(other.get(name) is not None for other in same)]
+            rows.append((split, mode, {n: spread([other[n] for other in same]) for n in shared}))
+    if not rows:
+        raise CheckpointError("the runs share no split and selection", remedy="Name like runs")
+    return rows

@@ -1,0 +1,167 @@
+"""The data of a table: prepared once, when the first run needs them."""
+
+from __future__ import annotations
+
+__all__ = ["TableData"]
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rss_rl.data.prepare import prepare as prepare_source
+from rss_rl.data.sources import SourceRequest, named_source
+from rss_rl.data.store import open_prepared
+from rss_rl.data.vector_files import file_on_disk
+from rss_rl.durable import disk_errors, replace_file
+from rss_rl.errors import DataError
+from rss_rl.json_files import read_json
+from rss_rl.results.output import FREE_SPACE
+from rss_rl.results.tables.plan import MANIFEST, Fold
+from rss_rl.results.tables.spec import Table
+
+
+class TableData:
+    """Prepares the data of a table's runs where they are missing.
+
+    Args:
+        root: of the datasets' folders and of files of vectors that are no paths from here.
+        vectors: files in place of those that table and dataset name, or None.
+        tell: called with a line about what is being prepared.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        root: Path | None = None,
+        vectors: Sequence[Path] | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._table, self._root, self._vectors, self.tell = table, root, vectors, tell
+
+    def is_prepared(self, fold: Fold) -> bool:
+        """Whether the data of a fold are prepared."""
+        return (fold.prepared / MANIFEST).is_file()
+
+    def check_root(self, folds: Sequence[Fold]) -> None:
+        """Check, before any run, that --data-root is given where it is needed.
+
+        Raises:
+            DataError: no root is given and something lies below it, or the root is no directory.
+        """
+        for fold in folds:
+            if fold.dataset.source is None or self.is_prepared(fold):
+                continue
+            self._vector_files(fold)
+            folder = fold.dataset.folder and self._under_root(fold.dataset.folder)
+            if folder and self._root and not self._root.is_dir():
+                raise DataError(
+                    "there is no such directory",
+                    where=str(self._root),
+                    remedy="Give --data-root DIR, the directory with one folder for each dataset",
+                )
+
+    def prepare(self, fold: Fold) -> None:
+        """Prepare the data of a fold where they are missing; once, whatever commands want them.
+
+        Raises:
+            DataError: what it is made of is missing or wrong, or was prepared otherwise before, or
+                the disk refuses.
+        """
+        if fold.dataset.source is None:
+            open_prepared(fold.prepared)
+            return
+        with disk_errors(fold.prepared, "cannot be written", FREE_SPACE, DataError):
+            fold.prepared.parent.mkdir(parents=True, exist_ok=True)
+            waiting = f"another command prepares {fold.name}: waiting for it"
+            with _locked(fold, lambda: self.tell(waiting)):
+                self._prepare(fold, fold.dataset.source)
+
+    def _prepare(self, fold: Fold, name: str) -> None:
+        dataset = fold.dataset
+        request = {
+            "source": name,
+            "options": self._options(fold),
+            "vectors": [path.name for path in self._vector_files(fold)],
+            "dim": dataset.dim,
+        }
+        record = fold.prepared.with_name(f"{fold.prepared.name}.source.json")
+        if self.is_prepared(fold):
+            _check_same(record, request)
+            return
+        self.tell(f"preparing {fold.name}")
+        folder = self._under_root(dataset.folder) if dataset.folder else None
+        if folder is not None and not folder.is_dir():
+            raise DataError(
+                f"the folder of {name} is missing",
+                where=str(folder),
+                remedy=f"Put it there (see `rss-rl data list {name}`), or give another --data-root",
+            )
+        source = named_source(name, SourceRequest(folder, 0, self._options(fold)))
+        files = self._vector_files(fold)
+        for file in files:
+            if not file_on_disk(file).is_file():
+                raise DataError(
+                    "the file of word vectors is missing",
+                    where=str(file),
+                    remedy="Name others with --vectors (`rss-rl data fetch glove-6b` gets some), "
+                    "or their directory with --data-root",
+                )
+        prepare_source(source, fold.prepared, vectors=files, dim=dataset.dim)
+        replace_file(record, json.dumps(request, indent=2) + "\n")
+
+    def _options(self, fold: Fold) -> dict[str, str]:
+        number, folds = fold.number, fold.dataset.folds
+        given = {} if number is None else {"fold": str(number), "folds": str(folds)}
+        options = fold.dataset.options.items()
+        # As on the command line, whichever way the table writes them: `300` and `"300"` are one.
+        texts = {name: v if isinstance(v, str) else json.dumps(v) for name, v in options}
+        return {**texts, **given}
+
+    def _vector_files(self, fold: Fold) -> list[Path]:
+        if self._vectors is not None:
+            return list(self._vectors)
+        own = fold.dataset.vectors
+        return [self._under_root(name) for name in (self._table.vectors if own is None else own)]
+
+    def _under_root(self, name: str) -> Path:
+        if self._root is None:
+            raise DataError(
+                "where the datasets are is not said",
+                where=name,
+                remedy="Give --data-root DIR, the directory with one folder for each dataset",
+            )
+        return Path(os.path.normpath(self._root / name))
+
+
+@contextmanager
+def _locked(fold: Fold, waits: Callable[[], None]) -> Iterator[None]:
+    """Lock the fold against other commands; the kernel unlocks it when the process ends."""
+    lock = fold.prepared.with_name(f".{fold.name}.lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _check_same(record: Path, request: dict[str, Any]) -> None:
+    """Refuse data that were prepared otherwise; those without a record were put there by hand."""
+    if not record.is_file():
+        return
+    before = read_json(record, remedy="Remove the prepared directory beside it, and the file")
+    changed = [key for key in request if before.get(key) != request[key]]
+    if changed:
+        raise DataError(
+            f"these data were prepared with other {', '.join(changed)}",
+            where=str(record.with_name(record.name.removesuffix(".source.json"))),
+            remedy="Remove the directory and the .source.json beside it, or give another --out",
+        )
