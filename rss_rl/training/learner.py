@@ -5,7 +5,7 @@ Legend: K selections an example, B examples of an update, S sentences, N_s token
 
 from __future__ import annotations
 
-__all__ = ["LearnTask", "Learner", "LocalLearner"]
+__all__ = ["Charge", "LearnTask", "Learner", "LocalLearner"]
 
 import time
 from collections.abc import Callable, Mapping, Sequence
