@@ -90,7 +90,9 @@ def test_what_is_shown_and_steered_is_without_dropout(
     first, second = (make_showcase(models, tiny.split("dev"), CPU) for _ in range(2))
     assert np.array_equal(first.heads, second.heads)
     batch = tiny.split("train").batch(np.arange(6))
-    assert reached_share(models, config, batch, CPU) == reached_share(models, config, batch, CPU)
+    assert reached_share(models, config, batch, CPU, 0.3) == reached_share(
+        models, config, batch, CPU, 0.3
+    )
     assert not any(modes_of(models))
 
 
