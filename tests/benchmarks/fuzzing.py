@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from rss_rl.atomic import read_json
+from rss_rl.json_files import read_json
 from rss_rl.config import load_config, with_overrides
 from rss_rl.config.loading import parse_config
 from rss_rl.data.manifest import Manifest
