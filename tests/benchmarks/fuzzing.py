@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from rss_rl.json_files import read_json
 from rss_rl.config import load_config, with_overrides
 from rss_rl.config.loading import parse_config
 from rss_rl.data.manifest import Manifest
@@ -37,6 +36,7 @@ from rss_rl.data.records import column_names, column_types, read_records
 from rss_rl.data.vector_files import check_vectors, vector_lines
 from rss_rl.data.vocabulary import Vocabulary
 from rss_rl.errors import RssError
+from rss_rl.json_files import read_json
 from rss_rl.runs.checkpoint import load_checkpoint, read_pointer
 from rss_rl.runs.tensor_file import read_tensors
 
