@@ -81,7 +81,17 @@ class GradientStep:
             group["lr"] = rate * left
 
     def __call__(self, loss: Tensor, update: int, whole: float | None = None) -> float:
-        """Backpropagate, clip, step; the gradient norm before clipping.
+        """`prepare` and `apply`; the gradient norm before clipping.
+
+        Raises:
+            NonFiniteError: before any parameter changed.
+        """
+        norm = self.prepare(loss, update, whole)
+        self.apply()
+        return norm
+
+    def prepare(self, loss: Tensor, update: int, whole: float | None = None) -> float:
+        """Backpropagate and clip; the gradient norm before clipping. No parameter changes.
 
         Args:
             loss: whose gradient is taken; of learners in a group, the shard's part of it.
@@ -90,7 +100,7 @@ class GradientStep:
                 group agree to refuse.
 
         Raises:
-            NonFiniteError: before any parameter changed.
+            NonFiniteError: the loss or a gradient is not finite.
         """
         value = float(loss.detach()) if whole is None else whole
         if not math.isfinite(value):
@@ -100,6 +110,10 @@ class GradientStep:
         self._gather_rows()
         norm = self._clipped()
         self._set_rates(update)
+        return norm
+
+    def apply(self) -> None:
+        """Step by the gradients at hand."""
         if self.before_rows is not None:
             for table in self._embeddings:
                 if table.grad is not None and table.grad.is_sparse:
@@ -109,7 +123,6 @@ class GradientStep:
         else:
             with self._tables:
                 self.optimizer.step()
-        return norm
 
     def _gather_rows(self) -> None:
         """Sparse gradients become those of the group, coalesced."""

@@ -229,6 +229,10 @@ class PathwiseLearner:
         with torch.no_grad():
             return policy_inputs(self._policy, embedding, batch.tokens, batch.valid, self._reads)
 
+    def apply(self) -> None:
+        """Step by what was learnt; until then no parameter has changed."""
+        self.step.apply()
+
     def update(
         self,
         batch: TensorBatch,
@@ -237,7 +241,20 @@ class PathwiseLearner:
         number: int,
         charged: tuple[float, float] | None = None,
     ) -> PathwiseStats:
-        """One optimiser step; all learners of the group must make it.
+        """`learn` and `apply`."""
+        stats = self.learn(batch, uniforms, number=number, charged=charged)
+        self.apply()
+        return stats
+
+    def learn(
+        self,
+        batch: TensorBatch,
+        uniforms: Sequence[Tensor],
+        *,
+        number: int,
+        charged: tuple[float, float] | None = None,
+    ) -> PathwiseStats:
+        """The gradients of an optimiser step; all learners of the group must make it.
 
         Args:
             batch: this learner's shard, which may be empty.
@@ -246,7 +263,7 @@ class PathwiseLearner:
             charged: lambda of heads and of dependents that no cost reports, or None.
 
         Raises:
-            NonFiniteError: on a non-finite loss or gradient; no parameter has changed then.
+            NonFiniteError: on a non-finite loss or gradient.
             LearnerError: another learner of the group died or hung.
         """
         device = batch.labels.device.type
@@ -261,7 +278,7 @@ class PathwiseLearner:
             )
             bits = summed / len(batch.tokens)
             weight = self._entropy_cost / (examples * len(batch.tokens))
-            norm = self.step(
+            norm = self.step.prepare(
                 loss / examples - weight * entropy,
                 number,
                 cost - likelihood - complement - self._entropy_cost * bits,

@@ -227,17 +227,24 @@ class PolicyGradientLearner:
         self._estimator = estimator
         self._objective = group.share(_Objective(policy, autocast, estimator))
         self.average = torch.tensor(float("nan"))  # of the rewards of each sentence, [S] once known
+        self._next_average = self.average
         self.step = GradientStep("policy", policy, config.policy)
 
     def update(self, batch: TensorBatch, paid: RewardBatch, *, number: int) -> PolicyStats:
-        """One optimiser step; all learners of the group must make it.
+        """`learn` and `apply`."""
+        stats = self.learn(batch, paid, number=number)
+        self.apply()
+        return stats
+
+    def learn(self, batch: TensorBatch, paid: RewardBatch, *, number: int) -> PolicyStats:
+        """The gradients of an optimiser step; all learners of the group must make it.
 
         Args:
             batch, paid: this learner's shard, which may be empty.
             number: of the update in the run, from 0, for the learning rate's decay.
 
         Raises:
-            NonFiniteError: on a non-finite loss or gradient; no parameter has changed then.
+            NonFiniteError: on a non-finite loss or gradient.
             LearnerError: another learner of the group died or hung.
         """
         with self._group.guard():
@@ -261,7 +268,9 @@ class PolicyGradientLearner:
             objective = loss / selections
             if cost:  # else nobody asks for the gradient of the entropy
                 objective = objective - cost * entropy
-            norm = self.step(objective, number, total_loss / selections - cost * total_entropy)
+            norm = self.step.prepare(
+                objective, number, total_loss / selections - cost * total_entropy
+            )
         mean = first / (selections * sentences)
         variance = max(0.0, second / (selections * sentences) - mean * mean)
         ratio_stats = _ratio_stats(totals[5:].tolist(), float(largest))
@@ -269,8 +278,14 @@ class PolicyGradientLearner:
             total_loss / selections, norm, total_entropy / bits, variance**0.5, ratio_stats
         )
 
+    def apply(self) -> None:
+        """Step by what was learnt; until then neither a parameter nor the average has changed."""
+        self.step.apply()
+        self.average = self._next_average
+
     def _advantages(self, paid: RewardBatch) -> Tensor:
         estimator, rewards = self._estimator, paid.rewards
+        self._next_average = self.average
         if isinstance(estimator, BitEstimator):
             return rewards
         if estimator.momentum is not None:
@@ -279,7 +294,7 @@ class PolicyGradientLearner:
             ])  # fmt: skip
             total = self._group.sum(sums)
             start = self.average.to(rewards.device).expand(rewards.shape[-1])
-            rewards, self.average = advantages.moving_average(
+            rewards, self._next_average = advantages.moving_average(
                 rewards, start, estimator.momentum, total[:-1] / total[-1]
             )
         return estimator.advantages(rewards, paid.thresholded)

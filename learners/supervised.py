@@ -170,7 +170,20 @@ class SupervisedLearner:
         number: int,
         dropout_keys: Tensor,
     ) -> SupervisedStats:
-        """One optimiser step; all learners of the group must make it.
+        """`learn` and `apply`."""
+        stats = self.learn(batch, selections, number=number, dropout_keys=dropout_keys)
+        self.apply(number)
+        return stats
+
+    def learn(
+        self,
+        batch: TensorBatch,
+        selections: Sequence[Tensor] | None,
+        *,
+        number: int,
+        dropout_keys: Tensor,
+    ) -> SupervisedStats:
+        """The gradients of an optimiser step; all learners of the group must make it.
 
         Args:
             batch: this learner's shard, which may be empty.
@@ -179,7 +192,7 @@ class SupervisedLearner:
             dropout_keys: int64 [B], see `example_keys`: masks are functions of them.
 
         Raises:
-            NonFiniteError: on a non-finite loss or gradient; no parameter has changed then.
+            NonFiniteError: on a non-finite loss or gradient.
             LearnerError: another learner of the group died or hung.
         """
         self._learning.train()
@@ -189,11 +202,15 @@ class SupervisedLearner:
             count = loss.new_tensor(len(batch.labels), dtype=torch.float64)
             local = torch.stack([loss.detach().double(), hits.double(), count])
             total, right, examples = self._group.sum(local).tolist()
-            norm = self.step(loss / examples, number, total / examples)
-        self._follow(number)
-        self.moved_words = self._rows_with_gradient()
+            norm = self.step.prepare(loss / examples, number, total / examples)
         scores = batch.labels.is_floating_point()
         return SupervisedStats(total / examples, norm, None if scores else right / examples)
+
+    def apply(self, number: int) -> None:
+        """Step by what was learnt in update `number`; until then no parameter has changed."""
+        self.step.apply()
+        self._follow(number)
+        self.moved_words = self._rows_with_gradient()
 
     def _rows_with_gradient(self) -> Tensor | None:
         """Int64 [R], or None where rows without a gradient may have moved, too."""

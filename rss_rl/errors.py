@@ -13,6 +13,7 @@ __all__ = [
     "LearnersLostError",
     "NonFiniteError",
     "PolicyError",
+    "ResourceError",
     "RssError",
     "SamplerError",
     "StorageError",
@@ -64,6 +65,10 @@ class CheckpointError(RssError):
 
 class NonFiniteError(RssError):
     """A loss, gradient or log-prob that is NaN or infinite."""
+
+
+class ResourceError(RssError):
+    """What the machine has not enough of."""
 
 
 class EncoderError(RssError):

@@ -20,7 +20,7 @@ from rich.console import Console
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.progress import make_progress
 from rss_rl.api.run import Run
-from rss_rl.api.terminal import SafeConsole, say
+from rss_rl.api.terminal import SafeConsole, printable, say
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import (
     RunConfig,
@@ -39,6 +39,7 @@ from rss_rl.training.phase_budget import PhaseBudget, seconds
 from rss_rl.training.roles import LocalRoles, Roles
 from rss_rl.training.run import RunEvent
 from rss_rl.training.run import train as train_events
+from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.trainer import Stopped
 
 Config = str | Path | Mapping[str, Any] | RunConfig
@@ -125,9 +126,10 @@ def train(
         shown.print("The run is finished; its report:")
         return Run(plan.path, trust_plugins=named)
     say(shown, f"Run: {plan.path}")
+    point = SafePoint()
     with (
         make_progress(shown) as progress,
-        Interruption(progress.stopping) as interruption,
+        Interruption(progress.stopping, _leaving(plan, point)) as interruption,
         _roles(plan.config, joining, shown) as roles,
     ):
         stopped = None
@@ -141,6 +143,7 @@ def train(
             storage=storage,
             take_over=take_over,
             budget=None if time is None else PhaseBudget(plan.config.phases, seconds(time)),
+            point=point,
         ):
             progress.show(event)
             for callback in callbacks:
@@ -153,6 +156,28 @@ def train(
     elif run.finished and (warning := kept_warning(plan.config, run.report)):
         say(shown, f"Warning: {warning}", "yellow")
     return run
+
+
+def _leaving(plan: _Plan, point: SafePoint) -> Callable[[], bool] | None:
+    """How an update is left that takes too long; None where other processes learn.
+
+    Those end their update, which no text of this process makes longer, and are then stopped.
+    """
+    if plan.config.learner.actors:
+        return None
+
+    def leave() -> bool:
+        try:
+            if not point.leave():
+                return False
+            message = "Stopped within an update, which is lost; those before it are saved."
+        except Exception as error:  # the process has to end all the same
+            message = f"Stopped within an update, and nothing more could be saved: {error}"
+        resume = f"  rss-rl train --resume {plan.path}"
+        os.write(2, f"{printable(message)} Resume it with:\n{printable(resume)}\n".encode())
+        return True
+
+    return leave
 
 
 def kept_warning(config: RunConfig, report: Mapping[str, Any]) -> str | None:

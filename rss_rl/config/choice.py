@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["Choice", "Section", "plugins_named"]
 
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
@@ -21,9 +21,25 @@ from rss_rl.components import (
 )
 from rss_rl.errors import ConfigError
 
+LARGEST = 1e15
+
 
 class Section(Options):
-    """A part of the configuration: frozen, strict, no unknown keys, no NaN."""
+    """A part of the configuration: frozen, strict, no unknown keys, no NaN.
+
+    Numbers are of a size that float32, in which is computed, has room for, their squares too.
+    """
+
+    @model_validator(mode="after")
+    def _computable(self) -> Self:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            for number in value if isinstance(value, tuple) else (value,):
+                if isinstance(number, float) and abs(number) > LARGEST:
+                    raise ValueError(
+                        f"{name}={number:g} is beyond what is computed with, {LARGEST:g}"
+                    )
+        return self
 
 
 class Choice(Section):

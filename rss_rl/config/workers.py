@@ -11,6 +11,8 @@ from pydantic import Field, model_validator
 from rss_rl.components import Kind
 from rss_rl.config.choice import Choice, Section
 
+MOST_THREADS = 1024
+"""More than any machine has cores for; the system refuses to start some thousands."""
 _Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -83,7 +85,9 @@ class LearnerConfig(Section):
         description="bfloat16: matrix products in autocast; parameters stay float32. auto: bfloat16"
         " where the device multiplies it faster, so that machines may differ.",
     )
-    threads: int = Field(default=1, ge=1, description="CPU threads of each learner.")
+    threads: int = Field(
+        default=1, ge=1, le=MOST_THREADS, description="CPU threads of each learner."
+    )
     actors: int = Field(
         default=0,
         ge=0,
@@ -144,7 +148,9 @@ class SamplerConfig(Section):
     shards: int = Field(
         default=2, ge=1, description="Pieces the examples of an update are cut into."
     )
-    threads: int = Field(default=1, ge=1, description="CPU threads of each sampler.")
+    threads: int = Field(
+        default=1, ge=1, le=MOST_THREADS, description="CPU threads of each sampler."
+    )
     precision: Literal["float32", "bfloat16"] = "float32"
     max_policy_lag: int = Field(
         default=0,

@@ -107,7 +107,7 @@ def _blamed_on(path: Path) -> Iterator[None]:
     """What goes wrong in reading, told apart: the system refuses the file, or it is damaged."""
     try:
         yield
-    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+    except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError) as error:
         refused = isinstance(error, OSError) and error.errno is not None
         raise DataError(
             f"cannot be read ({_refusal(error) if refused else error})",
@@ -362,8 +362,10 @@ def _parquet(path: Path) -> Any:
     if path.is_dir():
         raise _not_opened(path, IsADirectoryError(errno.EISDIR, ""))
     try:
-        return pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
+        file = pq.ParquetFile(path)
+        _ = file.schema_arrow.names  # which need not be UTF-8
+        return file
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise _not_opened(path, error) from error
         raise DataError(

@@ -23,6 +23,11 @@ _WORD_LIMIT = 10_000
 """Bytes within which a word2vec word must end; a file without spaces is no such file."""
 
 
+_DIGITS = 18
+"""Of a number that is one of words or of a vector's width."""
+_WIDEST = 1 << 20
+
+
 class VectorLine(NamedTuple):
     """A wanted word and its vector, float32 [e]."""
 
@@ -150,7 +155,7 @@ def _parsed(
 
 def _is_header(text: bytes) -> bool:
     parts = text.split()
-    return len(parts) == 2 and all(part.isdigit() for part in parts)
+    return len(parts) == 2 and all(part.isdigit() and len(part) <= _DIGITS for part in parts)
 
 
 def _is_number(text: bytes) -> bool:
@@ -178,6 +183,12 @@ def _binary_lines(
             remedy="Files ending in .bin are read as word2vec binary; is it text? Rename it .txt",
         )
     words, dim = (int(part) for part in header.split())
+    if dim > _WIDEST:
+        raise DataError(
+            f"says that a vector has {dim} numbers",
+            where=f"{path}, row 1",
+            remedy="The file is damaged: fetch it again",
+        )
     for row in range(1, words + 1):
         word = _binary_word(stream)
         packed = stream.read(4 * dim) if word is not None else b""

@@ -28,6 +28,7 @@ from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offse
 from rss_rl.policies.deciding import decide
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
+from rss_rl.training.memory_needs import memory_told
 from rss_rl.types import ROLES, Array, LabelSpec
 
 Example = Text | tuple[Text, Text]
@@ -231,7 +232,15 @@ class Model:
     def read(
         self, examples: Sequence[Encoded], seed: tuple[int, int] | None = None
     ) -> list[Explanation]:
-        """Selections and predictions of one batch; `seed` as of `choose`."""
+        """Selections and predictions of one batch; `seed` as of `choose`.
+
+        Raises:
+            ResourceError: there is not enough memory.
+        """
+        with memory_told("to read a text", "Cut it into parts, or use a machine with more"):
+            return self._read(examples, seed)
+
+    def _read(self, examples: Sequence[Encoded], seed: tuple[int, int] | None) -> list[Explanation]:
         chosen = self.choose(examples, seed)
         if not self.config.predicts:
             return [
@@ -254,7 +263,8 @@ class Model:
 
 def load_model(path: Path | str, which: str | int = "best", trust: Trust = NOTHING) -> Model:
     """See `rss_rl.load`."""
-    return Model(*open_result(path, which, trust))
+    with memory_told("for the model", "Use a machine with more, or end other programs"):
+        return Model(*open_result(path, which, trust))
 
 
 def _list(examples: Sequence[Example]) -> Sequence[Example]:

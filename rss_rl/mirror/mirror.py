@@ -131,7 +131,7 @@ class Patience:
     renew_s     between two renewals of the lease
     retry_s     after a first failure; doubles up to most_s
     drain_s     for the last upload, however it goes
-    last_tries  failures in a row after which the last upload is given up
+    last_tries  failures in a row, of which none got any further, that end the last upload
     """
 
     renew_s: float = 30.0
@@ -284,12 +284,15 @@ class Mirror:
         """Bring a snapshot to the storage; given up where a newer one comes."""
         pause = self._patience.retry_s
         while True:
+            known = self._known
             try:
                 started = time.perf_counter()
                 self._lease.renew()
                 with self._lease.kept(self._patience.renew_s):
                     self._upload(snapshot)
             except StorageError as error:
+                if self._known is not known:  # some of it came there: that will end
+                    self._in_a_row, pause = 0, self._patience.retry_s
                 self._fail(error)
             else:
                 self._upload_s = time.perf_counter() - started

@@ -102,13 +102,14 @@ def draw(chain: Chain, uniforms: Tensor, valid: Tensor) -> Tensor:
         raise ValueError(
             f"uniforms {tuple(uniforms.shape)} do not fit a chain {tuple(chain.first.shape)}"
         )
-    # A bit as a function of the one before it; then of ever earlier ones, until of none.
+    # A bit as a function of the one before it; then of ever earlier ones, until of none. A bit that
+    # depends on none has two equal values, so it does not matter what stands before the first.
     after_0 = uniforms < torch.sigmoid(chain.first - _spread(chain))
     after_1 = uniforms < torch.sigmoid(chain.first + _spread(chain))
     reach = 1
     while reach < uniforms.shape[-1]:
         before_0 = F.pad(after_0[..., :-reach], (reach, 0))
-        before_1 = F.pad(after_1[..., :-reach], (reach, 0), value=True)
+        before_1 = F.pad(after_1[..., :-reach], (reach, 0))
         after_0, after_1 = (
             torch.where(before, after_1, after_0) for before in (before_0, before_1)
         )

@@ -1,7 +1,9 @@
 """Smooth masks: each token has a height and a width, so that neighbouring tokens are kept together.
 
-    logit_i = b + sum_j height_j g((i - j) / width_j)       see `rss_rl.ops.smoothing`
+    logit_i = b + m + sum_j (height_j - m) g((i - j) / width_j)       see `rss_rl.ops.smoothing`
 
+with m the mean height of the sentence: many bumps lie over each token, so that without it a common
+change of all heights would move the logits several times as far, and no share would settle.
 Heights are scores of an RSS module for each role; a role has one width, or a module that scores
 widths, too. Bits are independent given the
 logits, which change slowly along the text: what people mark are phrases, not words.
@@ -22,6 +24,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from rss_rl.components import Component
+from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.smoothing import bumps
 from rss_rl.policies.deciding import once
@@ -85,12 +88,13 @@ class SmoothPolicy(nn.Module):
         return once(self, self._logits, embedded, valid)
 
     def _logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        heights = self.heights(embedded, valid) * valid[:, None]  # [B, R, N]
+        heights = self.heights(embedded, valid)  # [B, R, N]
+        mean = masked_mean(heights.transpose(1, 2), valid)[..., None]  # [B, R, 1]
         score = self.width.expand_as(heights)
         if self.widths is not None:
             score = score + self.widths(embedded, valid)
         widths = _LEAST_WIDTH + (self._largest - _LEAST_WIDTH) * torch.sigmoid(score)
-        return bumps(heights, widths, self._largest) + self.bias
+        return self.bias + mean + bumps((heights - mean) * valid[:, None], widths, self._largest)
 
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
         """See `RelaxedPolicy`."""

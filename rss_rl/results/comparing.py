@@ -172,7 +172,11 @@ def main_score(groups: Sequence[Group], split: str) -> tuple[str, dict[str, str]
         for own in scores:
             names = {name for name, value in own[mode].items() if is_number(value)}
             shared = names if shared is None else shared & names
-    chosen_by = (run.config.get("evaluation", {}).get("best_metric") for run in groups[0].runs)
+    chosen_by = (
+        run.config.get("evaluation", {}).get("best_metric")
+        for group in groups[:1]
+        for run in group.runs
+    )
     named = (*chosen_by, *leading_measures(), *all_measures())
     metric = next((name for name in named if name in (shared or ())), None)
     return None if metric is None else (metric, modes)

@@ -8,8 +8,9 @@ from __future__ import annotations
 __all__ = ["LearnTask", "Learner", "LocalLearner"]
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -123,11 +124,14 @@ class LocalLearner:
 
     Args:
         group: of learners that share each batch; all of them must be given the same tasks.
+
+    `before_steps` is called in each update before the first parameter changes.
     """
 
     def __init__(self, config: RunConfig, prepared: Prepared, group: Group = ALONE) -> None:
         keep_freed_memory()
         self.config, self._prepared, self._group = config, prepared, group
+        self.before_steps: Callable[[], None] = lambda: None
         self.device = find_device(config.learner.device)
         self.examples = prepared.split("train")
         self.models: Models = build_prepared_models(config, prepared)
@@ -165,7 +169,11 @@ class LocalLearner:
         return scalars | {"time/learn_s": time.perf_counter() - started}
 
     def _learn(self, task: LearnTask) -> dict[str, float]:
-        """Learns from this learner's shard of the batch; metrics are those of the whole."""
+        """Learns from this learner's shard of the batch; metrics are those of the whole.
+
+        Classifier and policy step when both have learnt: until then nothing has changed.
+        """
+        steps: list[Callable[[], None]] = []
         mine = shard(np.arange(len(task.rows)), self._group.rank, self._group.size)
         rows = task.rows[mine]
         batch = self.examples.batch(rows)
@@ -184,7 +192,7 @@ class LocalLearner:
             selections = to_tensors(part.selections, self.device)
             if task.turn.policy:
                 scalars |= self._learn_policy(task, batch, tensors, part, selections)
-                self._publisher.note(POLICY)
+                steps.append(self._step_policy)
                 scalars |= _rewards(rollout)
             scalars |= _shares(rollout, whole)
         first = None if selections is None else [s[0] for s in selections]
@@ -194,11 +202,9 @@ class LocalLearner:
             first = self._pathwise.draw(tensors, uniforms)
             if task.turn.policy:
                 charged = None if task.charge is None else task.charge.costs
-                stats = self._pathwise.update(
-                    tensors, uniforms, number=task.number, charged=charged
-                )
+                stats = self._pathwise.learn(tensors, uniforms, number=task.number, charged=charged)
                 scalars |= pathwise_scalars(stats)
-                self._publisher.note(POLICY)
+                steps.append(self._step_policy)
         if task.turn.supervised:
             if task.turn.random_share:
                 drawn = random_selections(
@@ -210,16 +216,29 @@ class LocalLearner:
                 )
                 first = mix_selections(first, drawn, self.device)
             scalars |= self._learn_classifier(task.number, rows, tensors, first)
+            steps.append(partial(self._step_classifier, task.number))
+        self.before_steps()
+        for step in steps:
+            step()
         return scalars
+
+    def _step_policy(self) -> None:
+        learner = self._policy or self._pathwise
+        assert learner is not None
+        learner.apply()
+        self._publisher.note(POLICY)
+
+    def _step_classifier(self, number: int) -> None:
+        self._supervised.apply(number)
+        self._publisher.note(CLASSIFIER)
+        self._publisher.note(WORDS, self._supervised.moved_words)
 
     def _learn_classifier(
         self, number: int, rows: Array, tensors: TensorBatch, first: list[torch.Tensor] | None
     ) -> dict[str, float]:
         keys = example_keys(self.config.seed, "dropout", number, rows)
         (dropout_keys,) = to_tensors([keys], self.device)
-        stats = self._supervised.update(tensors, first, number=number, dropout_keys=dropout_keys)
-        self._publisher.note(CLASSIFIER)
-        self._publisher.note(WORDS, self._supervised.moved_words)
+        stats = self._supervised.learn(tensors, first, number=number, dropout_keys=dropout_keys)
         scalars = {"train/loss": stats.loss, "train/gradient_norm": stats.gradient_norm}
         if stats.accuracy is not None:
             scalars["train/accuracy"] = stats.accuracy
@@ -253,7 +272,7 @@ class LocalLearner:
             uniforms = self._uniforms(task.number, batch)
             flipped = to_tensors(rollout.flipped, self.device) if rollout.flipped else None
             paid = paid._replace(uniforms=uniforms, flipped=flipped)
-        return policy_scalars(self._policy.update(tensors, paid, number=task.number))
+        return policy_scalars(self._policy.learn(tensors, paid, number=task.number))
 
     def _uniforms(self, update: int, batch: Batch) -> list[torch.Tensor]:
         """Those that decided, or decide, the selections of an update."""

@@ -25,6 +25,7 @@ from rss_rl.training.learner import Learner
 from rss_rl.training.observer import Observer
 from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.roles import Roles
+from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer
 
 FORK = "fork"
@@ -47,6 +48,7 @@ class Surroundings:
     """What all parts of a run share: data, who works, when to stop, and who is told.
 
     budget  of time for the phases of the run itself, not for those of its comparison, or None
+    point   where another thread may leave the run, or None
     """
 
     prepared: Prepared
@@ -54,6 +56,7 @@ class Surroundings:
     stop: Callable[[], bool]
     observer: Observer
     budget: PhaseBudget | None = None
+    point: SafePoint | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,11 @@ def _trainer(
     learner: Learner,
 ) -> Trainer:
     log = around.observer.log
+
+    def leave(event: Stopped) -> None:
+        around.observer.take(event, path, writer)
+        around.observer.close()
+
     with state_errors(start):
         trainer = Trainer(
             config,
@@ -151,6 +159,8 @@ def _trainer(
             stop=around.stop,
             budget=around.budget,
             log=log,
+            point=around.point,
+            leave=leave,
         )
         check_step(start, trainer.session.update_count)
     return trainer

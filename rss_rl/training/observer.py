@@ -123,8 +123,12 @@ class Observer:
             if error is not None:
                 self._fail(error)
         finally:
-            self._heartbeat.close()
-            self._mirror.close()
+            self.close()
+
+    def close(self) -> None:
+        """Let go of status and storage, which a context does that is left."""
+        self._heartbeat.close()
+        self._mirror.close()
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, GeneratorExit):  # whoever takes the events wants no more of them

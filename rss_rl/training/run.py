@@ -32,12 +32,18 @@ from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runs.provenance import provenance
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
 from rss_rl.training.life import FORK, LearnersLost, Scores, Surroundings, Trained, train_phases
+from rss_rl.training.memory_needs import check_room, memory_told
 from rss_rl.training.observer import Observer
 from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.roles import LocalRoles, Roles
+from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.trainer import Event, find_best_metric
 
 _ATTENTION, _WORDS = "model.attention", "learner.embedding_update"
+_LESS = (
+    "Lower batch_size or batch_tokens (evaluation.batch_size), model.hidden, or cut long texts with"
+    " 'rss-rl data prepare --max-words'; a resumed run goes on from its last checkpoint"
+)
 _INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")
 
 
@@ -63,6 +69,7 @@ def train(
     storage: str | None = None,
     take_over: bool = False,
     budget: PhaseBudget | None = None,
+    point: SafePoint | None = None,
 ) -> Iterator[RunEvent]:
     """Train in the run directory `path`, as a stream of events that ends in `Finished`.
 
@@ -76,20 +83,23 @@ def train(
             gets the run from. take_over: write there though another process seems to.
         budget: of time for the phases, or None; the comparison with every token makes as many
             updates as the run itself made.
+        point: given to another thread, which may leave the run there.
 
     Raises:
         RssError: any expected failure.
     """
-    prepared = _check(config, roles)
-    mirror = open_mirror(storage, path, config, resume, overwrite, take_over)
+    with memory_told("to train", _LESS):
+        prepared = _check(config, roles)
+        mirror = open_mirror(storage, path, config, resume, overwrite, take_over)
     with (
+        memory_told("to train", _LESS),
         closing(mirror),
         _directory(config, path, resume, overwrite) as run,
         Observer(run.path, config, mirror, storage) as observer,
     ):
         _copy_inputs(run, prepared)
         run.note_provenance(provenance(prepared))
-        around = Surroundings(prepared, roles or LocalRoles(), stop, observer, budget)
+        around = Surroundings(prepared, roles or LocalRoles(), stop, observer, budget, point)
         settled = _settled(config, run)
         trained = yield from train_phases(settled, run.path, around, fork=_compares(config))
         if trained is None:
@@ -117,6 +127,7 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
     if not config.learner.actors:
         find_device(config.learner.device)
     find_best_metric(config, prepared)
+    check_room(config, prepared)
     return prepared
 
 
@@ -266,7 +277,13 @@ def open_models(
     Raises:
         RssError: no run, no such checkpoint, or files that do not fit each other.
     """
-    path = Path(path)
+    with memory_told("for the model", "Use a machine with more, or end other programs"):
+        return _opened_models(Path(path), which, trust)
+
+
+def _opened_models(
+    path: Path, which: str | int, trust: Trust
+) -> tuple[RunConfig, Models, Prepared]:
     run = RunDirectory.open(path)
     config = parse_config(run.config, where=str(path / CONFIG_FILE), trust=trust)
     # The comparison with every token reads the inputs of the run it belongs to.

@@ -7,6 +7,7 @@ __all__ = ["Evaluated", "Event", "PhaseBegan", "Stopped", "Trainer", "find_best_
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ from rss_rl.runs.checkpoint import (
     step_directory,
 )
 from rss_rl.training.evaluation import Mode
-from rss_rl.training.learner import Learner
+from rss_rl.training.learner import Learner, LocalLearner
 from rss_rl.training.phase_budget import PhaseBudget
+from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.session import Session, UpdateReport
 
 
@@ -93,6 +95,8 @@ class Trainer:
         stop: asked after each update; True writes a checkpoint and ends the stream.
         budget: of time for the phases, or None.
         log: told what happens to rollouts.
+        point: opened where another thread may leave the run. leave: how, with a checkpoint of the
+            last complete update already written; only for a learner of this process.
     """
 
     def __init__(
@@ -108,8 +112,13 @@ class Trainer:
         stop: Callable[[], bool] = lambda: False,
         budget: PhaseBudget | None = None,
         log: EventSink = NO_LOG,
+        point: SafePoint | None = None,
+        leave: Callable[[Stopped], None] = lambda _: None,
     ) -> None:
         self.config, self.path = config, path
+        self._point, self._told = point, leave
+        if point is not None and isinstance(learner, LocalLearner):
+            learner.before_steps = point.close
         self._writer, self._stop, self._budget = writer, stop, budget
         self._best_metric = find_best_metric(config, prepared)
         self.session = Session(config, prepared, learner, backend, log)
@@ -130,7 +139,7 @@ class Trainer:
             began = self.session.update_count - schedule.steps
             yield PhaseBegan(schedule.phase.name, began, schedule.phase.steps, schedule.steps)
             if not self._opened:
-                self._opened = True
+                self._opened = self._evaluation_due = True
                 yield self._evaluate()
             while self._evaluation_due or not schedule.phase_over:
                 if not self._evaluation_due:
@@ -145,13 +154,25 @@ class Trainer:
                     self.save()
             self._end_phase()
 
+    def _may_be_left(self) -> AbstractContextManager[None]:
+        """Within it another thread may end the run, before anything that is learnt changes."""
+        # Learners of other processes answer when they are through with what they do.
+        if self._point is None or not isinstance(self.session.learner, LocalLearner):
+            return nullcontext()
+        return self._point.open(self._leave)
+
+    def _leave(self) -> None:
+        self.save()
+        self._told(Stopped(self.session.update_count))
+
     def _due(self, every: int) -> bool:
         return self.session.schedule.steps % every == 0
 
     def _update(self) -> UpdateReport:
         started = time.perf_counter()
         try:
-            report = self.session.update()
+            with self._may_be_left():
+                report = self.session.update()
         except NonFiniteError as error:
             last = checkpoint_steps(self.path)[-1]
             remedy = (
@@ -176,7 +197,8 @@ class Trainer:
         schedule, update = self.session.schedule, self.session.update_count
         mode: Mode = "thresholded" if schedule.phase.selection == "sampled" else "all"
         started = time.perf_counter()
-        metrics = self.session.learner.evaluate("dev", [mode])
+        with self._may_be_left():
+            metrics = self.session.learner.evaluate("dev", [mode])
         scalars = {f"dev/{mode}/{name}": value for name, value in metrics[mode].items()}
         scalars["time/evaluate_s"] = time.perf_counter() - started
         self._writer.scalars(update, scalars)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import plugged_rewards
 import pytest
+import small
 
 from rss_rl.components import Component, find_component
 from rss_rl.errors import ComponentError
-from rss_rl.reward_models.likelihood import ClassifierReward
+from rss_rl.random_batches import random_batch, random_selections
+from rss_rl.reward_models.likelihood import ClassifierReward, ComplementReward
 from rss_rl.testing import check_reward_model
 from rss_rl.types import Array, LabelSpec
 
@@ -26,12 +29,32 @@ def kept(selections: Any) -> Array:
     return sum(s.sum((1, 2)) for s in selections) / 10  # type: ignore[no-any-return]
 
 
+@pytest.mark.parametrize("complement", [0.0, 0.5])
 @pytest.mark.parametrize("task", list(TASKS))
-def test_the_likelihood_keeps_its_promises(task: str) -> None:
+def test_the_likelihood_keeps_its_promises(task: str, complement: float) -> None:
     labels = TASKS[task]
     check_reward_model(
-        find_component("reward_model", "likelihood"), labels=labels, sentences=1 + labels.chooses
+        find_component("reward_model", "likelihood"),
+        labels=labels,
+        sentences=1 + labels.chooses,
+        options={"complement": complement},
     )
+
+
+def test_the_complement_is_what_the_tokens_left_out_tell() -> None:
+    batch = random_batch(TASKS["classes"], 2)
+    known = tuple(np.minimum(tokens, small.WORDS - 1) for tokens in batch.tokens)
+    batch = replace(batch, tokens=known)
+    selections = random_selections(batch)
+    classifier = small.classifier(double=False)
+    likelihood = ClassifierReward(classifier)
+    found = ComplementReward(likelihood, 0.5).score(batch, selections)
+    rest = [v[:, None] & ~s for s, v in zip(selections, batch.valid, strict=True)]
+    told = np.exp(likelihood.score(batch, rest)["log_likelihood"])
+    np.testing.assert_allclose(found["complement"], -0.5 * told, rtol=1e-6)
+    wanted = likelihood.score(batch, selections)["log_likelihood"]
+    np.testing.assert_array_equal(found["log_likelihood"], wanted)
+    assert found["complement"].dtype == np.float32
 
 
 def test_a_rule_keeps_its_promises() -> None:

@@ -3,9 +3,12 @@
     python tests/integration/soak.py CONFIG RUN --minutes 10 --every 20 key=value ...
 
 The victims: a sampler (SIGKILL, or SIGSTOP so that it hangs), a learner process, and the driver
-(SIGKILL, or SIGTERM as at a pre-emption), which is then started again with --resume. When the
-minutes are over the run is left alone to its end. Prints one JSON object: what was done how often,
-whether every update is in the metrics exactly once, and the scores.
+(SIGKILL, or SIGTERM as at a pre-emption), which is then started again with --resume; the driver is
+paused (SIGSTOP) for some seconds, and its clock jumps by hours to either side. With --storage every
+third write there fails. With --disk, the root of a small filesystem of its own that the run lies
+on, that is full for some seconds. When the minutes are over the run is left alone to its end.
+Prints one JSON object: what was done how often, whether every update is in the metrics exactly
+once, and the scores.
 """
 
 from __future__ import annotations
@@ -20,9 +23,13 @@ import sys
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import soaked
 from marked import MARK, processes_of, wait_until
+from soaked import CLOCK, STORAGE
 
 from rss_rl.logs.metrics import read_metrics
 
@@ -35,38 +42,98 @@ HARMS = [
     ("driver", signal.SIGKILL),
     ("driver", signal.SIGTERM),
 ]
+PAUSE, CLOCK_JUMPS, DISK_FULL = "driver paused", "clock jumps", "disk full"
+LASTING_S = {PAUSE: 8.0, DISK_FULL: 6.0}
+REFUSED = 2
+"""Exit code of a driver that says what is wrong, such as that the disk is full."""
 
 # While Ray starts, a second or so, its own handlers of SIGTERM end the process: with 15, or abort.
 ENDED_BY_US = (143, 15, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGABRT)
 
 
-def drive(arguments: list[str], log: Path, mark: str) -> subprocess.Popen[bytes]:
+def drive(arguments: list[str], log: Path, mark: str, clock: Path) -> subprocess.Popen[bytes]:
+    faults = {CLOCK: str(clock), STORAGE: "1" if "--storage" in arguments else ""}
     with log.open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "rss_rl.cli.main", "train", *arguments],
+            [sys.executable, soaked.__file__, "train", *arguments],
             stdout=file,
             stderr=file,
-            env={**os.environ, "OMP_NUM_THREADS": "1", MARK: mark},
+            env={**os.environ, "OMP_NUM_THREADS": "1", MARK: mark, **faults},
         )
 
 
-def harm(draw: random.Random, driver: int, mark: str) -> str:
-    """Do something to somebody who lives; what it was."""
+class Surroundings:
+    """What can be done to the machine under a run, and undone when its time is over."""
+
+    def __init__(self, clock: Path, disk: Path | None) -> None:
+        self._clock, self._disk = clock, disk
+        self._undo: list[tuple[float, Callable[[], object]]] = []
+
+    @property
+    def harms(self) -> list[str]:
+        return [PAUSE, CLOCK_JUMPS] + [DISK_FULL] * (self._disk is not None)
+
+    def harm(self, what: str, draw: random.Random, driver: subprocess.Popen[bytes]) -> None:
+        until = time.monotonic() + LASTING_S.get(what, 0.0)
+        if what == CLOCK_JUMPS:
+            self._clock.write_text(str(draw.choice((-7200, -60, 60, 86_400))))
+        elif what == PAUSE:
+            driver.send_signal(signal.SIGSTOP)
+            self._undo.append((until, lambda: driver.send_signal(signal.SIGCONT)))
+        elif self._disk is not None:
+            ballast = self._disk / "ballast"
+            with suppress(OSError), ballast.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+            self._undo.append((until, lambda: ballast.unlink(missing_ok=True)))
+
+    def undo(self, *, all_of_them: bool = False) -> None:
+        """What has lasted long enough."""
+        now = time.monotonic()
+        over = [undo for until, undo in self._undo if all_of_them or until <= now]
+        self._undo = [] if all_of_them else [each for each in self._undo if each[0] > now]
+        for undo in over:
+            undo()
+
+
+def harm(
+    draw: random.Random, driver: subprocess.Popen[bytes], mark: str, around: Surroundings
+) -> str:
+    """Do something to somebody who lives, or to the machine; what it was."""
+    whole = draw.randrange(len(HARMS) + len(around.harms))
+    if whole >= len(HARMS):
+        what = around.harms[whole - len(HARMS)]
+        around.harm(what, draw, driver)
+        return what
     lines = processes_of(mark)
     living = {who: [pid for pid in lines if name in lines[pid]] for who, name in ACTORS.items()}
-    living["driver"] = [driver]
+    living["driver"] = [driver.pid]
     who, how = draw.choice([harm for harm in HARMS if living[harm[0]]])
     os.kill(draw.choice(living[who]), how)
     return f"{who} {how.name}"
 
 
-def soak(config: str, run: Path, minutes: float, every: float, overrides: list[str]) -> dict:
-    mark, draw, done = uuid.uuid4().hex, random.Random(0), Counter()
-    log = run.with_suffix(".log")
-    first = [config, *overrides, "--run-dir", str(run)]
-    process = drive(first, log, mark)
+def soak(
+    config: str,
+    run: Path,
+    minutes: float,
+    every: float,
+    overrides: list[str],
+    *,
+    storage: Path | None = None,
+    disk: Path | None = None,
+    seed: int = 0,
+) -> dict:
+    mark, draw, done = uuid.uuid4().hex, random.Random(seed), Counter()
+    place = run.parent if disk is None else disk.parent
+    log, clock = place / f"{run.name}.log", place / f"{run.name}.clock"
+    around = Surroundings(clock, disk)
+    copied = [] if storage is None else ["--storage", str(storage)]
+    again = [*copied, "--take-over"] if copied else []
+    first = [config, *overrides, "--run-dir", str(run), *copied]
+    process = drive(first, log, mark, clock)
     began = time.monotonic()
-    lives = 1
+    lives, refused = 1, 0
     next_harm = began + every
     while True:
         code = process.poll()
@@ -74,15 +141,21 @@ def soak(config: str, run: Path, minutes: float, every: float, overrides: list[s
         if code == 0:
             break
         if code is not None:
-            if code not in ENDED_BY_US:
+            refused += code == REFUSED
+            # Of a full disk, or a last upload that failed, it is told; once more, and it goes on.
+            if code not in ENDED_BY_US and (
+                code != REFUSED or refused > 3 + 2 * sum(done.values())
+            ):
                 sys.exit(f"the driver ended with {code}; see {log}")
+            around.undo(all_of_them=True)
             # A driver that died before its run directory was there is begun again.
             begun = (run / "config.json").exists()
-            process = drive(["--resume", str(run)] if begun else first, log, mark)
+            process = drive(["--resume", str(run), *again] if begun else first, log, mark, clock)
             lives += 1
         elif now > next_harm and now - began < 60 * minutes:
-            done[harm(draw, process.pid, mark)] += 1
+            done[harm(draw, process, mark, around)] += 1
             next_harm = now + every
+        around.undo()
         time.sleep(0.2)
     # What dead drivers had started goes by itself; Ray's agents miss their cluster after 60 s.
     left = not wait_until(lambda: not processes_of(mark), 90)
@@ -90,6 +163,7 @@ def soak(config: str, run: Path, minutes: float, every: float, overrides: list[s
         "harmed": dict(done),
         "harms": sum(done.values()),
         "driver_lives": lives,
+        "driver_refused": refused,
         "seconds": round(time.monotonic() - began, 1),
         "processes_left": left,
     } | outcome(run)
@@ -114,8 +188,18 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--every", type=float, default=20, help="Seconds between harms.")
+    parser.add_argument("--storage", type=Path, help="Gets a copy; every third write fails.")
+    parser.add_argument("--disk", type=Path, help="Small filesystem that RUN lies on.")
     given = parser.parse_intermixed_args()
-    result = soak(given.config, given.run, given.minutes, given.every, given.overrides)
+    result = soak(
+        given.config,
+        given.run,
+        given.minutes,
+        given.every,
+        given.overrides,
+        storage=given.storage,
+        disk=given.disk,
+    )
     print(json.dumps(result, indent=2))
 
 

@@ -127,7 +127,7 @@ def test_they_train_resume_are_scored_exported_and_loaded(commands: Commands, ne
     assert scores[0] == scores[1]  # whoever samples
     assert 0 <= scores[0]["calibration_error"] <= 1
     commands.rss_rl(*train, "stopped", "--time", "0.1s")  # each phase ends after its first update
-    assert "calibration_error" in commands.rss_rl("evaluate", "stopped", "--mode", "thresholded")
+    assert "calibration error" in commands.rss_rl("evaluate", "stopped", "--mode", "thresholded")
     commands.rss_rl("train", "--resume", "local")  # finished: named by entry points, so opened
     commands.rss_rl("export", "local", "--out", "exported")
     assert "encoder dilated" in commands.python("-c", LOADS, "exported")

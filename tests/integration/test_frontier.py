@@ -19,14 +19,27 @@ from tiny_runs import command_line
 from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
+from rss_rl.components import Component
 from rss_rl.config import load_config
 from rss_rl.errors import ConfigError
 from rss_rl.policies.build import build_policy
+from rss_rl.policies.rss import RSSOptions, build_rss
 from rss_rl.results.tables.frontier import Sweep, frontier_table, setting_of
 from rss_rl.results.tables.plan import plan_runs
 
 DEADLINE_S = 90
 SWEEP = ("--shares", "0.3,0.6", "--policies", "rss,bernoulli", "--seeds", "1")
+
+OTHERWISE = f"{__name__}:KEEPS_OTHERWISE"
+KEEPS_OTHERWISE = Component(
+    kind="policy",
+    name="otherwise",
+    help="Keeps by a rule of its own.",
+    build=build_rss,
+    options=RSSOptions,
+    capabilities=frozenset({"learns", "log_probs", "logits", "gates"}),
+)
+"""A policy that no share steers."""
 
 
 def write_config(place: Path, data: Path) -> Path:
@@ -131,8 +144,8 @@ def test_sweeps_that_cannot_be(prepared: Path, tmp_path: Path) -> None:
     base = load_config(write_config(tmp_path, prepared))
     with pytest.raises(ConfigError, match="learns from no cost"):
         frontier_table("own.yaml", [], base, Sweep(("bernoulli",), costs=(1.0,)))
-    with pytest.raises(ConfigError, match="no target share steers policy 'hardkuma'"):
-        frontier_table("own.yaml", [], base, Sweep(("rss", "hardkuma"), shares=(0.3,)))
+    with pytest.raises(ConfigError, match=f"no target share steers policy '{OTHERWISE}'"):
+        frontier_table("own.yaml", [], base, Sweep(("rss", OTHERWISE), shares=(0.3,)))
     with pytest.raises(ConfigError, match="no cost would be tried"):
         frontier_table("own.yaml", [], base, Sweep(("rss", "top-k"), shares=(0.3,), costs=(1.0,)))
 
@@ -141,11 +154,11 @@ def test_costs_beside_shares_are_for_those_that_no_share_steers(
     prepared: Path, tmp_path: Path
 ) -> None:
     base = load_config(write_config(tmp_path, prepared))
-    sweep = Sweep(("rss", "hardkuma", "top-k", "gumbel"), shares=(0.2, 0.3), costs=(1.0,))
+    sweep = Sweep(("rss", OTHERWISE, "top-k", "hardkuma"), shares=(0.2, 0.3), costs=(1.0,))
     rows = frontier_table("own.yaml", [], base, sweep).rows
     assert [setting_of(row) for row in rows[:-1]] == [
-        *(("rss", 0.2), ("rss", 0.3), ("hardkuma", 1.0)),
-        *(("top-k", 0.2), ("top-k", 0.3), ("gumbel", 1.0)),
+        *(("rss", 0.2), ("rss", 0.3), (OTHERWISE, 1.0)),
+        *(("top-k", 0.2), ("top-k", 0.3), ("hardkuma", 0.2), ("hardkuma", 0.3)),
     ]
     assert [row.settings.get("reward.target_share") for row in rows[:3]] == [0.2, 0.3, None]
 

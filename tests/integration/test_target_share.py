@@ -104,10 +104,47 @@ def test_reached(target: float, wide: Path, tiny: Callable[..., RunConfig], tmp_
     assert sum(map(abs, settled)) / len(settled) < 0.05
 
 
+@pytest.mark.parametrize(
+    ("policy", "schedule"),
+    [
+        ("hardkuma", 0.0),
+        pytest.param("rss", 0.2, marks=pytest.mark.slow),
+        pytest.param("crf", 0.2, marks=pytest.mark.slow),
+    ],
+)
+def test_reached_by_others(
+    policy: str, schedule: float, wide: Path, tiny: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    """Through gates, by HardKuma's own rule, by chains of bits; and by way of a schedule."""
+    phases = [
+        {"name": "warm-up", "supervised": True, "selection": "uniform_share", "steps": 20},
+        {"name": "co-train", "supervised": True, "policy": True, "steps": 200},
+    ]
+    config = tiny(
+        data=str(wide),
+        batch_size=32,
+        model={"encoder": "source2token"},
+        policy={"name": policy, "options": {"hidden": 8, "shared": True}},
+        phases=phases,
+        reward={"target_share": 0.3, "share_schedule": schedule},
+        evaluation={"all_tokens": False, "every": 20},
+        learner={"policy": {"learning_rate": 0.003}, "estimator": None},
+    )
+    events = list(train(config, tmp_path / "run"))
+    assert isinstance(events[-1], Finished)
+    for scores in events[-1].report["splits"].values():
+        assert scores["thresholded"]["kept"] == pytest.approx(0.3, abs=0.03)
+    table = read_metrics(tmp_path / "run")
+    tag = "selection/thresholded_kept"
+    kept = table.filter(pc.equal(table["tag"], tag))["value"].to_pylist()
+    if schedule:
+        assert sum(kept[10:30]) / 20 > 0.5  # on the way down
+
+
 def test_a_target_that_a_policy_keeps_otherwise_is_refused(tiny: Callable[..., RunConfig]) -> None:
-    """HardKuma's threshold is by the likeliest gate: the share would settle elsewhere."""
+    """Top-k keeps as many as it was given."""
     with pytest.raises(ConfigError, match="one half"):
-        tiny(reward=STEERED, policy={"name": "hardkuma"}, learner={"estimator": "reinforce"})
+        tiny(reward=STEERED, policy={"name": "top-k", "options": {"tokens": 3}})
 
 
 def test_a_target_without_a_policy_is_refused(tiny: Callable[..., RunConfig]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import subprocess
@@ -21,14 +22,18 @@ from rss_rl.learners.pathwise import PathwiseLearner
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.policies.build import build_policy
 
-ENTROPY_COST = 0.3
+ENTROPY_COST, COMPLEMENT = 0.3, 0.7
 SUPPORT = Path(pathwise_worker.__file__).parent
 
 
-def setting(**policy: Any) -> tuple[PathwiseLearner, Any, Any, TensorBatch, list[torch.Tensor]]:
+def setting(
+    complement: float = 0.0, **policy: Any
+) -> tuple[PathwiseLearner, Any, Any, TensorBatch, list[torch.Tensor]]:
     """A learner of plain gradient steps of size 1 and its models, in float64."""
     step = {"name": "sgd", "learning_rate": 1.0, "clip_norm": None}
     tree = pathwise_worker.TREE | {"learner": {"policy": step, "entropy_cost": ENTROPY_COST}}
+    likelihood = {"name": "likelihood", "options": {"complement": complement}}
+    tree["reward"] = pathwise_worker.TREE["reward"] | {"model": likelihood}
     given = {"name": "hardkuma"} | policy
     tree["policy"] = small.policy_config(**given).model_dump(mode="json")
     config = parse_config(tree, where="test")
@@ -43,7 +48,12 @@ def setting(**policy: Any) -> tuple[PathwiseLearner, Any, Any, TensorBatch, list
 
 
 def objective(
-    module: Any, classifier: Any, batch: TensorBatch, drawn: list[torch.Tensor]
+    module: Any,
+    classifier: Any,
+    batch: TensorBatch,
+    drawn: list[torch.Tensor],
+    complement: float = 0.0,
+    charged: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[float, float]:
     """Loss and costs, and the entropy, written out for one example and one draw at a time."""
     total = entropy = 0.0
@@ -54,26 +64,37 @@ def objective(
         for example, label in enumerate(batch.labels.tolist()):
             n = int(valid[example].sum())
             for k in range(2):
-                logits = classifier(
-                    [batch.tokens[0][example : example + 1]],
-                    [valid[example : example + 1]],
-                    [gates[k, example : example + 1]],
-                )
-                total -= float(logits.log_softmax(-1)[0, label]) / 2
+                chosen = gates[k, example : example + 1]
+                rest = (1 - chosen) * valid[example]
+                for read in (chosen, rest):
+                    logits = classifier(
+                        [batch.tokens[0][example : example + 1]],
+                        [valid[example : example + 1]],
+                        [read],
+                    )
+                    known = float(logits.log_softmax(-1)[0, label])
+                    total += complement * math.exp(known) / 2 if read is rest else -known / 2
             p = chance[example, :, :n]
             total += 0.2 * float(p.sum()) / n
+            total += sum(c * float(role.sum()) for c, role in zip(charged, p, strict=True)) / n
             turns = p[:, :-1] * (1 - p[:, 1:]) + (1 - p[:, :-1]) * p[:, 1:]
             total += 0.1 * float(turns.sum()) / n
             entropy -= float((p * p.log() + (1 - p) * (1 - p).log()).mean())
     return total / len(batch.labels), entropy / len(batch.labels)
 
 
-def test_a_step_follows_the_slope_of_the_objective() -> None:
-    learner, module, classifier, batch, drawn = setting()
+@pytest.mark.parametrize(
+    ("complement", "charged"), [(0.0, None), (COMPLEMENT, None), (COMPLEMENT, (0.9, -0.4))]
+)
+def test_a_step_follows_the_slope_of_the_objective(
+    complement: float, charged: tuple[float, float] | None
+) -> None:
+    learner, module, classifier, batch, drawn = setting(complement)
     before = {k: v.clone() for k, v in module.state_dict().items()}
-    value, entropy = objective(module, classifier, batch, drawn)
-    stats = learner.update(batch, drawn, number=0)
-    assert -stats.objective == pytest.approx(value, abs=1e-9)
+    value, entropy = objective(module, classifier, batch, drawn, complement)
+    stats = learner.update(batch, drawn, number=0, charged=charged)
+    assert -stats.objective == pytest.approx(value, abs=1e-9)  # a constraint is no cost
+    assert bool(stats.complement) == bool(complement)
     assert stats.entropy == pytest.approx(entropy, abs=1e-9)
     after = {k: v.clone() for k, v in module.state_dict().items()}
     for name in ("modules_by_role.0.score.bias", "modules_by_role.3.hidden.bias"):
@@ -82,7 +103,9 @@ def test_a_step_follows_the_slope_of_the_objective() -> None:
         for side in (1e-6, -1e-6):
             module.load_state_dict(before)
             module.state_dict()[name].flatten()[0] += side
-            value, entropy = objective(module, classifier, batch, drawn)
+            value, entropy = objective(
+                module, classifier, batch, drawn, complement, charged or (0.0, 0.0)
+            )
             around.append(value - ENTROPY_COST * entropy)
         assert float(slope[0]) == pytest.approx((around[0] - around[1]) / 2e-6, rel=1e-4, abs=1e-8)
         assert abs(float(slope[0])) > 1e-6

@@ -136,6 +136,39 @@ def test_state() -> None:
         other.load_state_dict(state | {"error": "much"})
 
 
+def test_a_schedule_leads_from_all_tokens_to_the_share() -> None:
+    falling = RewardConfig(target_share=0.2, share_schedule=0.5)
+    control = ShareController(falling, 8)
+    seen = []
+    for _ in range(7):
+        seen.append(control.target)
+        control.observe(Reached(0.5, (0.1, 0.1)))
+    assert seen == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.2, 0.2])
+    assert ShareController(TARGET, 8).target == 0.3
+
+
+def test_a_schedule_goes_on_where_it_was_saved() -> None:
+    falling = RewardConfig(target_share=0.2, share_schedule=1.0)
+    control, other = ShareController(falling, 4), ShareController(falling, 4)
+    control.observe(Reached(0.9, (0.1, 0.1)))
+    state = json.loads(json.dumps(control.state_dict()))
+    other.load_state_dict(state)
+    assert other.target == control.target == pytest.approx(0.8)
+    del state["updates"]  # of a version that knew no schedule
+    other.load_state_dict(state)
+    assert other.target == 1.0
+    for wrong in (-1, 0.5, "2"):
+        with pytest.raises(ValueError, match="updates"):
+            other.load_state_dict(state | {"updates": wrong})
+
+
+def test_all_tokens_as_a_target() -> None:
+    """A role that decides alone lies off by the logit of its least likely token."""
+    chances = np.random.default_rng(0).uniform(0.1, 0.9, (2, 1, 5)).repeat(2, axis=1)
+    reached = share_margin([chances], [np.ones((2, 5), bool)], 1.0)
+    assert reached.margins == pytest.approx((logit(float(chances.min())),) * 2)
+
+
 def test_merit() -> None:
     """Any checkpoint at the target is worth more than any that misses it."""
     assert merit(0.8, {"kept": 0.0}, RewardConfig()) == 0.8

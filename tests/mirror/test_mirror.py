@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from dying import DyingFileSystem, storage_at
 from mirrored import CONFIG, SlowStorage, checkpoint, mirror, synced, wait_for
+from soaked import fail_every_third
 
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.logs.events import EVENTS_FILE, EventLog, parse_events
 from rss_rl.mirror.lease import WRITER_FILE
 from rss_rl.mirror.restore import continue_from, refuse_foreign, refuse_present
-from rss_rl.runs.checkpoint import load_checkpoint, mark_checkpoint
+from rss_rl.runs.checkpoint import load_checkpoint, mark_checkpoint, read_pointer
 from rss_rl.runs.run_directory import ALL_TOKENS, RunDirectory
 from rss_rl.storage import open_storage
 
@@ -166,6 +167,25 @@ def test_a_storage_that_recovers_costs_a_delay(tmp_path: Path) -> None:
     assert kinds[-1] == "storage_synced"
     assert events[0]["level"] == "warning"
     assert "the storage is gone" in events[0]["cause"]
+
+
+def test_a_storage_that_takes_some_of_it_each_time_takes_all_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failures in a row are those of attempts that get no further."""
+    fail_every_third(monkeypatch.setattr)
+    storage = open_storage(str(tmp_path / "there"))
+    with RunDirectory.create(tmp_path / "run", CONFIG) as run:
+        for number in range(12):  # many times as many files as an attempt brings there
+            (run.path / "inputs").mkdir(exist_ok=True)
+            (run.path / "inputs" / f"{number}.json").write_text("{}")
+        checkpoint(run.path, 1, 1)
+        made = mirror(storage, run.path)
+        made.finish()
+        made.close()
+    monkeypatch.undo()
+    assert read_pointer(tmp_path / "there", "latest") == "step-000001"
+    assert sum(name.startswith("inputs/") for name in storage.files()) == 12
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])

@@ -49,7 +49,7 @@ def test_a_run_from_its_start_to_its_end(tiny_config: RunConfig, tmp_path: Path)
 
 
 def test_an_error_is_told(tiny_config: RunConfig, tmp_path: Path) -> None:
-    reckless = tiny_config.learner.supervised.model_copy(update={"learning_rate": 1e30})
+    reckless = tiny_config.learner.supervised.model_copy(update={"learning_rate": 1e15})
     learner = tiny_config.learner.model_copy(update={"supervised": reckless})
     with pytest.raises(NonFiniteError):
         list(train(tiny_config.model_copy(update={"learner": learner}), tmp_path / "run"))

@@ -149,7 +149,7 @@ def test_an_overwritten_run_leaves_nothing_of_the_old_one(
 def test_a_loss_that_is_no_number_names_what_where_and_the_last_checkpoint(
     tiny_config: RunConfig, tmp_path: Path
 ) -> None:
-    reckless = tiny_config.learner.supervised.model_copy(update={"learning_rate": 1e30})
+    reckless = tiny_config.learner.supervised.model_copy(update={"learning_rate": 1e15})
     learner = tiny_config.learner.model_copy(update={"supervised": reckless})
     config = tiny_config.model_copy(update={"learner": learner})
     with pytest.raises(NonFiniteError) as caught:

@@ -72,12 +72,12 @@ def test_a_rule_that_differs_later_is_refused_then(tiny_config: RunConfig, tiny:
             torch.nn.init.constant_(module.score.bias, level)
         if refused:
             with pytest.raises(ConfigError, match="another rule"):
-                reached_share(models, config, batch, torch.device("cpu"))
+                reached_share(models, config, batch, torch.device("cpu"), 0.3)
             with pytest.raises(ConfigError, match="another rule"):
                 check_learns(models, config)
             continue
         check_learns(models, config)
-        kept = reached_share(models, config, batch, torch.device("cpu"))
+        kept = reached_share(models, config, batch, torch.device("cpu"), 0.3)
         assert kept["selection/thresholded_kept"] == pytest.approx(float(level > 0))
 
 
@@ -88,7 +88,14 @@ def test_the_rule_of_one_half_is_taken(tiny_config: RunConfig, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "policy",
-    [{"name": "rss"}, {"shared": True}, {"name": "iterative", "cell": "gru"}],
+    [
+        {"name": "rss"},
+        {"shared": True},
+        {"name": "iterative", "cell": "gru"},
+        {"name": "hardkuma"},
+        {"name": "crf"},
+        {"name": "smooth"},
+    ],
 )
 def test_built_in_policies_keep_the_rule(
     policy: dict[str, Any], tiny_config: RunConfig, tiny: Prepared
@@ -99,9 +106,10 @@ def test_built_in_policies_keep_the_rule(
     config = parse_config(tree, where="test")
     models = build_prepared_models(config, tiny)
     with torch.no_grad():
-        for parameter in models.policy.parameters():
-            parameter.mul_(5)
+        for name, parameter in models.policy.named_parameters():
+            if name.endswith("weight"):
+                parameter.mul_(5)
     check_learns(models, config)
     batch = tiny.split("train").batch(torch.arange(40).numpy())
-    reached = reached_share(models, config, batch, torch.device("cpu"))
+    reached = reached_share(models, config, batch, torch.device("cpu"), 0.3)
     assert 0 < reached["selection/thresholded_kept"] < 1

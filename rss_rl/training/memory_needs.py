@@ -1,0 +1,204 @@
+"""Whether a run has room in memory, asked before anything is allocated; and what to say if not.
+
+What is counted is a lower bound, so that nothing is refused that might run: weights with what
+learning keeps beside them, and the numbers of a batch that every encoder has. Modules are made
+without memory, on torch's meta device, so that whatever makes them large is counted.
+
+Legend: E embedding size, D hidden size; cells are the padded tokens of a batch.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Need", "available_bytes", "check_room", "memory_told", "run_needs"]
+
+import os
+import resource
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from rss_rl.config import OptimizerConfig, RunConfig
+from rss_rl.data.manifest import SplitInfo
+from rss_rl.data.store import Prepared
+from rss_rl.errors import ConfigError, ResourceError, RssError
+from rss_rl.rollouts.snapshot import build_models, training_lengths
+
+_FLOAT = 4
+_MOMENTS = {"adam": 2, "adadelta": 2, "sgd": 0}
+_LEARNT, _READ = (2, 4), (1, 1)
+"""Numbers of a cell that are alive at once, in E and in D; source2token, the least of the encoders
+with weights, takes 10 where E = D, others 12 to 50."""
+_OF_A_BIT = 2 * (8 + 1)
+"""Bytes of a cell of a selection: for each role a uniform number and a bit."""
+_SMALL = 1 << 28
+"""What takes less is not asked about."""
+_ALLOCATORS = ("DefaultCPUAllocator", "not enough memory", "Cannot allocate memory")
+
+
+class Need(NamedTuple):
+    """Bytes that a run takes at least, and of which settings most of them are."""
+
+    bytes: float
+    settings: str
+
+
+def run_needs(config: RunConfig, prepared: Prepared) -> list[Need]:
+    """What the learner of a run takes: its weights, an update, a shard's rollout, an evaluation.
+
+    Raises:
+        RssError: a component refuses its settings.
+    """
+    manifest = prepared.manifest
+    learnt = [_weights(config, prepared)]
+    size = manifest.vectors.dim, config.model.hidden
+    cells = _cells(manifest.splits["train"], config.batch_size, config.batch_tokens)
+    learnt.append(Need(cells * _FLOAT * _sum(_LEARNT, size), "batch_size, model.hidden"))
+    sampler = config.sampler
+    drawn = sampler.selections * cells / min(sampler.shards, config.batch_size) * _OF_A_BIT
+    learnt.append(Need(drawn, "batch_size, sampler.selections"))
+    if "dev" in manifest.splits:
+        rows = config.evaluation.batch_size
+        read = _cells(manifest.splits["dev"], rows, config.batch_tokens)
+        bits = read * config.evaluation.selections * _OF_A_BIT
+        told = "evaluation.batch_size, evaluation.selections"
+        learnt.append(Need(read * _FLOAT * _sum(_READ, size) + bits, told))
+    return learnt
+
+
+def _sum(numbers: tuple[int, int], size: tuple[int, int]) -> float:
+    return float(sum(a * b for a, b in zip(numbers, size, strict=True)))
+
+
+def _cells(split: SplitInfo, batch_size: int, batch_tokens: int | None) -> float:
+    """Of a batch of average rows."""
+    cells = min(batch_size, split.rows) * sum(split.tokens) / split.rows
+    return cells if batch_tokens is None else min(cells, batch_tokens)
+
+
+def _weights(config: RunConfig, prepared: Prepared) -> Need:
+    """Weights, their gradients, the optimiser's state, the average and a sampler's copy."""
+    manifest = prepared.manifest
+    trainable = prepared.vocabulary.trainable
+    vectors = np.broadcast_to(np.float32(0), (trainable, manifest.vectors.dim))
+    lengths = training_lengths(manifest, config.batch_size)
+    words = prepared.vocabulary.words
+    eager = config.model_copy(
+        update={"model": config.model.model_copy(update={"attention": "eager"})}
+    )
+    try:
+        with torch.device("meta"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nothing is initialised, which torch mentions
+            models = build_models(
+                eager, manifest.labels, manifest.sentences, vectors, trainable, words, lengths
+            )
+    except RssError:
+        raise
+    except RuntimeError as error:
+        if "overflow" in str(error) or "too large" in str(error).lower():
+            return Need(float("inf"), "model.hidden, policy.options")
+        return Need(0.0, "")  # a component that cannot be made without memory
+    except Exception:  # likewise
+        return Need(0.0, "")
+    learner = config.learner
+    parts = ((models.classifier, learner.supervised), (models.policy, learner.policy))
+    total = 0.0
+    for module, optimiser in parts:
+        count = float(sum(p.numel() for p in module.parameters()))
+        copies = 3 + _moments(optimiser)  # weights, gradients, a sampler's
+        averaged = module is models.classifier and learner.weight_average is not None
+        total += count * _FLOAT * (copies + averaged)
+    return Need(total, "model.hidden, policy.options")
+
+
+def _moments(optimiser: OptimizerConfig) -> int:
+    return _MOMENTS[optimiser.name]
+
+
+def check_room(config: RunConfig, prepared: Prepared) -> None:
+    """Refuse a run that this machine has no room for.
+
+    Raises:
+        ConfigError: naming settings, what they take at least, and what there is.
+    """
+    if config.learner.actors or config.learner.device != "cpu":
+        return  # another machine's memory
+    needs = run_needs(config, prepared)
+    most = max(needs)
+    wanted = needs[0].bytes + max(need.bytes for need in needs[1:])
+    if wanted < _SMALL or wanted <= (free := available_bytes()):
+        return
+    raise ConfigError(
+        f"the run takes at least {_gigabytes(wanted)} of memory, and {_gigabytes(free)} are"
+        " available",
+        where=most.settings,
+        remedy="Lower them; batch_tokens bounds what a batch of long texts takes",
+    )
+
+
+def _gigabytes(count: float) -> str:
+    return f"{count / 1e9:,.1f} GB" if count < float("inf") else "more than 9,000,000,000 GB"
+
+
+def available_bytes() -> float:
+    """Memory that this process can still take: of the machine, its container and its own limit."""
+    found = [_meminfo(), _container(), _own_limit()]
+    return min(found)
+
+
+def _meminfo() -> float:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        values = {line.split(":")[0]: float(line.split()[1]) * 1024 for line in lines}
+        return values["MemAvailable"] + values.get("SwapFree", 0.0)
+    except (OSError, KeyError, ValueError, IndexError):
+        return float("inf")
+
+
+def _container() -> float:
+    """What a control group leaves, version 2."""
+    place = Path("/sys/fs/cgroup")
+    try:
+        limit, used = ((place / f"memory.{name}").read_text() for name in ("max", "current"))
+        return float("inf") if limit.strip() == "max" else float(limit) - float(used)
+    except (OSError, ValueError):
+        return float("inf")
+
+
+def _own_limit() -> float:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return float("inf")
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        pages = 0
+    return float(limit - pages * os.sysconf("SC_PAGE_SIZE"))
+
+
+@contextmanager
+def memory_told(doing: str, remedy: str) -> Iterator[None]:
+    """Turns what is raised where memory is short into an error that says what to do.
+
+    Raises:
+        ResourceError: there was not enough of it.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not _is_shortage(error):
+            raise
+        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
+        raise ResourceError(
+            f"there is not enough memory {doing} ({reason.strip().rstrip('.')})", remedy=remedy
+        ) from error
+
+
+def _is_shortage(error: BaseException) -> bool:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return any(name in str(error) for name in _ALLOCATORS)

@@ -1,0 +1,58 @@
+"""Smooth masks against their formula, and what they start at."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import small
+import torch
+from torch import Tensor
+
+from rss_rl.ops.smoothing import bumps
+from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.smooth import SMOOTH, SmoothPolicy
+
+
+def shown(*lengths: int) -> tuple[Tensor, Tensor]:
+    _, valid = small.sentences(*lengths)
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(*valid.shape, small.EMBEDDING, generator=generator, dtype=torch.float64)
+    return vectors, valid
+
+
+@pytest.mark.parametrize("widths", ["role", "word"])
+def test_logits(widths: str) -> None:
+    policy = small.policy(name="smooth", options={"widths": widths})
+    inner = policy.inner
+    assert isinstance(inner, SmoothPolicy)
+    vectors, valid = shown(7, 3)
+    found = policy.logits(vectors, valid)  # type: ignore[operator]
+    for row, tokens in enumerate((7, 3)):
+        alone = vectors[row : row + 1, :tokens], valid[row : row + 1, :tokens]
+        heights = inner.heights(*alone)
+        score = inner.width + (0 if inner.widths is None else inner.widths(*alone))
+        wide = 0.5 + 15.5 * torch.sigmoid(score).expand_as(heights)
+        mean = heights.mean(-1, keepdim=True)
+        wanted = inner.bias + mean + bumps(heights - mean, wide, 16.0)
+        torch.testing.assert_close(found[row, :, :tokens], wanted[0])
+
+
+def test_equal_words_have_the_logit_of_one() -> None:
+    """Not several times that, however many bumps lie over each."""
+    policy = small.policy(name="smooth")
+    vectors = torch.ones(2, 40, small.EMBEDDING, dtype=torch.float64)
+    valid = torch.arange(40) < torch.tensor([40, 1])[:, None]
+    logits = policy.logits(vectors, valid)  # type: ignore[operator]
+    torch.testing.assert_close(logits[0], logits[1, :, :1].expand(-1, 40))
+
+
+@pytest.mark.parametrize(("probability", "width"), [(0.3, 4.0), (0.8, 10.0)])
+def test_starts_where_it_is_told(probability: float, width: float) -> None:
+    options = {"initial_probability": probability, "width": width}
+    inner = SMOOTH.build(PolicySetup(small.EMBEDDING, "elu"), SMOOTH.parse(options))
+    found = 0.5 + 15.5 * torch.sigmoid(inner.width)
+    assert found.flatten().tolist() == pytest.approx([width] * 2)
+    assert inner.bias.flatten().tolist() == pytest.approx(
+        [math.log(probability / (1 - probability))] * 2
+    )
