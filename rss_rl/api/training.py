@@ -170,11 +170,11 @@ def _leaving(plan: _Plan, point: SafePoint) -> Callable[[], bool] | None:
         try:
             if not point.leave():
                 return False
-            said = "Stopped in the midst of an update, which is thrown away; the others are saved."
+            message = "Stopped within an update, which is lost; those before it are saved."
         except Exception as error:  # the process has to end all the same
-            said = f"Stopped in the midst of an update, and nothing more could be saved: {error}"
+            message = f"Stopped within an update, and nothing more could be saved: {error}"
         resume = f"  rss-rl train --resume {plan.path}"
-        os.write(2, f"{printable(said)} Go on with:\n{printable(resume)}\n".encode())
+        os.write(2, f"{printable(message)} Resume it with:\n{printable(resume)}\n".encode())
         return True
 
     return leave

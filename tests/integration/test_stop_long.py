@@ -120,7 +120,7 @@ def test_it_ends_with_the_updates_before(
         process.kill()
     assert process.returncode == 143, err
     assert took < LIMIT_S
-    assert "in the midst of an update" in err
+    assert "within an update" in err
     assert "rss-rl train --resume" in err
     assert load_checkpoint(tmp_path / "run").step == number
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "stopped"
