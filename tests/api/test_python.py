@@ -61,10 +61,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> rss_rl.Run:
 def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> None:
     assert run.finished
     assert run.config.reward.target_share == 0.4
-<<<<<<< HEAD
     assert run.config.evaluation.best_metric == "auto"
-=======
->>>>>>> plain
     assert run.report["steps"] == 14
     assert set(run.metrics()["tag"].to_pylist()) >= {"reward/total", "train/loss"}
     again = rss_rl.Run(run.path)

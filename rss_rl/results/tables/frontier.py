@@ -17,13 +17,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-<<<<<<< HEAD
 from rss_rl.components import default_estimator, find_component
 from rss_rl.config import EstimatorConfig, RunConfig, parse_section, parse_value
-=======
-from rss_rl.components import find_component
-from rss_rl.config import RunConfig, parse_section, parse_value
->>>>>>> plain
 from rss_rl.errors import ConfigError
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.metrics.measures import task_measures
@@ -77,11 +72,7 @@ def frontier_table(config: str, overrides: Sequence[str], base: RunConfig, sweep
     rows = [
         _point(base, policy, *setting)
         for policy in sweep.policies
-<<<<<<< HEAD
         for setting in _settings(base, sweep, policy)
-=======
-        for setting in _settings(sweep, policy)
->>>>>>> plain
     ]
     if sweep.shares and sweep.costs and not any("-cost-" in row["name"] for row in rows):
         raise ConfigError(
@@ -131,13 +122,8 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.-]", "-", text.lower()).strip("-.")[:60] or "data"
 
 
-<<<<<<< HEAD
 def _settings(base: RunConfig, sweep: Sweep, policy: str) -> list[tuple[str, float]]:
     if sweep.shares and (not sweep.costs or not _learns_through_gates(base, policy)):
-=======
-def _settings(sweep: Sweep, policy: str) -> list[tuple[str, float]]:
-    if sweep.shares and (not sweep.costs or _takes_a_share(policy)):
->>>>>>> plain
         return [("share", value) for value in sweep.shares]
     return [("cost", value) for value in sweep.costs]
 
@@ -175,16 +161,7 @@ def _point(base: RunConfig, policy: str, what: str, value: float) -> dict[str, A
             "phases": _without_policy(base, policy),
         } | ({} if base.learner.estimator is None else {"learner.estimator": None})
     elif what == "share":
-<<<<<<< HEAD
         _check_steered(policy)
-=======
-        if not _takes_a_share(policy):
-            raise ConfigError(
-                f"no target share steers policy '{policy}', which keeps by another rule",
-                where="--shares",
-                remedy="Give --costs too, which are for such policies, or leave that policy away",
-            )
->>>>>>> plain
         row["settings"]["reward.target_share"] = value
     else:
         row["settings"] |= {"reward.target_share": None, "reward.sparsity_cost": value}
@@ -197,7 +174,6 @@ def _options(base: RunConfig, policy: str) -> dict[str, Any]:
     return {name: value for name, value in base.policy.options.items() if name in known}
 
 
-<<<<<<< HEAD
 def _learns_through_gates(base: RunConfig, policy: str) -> bool:
     component = find_component("policy", policy)
     if component.can("budget") or not component.can("learns"):
@@ -214,13 +190,6 @@ def _check_steered(policy: str) -> None:
             where="--shares",
             remedy="Give --costs too, which are for such policies, or leave that policy away",
         )
-=======
-def _takes_a_share(policy: str) -> bool:
-    """It is given a share, or a share steers it."""
-    component = find_component("policy", policy)
-    kinds = ("share", "budget", "random")
-    return any(component.can(kind) for kind in kinds) or not component.can("learns")
->>>>>>> plain
 
 
 def _without_policy(base: RunConfig, policy: str) -> list[dict[str, Any]]:
