@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.native import run_kernel, threads_for
 
 ROW_STEPS = "row_steps"
@@ -65,7 +65,7 @@ class Adadelta(torch.optim.Adadelta):
             block by block, each of which stays in the cache, and equals torch's to the bit.
     """
 
-    def __init__(self, *given: Any, backend: Backend = "eager", **options: Any) -> None:
+    def __init__(self, *given: Any, backend: KernelBackend = "eager", **options: Any) -> None:
         super().__init__(*given, **options)
         self._backend = backend
 

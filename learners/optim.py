@@ -16,7 +16,7 @@ from rss_rl.errors import CheckpointError, NonFiniteError
 from rss_rl.learners.adadelta import ROW_STEPS, Adadelta
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 
 
 class GradientStep:
@@ -43,7 +43,7 @@ class GradientStep:
         module: nn.Module,
         config: OptimizerConfig,
         embedding: tuple[str, ...] = (),
-        backend: Backend = "eager",
+        backend: KernelBackend = "eager",
         *,
         by_row: bool = False,
         group: Group = ALONE,
@@ -177,7 +177,11 @@ class _Tables:
 
 
 def _optimizer(
-    groups: list[dict[str, Any]], config: OptimizerConfig, backend: Backend, *, by_row: bool
+    groups: list[dict[str, Any]],
+    config: OptimizerConfig,
+    backend: KernelBackend,
+    *,
+    by_row: bool,
 ) -> torch.optim.Optimizer:
     if config.name == "adadelta":
         given = {"lr": config.learning_rate, "rho": config.rho, "eps": config.eps}

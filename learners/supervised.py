@@ -21,7 +21,7 @@ from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.embedding import RowAverage
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 
 _AVERAGE = "average/"
 
@@ -84,7 +84,7 @@ class SupervisedLearner:
         autocast: torch.dtype | None,
         average: float | None = None,
         group: Group = ALONE,
-        backend: Backend = "eager",
+        backend: KernelBackend = "eager",
         *,
         by_row: bool = True,
     ) -> None:

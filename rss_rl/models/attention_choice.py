@@ -22,7 +22,7 @@ import torch
 
 from rss_rl.config import ModelConfig
 from rss_rl.errors import ConfigError
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.compilers import missing_compiler, missing_triton
 
 AttentionName = Literal["auto", "eager", "compiled"]
@@ -45,7 +45,7 @@ def settled_attention(config: ModelConfig) -> AttentionName:
     return backend
 
 
-def attention_backend(name: AttentionName) -> Backend:
+def attention_backend(name: AttentionName) -> KernelBackend:
     """The backend of a configuration's `model.attention`.
 
     A model has one backend for its whole life. Eager until the kernels are compiled, and compiled
@@ -69,12 +69,12 @@ def attention_backend(name: AttentionName) -> Backend:
                 " compiled attention goes on only where it can be compiled",
             )
         return "compiled"
-    backend: Backend = "compiled" if missing is None else "eager"
+    backend: KernelBackend = "compiled" if missing is None else "eager"
     _report(backend, missing)
     return backend
 
 
-def outer_backend(config: ModelConfig) -> Backend:
+def outer_backend(config: ModelConfig) -> KernelBackend:
     """Of a model's head, its policy and the optimiser: the model's own, eager where it has none."""
     return attention_backend(config.attention) if config.encoder.can("kernels") else "eager"
 
@@ -100,7 +100,7 @@ def loadable_attention(config: ModelConfig) -> ModelConfig:
 
 
 @functools.cache
-def _report(backend: Backend, missing: str | None) -> None:
+def _report(backend: KernelBackend, missing: str | None) -> None:
     """Once for each process."""
     because = "" if missing is None else f", several times slower: {missing}"
     _log.info("feature-wise attention runs %s%s", backend, because)

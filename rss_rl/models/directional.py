@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Dense, glorot_linear, linear
-from rss_rl.ops.attention import Backend, feature_wise_attention, packed_attention
+from rss_rl.ops.attention import KernelBackend, feature_wise_attention, packed_attention
 from rss_rl.ops.attention_pairs import Order, PackedPairs, Pairs
 from rss_rl.ops.bounded_attention import PAIR_SPEED, attention_within
 from rss_rl.ops.direction_weights import Direction, Weights
@@ -66,7 +66,7 @@ class Fusion(NamedTuple):
     more: Tensor
 
 
-def fused(directions: Sequence[Fusion], backend: Backend) -> Tensor:
+def fused(directions: Sequence[Fusion], backend: KernelBackend) -> Tensor:
     """Outputs of the directions side by side, [..., 2D]."""
     if has_kernels(directions[0].hidden, backend):
         return gate_mix(directions)
@@ -118,7 +118,7 @@ class DirectionalAttention(nn.Module):
         activation: str,
         dropout: float,
         scale: float,
-        backend: Backend = "eager",
+        backend: KernelBackend = "eager",
         error: float | None = None,
     ) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class DirectionalAttention(nn.Module):
         self._looks_back = forward
         self._order: Order = "before" if forward else "after"
         self.scale = scale
-        self._backend: Backend = backend
+        self._backend: KernelBackend = backend
         self._error = error
 
     def packs(self, values: Tensor) -> bool:

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Dense, Highway, glorot_linear
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.losses import expected_score, score_divergence, squared_error
 
 Features = Callable[[Sequence[Tensor]], Tensor]
@@ -71,7 +71,7 @@ class SentencesHead(nn.Module):
         activation: str,
         dropout: float,
         highway: bool,
-        backend: Backend = "eager",
+        backend: KernelBackend = "eager",
     ) -> None:
         super().__init__()
         self._features = features or _single

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rss_rl.models.dropout import Dropout, packed_rows
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.gated import gated_softmax
 from rss_rl.ops.linear_maps import has_kernels, linear_maps
 from rss_rl.ops.packing import Packed, Rows
@@ -43,15 +43,15 @@ def activation_function(name: str) -> Callable[[Tensor], Tensor]:
 class _Linear(nn.Linear):
     """A linear layer whose product may run in lower precision but whose result does not."""
 
-    def __init__(self, inputs: int, outputs: int, *, bias: bool, backend: Backend) -> None:
+    def __init__(self, inputs: int, outputs: int, *, bias: bool, backend: KernelBackend) -> None:
         super().__init__(inputs, outputs, bias=bias)
-        self._backend: Backend = backend
+        self._backend: KernelBackend = backend
 
     def forward(self, values: Tensor) -> Tensor:
         return linear(values, self.weight, self.bias, self._backend)
 
 
-def linear(values: Tensor, weight: Tensor, bias: Tensor | None, backend: Backend) -> Tensor:
+def linear(values: Tensor, weight: Tensor, bias: Tensor | None, backend: KernelBackend) -> Tensor:
     """W x + b in the type of W, [..., inputs] to [..., outputs], by one of the backends."""
     # In full precision torch's own is one pass, too.
     if torch.is_autocast_enabled("cpu") and has_kernels(values, backend):
@@ -60,7 +60,7 @@ def linear(values: Tensor, weight: Tensor, bias: Tensor | None, backend: Backend
 
 
 def glorot_linear(
-    inputs: int, outputs: int, *, bias: bool = True, backend: Backend = "eager"
+    inputs: int, outputs: int, *, bias: bool = True, backend: KernelBackend = "eager"
 ) -> nn.Linear:
     """A linear layer with Glorot-uniform weights and zero bias.
 
@@ -96,14 +96,14 @@ class Dense(nn.Module):
         outputs: int,
         activation: str,
         dropout: float,
-        backend: Backend = "eager",
+        backend: KernelBackend = "eager",
     ) -> None:
         super().__init__()
         self.linear = glorot_linear(inputs, outputs)
         self.dropout = Dropout(dropout)
         self.activation = activation
         self._activation = activation_function(activation)
-        self._backend: Backend = backend
+        self._backend: KernelBackend = backend
 
     def forward(self, values: Tensor) -> Tensor:
         """[..., inputs] to [..., outputs]."""
@@ -118,7 +118,7 @@ class Highway(nn.Module):
     """g * Dense(v) + (1 - g) * v with g = sigmoid(W v + b) (Srivastava et al. 2015)."""
 
     def __init__(
-        self, size: int, activation: str, dropout: float, backend: Backend = "eager"
+        self, size: int, activation: str, dropout: float, backend: KernelBackend = "eager"
     ) -> None:
         super().__init__()
         self.transform = Dense(size, size, activation, dropout, backend)
@@ -148,10 +148,10 @@ class Source2Token(nn.Module):
         dropout: float,
         *,
         by_feature: bool = True,
-        backend: Backend = "eager",
+        backend: KernelBackend = "eager",
     ) -> None:
         super().__init__()
-        self._backend: Backend = backend
+        self._backend: KernelBackend = backend
         self._by_feature = by_feature
         self.hidden = Dense(size, size, activation, dropout, backend)
         self.score = glorot_linear(size, size if by_feature else 1, backend=backend)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Dense, Source2Token, glorot_linear
-from rss_rl.ops.attention import Backend, feature_wise_attention
+from rss_rl.ops.attention import KernelBackend, feature_wise_attention
 from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.masking import Gathered
 
@@ -31,7 +31,7 @@ class MaskedSelfAttention(nn.Module):
     """
 
     def __init__(
-        self, size: int, *, forward: bool, scale: float, backend: Backend = "eager"
+        self, size: int, *, forward: bool, scale: float, backend: KernelBackend = "eager"
     ) -> None:
         super().__init__()
         self.dependent_score = glorot_linear(size, size, bias=False)
@@ -39,7 +39,7 @@ class MaskedSelfAttention(nn.Module):
         self.score_bias = nn.Parameter(torch.zeros(size))
         self._looks_back = forward
         self._scale = scale
-        self._backend: Backend = backend
+        self._backend: KernelBackend = backend
 
     def forward(self, values: Tensor, kept: Tensor) -> Tensor:
         """[..., N, D] with kept bool [..., N] to the same shape; 0 where nothing may be looked at.
@@ -88,7 +88,7 @@ class BlockSelfAttention(nn.Module):
         scale: float,
         local: bool = True,
         across: bool = True,
-        backend: Backend = "eager",
+        backend: KernelBackend = "eager",
     ) -> None:
         super().__init__()
         self.project = Dense(inputs, hidden, activation, dropout)
@@ -139,7 +139,7 @@ class _BetweenBlocks(nn.Module):
         activation: str,
         dropout: float,
         scale: float,
-        backend: Backend,
+        backend: KernelBackend,
     ) -> None:
         super().__init__()
         self.pool = Source2Token(hidden, activation, dropout, backend=backend)
@@ -172,7 +172,7 @@ class BlockContext(nn.Module):
         scale: float,
         local: bool = True,
         across: bool = True,
-        backend: Backend = "eager",
+        backend: KernelBackend = "eager",
     ) -> None:
         super().__init__()
         self.output_size = 2 * hidden

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.encoders.protocol import Encoder, TokenEncoder
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.types import LabelSpec
 
 
@@ -42,7 +42,7 @@ class ClassifierSetup:
     head_hidden: int
     activation: str
     dropout: float
-    backend: Backend
+    backend: KernelBackend
 
 
 class TaskModel(Protocol):

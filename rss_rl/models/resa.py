@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.models.directional import DirectionalAttention, Fusion, each_of, fused, whole_packed
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.masking import Gathered, kept_indices, scatter, take
 from rss_rl.ops.packing import Packed, Rows, Shared
 from rss_rl.types import DEPENDENT, HEAD
@@ -81,7 +81,7 @@ class ReSA(nn.Module):
         scale: float,
         keep_unselected: bool,
         unselected_context: Context,
-        backend: Backend = "eager",
+        backend: KernelBackend = "eager",
         error: float | None = None,
     ) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class ReSA(nn.Module):
             )
             for forward in (True, False)
         )
-        self._backend: Backend = backend
+        self._backend: KernelBackend = backend
         self._keep_unselected = keep_unselected
         self._unselected_context = unselected_context
 

@@ -7,7 +7,7 @@ Source: Shen et al., DiSAN (AAAI 2018), equation 4 of Shen et al., ReSAN (IJCAI 
 
 from __future__ import annotations
 
-__all__ = ["Backend", "attention_weights", "feature_wise_attention", "packed_attention"]
+__all__ = ["KernelBackend", "attention_weights", "feature_wise_attention", "packed_attention"]
 
 import math
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from rss_rl.ops.compilers import runs_triton
 from rss_rl.ops.native import OutOfRange, one_kind
 from rss_rl.ops.tracing import recording
 
-Backend = Literal["eager", "compiled"]
+KernelBackend = Literal["eager", "compiled"]
 """What computes: torch's own operations block by block, or kernels.
 
 compiled  the package's own in C++ on the CPU, for attention, pooling, linear maps and gates; for
@@ -45,7 +45,7 @@ def feature_wise_attention(
     values: Tensor,
     pairs: Pairs | Tensor,
     scale: float,
-    backend: Backend = "eager",
+    backend: KernelBackend = "eager",
 ) -> Tensor:
     """s_j = sum_i P^j_i * h_i with P^j = softmax over allowed i of c tanh((u_i + v_j) / c).
 

@@ -10,7 +10,7 @@ __all__ = ["PAIR_SPEED", "attention_within", "is_worth_it"]
 import torch
 from torch import Tensor
 
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.attention_pairs import Order
 from rss_rl.ops.grid_scan import Plan
 from rss_rl.ops.linear_attention import linear_attention, make_plan
@@ -23,7 +23,7 @@ _PAIR_COST = {torch.float32: 1.2, torch.float64: 2.3}
 
 Forward and backward at D = 300: the crossover lies where these make both equal.
 """
-PAIR_SPEED: dict[Backend, float] = {"eager": 1.0, "compiled": 33.0}
+PAIR_SPEED: dict[KernelBackend, float] = {"eager": 1.0, "compiled": 33.0}
 """Pairs that a backend of the exact attention weighs in the time of one of the eager one.
 
 Measured on a CPU; on CUDA it may be another number.

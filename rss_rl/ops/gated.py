@@ -13,7 +13,7 @@ __all__ = ["gated_attention", "gated_causal_means", "gated_mean", "gated_softmax
 import torch
 from torch import Tensor
 
-from rss_rl.ops.attention import Backend, feature_wise_attention
+from rss_rl.ops.attention import KernelBackend, feature_wise_attention
 from rss_rl.ops.attention_pairs import Pairs
 
 _LARGEST_SURPLUS = 20.0
@@ -72,7 +72,7 @@ def gated_attention(
     allowed: Pairs | Tensor,
     scale: float,
     gates: Tensor,
-    backend: Backend = "eager",
+    backend: KernelBackend = "eager",
 ) -> Tensor:
     """s_j = sum_i g_i w_ji h_i / sum_i g_i w_ji with the weights w of `feature_wise_attention`.
 

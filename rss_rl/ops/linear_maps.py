@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.dropping import Drop
 from rss_rl.ops.native import one_kind
 from rss_rl.ops.operators import activate, activate_back, mix, mix_back, parts_of
@@ -32,7 +32,7 @@ from rss_rl.ops.tracing import recording
 _KINDS = (torch.float32, torch.float64)
 
 
-def has_kernels(values: Tensor, backend: Backend) -> bool:
+def has_kernels(values: Tensor, backend: KernelBackend) -> bool:
     """`linear_maps` and `gate_mix` can be used in place of torch's own operations."""
     if backend != "compiled" or values.device.type != "cpu" or values.dtype not in _KINDS:
         return False

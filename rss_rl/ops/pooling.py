@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.masking import masked_softmax
 from rss_rl.ops.native import OutOfRange, one_kind
 from rss_rl.ops.operators import pooling_backward, pooling_forward, shared_pooling_forward
@@ -24,7 +24,7 @@ from rss_rl.ops.tracing import recording
 
 
 def feature_wise_pooling(
-    scores: Tensor, values: Tensor, kept: Tensor, backend: Backend = "eager"
+    scores: Tensor, values: Tensor, kept: Tensor, backend: KernelBackend = "eager"
 ) -> Tensor:
     """sum_i P_i x_i with P = softmax over the kept tokens; zeros where none is kept.
 
@@ -127,7 +127,7 @@ def shared_pooling(
     places: tuple[Tensor, Tensor],
     kept: Tensor,
     common: tuple[Tensor, Tensor] | None,
-    backend: Backend = "eager",
+    backend: KernelBackend = "eager",
 ) -> Tensor:
     """`feature_wise_pooling` of M sequences of which only some tokens are their own.
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rss_rl.ops import operators
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.linear_maps import has_kernels, product_type
 from rss_rl.ops.native import one_kind
 from rss_rl.ops.products import product, room_for, weight_gradient
@@ -36,7 +36,7 @@ class Selector(NamedTuple):
     last_bias: Tensor
 
 
-def has_selectors(tokens: Tensor, selectors: Sequence[Selector], backend: Backend) -> bool:
+def has_selectors(tokens: Tensor, selectors: Sequence[Selector], backend: KernelBackend) -> bool:
     """`selector_logits` can be used: kernels for tokens that ask for no gradient, one type."""
     given = (tensor for selector in selectors for tensor in selector)
     return has_kernels(tokens, backend) and not tokens.requires_grad and one_kind([tokens, *given])

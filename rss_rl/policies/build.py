@@ -7,7 +7,7 @@ __all__ = ["build_policy"]
 from collections.abc import Sequence
 
 from rss_rl.config import PolicyConfig
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.policies.adapters import PolicyModule, adapt
 from rss_rl.policies.protocol import PolicySetup
 
@@ -17,7 +17,7 @@ def build_policy(
     inputs: int,
     activation: str,
     words: Sequence[str] = (),
-    backend: Backend = "eager",
+    backend: KernelBackend = "eager",
 ) -> PolicyModule:
     """The policy named in the configuration, reading embeddings of size `inputs`.
 

@@ -46,7 +46,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class PolicySetup:
     inputs: int
     activation: str
     words: Sequence[str] = ()
-    backend: Backend = "eager"
+    backend: KernelBackend = "eager"
 
 
 class Sampled(NamedTuple):

@@ -33,7 +33,7 @@ from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
 from rss_rl.models.layers import Source2Token, activation_function, glorot_linear
 from rss_rl.ops import bernoulli
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
@@ -107,9 +107,9 @@ class RSSModules(nn.ModuleList):
             for no gradient.
     """
 
-    def __init__(self, modules: Iterable[RSSModule], backend: Backend = "eager") -> None:
+    def __init__(self, modules: Iterable[RSSModule], backend: KernelBackend = "eager") -> None:
         super().__init__(modules)
-        self._backend: Backend = backend
+        self._backend: KernelBackend = backend
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """[B, N, E] and bool [B, N] to logits [B, R, N], R modules."""
@@ -171,7 +171,7 @@ class RSSPolicy(nn.Module):
         context: Context = "none",
         pool: Pool = "mean",
         temperature: float = 1.0,
-        backend: Backend = "eager",
+        backend: KernelBackend = "eager",
     ) -> None:
         super().__init__()
         self._temperature = temperature

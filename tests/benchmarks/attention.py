@@ -37,7 +37,7 @@ from suite.timing import CLOCKS, Settings
 
 from rss_rl.config import ModelConfig
 from rss_rl.models.build import build_classifier
-from rss_rl.ops.attention import Backend, feature_wise_attention
+from rss_rl.ops.attention import KernelBackend, feature_wise_attention
 from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.masking import kept_indices
 from rss_rl.types import LabelSpec
@@ -89,14 +89,14 @@ class Case:
         self.allowed = self.pairs.mask(slice(None), slice(None))
         self.sought = [self.h, *(p for m in self.maps for p in m.parameters())]
 
-    def forward(self, backend: Backend | None) -> Tensor:
+    def forward(self, backend: KernelBackend | None) -> Tensor:
         """None: materialised."""
         v, u = (dense(self.h) for dense in self.maps)
         if backend is None:
             return materialised(v, u, self.h, self.allowed)
         return feature_wise_attention(v, u, self.h, self.pairs, SCALE, backend)
 
-    def infer(self, backend: Backend | None) -> Work:
+    def infer(self, backend: KernelBackend | None) -> Work:
         """Forward alone."""
 
         def work() -> None:
@@ -105,7 +105,7 @@ class Case:
 
         return work
 
-    def train(self, backend: Backend | None) -> Work:
+    def train(self, backend: KernelBackend | None) -> Work:
         """Forward and backward."""
         return lambda: torch.autograd.grad(self.forward(backend).sum(), self.sought)
 
@@ -115,7 +115,10 @@ def attention_records(
 ) -> Iterator[Record]:
     """Compiled against materialised and against our eager form."""
     tuned = "tuned" if "MALLOC_MMAP_THRESHOLD_" in os.environ else "plain"
-    rivals: Mapping[str, Backend | None] = {f"materialised ({tuned})": None, "eager": "eager"}
+    rivals: Mapping[str, KernelBackend | None] = {
+        f"materialised ({tuned})": None,
+        "eager": "eager",
+    }
     for tokens in lengths:
         case = Case(batch, tokens, features)
         for rival, backend in rivals.items():
@@ -126,7 +129,11 @@ def attention_records(
 
 
 def step_of(
-    encoder: str, backend: Backend, tokens: list[Tensor], valid: list[Tensor], device: str = "cpu"
+    encoder: str,
+    backend: KernelBackend,
+    tokens: list[Tensor],
+    valid: list[Tensor],
+    device: str = "cpu",
 ) -> Work:
     """Loss and gradients of pairs of sentences, without the optimizer."""
     torch.manual_seed(0)

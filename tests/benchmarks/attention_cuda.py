@@ -18,7 +18,7 @@ from attention import SCALE, Work, step_of
 from suite.records import Record, compared, limited
 from torch import Tensor
 
-from rss_rl.ops.attention import Backend, feature_wise_attention
+from rss_rl.ops.attention import KernelBackend, feature_wise_attention
 from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.masking import kept_indices
 
@@ -77,10 +77,10 @@ class Case:
         self.pairs = Pairs(everything, everything, "before")
         self.pair_features = batch * (tokens * (tokens - 1) // 2) * features
 
-    def _forward(self, backend: Backend) -> Tensor:
+    def _forward(self, backend: KernelBackend) -> Tensor:
         return feature_wise_attention(*self.given, self.pairs, SCALE, backend)
 
-    def works(self, backend: Backend) -> dict[str, Work]:
+    def works(self, backend: KernelBackend) -> dict[str, Work]:
         """One call of each kind."""
 
         def infer() -> None:

@@ -14,7 +14,7 @@ from rss_rl.config import OptimizerConfig
 from rss_rl.learners.adadelta import ROW_STEPS, Adadelta, _update_block
 from rss_rl.learners.optim import GradientStep, load_optimizer_tensors, optimizer_tensors
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.compilers import missing_compiler
 
 RULE = {"lr": 0.5, "rho": 0.9, "eps": 1e-6}
@@ -34,7 +34,7 @@ WAYS = [
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("backend", WAYS)
 def test_a_step_equals_torchs(
-    backend: Backend, threads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    backend: KernelBackend, threads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learners.adadelta, "_BLOCK", 7)
     monkeypatch.setattr(learners.adadelta, "threads_for", lambda _: threads)
@@ -64,7 +64,7 @@ def test_a_step_equals_torchs(
 
 
 @pytest.mark.parametrize("backend", WAYS)
-def test_whole_numbers_are_numbers(backend: Backend) -> None:
+def test_whole_numbers_are_numbers(backend: KernelBackend) -> None:
     (mine,), (theirs,) = ([nn.Parameter(torch.ones(3))] for _ in range(2))
     one = Adadelta([mine], lr=1, rho=0, eps=1, backend=backend)
     other = torch.optim.Adadelta([theirs], lr=1, rho=0, eps=1)
@@ -76,7 +76,9 @@ def test_whole_numbers_are_numbers(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", WAYS)
-def test_many_rows_in_several_threads(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_in_several_threads(
+    backend: KernelBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(learners.adadelta, "threads_for", lambda _: 3)
     torch.manual_seed(0)
     by_row, dense = (nn.Parameter(torch.ones(400, 300)) for _ in range(2))
@@ -122,7 +124,7 @@ def tokens_of(update: int) -> Tensor:
 
 
 def step_of(
-    module: nn.Module, name: str, clip: float | None, backend: Backend = "eager"
+    module: nn.Module, name: str, clip: float | None, backend: KernelBackend = "eager"
 ) -> GradientStep:
     config = OptimizerConfig(name=name, learning_rate=0.1, clip_norm=clip, l2=0.01)  # type: ignore[arg-type]
     return GradientStep("some", module, config, ("embedding.",), backend)
@@ -132,7 +134,7 @@ def step_of(
 @pytest.mark.parametrize("name", ["adam", "adadelta", "sgd"])
 @pytest.mark.parametrize("backend", WAYS)
 def test_updates_of_rows_equal_those_of_all_rows(
-    backend: Backend, name: str, clip: float | None
+    backend: KernelBackend, name: str, clip: float | None
 ) -> None:
     by_row, dense = Bag(by_row=True), Bag(by_row=False)
     start = by_row.embedding.trainable.detach().clone()
@@ -151,7 +153,9 @@ def test_updates_of_rows_equal_those_of_all_rows(
 
 
 @pytest.mark.parametrize("backend", WAYS)
-def test_rows_that_waited_have_the_averages_of_those_that_did_not(backend: Backend) -> None:
+def test_rows_that_waited_have_the_averages_of_those_that_did_not(
+    backend: KernelBackend,
+) -> None:
     by_row, dense = Bag(by_row=True), Bag(by_row=False)
     one, other = (step_of(bag, "adadelta", None, backend) for bag in (by_row, dense))
     for update in range(12):
@@ -169,7 +173,7 @@ def test_rows_that_waited_have_the_averages_of_those_that_did_not(backend: Backe
 
 @pytest.mark.parametrize("name", ["adam", "adadelta", "sgd"])
 @pytest.mark.parametrize("backend", WAYS)
-def test_a_resumed_run_goes_on_to_the_bit(backend: Backend, name: str) -> None:
+def test_a_resumed_run_goes_on_to_the_bit(backend: KernelBackend, name: str) -> None:
     whole = Bag(by_row=True)
     step = step_of(whole, name, 0.5, backend)
     for update in range(10):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rss_rl.ops import pooling as module
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.pooling import feature_wise_pooling, shared_pooling
 
@@ -25,7 +25,9 @@ def inputs_of(
 
 
 def outcome(
-    given: tuple[Tensor, Tensor, Tensor], backend: Backend, dtype: torch.dtype = torch.float32
+    given: tuple[Tensor, Tensor, Tensor],
+    backend: KernelBackend,
+    dtype: torch.dtype = torch.float32,
 ) -> list[Tensor]:
     """The means, and the gradients of their sum of squares by scores and by values."""
     leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in given[:2]]
@@ -98,7 +100,7 @@ def test_the_kernel_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("learns", [True, False])
 @pytest.mark.parametrize("backend", ["eager", "compiled"])
 def test_shared_tokens_count_as_if_each_sequence_had_them(
-    backend: Backend, learns: bool, shares: bool
+    backend: KernelBackend, learns: bool, shares: bool
 ) -> None:
     scores, values, kept = inputs_of(3, 5, 70)
     own = torch.rand(6, 5, generator=torch.Generator().manual_seed(1)) < 0.4

@@ -13,7 +13,7 @@ from rss_rl.components import find_component
 from rss_rl.config import EstimatorConfig, PolicyConfig, Reads
 from rss_rl.models.build import build_classifier
 from rss_rl.models.sentences import SentencesClassifier
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.estimators.build import build_estimator
@@ -88,7 +88,7 @@ def estimator(name: str = "reinforce", **options: Any) -> Any:
 
 
 def policy(
-    *, seed: int = 0, double: bool = True, backend: Backend = "eager", **settings: Any
+    *, seed: int = 0, double: bool = True, backend: KernelBackend = "eager", **settings: Any
 ) -> PolicyModule:
     """A random selection policy that reads embeddings of size EMBEDDING, or what is beside them."""
     config = policy_config(**settings)

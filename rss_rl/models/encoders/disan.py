@@ -18,7 +18,7 @@ from rss_rl.models.directional import DirectionalAttention, all_tokens, each_of,
 from rss_rl.models.encoders.pooled import source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.gated import union
 from rss_rl.ops.packing import Packed, Rows
 
@@ -39,7 +39,7 @@ class DiSA(nn.Module):
         activation: str,
         dropout: float,
         scale: float,
-        backend: Backend = "eager",
+        backend: KernelBackend = "eager",
         error: float | None = None,
     ) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class DiSA(nn.Module):
             )
             for forward in (True, False)
         )
-        self._backend: Backend = backend
+        self._backend: KernelBackend = backend
         self.output_size = 2 * hidden
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:

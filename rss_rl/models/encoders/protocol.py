@@ -25,7 +25,7 @@ from torch import Tensor
 
 from rss_rl.components import Component, Kind
 from rss_rl.models.directional import DirectionalAttention
-from rss_rl.ops.attention import Backend
+from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.packing import Packed, Rows
 
 
@@ -59,7 +59,7 @@ class EncoderSetup:
     activation: str = "elu"
     dropout: float = 0.0
     tanh_scale: float = 5.0
-    backend: Backend = "eager"
+    backend: KernelBackend = "eager"
     lengths: TrainingLengths | None = None
 
 
