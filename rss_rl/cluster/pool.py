@@ -23,7 +23,7 @@ from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, LearnersLostError, RssError, SamplerError, StorageError
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.backend import BackendStats, Delivery
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.snapshot import Publications, Snapshot, StoredPiece, StoredSnapshot
 
 _STATS_EVERY_S = 5.0
@@ -248,7 +248,7 @@ class RayBackend:
             self._fail(slot, f"died: {last_line(error)}")
             return []
         del self._pending[call]
-        return [Delivery(slot.finish(call), rollout, busy_s)]
+        return [Delivery(slot.finish(call), Rollout.from_arrow(rollout), busy_s)]
 
     def _take_error(self, slot: _Slot, job: SampleJob, error: RayTaskError) -> None:
         """The code of a sampler raised: a bug ends the run, what may pass costs the sampler."""

@@ -45,7 +45,7 @@ class SamplerActor:
         """
         started = time.perf_counter()
         self.hold(version, pieces)
-        rollout = self._sampler.sample(job)
+        rollout = self._sampler.sample(job).to_arrow()
         return rollout, time.perf_counter() - started
 
     def hold(self, version: int, pieces: list[Any]) -> None:

@@ -9,9 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import pyarrow as pa
-
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Piece, Publications, Snapshot, StoredSnapshot
 
@@ -21,7 +19,7 @@ class Delivery:
     """A finished job: its rollout, and the seconds a sampler was busy with it."""
 
     job: SampleJob
-    rollout: pa.RecordBatch
+    rollout: Rollout
     busy_s: float
 
 

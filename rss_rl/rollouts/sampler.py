@@ -10,7 +10,6 @@ __all__ = ["Sampler"]
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -64,7 +63,7 @@ class Sampler:
         self._models.load(snapshot)
         self._version = snapshot.version
 
-    def sample(self, job: SampleJob) -> pa.RecordBatch:
+    def sample(self, job: SampleJob) -> Rollout:
         """The rollout of a job under the snapshot held.
 
         Raises:
@@ -80,7 +79,7 @@ class Sampler:
             torch.inference_mode(),
             autocast(_CPU, sampler.precision),
         ):
-            return self._rollout(job, self._version).to_arrow()
+            return self._rollout(job, self._version)
 
     def _rollout(self, job: SampleJob, version: int) -> Rollout:
         batch = self._examples.batch(job.rows)

@@ -159,7 +159,7 @@ class RolloutPipeline:
         if self._asked.get((job.update, job.shard)) is not job:
             return  # asked for before `forget`
         del self._asked[job.update, job.shard]
-        rollout = Rollout.from_arrow(delivery.rollout)
+        rollout = delivery.rollout
         if not np.array_equal(rollout.rows, job.rows):
             raise SamplerError(
                 f"rows {rollout.rows[:4].tolist()}... came back for {job.rows[:4].tolist()}...",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.rollout import SampleJob
 
 
 class FakeSampler:
@@ -22,7 +22,7 @@ class FakeSampler:
     """
 
     def __init__(self, seconds: float, pattern: pa.RecordBatch) -> None:
-        self._seconds, self._pattern = seconds, Rollout.from_arrow(pattern)
+        self._seconds, self._pattern = seconds, pattern
 
     def process(self) -> ActorProcess:
         return this_process()

@@ -98,7 +98,7 @@ class Pipeline:
             SampleJob(self._update, n, part, self._selections, scored=True, thresholded=False)
             for n, part in enumerate(np.array_split(rows, max(1, self._batch // SHARD)))
         ]
-        rollout = join_rollouts([Rollout.from_arrow(self._sampler.sample(job)) for job in jobs])
+        rollout = join_rollouts([self._sampler.sample(job) for job in jobs])
         self.rewards.append(float(rollout.rewards.mean()))
         self._update += 1
         return rollout

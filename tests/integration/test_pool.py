@@ -17,7 +17,7 @@ from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import SamplerConfig
 from rss_rl.errors import DataError, SamplerError
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.snapshot import Snapshot
 
 pytestmark = pytest.mark.timeout(100)
@@ -44,7 +44,10 @@ class Actor:
     def sample(self, job: SampleJob, version: int, pieces: list[Any]) -> Any:
         if self._fail_sample is not None:
             raise_once_more(self._fail_sample)
-        return f"rollout of {version}", 0.1
+        one = np.ones((1, len(job.rows), 1), np.float32)
+        selection = np.ones((1, len(job.rows), 2, 1), bool)
+        rollout = Rollout(job.rows, (selection,), one, {}, {}, one[0], version)
+        return rollout.to_arrow(), 0.1
 
 
 def raise_once_more(count: Path) -> None:
@@ -83,7 +86,7 @@ def test_data_that_cannot_be_read_cost_a_sampler_and_not_the_run(tmp_path: Path)
     backend = pool((None, counting(tmp_path / "a", 2)))
     submit(backend)
     (delivery,) = collect(backend, 1)
-    assert delivery.rollout == "rollout of 5"
+    assert delivery.rollout.version == 5
     assert backend.restarts == 2
     backend.close()
 

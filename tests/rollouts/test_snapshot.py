@@ -15,7 +15,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.learners.phases import Turn
 from rss_rl.models.protocol import Classifier
 from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
@@ -241,7 +241,7 @@ def test_a_learner_publishes_what_it_learnt(tiny_config: RunConfig, tiny: Prepar
     )
     backend.publish(learner.publish(0))
     backend.submit(SampleJob(0, 0, _ROWS, selections=4, scored=True, thresholded=False))
-    rollout = Rollout.from_arrow(backend.collect(0.0)[0].rollout)
+    rollout = backend.collect(0.0)[0].rollout
     learner.update(LearnTask(0, _ROWS, _FROZEN, [rollout]))
     assert parts(learner.publish(1, whole=False)) == [POLICY]
     learner.update(LearnTask(1, _ROWS, _WARM_UP, []))
@@ -284,8 +284,9 @@ def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
         fresh = sampler()
         fresh.load(models.publish(version))
         expected.append(fresh.sample(job))
-    found = [backend.collect(0.0)[0].rollout for _ in expected]
-    assert all(mine.equals(theirs) for mine, theirs in zip(found, expected, strict=True))
+    found = [backend.collect(0.0)[0].rollout.to_arrow() for _ in expected]
+    wanted = [rollout.to_arrow() for rollout in expected]
+    assert all(mine.equals(theirs) for mine, theirs in zip(found, wanted, strict=True))
     assert (
         not found[0].column("score/log_likelihood").equals(found[1].column("score/log_likelihood"))
     )

@@ -103,7 +103,7 @@ def rollout_of(config: RunConfig, models: Models, examples: Any) -> Rollout:
     sampler = Sampler(config, models, examples)
     sampler.load(models.publish(0))
     job = SampleJob(0, 0, np.arange(SIZE), selections=2, scored=True, thresholded=False)
-    return Rollout.from_arrow(sampler.sample(job))
+    return sampler.sample(job)
 
 
 @pytest.mark.parametrize("name", packaged_configs())

@@ -15,7 +15,7 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.learner import LocalLearner
@@ -121,9 +121,9 @@ def test_a_rollout_does_not_depend_on_who_samples_it_or_with_whom(
         return SampleJob(3, 0, np.array(rows), k, scored=True, thresholded=False)
 
     samplers[1].sample(job([9, 4]))
-    together = Rollout.from_arrow(samplers[0].sample(job([1, 2, 3])))
+    together = samplers[0].sample(job([1, 2, 3]))
     assert together.log_prob.shape[:2] == (k, 3)
-    alone = Rollout.from_arrow(samplers[1].sample(job([2])))
+    alone = samplers[1].sample(job([2]))
     part = together.of(np.array([1]), [s.shape[-1] for s in alone.selections])
     for mine, other in zip(part.selections, alone.selections, strict=True):
         assert np.array_equal(mine, other)
@@ -143,7 +143,7 @@ def test_a_flip_is_paid_what_the_flipped_selection_earns(
     sampler.load(models.publish(0))
     batch = tiny.split("train").batch([5, 6])
     job = SampleJob(0, 0, batch.rows, 1, scored=True, thresholded=False)
-    rollout = Rollout.from_arrow(sampler.sample(job))
+    rollout = sampler.sample(job)
     changed = 0
     for slot, valid in enumerate(batch.valid):
         for role, token in np.ndindex(2, int(valid[1].sum())):

@@ -13,7 +13,7 @@ from rss_rl.components import EVERYTHING, Component
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Models, build_prepared_models
 from rss_rl.training.evaluation import evaluate
@@ -102,7 +102,7 @@ def test_rollouts_are_drawn_and_paid_without_dropout(
     sampler = Sampler(config, models, tiny.split("train"))
     sampler.load(models.publish(0))
     job = SampleJob(0, 0, np.arange(6), 4, scored=True, thresholded=True)
-    first, second = (Rollout.from_arrow(sampler.sample(job)) for _ in range(2))
+    first, second = (sampler.sample(job) for _ in range(2))
     for one, other in zip(first.selections, second.selections, strict=True):
         assert np.array_equal(one, other)
     assert np.array_equal(first.log_prob, second.log_prob)

@@ -72,7 +72,7 @@ class ScriptedBackend:
             self.waiting = [self.waiting[place] for place in self.draw.permutation(count)]
             count = int(self.draw.integers(0, count + 1))
         done, self.waiting = self.waiting[:count], self.waiting[count:]
-        return [Delivery(job, rollout(job, version).to_arrow(), 0.5) for job, version in done]
+        return [Delivery(job, rollout(job, version), 0.5) for job, version in done]
 
     def stats(self) -> BackendStats:
         return BackendStats(samplers=1, restarts=0)
