@@ -71,14 +71,7 @@ def explain(
     """Write one HTML page, without a network: words shaded by selection probability, attention,
     and the prediction that comes of forcing any word in or out.
     """
-    if bool(texts) == (file is not None):
-        raise ConfigError("give either texts or --file", remedy='rss-rl explain RUN "A text."')
-    if file is not None and is_same_file(file, out):
-        raise ConfigError(
-            "is the input itself and would be lost", where=str(out), remedy="Give another --out"
-        )
-    if figure is not None and figure.suffix not in (".png", ".svg"):
-        raise ConfigError("--figure wants a .png or .svg file", where=str(figure))
+    _check(texts, file, out, figure)
     from rss_rl.inference.model import load_model
     from rss_rl.inference.page import page
 
@@ -96,6 +89,17 @@ def explain(
     typer.echo(f"wrote {out}")
     if figure is not None:
         _write_figures(figure, facts)
+
+
+def _check(texts: list[str] | None, file: Path | None, out: Path, figure: Path | None) -> None:
+    if bool(texts) == (file is not None):
+        raise ConfigError("give either texts or --file", remedy='rss-rl explain RUN "A text."')
+    if file is not None and is_same_file(file, out):
+        raise ConfigError(
+            "is the input itself and would be lost", where=str(out), remedy="Give another --out"
+        )
+    if figure is not None and figure.suffix not in (".png", ".svg"):
+        raise ConfigError("--figure wants a .png or .svg file", where=str(figure))
 
 
 def _from_file(model: Model, file: Path, columns: tuple[str, ...], limit: int) -> list[Encoded]:

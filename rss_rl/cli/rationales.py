@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -119,28 +119,31 @@ def rationales(
     if markdown + csv_ + json_ > 1:
         raise ConfigError("two formats are asked for", remedy="Give one of them")
     from rss_rl.results.agreement import score_run_agreement
-    from rss_rl.results.output import csv_text, markdown_table
 
-    methods, files = list(dict.fromkeys(split_list(posthoc))), _file_names(scores or [])
+    asked: dict[str, Any] = {
+        "which": checkpoint(which),
+        "share": share,
+        "posthoc": list(dict.fromkeys(split_list(posthoc))),
+        "files": _file_names(scores or []),
+        "device": device,
+        "trust": trust(trust_plugins),
+    }
     rows: list[_Row] = []
     for run in runs:
         with _progress(str(run)) as progress:
-            found = score_run_agreement(
-                run,
-                split,
-                which=checkpoint(which),
-                share=share,
-                posthoc=methods,
-                files=files,
-                device=device,
-                progress=progress,
-                trust=trust(trust_plugins),
-            )
+            found = score_run_agreement(run, split, progress=progress, **asked)
         rows += [(str(run), selection, measures) for selection, measures in found.items()]
     if json_:
         tree = {"split": split, "which": which, "runs": _by_run(rows)}
         typer.echo(json.dumps(tree, indent=2))
-    elif csv_:
+    else:
+        _print(rows, markdown=markdown, csv=csv_)
+
+
+def _print(rows: Sequence[_Row], *, markdown: bool, csv: bool) -> None:
+    from rss_rl.results.output import csv_text, markdown_table
+
+    if csv:
         header = ["run", "selection", *sorted({name for _, _, own in rows for name in own})]
         records = [{"run": name, "selection": selection, **own} for name, selection, own in rows]
         typer.echo(csv_text(records, header), nl=False)
