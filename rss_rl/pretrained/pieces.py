@@ -43,6 +43,8 @@ class PieceTable(nn.Module):
 
     def _cut(self, words: Sequence[str]) -> list[list[int]]:
         backend = self._tokenizer.backend_tokenizer
+        backend.no_padding()  # which its file may ask for
+        backend.no_truncation()
         found = backend.encode_batch([f" {word}" for word in words], add_special_tokens=False)
         return [encoding.ids or self._unknown for encoding in found]
 
