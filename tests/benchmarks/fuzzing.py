@@ -25,6 +25,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -108,8 +109,16 @@ def _call(target: Target, sound: Any, draw: random.Random, folder: Path, outcome
     took = time.process_time() - started
     outcome.calls += 1
     outcome.slowest_s = max(outcome.slowest_s, took)
-    if took > SLOWEST_S:
+    if took > SLOWEST_S and _took_again(target, damaged, folder) > SLOWEST_S:
         outcome.find("slow", f"took {took:.1f} s", damaged, sound)
+
+
+def _took_again(target: Target, damaged: object, folder: Path) -> float:
+    """Processor time of the same call: what is slow once may be the machine."""
+    started = time.process_time()
+    with suppress(Exception):
+        target.read(damaged, folder)
+    return time.process_time() - started
 
 
 def _turn(name: str, target: Target, folder: Path, seed: int, outcome: Outcome) -> None:
