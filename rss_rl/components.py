@@ -26,6 +26,7 @@ __all__ = [
     "KINDS",
     "NOTHING",
     "Component",
+    "Folder",
     "Kind",
     "Measure",
     "NoOptions",
@@ -58,6 +59,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rss_rl.errors import ConfigError, nearest
 
 Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "source", "metric"]
+
+_TRAVELS = "a folder that an export takes along"
+
+Folder = Annotated[str, _TRAVELS]
+"""Type of an option that names a folder of files without code: an export holds a copy of it."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "feature_attention": "attends feature-wise between tokens: slow without kernels",
             "context": "also fuses the context of a sequence of sentences, for passages",
             "onnx": "can be exported as an ONNX graph",
+            "words": "reads the words of the vocabulary, not their vectors",
         },
     ),
     "classifier": _KindSpec(
