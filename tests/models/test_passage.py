@@ -12,6 +12,7 @@ import small
 import torch
 import twins
 from choices import SENTENCE, Choices
+from compiling import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_configs import model_config
@@ -90,6 +91,7 @@ def test_a_passage_alone_equals_itself_in_a_padded_batch(variant: str, dropout: 
         assert not torch.allclose(together[:, 0], model.eval()(*drawn.inputs)[:, 0])
 
 
+@needs_compiler
 @pytest.mark.parametrize("variant", ["resan", "resan, paper's", "disan", "source2token"])
 def test_sentences_without_padding_are_those_in_pieces(variant: str) -> None:
     drawn, found = choices.passages(MANY), []
@@ -103,6 +105,7 @@ def test_sentences_without_padding_are_those_in_pieces(variant: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
 
 
+@needs_compiler
 @pytest.mark.parametrize("variant", ["resan", "resan, paper's", "disan", "source2token"])
 def test_a_word_that_comes_again_in_a_passage_is_looked_up_once(variant: str) -> None:
     drawn, model = choices.passages(MANY), choices.model(SENTENCE, **VARIANTS[variant])

@@ -177,9 +177,7 @@ def _without_frozen(module: nn.Module, state: dict[str, Any], prefix: str, local
             state.pop(f"{prefix}{name}", None)
 
 
-def _with_frozen(
-    module: nn.Module, state: Mapping[str, Any], prefix: str, *rest: Any
-) -> None:
+def _with_frozen(module: nn.Module, state: Mapping[str, Any], prefix: str, *rest: Any) -> None:
     """What was not saved stays as it is."""
     given = cast(dict[str, Any], state)
     for name, parameter in module.named_parameters():
