@@ -130,12 +130,11 @@ class PassageClassifier(nn.Module):
         for rows in torch.split(order, [n for n in sizes.tolist() if n] or [0]):
             longest = int(lengths[rows[-1]]) if len(rows) else 0
             index, kept = grouped.index[rows, :longest], grouped.kept[rows, :longest]
-            words = torch.where(kept, cells[index], 0)
-            if not isinstance(encoder, WordEncoder):
-                words = self.embedding(words)
+            ids = torch.where(kept, cells[index], 0)
+            shown = ids if isinstance(encoder, WordEncoder) else self.embedding(ids)
             roles = bits[index].transpose(1, 2) & kept[:, None]
             with keyed_dropout(None if keys is None else keys[rows]):
-                vectors.append(self.sentence(self.encoder(words, kept, roles)))
+                vectors.append(self.sentence(encoder(shown, kept, roles)))
         return torch.cat(vectors)[torch.argsort(order)]
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:

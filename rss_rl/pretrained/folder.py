@@ -101,7 +101,7 @@ class Pretrained:
         self._refuse_decoders()
         model = self._model(_library().AutoModel)
         if getattr(model, "pooler", None) is not None:
-            model.pooler = None
+            setattr(model, "pooler", None)  # noqa: B010 - torch types no removal
         return model.train()
 
     def classifier(self) -> nn.Module:
@@ -136,10 +136,11 @@ class Pretrained:
                 output_loading_info=True,
             )
         lacking = [key for key in report["missing_keys"] if "pooler" not in key]
-        if lacking or report["mismatched_keys"]:
+        wrong = sorted([*lacking, *map(str, report["mismatched_keys"])])
+        if wrong:
             raise ConfigError(
-                f"its weights lack {len(lacking) or len(report['mismatched_keys'])} tensors that its"
-                f" config.json asks for, such as {([*lacking, ''])[0]}",
+                f"its weights lack {len(wrong)} tensors that its config.json asks for, such as"
+                f" {wrong[0]}",
                 where=self.name,
                 remedy="Save model and configuration together, by save_pretrained",
             )

@@ -92,8 +92,8 @@ class TransformerEncoder(nn.Module):
         self.relative_rate = options.rate
         self.reads_unselected = options.positions == "kept"
         self._pool: Pool = options.pool
-        self._register_state_dict_hook(_without_frozen)
-        self.register_load_state_dict_pre_hook(_with_frozen)
+        self._register_state_dict_hook(_without_frozen)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_with_frozen)  # type: ignore[no-untyped-call]
 
     def forward(self, words: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `WordEncoder`."""
