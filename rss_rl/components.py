@@ -37,6 +37,7 @@ __all__ = [
     "describe",
     "default_estimator",
     "find_component",
+    "folder_options",
     "installed_components",
     "kind_named",
     "package_of",
@@ -393,6 +394,11 @@ def component_names(kind: Kind) -> list[str]:
 def built_in_names(kind: Kind) -> list[str]:
     """Names of the components of a kind that rss-rl itself installs, sorted."""
     return sorted(name for name, point in _installed(kind).items() if _is_built_in(point))
+
+
+def folder_options(options: type[Options]) -> list[str]:
+    """Names of the options that are of type `Folder`."""
+    return [name for name, field in options.model_fields.items() if _TRAVELS in field.metadata]
 
 
 def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Component:

@@ -58,11 +58,6 @@ class PieceTable(nn.Module):
         self.starts = torch.cat([self.starts, starts[1:].to(device) + self.starts[-1]])
         self.pieces = torch.cat([self.pieces, pieces.to(device)])
 
-    def keep(self, count: int) -> None:
-        """Forget all words but the first `count`."""
-        self.starts = self.starts[: count + 1]
-        self.pieces = self.pieces[: int(self.starts[-1])]
-
     def of(self, words: Tensor) -> tuple[Tensor, Tensor]:
         """Pieces int64 [P] of words int64 [R], and how many each has, int64 [R]."""
         start = self.starts[words]

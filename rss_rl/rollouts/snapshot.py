@@ -256,7 +256,7 @@ class Publisher:
         """A part has changed, or of the word vectors these rows, int64 [R]."""
         if rows is None:
             self._changed.add(part)
-        elif WORDS not in self._changed:
+        elif len(rows) and WORDS not in self._changed:
             self._rows.append(rows)
             self._noted += len(rows)
             if self._noted > len(self._models.classifier.embedding.trainable):

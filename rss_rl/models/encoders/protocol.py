@@ -173,6 +173,9 @@ class WordEncoder(Protocol):
 
     reads_words: bool
 
+    def add_words(self, words: Sequence[str]) -> None:
+        """Words that get the ids behind those that there are."""
+
 
 class TokenEncoder(Protocol):
     """A module that makes a context-aware vector of each token: what a sentence encoder pools."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 __all__ = ["TRANSFORMER", "TransformerEncoder", "TransformerOptions"]
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, cast
 
@@ -94,6 +94,10 @@ class TransformerEncoder(nn.Module):
         self._pool: Pool = options.pool
         self._register_state_dict_hook(_without_frozen)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_with_frozen)  # type: ignore[no-untyped-call]
+
+    def add_words(self, words: Sequence[str]) -> None:
+        """See `WordEncoder`."""
+        self.reader.table.add(words)
 
     def forward(self, words: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `WordEncoder`."""
