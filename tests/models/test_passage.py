@@ -15,15 +15,14 @@ from choices import SENTENCE, Choices
 from compiling import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_configs import model_config
+from model_configs import VECTOR_ENCODERS, model_config
 from torch import Tensor
 
-from rss_rl.components import built_in_names
 from rss_rl.config import ModelConfig
 from rss_rl.models.build import build_classifier, build_context, parameter_count
 from rss_rl.models.dropout import keyed_dropout
 
-ENCODERS = built_in_names("encoder")
+ENCODERS = VECTOR_ENCODERS
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"encoder": name} for name in ENCODERS},
     "biblosan": {"encoder": "biblosan", "block_length": 4, "sentence_block_length": 2},
