@@ -9,9 +9,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import tiny_transformers
 
 from rss_rl import envs
-from rss_rl.config import RunConfig, load_config, options_that_fit
+from rss_rl.config import RunConfig, load_config, options_that_fit, with_folders
 from rss_rl.data.store import Prepared
 from rss_rl.packaged import find_config, packaged_configs
 from rss_rl.rollouts.reward import build_reward
@@ -25,6 +26,7 @@ from rss_rl.types import Array, Batch, LabelSpec
 CLASSES = LabelSpec("classes", ("no", "maybe", "yes"))
 TASKS = {
     "planted": (CLASSES, 1),
+    "cr": (CLASSES, 1),
     "own": (CLASSES, 1),
     "lambada": (LabelSpec("candidate"), 2),
     "eraser-movies": (CLASSES, 1),
@@ -106,14 +108,22 @@ def rollout_of(config: RunConfig, models: Models, examples: Any) -> Rollout:
     return sampler.sample(job)
 
 
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small one, in the place of those that configurations name."""
+    return tiny_transformers.save(tmp_path_factory.mktemp("tiny") / "bert")
+
+
 @pytest.mark.parametrize("name", packaged_configs())
-def test_the_environment_pays_what_a_sampler_sends(name: str) -> None:
+def test_the_environment_pays_what_a_sampler_sends(name: str, transformer: Path) -> None:
     file = find_config(name)
     settings = options_that_fit(file, SMALL, {})
     config = load_config(file, [f"{key}={value}" for key, value in settings.items()])
+    config = with_folders(config, lambda _: str(transformer))
     labels, sentences = TASKS[Path(config.data).name]
     vectors = np.random.default_rng(1).normal(size=(WORDS, 5)).astype(np.float32)
-    models = build_models(config, labels, sentences, vectors, WORDS)
+    words = ["<pad>", "<unk>", *(f"w{number}" for number in range(2, WORDS))]
+    models = build_models(config, labels, sentences, vectors, WORDS, words)
     examples = Drawn(labels, sentences)
     rollout = rollout_of(config, models, examples)
     reward = build_reward(config, models, examples)
