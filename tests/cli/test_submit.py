@@ -51,7 +51,7 @@ def test_only_code_is_packed(tmp_path: Path, repository: Path) -> None:
         "config.yaml",
     }
     assert wanted | {"rss_rl/configs/sick.yaml", "rss_rl/py.typed"} <= files
-    assert {"rss_rl/ops/kernels/attention.cpp", "rss_rl/inference/page.css"} <= files
+    assert {"rss_rl/ops/kernels/attention.cpp", "rss_rl/pages/look.css"} <= files
     kinds = {".cpp", ".css", ".h", ".html", ".js", ".py", ".typed", ".yaml"}
     code = {name for name in files if ".dist-info" not in name}
     assert {Path(name).suffix for name in code} == kinds
@@ -59,7 +59,7 @@ def test_only_code_is_packed(tmp_path: Path, repository: Path) -> None:
     assert "rss-rl = rss_rl.cli.main:app" in points.read_text()
     assert not any(name.startswith("tests") for name in files)
     assert (packed.root / "config.yaml").read_text() == "data: here\n"
-    assert (packed.files, packed.size < 2_000_000) == (len(files), True)
+    assert (packed.files, packed.size < 2_500_000) == (len(files), True)
 
 
 def test_absurd_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
