@@ -7,7 +7,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv demo peers test test-full lint checks format bench bench-full clean
+.PHONY: help venv demo peers test test-full test-bare lint checks format bench bench-full clean
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -55,6 +55,9 @@ test: checks ## lint, types, import contracts and the tests (under 15 minutes on
 
 test-full: checks ## the same with the slow tests
 	$(BIN)/python -m pytest $(IN_TURN) $(PYTEST_ARGS)
+
+test-bare: $(STAMP) ## quick tests of models and formulas as on a machine without a C++ compiler
+	CXX=no-such-compiler $(BIN)/python -m pytest -n 2 -m "not slow" tests/ops tests/models $(PYTEST_ARGS)
 
 lint: checks ## lint, format check, types and import contracts
 

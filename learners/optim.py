@@ -23,7 +23,8 @@ class GradientStep:
     """An optimizer with clipping and a guard against non-finite losses and gradients.
 
     L2 applies to weight matrices only: not to biases, and not to embeddings, which have a learning
-    rate of their own.
+    rate of their own; nor to the parameters of a module with an attribute `relative_rate`, whose
+    learning rate is that multiple of the configured one. What asks for no gradient is left alone.
 
     Args:
         name: of the parameter group, for errors.
@@ -52,11 +53,18 @@ class GradientStep:
         self._clip = config.clip_norm
         self._group = group
         self.before_rows: Callable[[Tensor], None] | None = None
-        self.parameters = list(module.parameters())
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        rates = _relative_rates(module)
+        apart: dict[float, list[Tensor]] = {}
         decayed: list[Tensor] = []
         plain: list[Tensor] = []
         embeddings: list[Tensor] = []
         for key, parameter in module.named_parameters():
+            if not parameter.requires_grad:
+                continue
+            if parameter in rates:
+                apart.setdefault(rates[parameter], []).append(parameter)
+                continue
             others = decayed if parameter.ndim >= 2 else plain
             (embeddings if key.startswith(embedding) else others).append(parameter)
         # J holds gamma |theta|^2, whose gradient is 2 gamma theta.
@@ -68,6 +76,9 @@ class GradientStep:
         by_row = by_row and config.name == "adam"
         if by_row:
             groups[-1]["rows"] = True
+        groups += [
+            {"params": each, "lr": config.learning_rate * rate} for rate, each in apart.items()
+        ]
         self.optimizer = _optimizer(groups, config, backend, by_row=by_row)
         self._embeddings = embeddings
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
@@ -145,6 +156,16 @@ class GradientStep:
             factor = torch.clamp(self._clip / (total + 1e-6), max=1.0)  # as torch clips
             torch._foreach_mul_(gradients, factor)
         return norm
+
+
+def _relative_rates(module: nn.Module) -> dict[Tensor, float]:
+    """Of the parameters of all modules that have a rate of their own."""
+    return {
+        parameter: part.relative_rate  # type: ignore[misc]
+        for part in module.modules()
+        if hasattr(part, "relative_rate")
+        for parameter in part.parameters()
+    }
 
 
 class _Tables:

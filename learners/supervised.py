@@ -94,7 +94,8 @@ class SupervisedLearner:
         self._group = group
         embedding = self._learning.embedding
         # An accelerator has the bandwidth for dense gradients.
-        sparse = (by_row or group.size == 1) and embedding.trainable.device.type == "cpu"
+        learns = embedding.trainable.requires_grad
+        sparse = (by_row or group.size == 1) and embedding.trainable.device.type == "cpu" and learns
         embedding.gradient_by_row = sparse
         apart = ("classifier.embedding.trainable",) if sparse else ()
         self._losses = group.share(_Losses(self._learning, autocast), apart)
@@ -214,7 +215,10 @@ class SupervisedLearner:
 
     def _rows_with_gradient(self) -> Tensor | None:
         """Int64 [R], or None where rows without a gradient may have moved, too."""
-        gradient = self._learning.embedding.trainable.grad
+        table = self._learning.embedding.trainable
+        if not table.requires_grad:
+            return torch.zeros(0, dtype=torch.int64)
+        gradient = table.grad
         follows = self._average is not None and self._rows is None
         if follows or gradient is None or not gradient.is_sparse:
             return None
@@ -229,6 +233,8 @@ class SupervisedLearner:
             words = self._classifier.embedding.trainable
             pairs = zip(self._classifier.parameters(), self._learning.parameters(), strict=True)
             for follower, leader in pairs:
+                if not leader.requires_grad:
+                    continue
                 if self._rows is not None and follower is words:
                     assert leader.grad is not None
                     self._rows.follow(words.detach(), leader.grad.indices()[0], keep)

@@ -26,6 +26,7 @@ __all__ = [
     "KINDS",
     "NOTHING",
     "Component",
+    "Folder",
     "Kind",
     "Measure",
     "NoOptions",
@@ -36,6 +37,7 @@ __all__ = [
     "describe",
     "default_estimator",
     "find_component",
+    "folder_options",
     "installed_components",
     "kind_named",
     "package_of",
@@ -58,6 +60,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rss_rl.errors import ConfigError, nearest
 
 Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "source", "metric"]
+
+_TRAVELS = "a folder that an export takes along"
+
+Folder = Annotated[str, _TRAVELS]
+"""Type of an option that names a folder of files without code: an export holds a copy of it."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "feature_attention": "attends feature-wise between tokens: slow without kernels",
             "context": "also fuses the context of a sequence of sentences, for passages",
             "onnx": "can be exported as an ONNX graph",
+            "words": "reads the words of the vocabulary, not their vectors",
         },
     ),
     "classifier": _KindSpec(
@@ -386,6 +394,11 @@ def component_names(kind: Kind) -> list[str]:
 def built_in_names(kind: Kind) -> list[str]:
     """Names of the components of a kind that rss-rl itself installs, sorted."""
     return sorted(name for name, point in _installed(kind).items() if _is_built_in(point))
+
+
+def folder_options(options: type[Options]) -> list[str]:
+    """Names of the options that are of type `Folder`."""
+    return [name for name, field in options.model_fields.items() if _TRAVELS in field.metadata]
 
 
 def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Component:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from model_configs import VECTOR_ENCODERS
 
-from rss_rl.components import built_in_names
 from rss_rl.config import load_config, parse_config
 from rss_rl.errors import ConfigError
 from rss_rl.packaged import find_config
@@ -65,7 +65,7 @@ def resolved(**model: Any) -> dict[str, Any]:
     return parse_config(tree, where="old.json").model_dump(mode="json")["model"]
 
 
-@pytest.mark.parametrize("name", built_in_names("encoder"))
+@pytest.mark.parametrize("name", VECTOR_ENCODERS)
 def test_an_encoder_gets_the_options_that_are_its_own(name: str) -> None:
     model = resolved(encoder=name, **CHANGED)
     assert model["encoder"] == {"name": name, "options": OPTIONS.get(name, {})}

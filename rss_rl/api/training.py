@@ -27,6 +27,7 @@ from rss_rl.config import (
     load_config,
     parse_config,
     trust_in_overrides,
+    with_folders,
     with_overrides,
 )
 from rss_rl.errors import ConfigError
@@ -277,10 +278,17 @@ def _plan(
 
 
 def _absolute(config: RunConfig, name: str, run_dir: Path | None) -> _Plan:
-    """With absolute data, so that a run can be resumed and evaluated from any directory."""
+    """With absolute places, so that a run can be resumed and evaluated from any directory."""
     if not is_uri(config.data):
         config = config.model_copy(update={"data": str(Path(config.data).resolve())})
+    config = with_folders(config, _absolute_folder)
     return _Plan(config, run_dir or Path("runs") / f"{name}-seed{config.seed}")
+
+
+def _absolute_folder(name: str) -> str:
+    """A folder from anywhere; what is none here may be a name on a hub, and stays."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.is_dir() else name
 
 
 def _stored_config(storage: str | None, trusted: Trust) -> RunConfig | None:

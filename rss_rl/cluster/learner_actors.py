@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["LearnerActor", "RayLearners"]
 
 import socket
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -26,6 +27,7 @@ from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.snapshot import PARTS, Piece, StoredPiece, StoredSnapshot
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import LearnTask, LocalLearner
+from rss_rl.training.memory_needs import check_room
 from rss_rl.training.showcase import Showcase
 from rss_rl.types import Array
 
@@ -50,6 +52,11 @@ class LearnerActor:
             free.bind(("", 0))
             address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
             return address, free.getsockname()[1]
+
+    def check_room(self, sharing: int) -> None:
+        """Refuse what this machine, or its GPU, has no room for; `sharing` learners are on it."""
+        find_device(self._config.learner.device)
+        check_room(self._config, open_prepared(self._config.data), sharing=sharing)
 
     def join(self, address: str, port: int) -> None:
         """Meet the others and build the learner."""
@@ -91,6 +98,7 @@ class RayLearners:
 
     Raises:
         LearnerError: they cannot be placed or started.
+        ConfigError: a machine has no room in memory for those on it.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -102,6 +110,7 @@ class RayLearners:
             self._actors = [self._spawn(config, rank) for rank in range(self._config.actors)]
             limit = self._config.start_timeout_s
             self._processes = dict(enumerate(self._all("process", timeout_s=limit)))
+            self._check_room(limit)
             meeting = self._get([self._actors[0].rendezvous.remote()], "rendezvous", limit)[0]
             self._all("join", *meeting, timeout_s=limit)
         except LearnersLostError as error:
@@ -110,6 +119,15 @@ class RayLearners:
         except BaseException:
             self.close()
             raise
+
+    def _check_room(self, limit: float) -> None:
+        """Ask all of them before one takes anything."""
+        on = Counter(process.node for process in self._processes.values())
+        calls = [
+            actor.check_room.remote(on[self._processes[rank].node])
+            for rank, actor in enumerate(self._actors)
+        ]
+        self._get(calls, "check_room", limit)
 
     def _reserve(self) -> PlacementGroup:
         settings = self._config

@@ -29,10 +29,11 @@ __all__ = [
     "plugins_named",
     "read_tree",
     "trust_in_overrides",
+    "with_folders",
     "with_overrides",
 ]
 
-from rss_rl.config.choice import Choice, Section, plugins_named
+from rss_rl.config.choice import Choice, Section, plugins_named, with_folders
 from rss_rl.config.loading import (
     load_config,
     options_that_fit,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Choice", "Section", "plugins_named"]
+__all__ = ["Choice", "Section", "plugins_named", "with_folders"]
 
-from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
@@ -18,10 +18,12 @@ from rss_rl.components import (
     Options,
     Trust,
     find_component,
+    folder_options,
 )
 from rss_rl.errors import ConfigError
 
 LARGEST = 1e15
+_S = TypeVar("_S", bound="Section")
 
 
 class Section(Options):
@@ -107,10 +109,38 @@ def plugins_named(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Of all slots within a section that name package.module:OBJECT: dotted key and name."""
     if isinstance(node, Choice) and ":" in node.name:
         yield f"{key}.name", node.name
-    inner: Iterable[tuple[str, Any]] = ()
-    if isinstance(node, Section):
-        inner = ((name, getattr(node, name)) for name in type(node).model_fields)
-    elif isinstance(node, list | tuple):
-        inner = ((str(place), value) for place, value in enumerate(node))
-    for name, value in inner:
+    for name, value in _inner(node):
         yield from plugins_named(value, f"{key}.{name}".lstrip("."))
+
+
+def with_folders(section: _S, change: Callable[[str], str]) -> _S:
+    """The section with all folders changed that options of its components name, see `Folder`."""
+    tree = section.model_dump(mode="json")
+    changed = False
+    for path, option, folder in _folders(section):
+        new = change(folder)
+        changed |= new != folder
+        node: Any = tree
+        for key in path:
+            node = node[key]
+        node["options"][option] = new
+    return type(section).model_validate(tree) if changed else section
+
+
+def _folders(
+    node: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+    """Of all slots within a section: keys that lead there, the option, the folder it names."""
+    if isinstance(node, Choice):
+        for option in folder_options(node.component.options):
+            if node.options.get(option) is not None:
+                yield path, option, node.options[option]
+    for name, value in _inner(node):
+        yield from _folders(value, (*path, name))
+
+
+def _inner(node: Any) -> Iterable[tuple[Any, Any]]:
+    """What lies within a section or a list of such, by key or place."""
+    if isinstance(node, Section):
+        return ((name, getattr(node, name)) for name in type(node).model_fields)
+    return enumerate(node) if isinstance(node, list | tuple) else ()

@@ -30,6 +30,7 @@ from typing import IO, Any, Literal, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rss_rl.data.checks import is_storable
 from rss_rl.data.sources import BadRow
 from rss_rl.errors import DataError, nearest
 
@@ -352,10 +353,13 @@ def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
             except (ValueError, RecursionError) as error:
                 yield BadRow(file, row, f"malformed row: no JSON ({error})", remedy, text)
                 continue
-            if isinstance(values, dict):
-                yield Record(file, row, values)
-            else:
+            if not isinstance(values, dict):
                 yield BadRow(file, row, "malformed row: no JSON object", remedy, text)
+            elif not is_storable(tuple(values)):
+                reason = "malformed row: a key holds half a sign (a lone surrogate)"
+                yield BadRow(file, row, reason, "Write the keys again as UTF-8", text)
+            else:
+                yield Record(file, row, values)
 
 
 def _parquet(path: Path) -> Any:

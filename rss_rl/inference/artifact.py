@@ -8,6 +8,7 @@ manifest.json         labels, tokenizer, where the data came from
 vocabulary.json       the words by id
 README.md             the card
 config.yaml           the configuration, to be read by people
+pretrained-N/         each folder that an option of a component names, such as a transformer's
 model.onnx            where it was asked for
 """
 
@@ -20,6 +21,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ import torch
 import yaml
 
 from rss_rl.components import NOTHING, Trust
-from rss_rl.config import RunConfig, parse_config
+from rss_rl.config import RunConfig, parse_config, with_folders
 from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.durable import aside_of, disk_errors, put_back, swap_in, sync_directory, sync_file
@@ -51,6 +53,9 @@ EXPORT_FILE, WEIGHTS_FILE, ONNX_FILE = "export.json", "weights.safetensors", "mo
 _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _OWN_SUM = "record_sha256"
+_TAKEN = "pretrained-"
+_PLAIN = frozenset({".json", ".safetensors", ".txt"})
+"""Endings of files that are taken along: none of them can hold code that is run."""
 _AGAIN = "Export the run again"
 _FREE_SPACE = "Free space, or give another DIR"
 
@@ -91,6 +96,7 @@ def export_run(
             staging.mkdir(parents=True)
             # The path of the data on this machine means nothing elsewhere.
             config = config.model_copy(update={"data": inputs.manifest.name})
+            config = with_folders(config, partial(_take_along, staging))
             step = load_checkpoint(run, which).step
             _fill(staging, run, step, config, models, inputs)
             if onnx is not None:
@@ -100,6 +106,23 @@ def export_run(
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return out
+
+
+def _take_along(folder: Path, name: str) -> str:
+    """Copy the files of a folder into a new one within `folder`; its name there.
+
+    What is no folder here is a name that whoever opens the export can look up, too.
+    """
+    source = Path(name).expanduser()
+    if not source.is_dir():
+        return name
+    number = len(list(folder.glob(f"{_TAKEN}*")))
+    target = folder / f"{_TAKEN}{number}"
+    target.mkdir()
+    for path in sorted(source.iterdir()):
+        if path.is_file() and path.suffix in _PLAIN:
+            shutil.copyfile(path, target / path.name)
+    return f"./{target.name}"
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
@@ -140,14 +163,14 @@ def _fill(
 
 def _seal(folder: Path, run: Path, step: int, config: RunConfig) -> None:
     """Write export.json, which names all the other files, and wait for the disk."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
     record = {
         "schema_version": SCHEMA_VERSION,
         "rss_rl": VERSION,
         "run": run.resolve().name,
         "step": step,
         "config": config.model_dump(mode="json"),
-        "sha256": {path.name: file_sha256(path) for path in files},
+        "sha256": {str(path.relative_to(folder)): file_sha256(path) for path in files},
     }
     record[_OWN_SUM] = _own_sum(record)
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
@@ -209,6 +232,7 @@ def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]
         _check_sum(path / name, sums.get(name))
     tree = record.get("config")
     config = parse_config(tree if isinstance(tree, dict) else {}, where=where, trust=trust)
+    config = with_folders(config, partial(_taken_along, path, sums))
     inputs = open_prepared(path)
     tensors = read_tensors(path / WEIGHTS_FILE, _AGAIN)
     models = _rebuild(path, config, inputs, tensors)
@@ -216,6 +240,16 @@ def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]
     models.classifier.eval()
     models.policy.eval()
     return config, models, inputs
+
+
+def _taken_along(export: Path, sums: dict[str, Any], name: str) -> str:
+    """Where a folder that came along lies, its files compared; another name as it is."""
+    inside = name.removeprefix("./")
+    if not name.startswith(f"./{_TAKEN}") or not (export / inside).is_dir():
+        return name
+    for path in sorted((export / inside).iterdir()):
+        _check_sum(path, sums.get(f"{inside}/{path.name}"))
+    return str((export / inside).resolve())
 
 
 def _check_sum(path: Path, expected: object) -> None:

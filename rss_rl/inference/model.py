@@ -25,6 +25,7 @@ from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import open_result
 from rss_rl.inference.choosing import mark_passage
 from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
+from rss_rl.models.encoders.protocol import WordEncoder
 from rss_rl.policies.deciding import decide
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
@@ -36,6 +37,8 @@ Example = Text | tuple[Text, Text]
 
 _BATCH, _BATCH_TOKENS = 128, 1 << 14
 """Examples of a batch, and tokens with padding, at most."""
+_NEW_WORDS = 1 << 20
+"""Words that training has not seen and that are kept in mind, at most."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,11 @@ class Model:
     def __init__(self, config: RunConfig, models: Models, inputs: Prepared) -> None:
         self.config, self.models, self.inputs = config, models, inputs
         self._selects = config.phases[-1].selection == "sampled"
+        self._new_words: dict[str, int] = {}
+        encoder = getattr(models.classifier, "encoder", None)
+        self._word_encoder = encoder if isinstance(encoder, WordEncoder) else None
+        if self._word_encoder is not None:  # word vectors know no new words, the encoder does
+            models.classifier.embedding.beyond = UNKNOWN
 
     @property
     def labels(self) -> LabelSpec:
@@ -159,8 +167,21 @@ class Model:
         sentences = tuple(self.inputs.tokenizer(text) for text in texts)
         if not all(sentence.words for sentence in sentences):
             raise DataError("a text has no word in it", where=where)
-        ids = tuple(self.inputs.vocabulary.ids(sentence.keys) for sentence in sentences)
+        ids = tuple(self._ids(sentence.keys) for sentence in sentences)
         return Encoded(given, sentences, ids, marks, names)
+
+    def _ids(self, keys: Sequence[str]) -> Array:
+        """int64 [N]; words that training has not seen get new ids where the encoder reads words."""
+        ids = self.inputs.vocabulary.ids(keys)
+        if self._word_encoder is None or not (ids == UNKNOWN).any():
+            return ids
+        unseen = {keys[place] for place in np.flatnonzero(ids == UNKNOWN).tolist()}
+        new = sorted(unseen - self._new_words.keys())[: _NEW_WORDS - len(self._new_words)]
+        self._word_encoder.add_words(new)
+        first = len(self.inputs.vocabulary) + len(self._new_words)
+        self._new_words |= {word: first + number for number, word in enumerate(new)}
+        places = zip(ids.tolist(), keys, strict=True)
+        return np.array([self._new_words.get(key, i) if i == UNKNOWN else i for i, key in places])
 
     def _texts(self, example: Example, number: int) -> Sequence[Text]:
         one = self.inputs.sentences == 1 or isinstance(example, str)

@@ -10,6 +10,7 @@ __all__ = [
     "parameter_count",
 ]
 
+from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
@@ -40,6 +41,7 @@ def build_classifier(
     vectors: Array,
     trainable: int,
     lengths: TrainingLengths | None = None,
+    words: Sequence[str] | None = None,
 ) -> Classifier:
     """The reward model of a task, with weights drawn from torch's global generator.
 
@@ -47,7 +49,7 @@ def build_classifier(
         labels: what is predicted.
         sentences: sentence slots of an example, 1 or 2.
         vectors: float32 [V, E] word vectors. trainable: leading rows that are fine-tuned.
-        lengths: of the training sentences, where they are known.
+        lengths: of the training sentences, words: of the ids, where they are known.
 
     Raises:
         ConfigError: the classifier does not serve these labels, or options do not do.
@@ -56,7 +58,7 @@ def build_classifier(
         labels,
         sentences,
         WordEmbedding(vectors, trainable),
-        encoder=partial(build_encoder, config, lengths=lengths),
+        encoder=partial(build_encoder, config, lengths=lengths, words=words),
         context=partial(build_context, config, lengths=lengths),
         hidden=config.hidden,
         head_hidden=config.head_hidden or config.hidden,
@@ -91,14 +93,17 @@ def classifier_for(config: ModelConfig, labels: LabelSpec) -> ClassifierChoice:
 
 
 def build_encoder(
-    config: ModelConfig, inputs: int, lengths: TrainingLengths | None = None
+    config: ModelConfig,
+    inputs: int,
+    lengths: TrainingLengths | None = None,
+    words: Sequence[str] | None = None,
 ) -> Encoder:
     """The configured sentence encoder, reading `inputs` features.
 
     Raises:
         ConfigError: options that do not do.
     """
-    return cast(Encoder, config.encoder.build(_setup(config, inputs, lengths)))
+    return cast(Encoder, config.encoder.build(_setup(config, inputs, lengths, words)))
 
 
 def build_context(
@@ -118,7 +123,12 @@ def build_context(
     return component.context(_setup(config, inputs, lengths), options)
 
 
-def _setup(config: ModelConfig, inputs: int, lengths: TrainingLengths | None) -> EncoderSetup:
+def _setup(
+    config: ModelConfig,
+    inputs: int,
+    lengths: TrainingLengths | None,
+    words: Sequence[str] | None = None,
+) -> EncoderSetup:
     return EncoderSetup(
         inputs,
         config.hidden,
@@ -127,6 +137,7 @@ def _setup(config: ModelConfig, inputs: int, lengths: TrainingLengths | None) ->
         config.tanh_scale,
         outer_backend(config),
         lengths,
+        words,
     )
 
 

@@ -12,7 +12,7 @@ Legend: M examples, N positions, R rows, D features.
 
 from __future__ import annotations
 
-__all__ = ["Dropout", "keyed_dropout", "packed_rows", "part_keys", "slot_keys"]
+__all__ = ["Dropout", "batch_seed", "keyed_dropout", "packed_rows", "part_keys", "slot_keys"]
 
 import math
 from collections.abc import Iterator
@@ -117,6 +117,21 @@ def part_keys(example: Tensor, number: Tensor) -> Tensor | None:
     call, current.calls = current.calls, current.calls + 1
     by_example = _mix(current.keys + _steps(call + 1, current.keys.device)[call])  # [M]
     return _mix(by_example[example] + (number + 1) * _GOLDEN)
+
+
+def batch_seed() -> int | None:
+    """A seed that follows from the keys of all examples and the place of this call.
+
+    For modules of other libraries, whose dropout draws from torch's generator: what it draws is the
+    same again when a run resumes, but not whoever shares the batch. None outside of
+    `keyed_dropout`.
+    """
+    current = _current.get()
+    if current is None:
+        return None
+    call, current.calls = current.calls, current.calls + 1
+    keys = _mix(current.keys + _steps(call + 1, current.keys.device)[call])
+    return int(_mix(keys.sum()[None])) & (2**63 - 1)
 
 
 def slot_keys(slots: int) -> Tensor | None:

@@ -73,6 +73,7 @@ class WordEmbedding(nn.Module):
         trainable: number of leading rows that are fine-tuned.
 
     `gradient_by_row` set to True gives the parameters sparse gradients, of the rows of a batch.
+    `beyond` is the id whose vector all ids behind the table have; None = there are no such ids.
     With an `average` the rows are as they were last written, and what is read, and saved by
     `state_dict`, is as they are now.
     """
@@ -89,6 +90,7 @@ class WordEmbedding(nn.Module):
         self.register_buffer("fixed", table[trainable:].clone(), persistent=False)
         self.gradient_by_row = False
         self.average = None
+        self.beyond: int | None = None
 
     @property
     def size(self) -> int:
@@ -98,6 +100,8 @@ class WordEmbedding(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """int64 [...] to [..., E]; padding (id 0) gives zeros."""
         rows = self.trainable.shape[0]
+        if self.beyond is not None:
+            tokens = torch.where(tokens < rows + len(self.fixed), tokens, self.beyond)
         known = tokens < rows
         rows_read = torch.where(known, tokens, 0)
         if self.average is None:

@@ -22,7 +22,12 @@ from torch import Tensor, nn
 from rss_rl.components import Component, Options
 from rss_rl.models.dropout import keyed_dropout, packed_rows, part_keys
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.encoders.protocol import Encoder, PackedEncoder, TokenEncoder
+from rss_rl.models.encoders.protocol import (
+    Encoder,
+    PackedEncoder,
+    TokenEncoder,
+    WordEncoder,
+)
 from rss_rl.models.heads import ClassTask, Task, entailment_features
 from rss_rl.models.layers import Dense, Source2Token, glorot_linear
 from rss_rl.models.protocol import ClassifierSetup
@@ -125,10 +130,11 @@ class PassageClassifier(nn.Module):
         for rows in torch.split(order, [n for n in sizes.tolist() if n] or [0]):
             longest = int(lengths[rows[-1]]) if len(rows) else 0
             index, kept = grouped.index[rows, :longest], grouped.kept[rows, :longest]
-            words = self.embedding(torch.where(kept, cells[index], 0))
+            ids = torch.where(kept, cells[index], 0)
+            shown = ids if isinstance(encoder, WordEncoder) else self.embedding(ids)
             roles = bits[index].transpose(1, 2) & kept[:, None]
             with keyed_dropout(None if keys is None else keys[rows]):
-                vectors.append(self.sentence(self.encoder(words, kept, roles)))
+                vectors.append(self.sentence(encoder(shown, kept, roles)))
         return torch.cat(vectors)[torch.argsort(order)]
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from rss_rl.models.encoders.protocol import (
     GatedEncoder,
     PackedEncoder,
     SharingEncoder,
+    WordEncoder,
 )
 from rss_rl.models.heads import (
     ClassTask,
@@ -76,6 +77,9 @@ class SentencesClassifier(nn.Module):
         self.encoder = encoder
         self.head = head
         self._task = task
+        self._reads_words = isinstance(encoder, WordEncoder)
+        if self._reads_words:  # word vectors are the policy's alone, and nothing moves them
+            embedding.trainable.requires_grad_(False)
 
     @property
     def takes_gates(self) -> bool:
@@ -143,15 +147,19 @@ class SentencesClassifier(nn.Module):
     def _encode(self, tokens: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         if selection.is_floating_point():
             assert isinstance(self.encoder, GatedEncoder)
-            return self.encoder.gated(self.embedding(tokens), valid, selection)
+            return self.encoder.gated(self._looked_up(tokens), valid, selection)
         if selection.shape[0] > tokens.shape[0]:
             if isinstance(self.encoder, SharingEncoder) and self.encoder.shares(valid, selection):
-                return self.encoder.many(self.embedding(tokens), valid, selection)
+                return self.encoder.many(self._looked_up(tokens), valid, selection)
             repeats = len(selection) // max(1, len(tokens))
             tokens, valid = tokens.repeat(repeats, 1), valid.repeat(repeats, 1)
         if not self.encoder.reads_unselected:
             tokens, valid, selection = remove_unselected(tokens, valid, selection)
-        return self.encoder(self.embedding(tokens), valid, selection)
+        return self.encoder(self._looked_up(tokens), valid, selection)
+
+    def _looked_up(self, tokens: Tensor) -> Tensor:
+        """What the encoder reads of tokens [..., N]: their vectors [..., N, E], or themselves."""
+        return tokens if self._reads_words else self.embedding(tokens)
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Loss of each example, [M]."""

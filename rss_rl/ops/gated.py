@@ -27,8 +27,13 @@ def _quotient(total: Tensor, weight: Tensor) -> Tensor:
 
 
 def union(gates: Tensor) -> Tensor:
-    """Gate of a token in either role, 1 - (1 - head)(1 - dependent): [M, 2, N] to [M, N]."""
-    return 1 - (1 - gates[:, 0]) * (1 - gates[:, 1])
+    """Gate of a token in either role, the larger one: [M, 2, N] to [M, N].
+
+    Equal gates have half of the gradient each. A policy that draws one bit for both roles then has
+    the whole of it, whether the bit is 0 or 1; 1 - (1 - head)(1 - dependent), of the same value,
+    would give a bit that is 1 none.
+    """
+    return torch.maximum(gates[:, 0], gates[:, 1])
 
 
 def gated_softmax(logits: Tensor, gates: Tensor) -> Tensor:

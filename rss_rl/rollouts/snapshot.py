@@ -206,10 +206,10 @@ class Models(NamedTuple):
         return [*self.classifier.parameters(), *self.policy.parameters()]
 
     def parts(self) -> dict[str, list[nn.Parameter]]:
-        """The parameters of each of `PARTS`, in the order of a piece."""
+        """The parameters of each of `PARTS` that may learn, in the order of a piece."""
         words = self.classifier.embedding.trainable
-        others = [p for p in self.classifier.parameters() if p is not words]
-        return {CLASSIFIER: others, WORDS: [words], POLICY: list(self.policy.parameters())}
+        others = [p for p in _learnt(self.classifier) if p is not words]
+        return {CLASSIFIER: others, WORDS: [words], POLICY: _learnt(self.policy)}
 
     def buffers(self) -> dict[str, list[torch.Tensor]]:
         """The persistent buffers of each of `PARTS`, in the order of a piece."""
@@ -256,7 +256,7 @@ class Publisher:
         """A part has changed, or of the word vectors these rows, int64 [R]."""
         if rows is None:
             self._changed.add(part)
-        elif WORDS not in self._changed:
+        elif len(rows) and WORDS not in self._changed:
             self._rows.append(rows)
             self._noted += len(rows)
             if self._noted > len(self._models.classifier.embedding.trainable):
@@ -307,6 +307,11 @@ class Publisher:
             return rows
         self._changed.add(WORDS)
         return None
+
+
+def _learnt(module: nn.Module) -> list[nn.Parameter]:
+    """What never learns is what it was when each process made it, and does not travel."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def _persistent(module: nn.Module) -> list[torch.Tensor]:
@@ -438,7 +443,7 @@ def build_models(
     """Fresh modules whose initial weights depend on the run's seed alone.
 
     Args:
-        labels, sentences, vectors, trainable, lengths: see `build_classifier`. words: see
+        labels, sentences, vectors, trainable, lengths, words: see `build_classifier` and
             `build_policy`.
 
     Raises:
@@ -447,7 +452,9 @@ def build_models(
     check_reads(config.policy.reads, sentences)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_key(config.seed, "initial weights"))
-        classifier = build_classifier(config.model, labels, sentences, vectors, trainable, lengths)
+        classifier = build_classifier(
+            config.model, labels, sentences, vectors, trainable, lengths, words or None
+        )
         size = input_size(config.policy.reads, classifier.embedding.size)
         backend = outer_backend(config.model)
         policy = build_policy(config.policy, size, config.model.activation, words, backend)

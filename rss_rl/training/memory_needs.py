@@ -1,8 +1,10 @@
 """Whether a run has room in memory, asked before anything is allocated; and what to say if not.
 
 What is counted is a lower bound, so that nothing is refused that might run: weights with what
-learning keeps beside them, and the numbers of a batch that every encoder has. Modules are made
-without memory, on torch's meta device, so that whatever makes them large is counted.
+learning keeps beside them, and the numbers of a batch that every encoder has. A batch is counted as
+it is asked for, though the data may have fewer rows. Modules are made without memory, on torch's
+meta device, so that whatever makes them large is counted. Where there are several learners, or one
+on a GPU, each is asked about where it computes.
 
 Legend: E embedding size, D hidden size; cells are the padded tokens of a batch.
 """
@@ -13,6 +15,7 @@ __all__ = ["Need", "available_bytes", "check_room", "memory_told", "run_needs"]
 
 import os
 import resource
+import socket
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +51,7 @@ class Need(NamedTuple):
 
 
 def run_needs(config: RunConfig, prepared: Prepared) -> list[Need]:
-    """What the learner of a run takes: its weights, an update, a shard's rollout, an evaluation.
+    """What a learner takes: its weights, its part of an update and of a rollout, an evaluation.
 
     Raises:
         RssError: a component refuses its settings.
@@ -56,10 +59,11 @@ def run_needs(config: RunConfig, prepared: Prepared) -> list[Need]:
     manifest = prepared.manifest
     learnt = [_weights(config, prepared)]
     size = manifest.vectors.dim, config.model.hidden
-    cells = _cells(manifest.splits["train"], config.batch_size, config.batch_tokens)
+    batch = _cells(manifest.splits["train"], config.batch_size, config.batch_tokens)
+    cells = batch / max(1, config.learner.actors)
     learnt.append(Need(cells * _FLOAT * _sum(_LEARNT, size), "batch_size, model.hidden"))
     sampler = config.sampler
-    drawn = sampler.selections * cells / min(sampler.shards, config.batch_size) * _OF_A_BIT
+    drawn = sampler.selections * batch / min(sampler.shards, config.batch_size) * _OF_A_BIT
     learnt.append(Need(drawn, "batch_size, sampler.selections"))
     if "dev" in manifest.splits:
         rows = config.evaluation.batch_size
@@ -76,12 +80,12 @@ def _sum(numbers: tuple[int, int], size: tuple[int, int]) -> float:
 
 def _cells(split: SplitInfo, batch_size: int, batch_tokens: int | None) -> float:
     """Of a batch of average rows."""
-    cells = min(batch_size, split.rows) * sum(split.tokens) / split.rows
+    cells = batch_size * sum(split.tokens) / split.rows
     return cells if batch_tokens is None else min(cells, batch_tokens)
 
 
 def _weights(config: RunConfig, prepared: Prepared) -> Need:
-    """Weights, their gradients, the optimiser's state, the average and a sampler's copy."""
+    """Weights, their gradients, the optimiser's state, the average and, beside it, a sampler's."""
     manifest = prepared.manifest
     trainable = prepared.vocabulary.trainable
     vectors = np.broadcast_to(np.float32(0), (trainable, manifest.vectors.dim))
@@ -109,7 +113,7 @@ def _weights(config: RunConfig, prepared: Prepared) -> Need:
     total = 0.0
     for module, optimiser in parts:
         count = float(sum(p.numel() for p in module.parameters()))
-        copies = 3 + _moments(optimiser)  # weights, gradients, a sampler's
+        copies = 2 + _moments(optimiser) + _samples_beside(config)
         averaged = module is models.classifier and learner.weight_average is not None
         total += count * _FLOAT * (copies + averaged)
     return Need(total, "model.hidden, policy.options")
@@ -119,25 +123,54 @@ def _moments(optimiser: OptimizerConfig) -> int:
     return _MOMENTS[optimiser.name]
 
 
-def check_room(config: RunConfig, prepared: Prepared) -> None:
-    """Refuse a run that this machine has no room for.
+def _samples_beside(config: RunConfig) -> bool:
+    """The learner's process has a sampler, with weights in the same memory."""
+    learner = config.learner
+    local = config.sampler.backend == "local"
+    return local and not learner.actors and torch.device(learner.device).type == "cpu"
+
+
+def check_room(config: RunConfig, prepared: Prepared, *, sharing: int = 1) -> None:
+    """Refuse a learner that this machine, or its GPU, has no room for.
+
+    Args:
+        sharing: learners on this machine; each has a GPU of its own.
 
     Raises:
         ConfigError: naming settings, what they take at least, and what there is.
     """
-    if config.learner.actors or config.learner.device != "cpu":
-        return  # another machine's memory
     needs = run_needs(config, prepared)
     most = max(needs)
-    wanted = needs[0].bytes + max(need.bytes for need in needs[1:])
-    if wanted < _SMALL or wanted <= (free := available_bytes()):
+    device = torch.device(config.learner.device)
+    learners = 1 if device.type == "cuda" else sharing
+    wanted = learners * (needs[0].bytes + max(need.bytes for need in needs[1:]))
+    if wanted < _SMALL or wanted <= (free := _free_on(device)):
         return
+    rows = prepared.manifest.splits["train"].rows
     raise ConfigError(
-        f"the run takes at least {_gigabytes(wanted)} of memory, and {_gigabytes(free)} are"
-        " available",
+        f"{_who(config, learners)} at least {_gigabytes(wanted)} of memory, and {_gigabytes(free)}"
+        f" are available on {_where(device)}",
         where=most.settings,
-        remedy="Lower them; batch_tokens bounds what a batch of long texts takes",
+        remedy=f"Lower them; train has {rows:,} rows, and batch_tokens bounds what a batch of long"
+        " texts takes",
     )
+
+
+def _who(config: RunConfig, learners: int) -> str:
+    if learners > 1:
+        return f"the {learners} learners on a machine take"
+    return "a learner takes" if config.learner.actors else "the run takes"
+
+
+def _where(device: torch.device) -> str:
+    return f"{device}" if device.type == "cuda" else socket.gethostname()
+
+
+def _free_on(device: torch.device) -> float:
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return float(free)
+    return available_bytes() if device.type == "cpu" else float("inf")
 
 
 def _gigabytes(count: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["ALL_TOKENS", "Finished", "RunEvent", "open_models", "train"]
 
+import logging
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.trainer import Event, find_best_metric
 
 _ATTENTION, _WORDS = "model.attention", "learner.embedding_update"
+_log = logging.getLogger("rss_rl.training")
 _LESS = (
     "Lower batch_size or batch_tokens (evaluation.batch_size), model.hidden, or cut long texts with"
     " 'rss-rl data prepare --max-words'; a resumed run goes on from its last checkpoint"
@@ -124,10 +126,16 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
             remedy="Give roles=RayRoles() after cluster.connect(), or set sampler.backend=local",
         )
     prepared = open_prepared(config.data)
-    if not config.learner.actors:
+    if not config.learner.actors:  # they look where they compute
         find_device(config.learner.device)
+        check_room(config, prepared)
     find_best_metric(config, prepared)
-    check_room(config, prepared)
+    if config.batch_size > (rows := len(prepared.split("train"))):
+        _log.warning(
+            "batch_size is %s, and train has %s rows: every update reads them all",
+            f"{config.batch_size:,}",
+            f"{rows:,}",
+        )
     return prepared
 
 

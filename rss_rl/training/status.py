@@ -150,10 +150,11 @@ def _local_reader(run_dir: Path) -> Callable[[str], bytes | None]:
             descriptor = os.open(run_dir / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return None
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(descriptor)
+            return None
         with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                return None
             file.seek(max(0, found.st_size - _MOST_BYTES))
             return file.read(_MOST_BYTES)
 

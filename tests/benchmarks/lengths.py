@@ -33,7 +33,8 @@ import torch
 from apart import FAILED, OK, OUT_OF_MEMORY, TOO_SLOW, Peak, available_mb, run_apart
 from lengths_report import write_report
 
-from rss_rl.components import built_in_names
+from rss_rl.components import built_in_names, find_component
+from rss_rl.components import describe as described
 from rss_rl.config import ModelConfig
 from rss_rl.durable import replace_file
 from rss_rl.models.build import build_encoder
@@ -73,8 +74,12 @@ class Place:
 
 
 def encoder_names() -> tuple[str, ...]:
-    """All that a configuration can name."""
-    return tuple(built_in_names("encoder"))
+    """All that read word vectors."""
+    return tuple(
+        name
+        for name in built_in_names("encoder")
+        if "words" not in described(find_component("encoder", name))["capabilities"]
+    )
 
 
 def lines_of(encoders: Sequence[str]) -> list[Line]:

@@ -51,6 +51,7 @@ JSONL_CASES = [
     (b'{"text": ["a", ""], "label": "good"}\n', "token 2 of text is empty"),
     (b'{"text": ["a", 1], "label": "good"}\n', "neither text nor a list of words"),
     (b'{"text": "\\ud800", "label": "good"}\n', "half a sign"),
+    (b'{"text": "fine", "label": "good", "\\ud800": 1}\n', "half a sign"),
     (b'{"text": "caf\xe9", "label": "good"}\n', "bytes that are not UTF-8"),
 ]
 SCORE_CASES = [

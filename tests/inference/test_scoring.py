@@ -184,15 +184,16 @@ def test_columns_of_json_lines_may_come_late_and_hold_anything(
     source = tmp_path / "in.jsonl"
     source.write_text(
         '{"review": "warm"}\nno JSON\n{"review": "dull", "row": 3, "half": "\\ud800"}\n'
-        '{"review": "\\ud800 half a character"}\n'
+        '{"review": "\\ud800 half a character"}\n{"review": "warm", "half a key \\ud800": 1}\n'
     )
     for ending in ("parquet", "csv", "jsonl"):
         target = tmp_path / f"out.{ending}"
-        assert score_file(model, source, target, ("review",), skip_bad_rows=True).bad == 2
+        assert score_file(model, source, target, ("review",), skip_bad_rows=True).bad == 3
         rows = raw(target)
-        assert [str(row["input_row"] or "") for row in rows] == ["", "", "3", ""]
+        assert [str(row["input_row"] or "") for row in rows] == ["", "", "3", "", ""]
         assert rows[2]["half"] in ("\\ud800", "\ud800")
         assert "half a character" in rows[3]["error"]
+        assert "half a sign" in rows[4]["error"]
 
 
 def test_nanoseconds_and_other_types_of_parquet_are_kept(model: Model, tmp_path: Path) -> None:

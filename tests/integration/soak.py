@@ -6,7 +6,8 @@ The victims: a sampler (SIGKILL, or SIGSTOP so that it hangs), a learner process
 (SIGKILL, or SIGTERM as at a pre-emption), which is then started again with --resume; the driver is
 paused (SIGSTOP) for some seconds, and its clock jumps by hours to either side. With --storage every
 third write there fails. With --disk, the root of a small filesystem of its own that the run lies
-on, that is full for some seconds. When the minutes are over the run is left alone to its end.
+on, that is full for some seconds. With --network the samplers lie on a second node, and the network
+to it is cut for a while (`two_nodes`). When the minutes are over the run is left alone to its end.
 Prints one JSON object: what was done how often, whether every update is in the metrics exactly
 once, and the scores.
 """
@@ -24,12 +25,13 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 
 import soaked
 from marked import MARK, processes_of, wait_until
 from soaked import CLOCK, STORAGE
+from two_nodes import RUN_SETTINGS, TwoNodes
 
 from rss_rl.logs.metrics import read_metrics
 
@@ -43,7 +45,10 @@ HARMS = [
     ("driver", signal.SIGTERM),
 ]
 PAUSE, CLOCK_JUMPS, DISK_FULL = "driver paused", "clock jumps", "disk full"
+CUT = "network cut"
 LASTING_S = {PAUSE: 8.0, DISK_FULL: 6.0}
+CUTS_S = (5.0, 15.0, 40.0)
+"""Shorter than a sampler is waited for, longer, and longer than Ray waits for a node."""
 REFUSED = 2
 """Exit code of a driver that says what is wrong, such as that the disk is full."""
 
@@ -51,27 +56,31 @@ REFUSED = 2
 ENDED_BY_US = (143, 15, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGABRT)
 
 
-def drive(arguments: list[str], log: Path, mark: str, clock: Path) -> subprocess.Popen[bytes]:
+def drive(
+    arguments: list[str], log: Path, mark: str, clock: Path, around: Surroundings
+) -> subprocess.Popen[bytes]:
+    more = around.nodes.environment if around.nodes else {}
     faults = {CLOCK: str(clock), STORAGE: "1" if "--storage" in arguments else ""}
     with log.open("ab") as file:
         return subprocess.Popen(
             [sys.executable, soaked.__file__, "train", *arguments],
             stdout=file,
             stderr=file,
-            env={**os.environ, "OMP_NUM_THREADS": "1", MARK: mark, **faults},
+            env={**os.environ, "OMP_NUM_THREADS": "1", MARK: mark, **faults, **more},
         )
 
 
 class Surroundings:
     """What can be done to the machine under a run, and undone when its time is over."""
 
-    def __init__(self, clock: Path, disk: Path | None) -> None:
-        self._clock, self._disk = clock, disk
+    def __init__(self, clock: Path, disk: Path | None, nodes: TwoNodes | None) -> None:
+        self._clock, self._disk, self.nodes = clock, disk, nodes
         self._undo: list[tuple[float, Callable[[], object]]] = []
 
     @property
     def harms(self) -> list[str]:
-        return [PAUSE, CLOCK_JUMPS] + [DISK_FULL] * (self._disk is not None)
+        have_disk, have_nodes = self._disk is not None, self.nodes is not None
+        return [PAUSE, CLOCK_JUMPS] + [DISK_FULL] * have_disk + [CUT] * 2 * have_nodes
 
     def harm(self, what: str, draw: random.Random, driver: subprocess.Popen[bytes]) -> None:
         until = time.monotonic() + LASTING_S.get(what, 0.0)
@@ -80,6 +89,10 @@ class Surroundings:
         elif what == PAUSE:
             driver.send_signal(signal.SIGSTOP)
             self._undo.append((until, lambda: driver.send_signal(signal.SIGCONT)))
+        elif what == CUT and self.nodes is not None:
+            self.nodes.mend()  # of a cut that still lasts
+            self.nodes.cut()
+            self._undo.append((time.monotonic() + draw.choice(CUTS_S), self.nodes.mend))
         elif self._disk is not None:
             ballast = self._disk / "ballast"
             with suppress(OSError), ballast.open("wb", buffering=0) as file:
@@ -94,6 +107,8 @@ class Surroundings:
         self._undo = [] if all_of_them else [each for each in self._undo if each[0] > now]
         for undo in over:
             undo()
+        if self.nodes is not None:
+            self.nodes.restart_if_lost()
 
 
 def harm(
@@ -122,51 +137,67 @@ def soak(
     *,
     storage: Path | None = None,
     disk: Path | None = None,
+    network: bool = False,
     seed: int = 0,
 ) -> dict:
     mark, draw, done = uuid.uuid4().hex, random.Random(seed), Counter()
     place = run.parent if disk is None else disk.parent
     log, clock = place / f"{run.name}.log", place / f"{run.name}.clock"
-    around = Surroundings(clock, disk)
-    copied = [] if storage is None else ["--storage", str(storage)]
-    again = [*copied, "--take-over"] if copied else []
-    first = [config, *overrides, "--run-dir", str(run), *copied]
-    process = drive(first, log, mark, clock)
-    began = time.monotonic()
-    lives, refused = 1, 0
-    next_harm = began + every
-    while True:
-        code = process.poll()
-        now = time.monotonic()
-        if code == 0:
-            break
-        if code is not None:
-            refused += code == REFUSED
-            # Of a full disk, or a last upload that failed, it is told; once more, and it goes on.
-            if code not in ENDED_BY_US and (
-                code != REFUSED or refused > 3 + 2 * sum(done.values())
-            ):
-                sys.exit(f"the driver ended with {code}; see {log}")
-            around.undo(all_of_them=True)
-            # A driver that died before its run directory was there is begun again.
-            begun = (run / "config.json").exists()
-            process = drive(["--resume", str(run), *again] if begun else first, log, mark, clock)
-            lives += 1
-        elif now > next_harm and now - began < 60 * minutes:
-            done[harm(draw, process, mark, around)] += 1
-            next_harm = now + every
-        around.undo()
-        time.sleep(0.2)
+    with closing(TwoNodes(mark)) if network else nullcontext() as nodes:
+        around = Surroundings(clock, disk, nodes)
+        joined = [] if nodes is None else ["--address", nodes.address]
+        more = [] if nodes is None else RUN_SETTINGS
+        copied = [] if storage is None else ["--storage", str(storage)]
+        again = [*joined, *copied, *(["--take-over"] if copied else [])]
+        first = [config, *overrides, *more, "--run-dir", str(run), *joined, *copied]
+        process = drive(first, log, mark, clock, around)
+        began = time.monotonic()
+        lives, refused = 1, 0
+        next_harm = began + every
+        while True:
+            code = process.poll()
+            now = time.monotonic()
+            if code == 0:
+                break
+            if code is not None:
+                refused += code == REFUSED
+                # Of a full disk, a last upload that failed or a cluster that is out of reach it is
+                # told; once more, and it goes on.
+                if code not in ENDED_BY_US and (
+                    code != REFUSED or refused > 3 + 2 * sum(done.values())
+                ):
+                    sys.exit(f"the driver ended with {code}; see {log}")
+                around.undo(all_of_them=True)
+                # A driver that died before its run directory was there is begun again.
+                begun = (run / "config.json").exists()
+                arguments = ["--resume", str(run), *again] if begun else first
+                process = drive(arguments, log, mark, clock, around)
+                lives += 1
+            elif now > next_harm and now - began < 60 * minutes:
+                done[harm(draw, process, mark, around)] += 1
+                next_harm = now + every
+            around.undo()
+            time.sleep(0.2)
+        around.undo(all_of_them=True)
+        # On nodes that stay up, the actors of a run that is over go by themselves.
+        left = not wait_until(lambda: not actors_of(mark), 30)
     # What dead drivers had started goes by itself; Ray's agents miss their cluster after 60 s.
-    left = not wait_until(lambda: not processes_of(mark), 90)
+    left = not wait_until(lambda: not processes_of(mark), 90) or left
     return {
         "harmed": dict(done),
         "harms": sum(done.values()),
         "driver_lives": lives,
         "driver_refused": refused,
+        "nodes_restarted": 0 if nodes is None else nodes.restarts,
         "seconds": round(time.monotonic() - began, 1),
         "processes_left": left,
     } | outcome(run)
+
+
+def actors_of(mark: str) -> list[str]:
+    """Command lines of the samplers and learners that live."""
+    lines = processes_of(mark).values()
+    return [line for line in lines if any(name in line for name in ACTORS.values())]
 
 
 def outcome(run: Path) -> dict:
@@ -190,6 +221,8 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=20, help="Seconds between harms.")
     parser.add_argument("--storage", type=Path, help="Gets a copy; every third write fails.")
     parser.add_argument("--disk", type=Path, help="Small filesystem that RUN lies on.")
+    parser.add_argument("--network", action="store_true", help="Cut it to a node; as root.")
+    parser.add_argument("--seed", type=int, default=0, help="Of the harms.")
     given = parser.parse_intermixed_args()
     result = soak(
         given.config,
@@ -199,6 +232,8 @@ def main() -> None:
         given.overrides,
         storage=given.storage,
         disk=given.disk,
+        network=given.network,
+        seed=given.seed,
     )
     print(json.dumps(result, indent=2))
 

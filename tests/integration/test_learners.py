@@ -14,7 +14,7 @@ from tiny_runs import assert_each_example_once_an_epoch, reports_of
 from watched import WatchedRoles
 
 from rss_rl.config import RunConfig
-from rss_rl.errors import LearnerError
+from rss_rl.errors import ConfigError, LearnerError
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.life import LearnersLost
 from rss_rl.training.run import train
@@ -58,6 +58,14 @@ def test_two_learners_are_one(
     assert expected.step == found.step == 50
     for name, value in expected.tensors.items():
         np.testing.assert_allclose(found.tensors[name], value, atol=1e-5, err_msg=name)
+
+
+def test_learners_that_have_no_room_are_refused(
+    tiny: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    config = tiny(sampler=SAMPLERS, learner={"actors": 2}, model={"hidden": 10**7})
+    with pytest.raises(ConfigError, match=r"2 learners on a machine take at least [\d,.]+ GB"):
+        list(train(config, tmp_path / "run", roles=WatchedRoles()))
 
 
 @pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])

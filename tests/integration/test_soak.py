@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -86,3 +87,21 @@ def test_a_machine_that_fails_too(
     assert len(result["harmed"]) >= 5
     check(result, tiny, tmp_path / "unharmed")
     assert read_status(str(tmp_path / "storage")).state == "finished"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_network_that_is_cut(tiny: Callable[..., RunConfig], tmp_path: Path) -> None:
+    if os.geteuid() or shutil.which("ip") is None:
+        pytest.skip("only root, with iproute2, can make a network to cut")
+    result = soak(
+        str(write(tiny, tmp_path)),
+        tmp_path / "run",
+        minutes=2.0,
+        every=12,
+        overrides=[],
+        network=True,
+        seed=5,
+    )
+    assert result["harmed"].get("network cut", 0) >= 1
+    check(result, tiny, tmp_path / "unharmed")

@@ -6,9 +6,8 @@ import logging
 
 import numpy as np
 import pytest
-from model_configs import model_config
+from model_configs import VECTOR_ENCODERS, model_config
 
-from rss_rl.components import built_in_names
 from rss_rl.config import ModelConfig
 from rss_rl.errors import ConfigError
 from rss_rl.models import attention_choice as module
@@ -105,7 +104,7 @@ def test_a_run_that_begins_without_a_compiler_is_warned_where_it_matters(
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("encoder", built_in_names("encoder"))
+@pytest.mark.parametrize("encoder", VECTOR_ENCODERS)
 def test_what_is_settled_is_what_the_models_are_built_with(
     encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

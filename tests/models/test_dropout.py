@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import small
 import torch
+from compiling import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -248,6 +249,7 @@ def test_rows_drop_what_their_tokens_would() -> None:
         assert layers[0](torch.ones(7, 6)).shape == (7, 6)
 
 
+@needs_compiler
 @pytest.mark.parametrize("attention", ["eager", "compiled"])
 def test_the_slots_of_an_example_meet_different_masks(attention: str) -> None:
     model = small.classifier(dropout=0.4, encoder="source2token", attention=attention).train()

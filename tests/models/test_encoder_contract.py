@@ -8,14 +8,15 @@ import bad_encoders
 import pytest
 import torch
 from bad_encoders import component
+from model_configs import VECTOR_ENCODERS
 
-from rss_rl.components import built_in_names, find_component
+from rss_rl.components import find_component
 from rss_rl.errors import ConfigError, EncoderError
 from rss_rl.models.encoders.protocol import EncoderSetup
 from rss_rl.testing import check_encoder
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {}) for name in built_in_names("encoder")},
+    **{name: (name, {}) for name in VECTOR_ENCODERS},
     "multi-head": ("multi-head", {"heads": 2}),
     "cnn": ("cnn", {"filters": 3}),
     "resan, paper's": ("resan", {"keep_unselected": True}),
@@ -86,7 +87,5 @@ def test_what_is_no_encoder_is_refused() -> None:
 
 
 def test_context_is_a_capability_of_those_that_have_a_layer_for_it() -> None:
-    with_layer = {
-        n for n in built_in_names("encoder") if find_component("encoder", n).can("context")
-    }
-    assert with_layer == {*built_in_names("encoder")} - {"attention", "cnn", "mean", "source2token"}
+    with_layer = {n for n in VECTOR_ENCODERS if find_component("encoder", n).can("context")}
+    assert with_layer == {*VECTOR_ENCODERS} - {"attention", "cnn", "mean", "source2token"}

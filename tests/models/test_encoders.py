@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 import small
 import torch
-from model_configs import model_config
+from model_configs import VECTOR_ENCODERS, model_config
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rss_rl.components import built_in_names
 from rss_rl.models import build as build_module
 from rss_rl.models.build import build_encoder
 from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.encoders.pooled import PooledEncoder
 from rss_rl.ops.compilers import missing_compiler
 
-NAMES = built_in_names("encoder")
+NAMES = VECTOR_ENCODERS
 LENGTHS = (6, 1, 3, 0, 9, 2)
 SIZES: dict[str, dict[str, Any]] = {
     "multi-head": {"heads": 2},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import small
 import torch
+from compiling import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -20,6 +21,7 @@ def other_words_where(tokens: Tensor, changed: Tensor) -> Tensor:
     return torch.where(changed, tokens % (small.WORDS - 1) + 1, tokens)
 
 
+@needs_compiler
 @pytest.mark.parametrize("variant", FAITHFUL)
 @pytest.mark.parametrize("shared", [False, True], ids=["two roles", "one role"])
 @settings(max_examples=20)

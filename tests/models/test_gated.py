@@ -8,6 +8,9 @@ import pytest
 import small
 import torch
 
+from rss_rl.ops.gated import union
+from rss_rl.types import ROLES
+
 ENCODERS: dict[str, dict[str, Any]] = {
     name: small.VARIANTS[name]
     for name in ("resan", "resan, paper's context", "faithful", "source2token", "mean", "attention")
@@ -52,3 +55,12 @@ def test_closed_gates_get_a_finite_gradient(settings: dict[str, Any]) -> None:
     shut = torch.zeros_like(gates).requires_grad_()
     (slope,) = torch.autograd.grad(model([tokens], [valid], [shut]).square().sum(), shut)
     assert torch.isfinite(slope).all()
+
+
+@pytest.mark.parametrize("bit", [0.0, 1.0])
+def test_one_bit_for_both_roles_has_the_whole_gradient(bit: float) -> None:
+    """A policy that draws one bit learns from the words it keeps as from those it leaves out."""
+    gate = torch.tensor([[[bit]]], requires_grad=True)
+    union(gate.expand(1, ROLES, 1)).sum().backward()
+    assert gate.grad is not None
+    assert gate.grad.item() == 1.0

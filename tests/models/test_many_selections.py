@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import small
 import torch
+from compiling import needs_compiler
 from torch import Tensor, nn
 
 from rss_rl.models import embedding as embedding_module
@@ -41,6 +42,7 @@ def test_several_selections_equal_each_alone(settings: dict[str, Any], share: fl
         torch.testing.assert_close(together[3 * k : 3 * k + 3], alone, rtol=1e-11, atol=1e-13)
 
 
+@needs_compiler
 @pytest.mark.parametrize(("keep_unselected", "share", "once"), [
     (True, 0.2, True), (False, 0.9, True), (False, 0.1, False)
 ])  # fmt: skip
@@ -70,6 +72,7 @@ def test_the_common_part_is_computed_once_where_that_is_less(
             assert seen == [sum(int(mask.sum()) for mask in read)]
 
 
+@needs_compiler
 def test_padding_does_not_count_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding_module, "_FEW", 0.0)
     model = small.classifier(sentences=1, keep_unselected=False, attention="compiled")
@@ -81,6 +84,7 @@ def test_padding_does_not_count_as_work(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen == [38]
 
 
+@needs_compiler
 @pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize("keep_unselected", [True, False])
 def test_gradients_of_several_selections_are_those_of_each(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import small
 import torch
+from compiling import needs_compiler
 from torch import Tensor
 
 from rss_rl.models import embedding as embedding_module
@@ -45,6 +46,7 @@ def padding_calls(model: SentencesClassifier) -> list[tuple[int, ...]]:
     return seen
 
 
+@needs_compiler
 @pytest.mark.parametrize("settings", PACKED)
 @pytest.mark.parametrize("chosen", ["all", "some", "none of one"])
 def test_logits_and_gradients_are_those_of_padded_sentences(
@@ -62,6 +64,7 @@ def test_logits_and_gradients_are_those_of_padded_sentences(
         torch.testing.assert_close(gradient, padded[1][name], rtol=1e-8, atol=1e-11, msg=name)
 
 
+@needs_compiler
 @pytest.mark.parametrize("settings", PACKED)
 def test_an_empty_shard_has_all_gradients(settings: dict[str, Any]) -> None:
     given = [torch.zeros(0, 0, dtype=torch.int64)] * 2, [torch.zeros(0, 0, dtype=torch.bool)] * 2
@@ -71,6 +74,7 @@ def test_an_empty_shard_has_all_gradients(settings: dict[str, Any]) -> None:
     assert all(not gradient.any() for gradient in gradients.values())
 
 
+@needs_compiler
 def test_nothing_is_padded_where_the_kernels_compute() -> None:
     tokens, valid, selections = small.pairs((6, 2), (1, 7))
     for settings, words in (({"keep_unselected": True}, 16), ({"keep_unselected": False}, 0)):
@@ -84,6 +88,7 @@ def test_nothing_is_padded_where_the_kernels_compute() -> None:
         assert seen == [(words,)]
 
 
+@needs_compiler
 @pytest.mark.parametrize("why", ["eager", "approximate", "recorded"])
 def test_sentences_are_padded_elsewhere(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {"attention": "eager" if why == "eager" else "compiled"}
@@ -98,6 +103,7 @@ def test_sentences_are_padded_elsewhere(why: str, monkeypatch: pytest.MonkeyPatc
     assert seen == [(2, 6), (2, 7)]
 
 
+@needs_compiler
 def test_a_batch_in_bfloat16_is_near_one_in_float32() -> None:
     tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5), (4, 3))
     model = small.classifier(attention="compiled", double=False, keep_unselected=True)
@@ -108,6 +114,7 @@ def test_a_batch_in_bfloat16_is_near_one_in_float32() -> None:
     torch.testing.assert_close(rounded.float(), exact, rtol=0.05, atol=0.05)
 
 
+@needs_compiler
 @pytest.mark.parametrize("settings", PACKED)
 @pytest.mark.parametrize("samples", [1, 3])
 @pytest.mark.parametrize("chosen", ["all", "some", "none of one"])
@@ -146,6 +153,7 @@ def test_each_token_is_looked_up_where_gradients_are_wanted_or_no_word_comes_aga
         assert embedding.rows(ids, once=False).at is None
 
 
+@needs_compiler
 @pytest.mark.parametrize("settings", PACKED)
 def test_each_token_drops_its_own_features_without_gradients(settings: dict[str, Any]) -> None:
     tokens, valid, _ = small.pairs((6, 2), (1, 7), (5, 5))
@@ -159,6 +167,7 @@ def test_each_token_drops_its_own_features_without_gradients(settings: dict[str,
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
 
 
+@needs_compiler
 def test_repeated_words_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens, valid, selections = small.pairs((6, 2), (1, 7), (5, 5), (4, 3))
     tokens = [ids % 4 for ids in tokens]
@@ -182,6 +191,7 @@ def memory_of_nan() -> Iterator[None]:
         torch.use_deterministic_algorithms(False)
 
 
+@needs_compiler
 @pytest.mark.parametrize("hidden", [17, 31, 100])
 @pytest.mark.parametrize("lower", [True, False])
 def test_nothing_comes_from_memory_that_nobody_wrote(hidden: int, lower: bool) -> None:
@@ -200,6 +210,7 @@ def test_nothing_comes_from_memory_that_nobody_wrote(hidden: int, lower: bool) -
         assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
+@needs_compiler
 def test_dropout_without_keys_is_torchs() -> None:
     model = small.classifier(dropout=0.5, attention="compiled")
     assert isinstance(model.encoder, ReSANEncoder)

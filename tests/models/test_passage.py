@@ -12,17 +12,17 @@ import small
 import torch
 import twins
 from choices import SENTENCE, Choices
+from compiling import needs_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_configs import model_config
+from model_configs import VECTOR_ENCODERS, model_config
 from torch import Tensor
 
-from rss_rl.components import built_in_names
 from rss_rl.config import ModelConfig
 from rss_rl.models.build import build_classifier, build_context, parameter_count
 from rss_rl.models.dropout import keyed_dropout
 
-ENCODERS = built_in_names("encoder")
+ENCODERS = VECTOR_ENCODERS
 VARIANTS: dict[str, dict[str, Any]] = {
     **{name: {"encoder": name} for name in ENCODERS},
     "biblosan": {"encoder": "biblosan", "block_length": 4, "sentence_block_length": 2},
@@ -90,6 +90,7 @@ def test_a_passage_alone_equals_itself_in_a_padded_batch(variant: str, dropout: 
         assert not torch.allclose(together[:, 0], model.eval()(*drawn.inputs)[:, 0])
 
 
+@needs_compiler
 @pytest.mark.parametrize("variant", ["resan", "resan, paper's", "disan", "source2token"])
 def test_sentences_without_padding_are_those_in_pieces(variant: str) -> None:
     drawn, found = choices.passages(MANY), []
@@ -103,6 +104,7 @@ def test_sentences_without_padding_are_those_in_pieces(variant: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
 
 
+@needs_compiler
 @pytest.mark.parametrize("variant", ["resan", "resan, paper's", "disan", "source2token"])
 def test_a_word_that_comes_again_in_a_passage_is_looked_up_once(variant: str) -> None:
     drawn, model = choices.passages(MANY), choices.model(SENTENCE, **VARIANTS[variant])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from compiling import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -84,6 +85,7 @@ def all_of(values: Tensor, weights: list[Weights]) -> list[Tensor]:
     return [values, *weights[0], *weights[1]]
 
 
+@needs_compiler
 @given(
     seed=st.integers(0, 10**6),
     share=st.sampled_from([0.0, 0.6, 1.0]),
@@ -113,6 +115,7 @@ def test_outputs_and_gradients_are_those_of_the_formulas(
     torch.testing.assert_close(alone, expected, rtol=0, atol=1e-10)
 
 
+@needs_compiler
 def test_gradcheck() -> None:
     tokens = tokens_of(1, 0.5, 3)
     values, weights = drawn(1, tokens, torch.float64)
@@ -125,6 +128,7 @@ def test_gradcheck() -> None:
     assert torch.autograd.gradcheck(of, all_of(values, weights))
 
 
+@needs_compiler
 def test_under_autocast_only_what_is_multiplied_is_rounded() -> None:
     tokens = tokens_of(2, 0.9, 40)
     values, weights = drawn(2, tokens, torch.float32)
@@ -150,6 +154,7 @@ def test_under_autocast_only_what_is_multiplied_is_rounded() -> None:
         assert (one - other).norm() < 0.02 * other.norm()
 
 
+@needs_compiler
 def test_scores_of_any_size_are_computed() -> None:
     tokens = tokens_of(3)
     values, weights = drawn(3, tokens, torch.float64)
@@ -169,6 +174,7 @@ def test_scores_of_any_size_are_computed() -> None:
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
+@needs_compiler
 def test_gradients_of_inputs_alone_or_weights_alone() -> None:
     tokens = tokens_of(4)
     values, weights = drawn(4, tokens, torch.float64)
@@ -185,6 +191,7 @@ def test_gradients_of_inputs_alone_or_weights_alone() -> None:
     torch.testing.assert_close(torch.autograd.grad(found, [values])[0], expected[0])
 
 
+@needs_compiler
 def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = tokens_of(5, 0.9, 60)
     values, weights = drawn(5, tokens, torch.float32)
@@ -197,6 +204,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyP
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
+@needs_compiler
 def test_a_sequence_alone_is_what_it_is_in_a_batch() -> None:
     tokens = tokens_of(6, 0.9)
     values, weights = drawn(6, tokens, torch.float64)
@@ -210,6 +218,7 @@ def test_a_sequence_alone_is_what_it_is_in_a_batch() -> None:
         torch.testing.assert_close(alone, whole[rows], rtol=0, atol=1e-12)
 
 
+@needs_compiler
 @pytest.mark.parametrize("learns", [True, False])
 def test_a_word_that_comes_again_is_what_it_is_alone(learns: bool) -> None:
     tokens = tokens_of(10, 0.9)
@@ -238,6 +247,7 @@ def test_what_does_not_fit_is_refused() -> None:
             directional_attention(Rows(some), together(others, drops), tokens, "elu", C)  # type: ignore[arg-type]
 
 
+@needs_compiler
 def test_what_learns_goes_through_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = tokens_of(9)
     values, weights = drawn(9, tokens, torch.float32)
@@ -246,6 +256,7 @@ def test_what_learns_goes_through_the_kernels(monkeypatch: pytest.MonkeyPatch) -
     assert found.requires_grad
 
 
+@needs_compiler
 def test_nothing_is_kept_where_nothing_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = tokens_of(8)
     values, weights = drawn(8, tokens, torch.float32)

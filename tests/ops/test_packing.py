@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from compiling import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -76,6 +77,7 @@ def pairs_of(seed: int, share: float, order: Order) -> PackedPairs:
     return PackedPairs(*sides, order)
 
 
+@needs_compiler
 @given(
     seed=st.integers(0, 10**6),
     share=st.sampled_from([0.3, 0.9, 1.0]),
@@ -103,6 +105,7 @@ def test_packed_attention_is_that_of_padded_sequences(
         torch.testing.assert_close(one.double(), other, rtol=2e-5, atol=5e-6)
 
 
+@needs_compiler
 @pytest.mark.parametrize("order", ORDERS)
 def test_gradcheck_of_packed_attention(order: Order) -> None:
     pairs = pairs_of(3, 0.9, order)
@@ -111,6 +114,7 @@ def test_gradcheck_of_packed_attention(order: Order) -> None:
     assert torch.autograd.gradcheck(lambda *some: packed_attention(*some, pairs, C), given_)
 
 
+@needs_compiler
 @given(seed=st.integers(0, 10**6), share=st.sampled_from([0.0, 0.4, 1.0]), large=st.booleans())
 def test_packed_pooling_is_that_of_padded_sequences(seed: int, share: float, large: bool) -> None:
     tokens = Packed.of(masks(seed, share, (3, 5), (3, 2)))
@@ -135,12 +139,14 @@ def test_packed_pooling_is_that_of_padded_sequences(seed: int, share: float, lar
             torch.testing.assert_close(one.double(), other, rtol=0, atol=1e-5)
 
 
+@needs_compiler
 def test_gradcheck_of_packed_pooling() -> None:
     tokens = Packed.of([torch.tensor([[True, True, False], [True, True, True]])])
     given_ = leaves(0, (5, 3), (5, 3), dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda *some: packed_pooling(*some, tokens), given_)
 
 
+@needs_compiler
 def test_what_does_not_fit_shared_tokens_is_refused() -> None:
     tokens, cells = Packed.of([torch.ones(2, 2, dtype=torch.bool)]), torch.tensor([0, 7])
     row, base = torch.ones(2, 3), torch.ones(4, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from rss_rl.cache import cache_root
@@ -11,7 +12,9 @@ _KERNELS = cache_root() / "kernels"
 
 def share_kernels(cache: Path) -> Path:
     """Let `cache`, as `RSS_RL_CACHE` names it, hold the kernels of this machine too."""
-    _KERNELS.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # a home that cannot be written: they are compiled anew
+        _KERNELS.mkdir(parents=True, exist_ok=True)
     cache.mkdir(parents=True, exist_ok=True)
-    (cache / "kernels").symlink_to(_KERNELS)
+    if _KERNELS.is_dir():
+        (cache / "kernels").symlink_to(_KERNELS)
     return cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from rss_rl.errors import ConfigError, ResourceError
 from rss_rl.inference.model import Model, load_model
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.learner import LocalLearner
-from rss_rl.training.memory_needs import available_bytes, memory_told, run_needs
+from rss_rl.training.memory_needs import available_bytes, check_room, memory_told, run_needs
 from rss_rl.training.run import train
 
 
@@ -56,20 +57,77 @@ def test_what_has_no_room_is_refused_before_it_is_made(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_large_batch_is_counted_as_far_as_there_are_rows(
-    tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
+def test_a_large_batch_is_counted_as_it_is_asked_for(
+    tiny_config: RunConfig, tiny: Prepared
 ) -> None:
-    info = tiny.manifest.splits["train"].model_copy(
-        update={"rows": 10**7, "tokens": (2 * 10**8, 2 * 10**8)}
-    )
-    manifest = tiny.manifest.model_copy(update={"splits": tiny.manifest.splits | {"train": info}})
-    monkeypatch.setattr(tiny, "manifest", manifest)
+    train = tiny.manifest.splits["train"]
     config = with_values(tiny_config, batch_size=10**6, model__hidden=300)
     needs = {need.settings: need.bytes for need in run_needs(config, tiny)}
-    assert needs["batch_size, model.hidden"] > 40e6 * 4 * 300
+    cells = 10**6 * sum(train.tokens) / train.rows
+    assert needs["batch_size, model.hidden"] > cells * 4 * 4 * 300
+    halves = with_values(config, learner__actors=2, sampler__backend="ray")
+    shared = {need.settings: need.bytes for need in run_needs(halves, tiny)}
+    assert shared["batch_size, model.hidden"] == needs["batch_size, model.hidden"] / 2
     bounded = with_values(config, batch_tokens=10_000)
     needs = {need.settings: need.bytes for need in run_needs(bounded, tiny)}
     assert needs["batch_size, model.hidden"] < 100e6
+
+
+def test_a_batch_that_has_no_room_is_refused_with_the_rows_there_are(
+    tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    config = with_values(tiny_config, batch_size=10**9, model__hidden=300)
+    with pytest.raises(ConfigError, match=r"at least [\d,.]+ GB of memory") as told:
+        next(train(config, tmp_path / "run"))
+    assert "batch_size" in told.value.where
+    assert "train has 48 rows" in told.value.remedy
+
+
+def test_of_a_batch_larger_than_the_data_is_told(
+    tiny_config: RunConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = with_values(tiny_config, batch_size=10**5)
+    next(train(config, tmp_path / "run"))
+    assert "batch_size is 100,000, and train has 48 rows: every update reads" in caplog.text
+
+
+def test_learners_are_asked_about_the_machine_they_share(
+    tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"actors": 2, "threads": 1}
+    config = with_values(tiny_config, sampler__backend="ray", model__hidden=3000)
+    tree = config.model_dump(mode="json")
+    tree["learner"] |= settings
+    config = parse_config(tree, where="test")
+    needs = run_needs(config, tiny)
+    one = needs[0].bytes + max(need.bytes for need in needs[1:])
+    assert one > 2**28
+    monkeypatch.setattr(memory_needs, "available_bytes", lambda: 1.5 * one)
+    check_room(config, tiny, sharing=1)
+    with pytest.raises(ConfigError, match="the 2 learners on a machine take at least") as told:
+        check_room(config, tiny, sharing=2)
+    assert socket.gethostname() in told.value.what
+
+
+def test_a_learner_on_a_gpu_is_asked_about_its_memory(
+    tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = with_values(tiny_config, learner__device="cuda:1", model__hidden=3000)
+    needs = run_needs(config, tiny)
+    wanted = needs[0].bytes + max(need.bytes for need in needs[1:])
+    asked, free = [], [wanted - 1]
+
+    def mem_get_info(device: torch.device) -> tuple[int, int]:
+        asked.append(device)
+        return int(free[0]), 10**12
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", mem_get_info)
+    monkeypatch.setattr(memory_needs, "available_bytes", lambda: 1.0)
+    with pytest.raises(ConfigError, match="are available on cuda:1"):
+        check_room(config, tiny)
+    free[0] = wanted + 1
+    check_room(config, tiny, sharing=8)
+    assert asked == [torch.device("cuda:1")] * 2
 
 
 def test_weights_are_counted_as_they_are_made(tiny_config: RunConfig, tiny: Prepared) -> None:

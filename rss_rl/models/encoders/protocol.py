@@ -15,6 +15,7 @@ __all__ = [
     "SharingEncoder",
     "TokenEncoder",
     "TrainingLengths",
+    "WordEncoder",
 ]
 
 from collections.abc import Callable, Sequence
@@ -52,6 +53,7 @@ class EncoderSetup:
     tanh_scale  c of the attention logit c tanh(s / c)
     backend     what computes its layers; eager without the capability `kernels`
     lengths     of the training sentences; None where nobody counted them
+    words       of the token ids; None where nobody knows them
     """
 
     inputs: int
@@ -61,6 +63,7 @@ class EncoderSetup:
     tanh_scale: float = 5.0
     backend: KernelBackend = "eager"
     lengths: TrainingLengths | None = None
+    words: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +162,19 @@ class PackedEncoder(Protocol):
         Where unselected tokens are irrelevant, none that no selection keeps is among the rows. The
         caller has entered `packed_rows(tokens)`.
         """
+
+
+@runtime_checkable
+class WordEncoder(Protocol):
+    """An encoder with the capability `words`: where others take vectors it takes ids.
+
+    Called with words int64 [M, N] in place of embedded [M, N, E], its method `gated` too.
+    """
+
+    reads_words: bool
+
+    def add_words(self, words: Sequence[str]) -> None:
+        """Words that get the ids behind those that there are."""
 
 
 class TokenEncoder(Protocol):

@@ -1,0 +1,203 @@
+"""A pretrained transformer that reads the selected words and nothing else.
+
+Selected words (heads or dependents) are gathered before its first layer, so that time follows the
+share that is kept, and what is left out cannot reach the prediction.
+
+Legend: M sentences, N tokens, R selected tokens of all sentences, H hidden size.
+"""
+
+from __future__ import annotations
+
+__all__ = ["TRANSFORMER", "TransformerEncoder", "TransformerOptions"]
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, cast
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from rss_rl.components import Folder, Options
+from rss_rl.errors import ConfigError
+from rss_rl.models.dropout import Dropout, batch_seed
+from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
+from rss_rl.ops.gated import union
+from rss_rl.pretrained.folder import Pretrained, open_pretrained
+from rss_rl.pretrained.reader import Pool, Positions, WordReader
+
+
+class TransformerOptions(Options):
+    """Of a pretrained transformer."""
+
+    pretrained: Folder = Field(
+        description="Folder of the model (config.json, model.safetensors, tokenizer.json), or its"
+        " name on the Hugging Face hub."
+    )
+    learns: Literal["all", "last", "lora", "nothing"] = Field(
+        default="all",
+        description="Of its weights: all; those of the last `last` layers; low-rank adapters beside"
+        " them (LoRA, Hu et al. 2022); or nothing but the head. What does not learn is neither"
+        " optimised, published nor saved.",
+    )
+    last: int = Field(default=2, ge=1, description="Layers that learn with learns=last.")
+    rank: int = Field(default=8, ge=1, description="Of the adapters of learns=lora.")
+    rate: float = Field(
+        default=0.05,
+        gt=0,
+        description="Learning rate of its weights as a multiple of"
+        " learner.supervised.learning_rate, which the head has.",
+    )
+    pool: Pool = Field(
+        default="mean", description="Sentence vector: mean of all pieces, or the first, [CLS]."
+    )
+    positions: Positions = Field(
+        default="closed",
+        description="closed: selected words stand side by side. kept: they keep their distances.",
+    )
+    checkpointing: bool = Field(
+        default=False, description="Compute activations again in backward passes, to save memory."
+    )
+
+
+class TransformerEncoder(nn.Module):
+    """Selected words to the pooled states of their pieces.
+
+    Args:
+        pretrained: which transformer.
+        setup: with the words of the ids.
+
+    Raises:
+        ConfigError: nobody knows the words, or it has no such layers.
+    """
+
+    reads_words = True
+    takes_padding = False
+
+    def __init__(
+        self, pretrained: Pretrained, setup: EncoderSetup, options: TransformerOptions
+    ) -> None:
+        super().__init__()
+        if setup.words is None:
+            raise ConfigError(
+                "a transformer reads words, and these data tell none", where="model.encoder"
+            )
+        model = pretrained.encoder()
+        if options.checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+        _freeze(model, pretrained.name, options)
+        self.reader = WordReader(pretrained, model, setup.words, options.positions)
+        self.dropout = Dropout(setup.dropout)
+        self.output_size = self.reader.size
+        self.relative_rate = options.rate
+        self.reads_unselected = options.positions == "kept"
+        self._pool: Pool = options.pool
+        self._register_state_dict_hook(_without_frozen)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_with_frozen)  # type: ignore[no-untyped-call]
+
+    def add_words(self, words: Sequence[str]) -> None:
+        """See `WordEncoder`."""
+        self.reader.table.add(words)
+
+    def forward(self, words: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        """See `WordEncoder`."""
+        return self._read(words, valid & selection.any(1), None)
+
+    def gated(self, words: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
+        """See `GatedEncoder`, of words; a token whose gates are 0 is not read."""
+        joint = union(gates)  # [M, N]
+        return self._read(words, valid & (joint > 0), joint)
+
+    def _read(self, words: Tensor, kept: Tensor, gates: Tensor | None) -> Tensor:
+        text, place = kept.nonzero(as_tuple=True)  # [R]
+        with _drawing(batch_seed() if self.training else None):
+            vectors = self.reader.pooled(
+                words[kept],
+                text,
+                len(words),
+                place=place,
+                gates=None if gates is None else gates[kept],
+                pool=self._pool,
+            )
+        return cast(Tensor, self.dropout(vectors))
+
+
+def _freeze(model: nn.Module, name: str, options: TransformerOptions) -> None:
+    """Leave to learn what the options say."""
+    if options.learns == "all":
+        return
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    if options.learns == "last":
+        for layer in _layers(model, name)[-options.last :]:
+            for parameter in layer.parameters():
+                parameter.requires_grad_(True)
+    elif options.learns == "lora":
+        _add_adapters(model, options.rank)
+
+
+def _layers(model: nn.Module, name: str) -> nn.ModuleList:
+    """The layers of a transformer, whatever its library calls them."""
+    count = int(model.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
+    found = [m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count]
+    if not found:
+        raise ConfigError(
+            f"has no list of {count} layers",
+            where=name,
+            remedy="Set model.encoder.options.learns to all, lora or nothing",
+        )
+    return found[0]
+
+
+def _add_adapters(model: nn.Module, rank: int) -> None:
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise ConfigError(
+            f"learns=lora needs the package peft ({error})",
+            where="model.encoder.options.learns",
+            remedy="Install it with `pip install 'rss-rl[transformers]'`",
+        ) from error
+    names = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)]
+    adapters = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=names, bias="none")
+    inject_adapter_in_model(adapters, model)
+
+
+@contextmanager
+def _drawing(seed: int | None) -> Iterator[None]:
+    """Dropout of the transformer's own modules follows the seed, not what was drawn before."""
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def _without_frozen(module: nn.Module, state: dict[str, Any], prefix: str, local: Any) -> None:
+    """What does not learn lies in the pretrained folder and is not saved."""
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            state.pop(f"{prefix}{name}", None)
+
+
+def _with_frozen(module: nn.Module, state: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+    """What was not saved stays as it is."""
+    given = cast(dict[str, Any], state)
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            given.setdefault(f"{prefix}{name}", parameter.detach())
+
+
+def _build(setup: EncoderSetup, options: TransformerOptions) -> TransformerEncoder:
+    return TransformerEncoder(open_pretrained(options.pretrained), setup, options)
+
+
+TRANSFORMER = EncoderComponent(
+    name="transformer",
+    help="A pretrained transformer over the pieces of the selected words.",
+    build=_build,
+    options=TransformerOptions,
+    capabilities=frozenset({"gates", "kept_only", "words"}),
+    source="Devlin et al., NAACL 2019",
+)

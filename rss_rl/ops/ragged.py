@@ -1,0 +1,33 @@
+"""Indices into rows of different lengths that lie one behind the other."""
+
+from __future__ import annotations
+
+__all__ = ["ragged_rows", "ranks"]
+
+import torch
+from torch import Tensor
+
+
+def ragged_rows(start: Tensor, count: Tensor) -> Tensor:
+    """Indices start_r, start_r + 1, ..., start_r + count_r - 1 of one row r after the other.
+
+    Args:
+        start: int64 [R]. count: int64 [R], 0 or more.
+
+    Returns:
+        int64 [sum of count].
+
+    >>> ragged_rows(torch.tensor([5, 0, 2]), torch.tensor([2, 0, 3])).tolist()
+    [5, 6, 2, 3, 4]
+    """
+    return torch.repeat_interleave(start, count) + ranks(count)
+
+
+def ranks(count: Tensor) -> Tensor:
+    """Numbers 0, 1, ..., count_r - 1 of one row r after the other: int64 [sum of count].
+
+    >>> ranks(torch.tensor([2, 0, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    before = torch.repeat_interleave(count.cumsum(0) - count, count)
+    return torch.arange(len(before), device=count.device) - before

@@ -1,0 +1,244 @@
+"""A pretrained transformer on disk: opened without running code from it, and refused with a reason.
+
+A folder in the form of the `transformers` library holds config.json, tokenizer.json and weights as
+safetensors. Weights in pickle form are refused, as is code that a folder brings along.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Pretrained", "is_here", "open_pretrained"]
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from rss_rl.durable import file_sha256
+from rss_rl.errors import ConfigError
+
+_CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+_PATTERNS = [_CONFIG, "*.safetensors", *_WEIGHTS[1:], "tokenizer*", "vocab*", "merges*", "special*"]
+_INSTALL = "Install it with `pip install 'rss-rl[transformers]'`"
+_ENCODER_REMEDY = (
+    "Name an encoder of the kind of BERT, RoBERTa, DeBERTa, ELECTRA or ModernBERT, saved by"
+    " save_pretrained with its tokenizer"
+)
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A folder that has all its files.
+
+    name    as it was given
+    folder  where it lies
+    """
+
+    name: str
+    folder: Path
+
+    @cached_property
+    def config(self) -> Any:
+        """Of the library, such as a `BertConfig`."""
+        with _blamed_on(self.name, "its config.json cannot be used"):
+            return _library().AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """Fast, of the library.
+
+        Raises:
+            ConfigError: it has none.
+        """
+        with _blamed_on(self.name, "its tokenizer cannot be used"):
+            found = _library().AutoTokenizer.from_pretrained(
+                self.folder, use_fast=True, trust_remote_code=False
+            )
+        if not getattr(found, "is_fast", False):
+            raise ConfigError(
+                "has no fast tokenizer",
+                where=self.name,
+                remedy="Save it with tokenizer.json, as save_pretrained of a fast tokenizer does",
+            )
+        return found
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of everything that what it computes depends on."""
+        found = hashlib.sha256()
+        for path in sorted(self.folder.glob("*.safetensors")):
+            found.update(file_sha256(path).encode())
+        for name in (_CONFIG, _TOKENIZER):
+            found.update(file_sha256(self.folder / name).encode())
+        return found.hexdigest()
+
+    @property
+    def longest(self) -> int:
+        """Pieces that it reads at once, special ones included."""
+        limits = [getattr(self.config, "max_position_embeddings", 0) - self.first_position]
+        limits.append(int(min(self.tokenizer.model_max_length, 1 << 20)))
+        return min(limit for limit in limits if limit > 0)
+
+    @property
+    def first_position(self) -> int:
+        """Number of a text's first position: RoBERTa and its kin leave out those of padding."""
+        padded = getattr(self.config, "model_type", "") in _PADDED_POSITIONS
+        return int(self.config.pad_token_id) + 1 if padded else 0
+
+    def encoder(self) -> nn.Module:
+        """The encoder with its weights, in training mode, without what it pools.
+
+        Raises:
+            ConfigError: it is no encoder, or its weights do not fit.
+        """
+        self._refuse_decoders()
+        model = self._model(_library().AutoModel)
+        if getattr(model, "pooler", None) is not None:
+            setattr(model, "pooler", None)  # noqa: B010 - torch types no removal
+        return model.train()
+
+    def classifier(self) -> nn.Module:
+        """The classifier of texts with its weights, in evaluation mode.
+
+        Raises:
+            ConfigError: it is none, or its weights do not fit.
+        """
+        kinds = getattr(self.config, "architectures", None) or []
+        if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
+            raise ConfigError(
+                f"is no classifier of texts but {' or '.join(kinds) or 'of no kind that it says'}",
+                where=self.name,
+                remedy="Name a folder that AutoModelForSequenceClassification was saved to",
+            )
+        return self._model(_library().AutoModelForSequenceClassification).eval()
+
+    def _refuse_decoders(self) -> None:
+        config = self.config
+        if getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False):
+            raise ConfigError("is no encoder", where=self.name, remedy=_ENCODER_REMEDY)
+
+    def _model(self, kind: Any) -> nn.Module:
+        if torch.empty(0).device.type == "meta":  # to be counted, not to be run
+            return cast(nn.Module, kind.from_config(self.config))
+        with _blamed_on(self.name, "its weights cannot be used"):
+            model, report = kind.from_pretrained(
+                self.folder,
+                use_safetensors=True,
+                trust_remote_code=False,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+        lacking = [key for key in report["missing_keys"] if "pooler" not in key]
+        wrong = sorted([*lacking, *map(str, report["mismatched_keys"])])
+        if wrong:
+            raise ConfigError(
+                f"its weights lack {len(wrong)} tensors that its config.json asks for, such as"
+                f" {wrong[0]}",
+                where=self.name,
+                remedy="Save model and configuration together, by save_pretrained",
+            )
+        return cast(nn.Module, model)
+
+
+_PADDED_POSITIONS = frozenset({"roberta", "xlm-roberta", "camembert", "longformer", "mpnet"})
+
+
+def is_here(name: str) -> bool:
+    """Whether a name is a folder of this machine, not a name on the hub."""
+    return Path(name).expanduser().is_dir()
+
+
+def open_pretrained(name: str) -> Pretrained:
+    """The transformer of a folder, or of a name on the Hugging Face hub, fetched where need be.
+
+    Raises:
+        ConfigError: the libraries are not installed, there is no such folder or name, or it lacks
+            a file.
+    """
+    _library()
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return _checked(name, folder.resolve())
+    if name.count("/") > 1 or name.startswith((".", "~", os.sep)) or not name.strip():
+        raise ConfigError(
+            "there is no such folder",
+            where=name,
+            remedy="Give the folder of a pretrained transformer, or its name on the hub",
+        )
+    return _checked(name, _fetched(name))
+
+
+def _checked(name: str, folder: Path) -> Pretrained:
+    if not (folder / _CONFIG).is_file():
+        raise ConfigError(
+            f"has no {_CONFIG}", where=name, remedy="Name a folder that save_pretrained wrote"
+        )
+    if not any((folder / weights).is_file() for weights in _WEIGHTS):
+        pickled = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
+        raise ConfigError(
+            "has its weights in pickle form only, which can run code when they are read"
+            if pickled
+            else "has no weights (model.safetensors)",
+            where=name,
+            remedy="Save them again with save_pretrained(..., safe_serialization=True)",
+        )
+    if not (folder / _TOKENIZER).is_file():
+        raise ConfigError(
+            f"has no {_TOKENIZER}",
+            where=name,
+            remedy="Save its fast tokenizer beside the model, by save_pretrained",
+        )
+    return Pretrained(name, folder)
+
+
+@lru_cache(maxsize=8)
+def _fetched(name: str) -> Path:
+    """The folder of a name on the hub: the copy on this machine, or a new one."""
+    from huggingface_hub import snapshot_download
+
+    given: dict[str, Any] = {"repo_id": name, "allow_patterns": _PATTERNS}
+    try:
+        return Path(snapshot_download(**given, local_files_only=True))
+    except Exception:  # there is no copy; the library has many names for that
+        try:
+            return Path(snapshot_download(**given))
+        except Exception as error:
+            raise ConfigError(
+                "is no folder here and cannot be fetched from the hub"
+                f" ({str(error).strip().splitlines()[0] if str(error).strip() else error!r:.200})",
+                where=name,
+                remedy="Check the name and the network, or give a folder that has the model",
+            ) from error
+
+
+@contextmanager
+def _blamed_on(name: str, what: str) -> Iterator[None]:
+    """Whatever the library raises, as an error that names the folder."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"{what} ({reason:.300})", where=name, remedy=_ENCODER_REMEDY) from error
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    """The `transformers` library, silent."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise ConfigError(
+            f"a pretrained transformer needs the package transformers ({error})", remedy=_INSTALL
+        ) from error
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return transformers

@@ -1,0 +1,79 @@
+"""Which pieces each word of a vocabulary consists of, for a tokenizer of a transformer.
+
+Words are cut each by itself, behind a space: as they stand in a text whose words are apart.
+
+Legend: V words, R words of some texts, P pieces of these.
+"""
+
+from __future__ import annotations
+
+__all__ = ["PieceTable", "special_pieces"]
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rss_rl.ops.ragged import ragged_rows
+
+_SPECIAL_WORDS = 2
+"""The first words of a vocabulary, `<pad>` and `<unk>`, stand for no text."""
+
+
+class PieceTable(nn.Module):
+    """The pieces of every word, one after the other; buffers that are not saved.
+
+    Args:
+        tokenizer: a fast one of `transformers`.
+        words: of the ids.
+    """
+
+    starts: Tensor
+    pieces: Tensor
+
+    def __init__(self, tokenizer: Any, words: Sequence[str]) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+        self._unknown = [tokenizer.unk_token_id if tokenizer.unk_token_id is not None else 0]
+        lists = [self._unknown] * _SPECIAL_WORDS + self._cut(words[_SPECIAL_WORDS:])
+        starts, pieces = _packed(lists)
+        self.register_buffer("starts", starts, persistent=False)
+        self.register_buffer("pieces", pieces, persistent=False)
+
+    def _cut(self, words: Sequence[str]) -> list[list[int]]:
+        backend = self._tokenizer.backend_tokenizer
+        backend.no_padding()  # which its file may ask for
+        backend.no_truncation()
+        found = backend.encode_batch([f" {word}" for word in words], add_special_tokens=False)
+        return [encoding.ids or self._unknown for encoding in found]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def add(self, words: Sequence[str]) -> None:
+        """Words behind those that are there."""
+        starts, pieces = _packed(self._cut(words))
+        device = self.starts.device
+        self.starts = torch.cat([self.starts, starts[1:].to(device) + self.starts[-1]])
+        self.pieces = torch.cat([self.pieces, pieces.to(device)])
+
+    def of(self, words: Tensor) -> tuple[Tensor, Tensor]:
+        """Pieces int64 [P] of words int64 [R], and how many each has, int64 [R]."""
+        start = self.starts[words]
+        count = self.starts[words + 1] - start
+        return self.pieces[ragged_rows(start, count)], count
+
+
+def _packed(lists: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    counts = torch.tensor([0, *map(len, lists)], dtype=torch.int64, device="cpu")
+    flat = [piece for each in lists for piece in each]
+    return counts.cumsum(0), torch.tensor(flat, dtype=torch.int64, device="cpu")
+
+
+def special_pieces(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What a tokenizer sets before and behind a text, such as [CLS] and [SEP]."""
+    plain = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a")["input_ids"]
+    at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
+    return tuple(whole[:at]), tuple(whole[at + len(plain) :])

@@ -1,0 +1,227 @@
+"""A transformer that reads words: those that are kept, gathered before its first layer.
+
+Legend: M texts, R words that are read, P pieces of these, W windows, H hidden size, G windows of a
+group, L pieces of its longest with special ones.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Pool", "Positions", "WordReader"]
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rss_rl.ops.ragged import ragged_rows, ranks
+from rss_rl.pretrained.folder import Pretrained
+from rss_rl.pretrained.pieces import PieceTable, special_pieces
+from rss_rl.pretrained.windows import cut, groups
+
+Positions = Literal["closed", "kept"]
+Pool = Literal["mean", "first"]
+_CELLS = 1 << 14
+
+
+class _Inputs(NamedTuple):
+    """Windows to be read together.
+
+    windows  int64 [G]. sizes: int64 [G], pieces of each
+    ids      int64 [G, L], special pieces and padding too. valid: bool [G, L], False on padding
+    pieces   int64 [p], which of all P pieces they have. row, column: int64 [p], where in `ids`
+    """
+
+    windows: Tensor
+    sizes: Tensor
+    ids: Tensor
+    valid: Tensor
+    pieces: Tensor
+    row: Tensor
+    column: Tensor
+
+
+class _Group(NamedTuple):
+    """Windows that were read together.
+
+    states  [G, L, H]
+    scale   [G, L, 1], gates of pieces, 1 on special ones; None without gates
+    """
+
+    inputs: _Inputs
+    states: Tensor
+    scale: Tensor | None
+
+
+class WordReader(nn.Module):
+    """A transformer, the pieces of words, and how texts are cut into what it can read.
+
+    Texts beyond its length are read in windows. There is no padding but within groups of windows
+    of like length.
+
+    Args:
+        pretrained: which transformer.
+        model: its modules.
+        words: of the ids.
+        positions: `closed`, kept words stand side by side; `kept`, they keep their distance.
+    """
+
+    def __init__(
+        self,
+        pretrained: Pretrained,
+        model: nn.Module,
+        words: Sequence[str],
+        positions: Positions = "closed",
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.table = PieceTable(pretrained.tokenizer, words)
+        self._before, self._behind = special_pieces(pretrained.tokenizer)
+        self._first = pretrained.first_position
+        self._positions = positions
+        self._room = pretrained.longest - len(self._before) - len(self._behind)
+        self._pad = pretrained.tokenizer.pad_token_id or 0
+        self._mask = pretrained.tokenizer.mask_token_id
+        self.size = int(pretrained.config.hidden_size)
+
+    def pooled(
+        self,
+        words: Tensor,
+        text: Tensor,
+        texts: int,
+        *,
+        place: Tensor | None = None,
+        gates: Tensor | None = None,
+        pool: Pool = "mean",
+    ) -> Tensor:
+        """A vector of each text: mean of its pieces, or of its windows' first; zeros without any.
+
+        Args:
+            words: int64 [R], ids. text: int64 [R], ascending, the text of each.
+            texts: M.
+            place: int64 [R], of each word in its text, for positions that are kept.
+            gates: [R] in (0, 1], by which the pieces of a word are multiplied, where they enter
+                and where they are averaged.
+
+        Returns:
+            float32 [M, H].
+        """
+        sums = torch.zeros(texts, self.size, device=words.device)
+        weights = torch.zeros(texts, 1, device=words.device)
+        if not len(words):
+            return sums
+        pieces, count = self.table.of(words)
+        windows = cut(text, count, texts, self._room, self._placed(place))
+        each = None if gates is None else torch.repeat_interleave(gates, count)
+        for group in self._groups(pieces, windows.length, windows.position, each):
+            at = windows.text[group.inputs.windows]
+            if pool == "first":
+                sums = sums.index_add(0, at, group.states[:, 0].float())
+                weights = weights.index_add(0, at, torch.ones_like(at, dtype=sums.dtype)[:, None])
+                continue
+            weight = group.inputs.valid[..., None].to(sums.dtype)
+            weight = weight if group.scale is None else weight * group.scale
+            sums = sums.index_add(0, at, (group.states.float() * weight).sum(1))
+            weights = weights.index_add(0, at, weight.sum(1))
+        return sums / weights.clamp_min(1e-6)
+
+    def word_states(self, words: Tensor, text: Tensor, texts: int) -> Tensor:
+        """Each word as the transformer sees it in its text: the mean of its pieces, [R, H]."""
+        pieces, count = self.table.of(words)
+        windows = cut(text, count, texts, self._room)
+        states = torch.zeros(len(pieces), self.size, device=words.device)
+        for group in self._groups(pieces, windows.length, windows.position, None):
+            read = group.inputs
+            states[read.pieces] = group.states[read.row, read.column].float()
+        owner = torch.repeat_interleave(torch.arange(len(words), device=words.device), count)
+        sums = torch.zeros(len(words), self.size, device=words.device)
+        return sums.index_add_(0, owner, states) / count[:, None]
+
+    def class_logits(self, words: Tensor, text: Tensor, texts: int, kept: Tensor) -> Tensor:
+        """What a classifier of texts answers, float32 [M, C]; pieces beyond its length are cut off.
+
+        Args:
+            words: int64 [R], ids. text: int64 [R], ascending, the text of each.
+            texts: M.
+            kept: bool [R], False where the mask token shall stand for each piece of a word.
+        """
+        pieces, count = self.table.of(words)
+        shown = torch.repeat_interleave(kept, count)
+        if not bool(shown.all()):
+            pieces = torch.where(shown, pieces, self._mask)
+        owner = torch.repeat_interleave(text, count)
+        size = torch.bincount(owner, minlength=texts)
+        rank = ranks(size)
+        length, pieces = size.clamp_max(self._room), pieces[rank < self._room]
+        found: dict[int, Tensor] = {}
+        for group in self._inputs(pieces, length):
+            mask = None if bool(group.valid.all()) else group.valid.long()
+            logits = self.model(input_ids=group.ids, attention_mask=mask).logits.float()
+            found |= dict(zip(group.windows.tolist(), logits, strict=True))
+        return torch.stack([found[number] for number in range(texts)])
+
+    def _placed(self, place: Tensor | None) -> Tensor | None:
+        return place if self._positions == "kept" else None
+
+    def _groups(
+        self, pieces: Tensor, length: Tensor, position: Tensor, gates: Tensor | None
+    ) -> Iterator[_Group]:
+        for group in self._inputs(pieces, length):
+            at = group.row, group.column
+            scale = None
+            if gates is not None:
+                ones = gates.new_ones(group.ids.shape)
+                scale = ones.index_put(at, gates[group.pieces])[..., None]
+            given: dict[str, Any] = {}
+            if self._positions == "kept":
+                given["position_ids"] = self._numbers(position[group.pieces], group)
+            yield _Group(group, self._read(group, scale, given), scale)
+
+    def _inputs(self, pieces: Tensor, length: Tensor) -> Iterator[_Inputs]:
+        """Windows of these lengths, int64 [W], whose P pieces stand one behind the other."""
+        first = length.cumsum(0) - length
+        for windows in groups(length, _CELLS):
+            sizes = length[windows]
+            mine = ragged_rows(first[windows], sizes)  # [p]
+            row = torch.repeat_interleave(torch.arange(len(windows), device=sizes.device), sizes)
+            column = mine - first[windows][row] + len(self._before)
+            ids, valid = self._ids(pieces[mine], sizes, row, column)
+            yield _Inputs(windows, sizes, ids, valid, mine, row, column)
+
+    def _ids(
+        self, pieces: Tensor, sizes: Tensor, row: Tensor, column: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Padded pieces of a group with special ones, int64 [G, L], and which are real."""
+        before, behind = len(self._before), len(self._behind)
+        width = int(sizes.max()) + before + behind
+        ids = torch.full((len(sizes), width), self._pad, device=pieces.device)
+        if before:
+            ids[:, :before] = torch.tensor(self._before, device=pieces.device)
+        ids[row, column] = pieces
+        lines = torch.arange(len(sizes), device=pieces.device)
+        for number, piece in enumerate(self._behind):
+            ids[lines, before + sizes + number] = piece
+        valid = torch.arange(width, device=ids.device) < (sizes + before + behind)[:, None]
+        return ids, valid
+
+    def _numbers(self, position: Tensor, group: _Inputs) -> Tensor:
+        """Position numbers of a group, int64 [G, L]: each piece where it stood in its window."""
+        before, ids, sizes = len(self._before), group.ids, group.sizes
+        numbers = torch.arange(ids.shape[1], device=ids.device).repeat(len(ids), 1)
+        numbers[group.row, group.column] = position + before
+        lines = torch.arange(len(ids), device=ids.device)
+        last = numbers[lines, before + sizes - 1]
+        for number in range(len(self._behind)):
+            numbers[lines, before + sizes + number] = last + 1 + number
+        return numbers + self._first
+
+    def _read(self, group: _Inputs, scale: Tensor | None, given: dict[str, Any]) -> Tensor:
+        """Hidden states [G, L, H]."""
+        if scale is None:
+            given["input_ids"] = group.ids
+        else:
+            vectors = self.model.get_input_embeddings()(group.ids)  # type: ignore[operator]
+            given["inputs_embeds"] = vectors * scale
+        mask = None if bool(group.valid.all()) else group.valid.long()
+        states: Tensor = self.model(**given, attention_mask=mask).last_hidden_state
+        return states

@@ -1,0 +1,82 @@
+"""Texts of any length as windows that a transformer reads at once, and groups of like length.
+
+Legend: M texts, R words, P pieces of these, W windows.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Windows", "cut", "groups"]
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rss_rl.ops.ragged import ranks
+
+_FULL, _NEAR = 0.85, 4
+"""Windows share a batch that are this part as long as its longest, or so many pieces shorter."""
+
+
+class Windows(NamedTuple):
+    """Pieces of the texts, window after window.
+
+    text      int64 [W], the text that each window is of
+    length    int64 [W], its pieces, at least 1
+    position  int64 [P], of each piece within its window, from 0
+    """
+
+    text: Tensor
+    length: Tensor
+    position: Tensor
+
+
+def cut(text: Tensor, count: Tensor, texts: int, room: int, place: Tensor | None = None) -> Windows:
+    """Windows of at most `room` pieces.
+
+    Args:
+        text: int64 [R], the text of each word, ascending; R at least 1.
+        count: int64 [R], pieces of each word, at least 1.
+        texts: M.
+        place: int64 [R], of each word in its text before words were left out. Pieces keep the
+            distances that words had, a word left out counting as one piece; None: what is left is
+            closed up, and the windows of a text are equally long.
+    """
+    owner = torch.repeat_interleave(text, count)  # [P]
+    size = torch.bincount(owner, minlength=texts)  # [M]
+    rank = ranks(size)  # of a piece in its text
+    if place is None:
+        parts = (size + room - 1) // room
+        window = rank * parts[owner] // size[owner]
+        position = rank
+    else:
+        more = torch.repeat_interleave(place - ranks(torch.bincount(text, minlength=texts)), count)
+        position = rank + more
+        window = position // room
+    key = owner * (int(window.max()) + 1) + window
+    _, at, length = torch.unique_consecutive(key, return_inverse=True, return_counts=True)
+    first = length.cumsum(0) - length
+    position = position % room if place is not None else position - position[first][at]
+    return Windows(owner[first], length, position)
+
+
+def groups(length: Tensor, cells: int) -> list[Tensor]:
+    """Windows to be read together, int64 [G] each: of like length, with no more than `cells` cells.
+
+    Args:
+        length: int64 [W].
+        cells: with padding; a window that has more is a group by itself.
+    """
+    order = torch.argsort(length, descending=True, stable=True)
+    found: list[Tensor] = []
+    start = 0
+    lengths = length[order].tolist()
+    for end in range(1, len(lengths) + 1):
+        longest = lengths[start]
+        if end < len(lengths):
+            near = lengths[end] >= min(_FULL * longest, longest - _NEAR)
+            if near and (end + 1 - start) * longest <= cells:
+                continue
+        found.append(order[start:end])
+        start = end
+    return found

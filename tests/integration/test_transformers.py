@@ -1,0 +1,99 @@
+"""A run with a pretrained transformer: resumed, on both backends, exported, in use."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_transformers
+from ray_nodes import own_ray
+from safetensors.numpy import load_file
+from tiny_runs import Outcome
+
+import rss_rl
+from rss_rl.cluster.roles import RayRoles
+from rss_rl.config import RunConfig
+from rss_rl.data.store import open_prepared
+from rss_rl.errors import CheckpointError
+from rss_rl.inference.artifact import export_run
+from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.training.run import train
+from rss_rl.training.session import UpdateReport
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_transformers.save(tmp_path_factory.mktemp("tiny") / "bert")
+
+
+@pytest.fixture(scope="session")
+def configured(tiny: Callable[..., RunConfig], folder: Path) -> Callable[..., RunConfig]:
+    def make(learns: str = "lora", **changes: Any) -> RunConfig:
+        options = {"pretrained": str(folder), "learns": learns, "rank": 2}
+        return tiny(model={"encoder": {"name": "transformer", "options": options}}, **changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def run(configured: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("transformer") / "run"
+    list(train(configured(), path))
+    return path
+
+
+def test_stopped_and_resumed(
+    configured: Callable[..., RunConfig], run: Path, tmp_path: Path
+) -> None:
+    made: list[UpdateReport] = []
+    for event in train(configured(), tmp_path / "run", stop=lambda: len(made) >= 17):
+        if isinstance(event, UpdateReport):
+            made.append(event)
+    list(train(configured(), tmp_path / "run", resume=True))
+    Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
+
+
+def test_samplers_on_ray(configured: Callable[..., RunConfig], run: Path, tmp_path: Path) -> None:
+    config = configured(sampler={"backend": "ray", "actors": 2})
+    with own_ray(3):
+        list(train(config, tmp_path / "run", roles=RayRoles()))
+    Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
+
+
+def test_a_snapshot_holds_what_learns(configured: Callable[..., RunConfig]) -> None:
+    """Adapters and head: neither the transformer, nor word vectors after the first time."""
+    config = configured()
+    models = build_prepared_models(config, open_prepared(config.data))
+    classifier = models.publish(0).pieces[0]
+    learning = [p for p in models.classifier.parameters() if p.requires_grad]
+    assert len(classifier.weights) == sum(p.numel() for p in learning)
+    assert len(classifier.weights) < sum(p.numel() for p in models.classifier.parameters()) / 2
+
+
+def test_an_export_stands_alone(run: Path, folder: Path, tmp_path: Path) -> None:
+    texts = ["w1 w2 w3", "unheard of w1", "words that nobody has seen"]
+    before = rss_rl.load(run).predict(texts)
+    export = export_run(run, tmp_path / "export")
+    moved = shutil.move(export, tmp_path / "moved")
+    record = json.loads((moved / "export.json").read_text())
+    assert str(folder) not in json.dumps(record)
+    after = rss_rl.load(moved).predict(texts)
+    assert [e.class_probabilities for e in after] == [e.class_probabilities for e in before]
+    saved = load_file(moved / "weights.safetensors")
+    assert any("lora_" in name for name in saved)
+    assert not any("base_layer" in name for name in saved)
+    weights = moved / "pretrained-0" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
+    with pytest.raises(CheckpointError, match="not the file that was exported"):
+        rss_rl.load(moved)
+
+
+def test_words_that_training_has_not_seen_are_read(run: Path) -> None:
+    """By their pieces; a model of word vectors takes them all for one."""
+    model = rss_rl.load(run)
+    with_all = [e.class_probabilities for e in model.predict(["zzz", "q9 q9", "q8 q8"])]
+    assert with_all[1] != with_all[2] or model.select(["q9 q9"])[0][0].selection.sum() == 0

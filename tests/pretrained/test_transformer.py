@@ -1,0 +1,237 @@
+"""The transformer encoder: what it reads, what it leaves out, and what of it learns."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_transformers
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModel
+
+from rss_rl.config import ModelConfig, OptimizerConfig
+from rss_rl.errors import ConfigError
+from rss_rl.learners.optim import GradientStep
+from rss_rl.models.build import build_classifier
+from rss_rl.models.dropout import keyed_dropout
+from rss_rl.models.encoders.transformer import TransformerEncoder
+from rss_rl.models.protocol import Classifier
+from rss_rl.types import ROLES, LabelSpec
+
+WORDS = ("<pad>", "<unk>", "fine", "dull", "a", "film", "not", "ab", "extraordinarily", "so")
+LABELS = LabelSpec("classes", ("no", "yes"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_transformers.save(tmp_path_factory.mktemp("tiny") / "bert")
+
+
+def classifier(folder: Path | str, sentences: int = 1, **options: Any) -> Classifier:
+    tree = {"name": "transformer", "options": {"pretrained": str(folder), **options}}
+    config = ModelConfig.model_validate({"encoder": tree, "hidden": 4, "dropout": 0.0})
+    vectors = np.zeros((len(WORDS), 3), np.float32)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return build_classifier(config, LABELS, sentences, vectors, len(WORDS), words=WORDS).eval()
+
+
+def encoder(folder: Path, **options: Any) -> TransformerEncoder:
+    found = classifier(folder, **options).encoder
+    assert isinstance(found, TransformerEncoder)
+    return found
+
+
+def pieces(words: list[int]) -> list[int]:
+    """Letter by letter, as the tokenizer of the tiny model cuts; by hand."""
+    base, inner = len(tiny_transformers.SPECIAL), len(tiny_transformers.LETTERS)
+    found = []
+    for word in words:
+        if word < 2:
+            found.append(1)
+            continue
+        for place, letter in enumerate(WORDS[word]):
+            number = tiny_transformers.LETTERS.index(letter)
+            found.append(base + number + (inner if place else 0))
+    return found
+
+
+def slow(folder: Path, words: list[int], pool: str = "mean") -> torch.Tensor:
+    """The vector of one text, read by the library itself, window by window."""
+    model = AutoModel.from_pretrained(folder).eval()
+    cut, room = pieces(words), tiny_transformers.LONGEST - 2
+    if not cut:
+        return torch.zeros(8)
+    count = -(-len(cut) // room)
+    windows: list[list[int]] = [[] for _ in range(count)]
+    for rank, piece in enumerate(cut):
+        windows[rank * count // len(cut)].append(piece)
+    states = [
+        model(input_ids=torch.tensor([[2, *window, 3]])).last_hidden_state[0] for window in windows
+    ]
+    return torch.cat([s[:1] for s in states] if pool == "first" else states).mean(0)
+
+
+def batch(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    longest = max(map(len, rows))
+    tokens = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+    return tokens, torch.arange(longest) < torch.tensor([len(row) for row in rows])[:, None]
+
+
+@pytest.mark.parametrize("pool", ["mean", "first"])
+@settings(max_examples=15)
+@given(
+    rows=st.lists(
+        st.lists(st.integers(1, len(WORDS) - 1), min_size=1, max_size=6), min_size=1, max_size=5
+    ),
+    seed=st.integers(0, 99),
+)
+def test_equals_the_library(folder: Path, pool: str, rows: list[list[int]], seed: int) -> None:
+    """In a batch, cut into windows, of the selected words: what the library says of each text."""
+    tokens, valid = batch(rows)
+    draw = torch.Generator().manual_seed(seed)
+    bits = torch.rand(len(rows), ROLES, tokens.shape[1], generator=draw) < 0.5
+    selection = bits & valid[:, None]
+    with torch.no_grad():
+        found = encoder(folder, pool=pool)(tokens, valid, selection)
+        for row, vector, keep in zip(rows, found, selection.any(1), strict=True):
+            kept = [word for word, bit in zip(row, keep.tolist(), strict=False) if bit]
+            torch.testing.assert_close(vector, slow(folder, kept, pool), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("positions", ["closed", "kept"])
+def test_unselected_words_are_irrelevant_to_the_bit(folder: Path, positions: str) -> None:
+    model = classifier(folder, positions=positions)
+    tokens, valid = batch([[2, 3, 4, 5, 6], [8, 7, 8], [2, 9]])
+    selection = torch.zeros(3, ROLES, 5, dtype=torch.bool)
+    selection[0, 0, [1, 3]] = selection[1, 1, 0] = selection[2, :, 1] = True
+    other = torch.where(selection.any(1) | ~valid, tokens, 8)  # of another number of pieces
+    assert not torch.equal(tokens, other)
+    with torch.no_grad():
+        logits = [model([t], [valid], [selection]) for t in (tokens, other)]
+    assert torch.equal(*logits)
+    assert not torch.equal(logits[0], model([tokens], [valid]))
+
+
+def test_kept_positions_keep_distances(folder: Path) -> None:
+    """Selected words that follow each other are read as if side by side; apart they are not."""
+    tokens, valid = batch([[2, 4, 9]])
+    together, apart = (torch.zeros(1, ROLES, 3, dtype=torch.bool) for _ in range(2))
+    together[..., :2] = apart[..., [0, 2]] = True
+    swapped = tokens[:, [0, 2, 1]]
+    closed, kept = (encoder(folder, positions=p) for p in ("closed", "kept"))
+    with torch.no_grad():
+        for one in (closed, kept):
+            torch.testing.assert_close(one(tokens, valid, together), slow(folder, [2, 4])[None])
+        same = closed(swapped, valid, apart), kept(swapped, valid, apart)
+        torch.testing.assert_close(same[0], slow(folder, [2, 4])[None])
+        assert not torch.allclose(same[1], slow(folder, [2, 4])[None], atol=1e-4)
+
+
+def test_gates_of_0_and_1_are_a_selection_and_others_have_gradients(folder: Path) -> None:
+    one = encoder(folder)
+    tokens, valid = batch([[2, 3, 4, 5], [8, 7]])
+    selection = torch.zeros(2, ROLES, 4, dtype=torch.bool)
+    selection[0, :, [0, 2]] = selection[1, :, 1] = True
+    gates = selection.float().requires_grad_()
+    vectors = one.gated(tokens, valid, gates)
+    torch.testing.assert_close(vectors, one(tokens, valid, selection))
+    vectors.square().sum().backward()
+    assert gates.grad is not None
+    assert bool((gates.grad[selection] != 0).any())
+    assert bool((gates.grad[~selection] == 0).all())
+
+
+@pytest.mark.parametrize(
+    ("options", "learning"),
+    [
+        ({"learns": "all"}, "all"),
+        ({"learns": "last", "last": 1}, "layer.1."),
+        ({"learns": "lora", "rank": 2}, "lora_"),
+        ({"learns": "nothing"}, ""),
+    ],
+)
+def test_what_learns_steps_travels_and_is_saved(
+    folder: Path, options: dict[str, Any], learning: str
+) -> None:
+    model = classifier(folder, **options).train()
+    before = copy.deepcopy(dict(model.named_parameters()))
+    step = GradientStep(
+        "supervised", model, OptimizerConfig(name="adam", learning_rate=0.1), ("embedding.",)
+    )
+    tokens, valid = batch([[2, 3, 4, 5], [8, 7]])
+    loss = model.losses(model([tokens], [valid]), torch.tensor([0, 1])).sum()
+    step(loss, 0)
+    moved = {n for n, p in model.named_parameters() if not torch.equal(p, before[n])}
+    inner = {n for n in moved if n.startswith("encoder.")}
+    assert moved - inner == {n for n in before if n.startswith("head.")}
+    if learning == "all":
+        unread = {n for n in before if n.startswith("encoder.")} - inner
+        assert not any("layer" in n and "key.bias" not in n for n in unread)  # softmax ignores it
+    elif not learning:
+        assert not inner
+    else:
+        assert inner
+        assert all(learning in n for n in inner)
+    state = model.state_dict()
+    saved = {n for n in state if n.startswith("encoder.")}
+    assert saved == {
+        n for n, p in model.named_parameters() if n.startswith("encoder.") and p.requires_grad
+    }
+    again = classifier(folder, **options)
+    again.load_state_dict(state)
+    with torch.no_grad():
+        assert torch.equal(again([tokens], [valid]), model.eval()([tokens], [valid]))
+
+
+def test_its_own_rate(folder: Path) -> None:
+    config = OptimizerConfig(name="adam", learning_rate=0.1)
+    step = GradientStep("supervised", classifier(folder, rate=0.2), config, ("embedding.",))
+    rates = [group["lr"] for group in step.optimizer.param_groups if group["params"]]
+    assert rates == pytest.approx([0.1, 0.1, 0.02])
+
+
+def test_dropout_follows_the_keys(folder: Path) -> None:
+    one = encoder(folder).train()
+    tokens, valid = batch([[2, 3, 4, 5], [8, 7]])
+    everything = valid[:, None].expand(-1, ROLES, -1)
+
+    def read(*keys: int) -> torch.Tensor:
+        torch.rand(7)  # whatever was drawn before
+        with keyed_dropout(torch.tensor(keys)):
+            return one(tokens, valid, everything)
+
+    assert torch.equal(read(1, 2), read(1, 2))
+    assert not torch.equal(read(1, 2), read(1, 3))
+
+
+def test_bad_folders(folder: Path, tmp_path: Path) -> None:
+    def refused(what: str, place: Path | str) -> None:
+        with pytest.raises(ConfigError, match=what) as error:
+            classifier(place)
+        assert error.value.remedy
+
+    def without(name: str) -> Path:
+        place = tmp_path / name.replace(".", "-")
+        place.mkdir()
+        for path in folder.iterdir():
+            if path.name != name:
+                (place / path.name).write_bytes(path.read_bytes())
+        return place
+
+    refused("there is no such folder", tmp_path / "nowhere")
+    refused("has no config.json", without("config.json"))
+    refused("has no tokenizer.json", without("tokenizer.json"))
+    pickled = without("model.safetensors")
+    refused("has no weights", pickled)
+    (pickled / "pytorch_model.bin").write_bytes(b"\x80")
+    refused("in pickle form", pickled)
+    (pickled / "model.safetensors").write_bytes(b"damaged")
+    refused("weights cannot be used", pickled)
+    (pickled / "config.json").write_text("{}")
+    refused("config.json cannot be used", pickled)

@@ -1,0 +1,59 @@
+"""Transformers of a few thousand weights, saved as `save_pretrained` saves real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    PreTrainedTokenizerFast,
+)
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789'-.,!?<>_"
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+LONGEST = 16
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Pieces are single letters, of which those within a word begin with ##."""
+    pieces = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    own = Tokenizer(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
+    own.normalizer = normalizers.Lowercase()
+    own.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    own.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    own.enable_padding(length=12)  # as the files of some models ask for
+    return PreTrainedTokenizerFast(
+        tokenizer_object=own,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=LONGEST,
+    )
+
+
+def save(folder: Path, *, classes: int = 0, seed: int = 0, **settings: object) -> Path:
+    """A BERT of two layers, or a classifier over one, in `folder`."""
+    cut = tokenizer()
+    given = {
+        "vocab_size": len(cut),
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": LONGEST,
+        "pad_token_id": 0,
+        "num_labels": classes or 2,
+    }
+    config = BertConfig(**{**given, **settings})
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = BertForSequenceClassification(config) if classes else BertModel(config)
+    model.save_pretrained(folder)
+    cut.save_pretrained(folder)
+    return folder
