@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 from rich.console import Console
 
-from rss_rl.api.scores import MODE_NAMES, summary_cells
 from rss_rl.api.terminal import plain_table, say
 from rss_rl.cli import options
 from rss_rl.cli.options import console, trust
 from rss_rl.metrics.measures import find_measure, format_measure
+from rss_rl.results.score_cells import MODE_NAMES, summary_cells
 
 if TYPE_CHECKING:
     from rss_rl.results.comparing import Difference, Group

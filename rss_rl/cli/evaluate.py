@@ -6,16 +6,20 @@ __all__ = ["EVALUATE_EPILOG", "REPORT_EPILOG", "evaluate", "report"]
 
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rss_rl.api.scores import print_report, scores_table, summary_cells
+from rss_rl.api.scores import print_report, scores_table
 from rss_rl.api.terminal import plain_table
 from rss_rl.cli import options
-from rss_rl.cli.options import checkpoint, console
+from rss_rl.cli.options import checkpoint, console, trust
+from rss_rl.errors import ConfigError
+from rss_rl.results.score_cells import summary_cells
 
 if TYPE_CHECKING:
+    from rss_rl.components import Trust
     from rss_rl.training.evaluation import Mode
 
 EVALUATE_EPILOG = """
@@ -31,6 +35,8 @@ Examples:
 `rss-rl report runs/demo`
 
 `rss-rl report runs/sick-seed*` prints mean (standard deviation) over the runs.
+
+`rss-rl report runs/sick-seed* --html report.html` writes a page to open, send or print.
 
 `rss-rl report runs/demo --json` prints what stands in `runs/demo/report.json`.
 """
@@ -83,9 +89,29 @@ def evaluate(
 
 
 def report(
-    runs: options.RunPaths, json_: options.Json = False, markdown: options.Markdown = False
+    runs: options.RunPaths,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write one page without a network: scores, curves, marked texts, words, "
+            "agreement with people, settings and data. Runs may differ in more than the seed.",
+        ),
+    ] = None,
+    split: Annotated[
+        str, typer.Option("--split", help="Split that the page of --html shows.")
+    ] = "test",
+    trust_plugins: options.TrustPlugins = False,
+    json_: options.Json = False,
+    markdown: options.Markdown = False,
 ) -> None:
     """Print the final report of a run again, or mean (sd) over the runs of several seeds."""
+    if html is not None:
+        if json_ or markdown:
+            raise ConfigError("two formats are asked for", remedy="Give one of them")
+        _write_page(runs, html, split, trust(trust_plugins))
+        return
     from rss_rl.runs.run_directory import RunDirectory
 
     records = [RunDirectory.open(run).read_report() for run in runs]
@@ -97,6 +123,14 @@ def report(
         typer.echo(json.dumps(record, indent=2))
     else:
         print_report(console(), run, record)
+
+
+def _write_page(runs: list[Path], out: Path, split: str, trusted: Trust) -> None:
+    from rss_rl.pages.report import write_report_page
+
+    with console(stderr=True).status("reading") as status:
+        write_report_page(runs, out, split, trust=trusted, progress=status.update)
+    typer.echo(f"wrote {out}")
 
 
 def _print_summary(records: list[dict[str, Any]], json_: bool, markdown: bool) -> None:

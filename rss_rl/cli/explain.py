@@ -15,8 +15,8 @@ from rss_rl.durable import disk_errors, is_same_file, replace_file
 from rss_rl.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
+    from rss_rl.inference.facts import Facts
     from rss_rl.inference.model import Encoded, Model
-    from rss_rl.inference.page import Facts
 
 EPILOG = """
 Examples:
@@ -73,7 +73,7 @@ def explain(
     """
     _check(texts, file, out, figure)
     from rss_rl.inference.model import load_model
-    from rss_rl.inference.page import page
+    from rss_rl.pages.explanation import explanation_page
 
     model = load_model(path, checkpoint(which), trust(trust_plugins))
     encoded = (
@@ -83,7 +83,7 @@ def explain(
     )
     facts = _gather(model, encoded, flips)
     name = path.resolve().name
-    text = page(f"What {name} reads", model.labels, facts, _note(model))
+    text = explanation_page(f"What {name} reads", model.labels, facts, _note(model))
     with disk_errors(out, "cannot be written", "Give another --out", StorageError):
         replace_file(out, text)
     typer.echo(f"wrote {out}")
@@ -116,7 +116,7 @@ def _from_file(model: Model, file: Path, columns: tuple[str, ...], limit: int) -
 
 
 def _gather(model: Model, examples: list[Encoded], flips: int) -> list[Facts]:
-    from rss_rl.inference.page import gather_facts
+    from rss_rl.inference.facts import gather_facts
 
     facts = []
     with console(stderr=True).status("reading") as status:

@@ -18,6 +18,7 @@ from rss_rl.cli import options
 from rss_rl.cli.evaluate import Split
 from rss_rl.cli.options import checkpoint, console, split_list, trust
 from rss_rl.errors import ConfigError
+from rss_rl.results.agreement_cells import AGREEMENT_LABELS, format_agreement
 
 EPILOG = """
 Examples:
@@ -51,31 +52,6 @@ The methods of --posthoc are given the right class, so their selections have no 
 """
 
 
-_COLUMNS = {
-    "accuracy": "accuracy",
-    "accuracy_all": "reading all",
-    "kept": "kept",
-    "token_precision": "precision",
-    "token_recall": "recall",
-    "token_f1": "token F1",
-    "iou_f1": "IOU F1",
-    "auprc": "AUPRC",
-    "budget_token_f1": "token F1 at budgets",
-    "count_token_f1": "token F1 at people's count",
-    "budget_iou_f1": "IOU F1 at budgets",
-    "count_iou_f1": "IOU F1 at people's count",
-    "comprehensiveness": "compr.",
-    "sufficiency": "suff.",
-    "aopc_comprehensiveness": "AOPC compr.",
-    "aopc_sufficiency": "AOPC suff.",
-    "budget_comprehensiveness": "compr. at budgets",
-    "budget_sufficiency": "suff. at budgets",
-    "similarity": "similarity",
-    "people_similarity": "people's",
-    "annotator_f1": "annotator F1",
-    "people_f1": "people's F1",
-}
-_SHARES = {"accuracy", "accuracy_all", "kept"}
 _Row = tuple[str, str, Mapping[str, float]]
 
 
@@ -186,16 +162,10 @@ def _progress(run: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _cells(rows: Sequence[_Row]) -> tuple[list[str], list[list[str]]]:
-    known = [name for name in _COLUMNS if any(name in scores for _, _, scores in rows)]
-    header = ["run", "selection", *(_COLUMNS[name] for name in known)]
+    known = [name for name in AGREEMENT_LABELS if any(name in scores for _, _, scores in rows)]
+    header = ["run", "selection", *(AGREEMENT_LABELS[name] for name in known)]
     body = [
-        [run, choice, *(_shown(name, scores.get(name)) for name in known)]
+        [run, choice, *(format_agreement(name, scores.get(name)) for name in known)]
         for run, choice, scores in rows
     ]
     return header, body
-
-
-def _shown(name: str, value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1%}" if name in _SHARES else f"{value:.3f}"

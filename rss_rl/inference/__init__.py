@@ -1,1 +1,1 @@
-"""A trained model in use: in Python, over files, as ONNX, on a page that shows it."""
+"""A trained model in use: in Python, over files and as ONNX."""

@@ -13,6 +13,7 @@ __all__ = [
     "Run",
     "config_differences",
     "draw_curves",
+    "flat_settings",
     "group_runs",
     "main_score",
     "paired",
@@ -32,8 +33,8 @@ from scipy import stats
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.errors import CheckpointError
-from rss_rl.logs.metrics import read_metrics
 from rss_rl.metrics.measures import all_measures, find_measure, leading_measures
+from rss_rl.results.curves import Curve, read_curves
 from rss_rl.results.output import COLOURS, panels, png
 from rss_rl.results.summary import is_number
 from rss_rl.runs.run_directory import REPORT_FILE, RunDirectory
@@ -50,7 +51,6 @@ _MODES = ("thresholded", "sampled", "all")
 _DEV_CURVES = ("kept", "reward", "loss")
 _TRAINING_CURVES = ("reward/lambda", "selection/kept")
 _MOST_POINTS = 300
-_Curve = tuple[list[int], list[float]]
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,14 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 def config_differences(groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
     """Dotted keys whose values differ between groups, with each group's value; seeds aside."""
-    flat = [dict(_flatten(group.runs[0].config)) for group in groups]
+    flat = [dict(flat_settings(group.runs[0].config)) for group in groups]
     keys = [key for key in dict.fromkeys(key for own in flat for key in own) if key != "seed"]
     shown = [(key, [json.dumps(own[key]) if key in own else "-" for own in flat]) for key in keys]
     return [(key, values) for key, values in shown if len(set(values)) > 1]
 
 
-def _flatten(node: Any, prefix: str = "") -> list[tuple[str, Any]]:
+def flat_settings(node: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Dotted keys of a configuration and their values; lists of sections by their numbers."""
     if isinstance(node, Mapping) and node:
         items = [(str(key), value) for key, value in node.items()]
     elif isinstance(node, list) and any(isinstance(item, Mapping) for item in node):
@@ -155,7 +156,7 @@ def _flatten(node: Any, prefix: str = "") -> list[tuple[str, Any]]:
     return [
         pair
         for key, value in items
-        for pair in _flatten(value, f"{prefix}.{key}" if prefix else key)
+        for pair in flat_settings(value, f"{prefix}.{key}" if prefix else key)
     ]
 
 
@@ -227,7 +228,7 @@ def draw_curves(groups: Sequence[Group]) -> bytes | None:
     Raises:
         CheckpointError: metrics of a run are damaged.
     """
-    logged = {run.path: _curves(run) for group in groups for run in group.runs}
+    logged = {run.path: read_curves(run.path) for group in groups for run in group.runs}
     wanted = [
         [f"dev/{mode}/{name}" for mode in ("thresholded", "all")]
         for name in (*leading_measures(), *_DEV_CURVES)
@@ -247,17 +248,7 @@ def draw_curves(groups: Sequence[Group]) -> bytes | None:
     return png(figure)
 
 
-def _curves(run: Run) -> dict[str, _Curve]:
-    """Steps and values of each tag."""
-    curves: dict[str, _Curve] = {}
-    for row in read_metrics(run.path).to_pylist():
-        steps, values = curves.setdefault(row["tag"], ([], []))
-        steps.append(row["step"])
-        values.append(row["value"])
-    return curves
-
-
-def _draw_run(axes: Axes, curves: Mapping[str, _Curve], tags: Sequence[str], colour: str) -> None:
+def _draw_run(axes: Axes, curves: Mapping[str, Curve], tags: Sequence[str], colour: str) -> None:
     for number, tag in enumerate(tag for tag in tags if tag in curves):
         steps, values = curves[tag]
         thinned = slice(None, None, max(1, len(steps) // _MOST_POINTS))

@@ -234,6 +234,14 @@ class RunDirectory:
             " 'rss-rl evaluate RUN --which latest'",
         )
 
+    def read_provenance(self) -> dict[str, Any]:
+        """What `note_provenance` wrote.
+
+        Raises:
+            CheckpointError: there is none, or it is damaged.
+        """
+        return read_json(self.path / _PROVENANCE_FILE, remedy="It says what a run was made with")
+
     def close(self) -> None:
         """Let go of the lock; the directory can still be read."""
         if self._lock is not None:

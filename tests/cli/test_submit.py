@@ -51,7 +51,7 @@ def test_only_code_is_packed(tmp_path: Path, repository: Path) -> None:
         "config.yaml",
     }
     assert wanted | {"rss_rl/configs/sick.yaml", "rss_rl/py.typed"} <= files
-    assert {"rss_rl/ops/kernels/attention.cpp", "rss_rl/inference/page.css"} <= files
+    assert {"rss_rl/ops/kernels/attention.cpp", "rss_rl/pages/look.css"} <= files
     kinds = {".cpp", ".css", ".h", ".html", ".js", ".py", ".typed", ".yaml"}
     code = {name for name in files if ".dist-info" not in name}
     assert {Path(name).suffix for name in code} == kinds

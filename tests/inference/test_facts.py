@@ -7,7 +7,7 @@ import pytest
 import torch
 from readers import TASKS, reader
 
-from rss_rl.inference.page import gather_facts
+from rss_rl.inference.facts import gather_facts
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rss_rl.api.scores import summary_cells
 from rss_rl.errors import CheckpointError
 from rss_rl.results.output import markdown_table
+from rss_rl.results.score_cells import summary_cells
 from rss_rl.results.summary import summarise
 
 

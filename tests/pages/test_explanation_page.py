@@ -12,7 +12,8 @@ import pytest
 from chromium import Browser, find_chromium
 from readers import TASKS, reader
 
-from rss_rl.inference.page import Facts, gather_facts, page
+from rss_rl.inference.facts import Facts, gather_facts
+from rss_rl.pages.explanation import explanation_page
 
 HOSTILE = ("w3", "</script><script>document.title='taken'</script>", "<b>w4</b>", "@DATA@", "w8")
 NAMES = ("no", "maybe", "yes")
@@ -26,7 +27,7 @@ def facts() -> Facts:
 
 @pytest.fixture(scope="module")
 def text(facts: Facts) -> str:
-    return page("A <title>", TASKS["classes"][0], [facts], "a & b")
+    return explanation_page("A <title>", TASKS["classes"][0], [facts], "a & b")
 
 
 def data_of(text: str) -> Any:
@@ -57,7 +58,7 @@ def test_it_names_no_place_to_load_from(text: str) -> None:
 def test_every_kind_of_task_has_a_page(task: str) -> None:
     model = reader(task, seed=3)
     made = gather_facts(model, model.encode(TASKS[task][2]))
-    data = data_of(page("x", model.labels, [made]))
+    data = data_of(explanation_page("x", model.labels, [made]))
     slots = data["examples"][0]["sentences"]
     assert [len(slot["words"]) for slot in slots] == [len(flips) for flips in made.flips]
 

@@ -1,20 +1,14 @@
-"""The explanation page of one model: an HTML file that loads nothing and sends nothing.
-
-Of each example it shows the selection, the attention, and what every single flip of a word changes.
+"""What can be told of one example: its selection, attention, and what flipping each word changes.
 
 Legend: N_s tokens of slot s, C classes.
 """
 
 from __future__ import annotations
 
-__all__ = ["MOST_FLIPS", "Facts", "gather_facts", "page"]
+__all__ = ["MOST_FLIPS", "Facts", "gather_facts"]
 
-import html
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,15 +16,9 @@ from torch import Tensor
 
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Chosen, Encoded, Model
-from rss_rl.logs.attention_figure import attention_svg
 from rss_rl.models.attention_map import attention_map
-from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
-from rss_rl.version import VERSION
+from rss_rl.types import Array
 
-_MOST_CLASSES = 8
-"""Classes that are shown for a flip; of more the likeliest, and the one predicted before."""
-_MOST_DEPENDENTS = 40
-_LEAST_WEIGHT = 0.002
 _TOKENS_AT_A_TIME = 1 << 13
 MOST_FLIPS = 200
 
@@ -146,98 +134,3 @@ def _attention(model: Model, chosen: Chosen, slot: int) -> Array | None:
             model.models.classifier, chosen.tokens[slot][0], chosen.selections[slot][0], groups
         )
     return None if found is None else found.numpy()
-
-
-def page(title: str, labels: LabelSpec, examples: Sequence[Facts], note: str = "") -> str:
-    """The page as HTML.
-
-    Args:
-        title: names the run. labels: of its task. note: a line below the title.
-    """
-    data = {
-        "kind": labels.kind,
-        "low": labels.low,
-        "high": labels.high,
-        "examples": [_example(labels, facts) for facts in examples],
-    }
-    # A script ends at the first "</script", wherever it stands.
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    parts = {
-        "@TITLE@": html.escape(title),
-        "@NOTE@": html.escape(note),
-        "@VERSION@": html.escape(VERSION),
-        "@STYLE@": _asset("page.css"),
-        "@SCRIPT@": _asset("page.js"),
-        "@DATA@": text,
-    }
-    filled = _asset("page.html")
-    for name, value in parts.items():  # data last, as its words may look like a name
-        filled = filled.replace(name, value)
-    return filled
-
-
-def _asset(name: str) -> str:
-    return files("rss_rl.inference").joinpath(name).read_text(encoding="utf-8")
-
-
-def _example(labels: LabelSpec, facts: Facts) -> dict[str, Any]:
-    names = list(facts.encoded.names)
-    return {
-        "names": names,
-        "outcome": _class_shares(facts.outcome, facts.outcome),
-        "sentences": [_sentence(labels, facts, slot) for slot in range(len(facts.flips))],
-    }
-
-
-def _class_shares(outcome: Array, before: Array) -> list[list[float]] | None:
-    """[class, probability] of the likeliest classes and of the one predicted before.
-
-    None where nothing was computed.
-    """
-    if np.isnan(outcome).any():
-        return None
-    if len(outcome) <= _MOST_CLASSES:
-        chosen = list(range(len(outcome)))
-    else:
-        likeliest = np.argsort(-outcome, kind="stable")[:_MOST_CLASSES].tolist()
-        chosen = list(dict.fromkeys([*likeliest, int(before.argmax())]))
-    return [[index, round(float(outcome[index]), 5)] for index in chosen]
-
-
-def _sentence(labels: LabelSpec, facts: Facts, slot: int) -> dict[str, Any]:
-    shown = facts.explanation.sentences[slot]
-    marks = facts.encoded.marks if slot == 0 else None
-    attention = facts.attention[slot]
-    chances = shown.probabilities
-    return {
-        "title": _title(labels, len(facts.flips), slot),
-        "words": list(shown.words),
-        "known": shown.known.astype(int).tolist(),
-        "roles": (shown.selection[HEAD] + 2 * shown.selection[DEPENDENT]).tolist(),
-        "chances": None if chances is None else np.round(chances.astype(float), 4).tolist(),
-        "marks": None if marks is None else marks.tolist(),
-        "attention": _sparse(attention),
-        "flips": [_class_shares(outcome, facts.outcome) for outcome in facts.flips[slot]],
-        "figure": None if attention is None else attention_svg(shown.words, attention),
-    }
-
-
-def _title(labels: LabelSpec, slots: int, slot: int) -> str:
-    if labels.chooses:
-        return ("Passage", "Question")[slot]
-    return "Text" if slots == 1 else f"Text {slot + 1}"
-
-
-def _sparse(attention: Array | None) -> dict[int, list[list[float]]] | None:
-    """For each head its strongest dependents, as [dependent, weight]."""
-    if attention is None:
-        return None
-    found = {}
-    for head in np.flatnonzero(attention.any(1)).tolist():
-        strongest = np.argsort(-attention[head], kind="stable")[:_MOST_DEPENDENTS]
-        found[head] = [
-            [int(dependent), round(float(attention[head, dependent]), 4)]
-            for dependent in strongest
-            if attention[head, dependent] >= _LEAST_WEIGHT
-        ]
-    return found

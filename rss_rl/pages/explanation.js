@@ -1,4 +1,3 @@
-"use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const percent = (share) => (100 * share).toFixed(1) + "%";
 let shade = "chance";
@@ -273,10 +272,5 @@ function setShade(value) {
 }
 document.querySelectorAll("input[name=shade]").forEach((input) => {
   input.addEventListener("change", () => setShade(input.value));
-});
-document.getElementById("theme").addEventListener("click", () => {
-  const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
 });
 setShade("chance");

@@ -1,0 +1,1 @@
+"""What people look at in a browser: the explanation page and the report of runs."""

@@ -1,0 +1,268 @@
+"""Charts as SVG for a page: lines with bands, points with whiskers; colours are the page's.
+
+Every chart has a title, labelled axes and a description for who cannot see it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["COLOURS", "Chart", "Level", "Line", "Point", "draw"]
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from xml.etree import ElementTree as ET
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+COLOURS = 4
+"""Series that the style sheet has colours for; the numbers of series wrap around."""
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 24.0, 34.0, 44.0
+_TICKS = 5
+_LETTER = 6.3
+"""Width of a letter of a label, on average, in the units of a chart."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points joined in their order; `band` has a low and a high value for each of them.
+
+    series  number of its colour, from 0; dashed: what it is compared with
+    """
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    series: int = 0
+    dashed: bool = False
+    band: Sequence[tuple[float, float]] = ()
+
+
+@dataclass(frozen=True)
+class Point:
+    """A mark, its label, and how far its whiskers reach to each side; 0 for none."""
+
+    x: float
+    y: float
+    label: str = ""
+    series: int = 0
+    x_spread: float = 0.0
+    y_spread: float = 0.0
+
+
+@dataclass(frozen=True)
+class Level:
+    """A value that is asked for, as a line across the chart; or along x, where something begins."""
+
+    at: float
+    label: str
+    axis: Literal["x", "y"] = "y"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What is drawn.
+
+    x_format, y_format  how ticks are written, as `format` takes it
+    logarithmic         of x. shares: y lies between 0 and 1, and so do its ticks and bands
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line] = ()
+    points: Sequence[Point] = ()
+    levels: Sequence[Level] = ()
+    x_format: str = ",.0f"
+    y_format: str = ".3g"
+    logarithmic: bool = False
+    shares: bool = False
+    width: float = 520.0
+    height: float = 300.0
+
+    def values(self, axis: int) -> list[float]:
+        """All that is shown along x (0) or y (1)."""
+        found = [point[axis] for line in self.lines for point in line.points]
+        if axis == 1:
+            found += [end for line in self.lines for pair in line.band for end in pair]
+        for point in self.points:
+            middle = (point.x, point.y)[axis]
+            reach = (point.x_spread, point.y_spread)[axis]
+            found += [middle - reach, middle + reach]
+        return found + [level.at for level in self.levels if level.axis == "xy"[axis]]
+
+
+class _Scale:
+    """From values to places along an axis."""
+
+    def __init__(
+        self,
+        values: Sequence[float],
+        start: float,
+        end: float,
+        *,
+        logarithmic: bool = False,
+        shares: bool = False,
+    ) -> None:
+        self._log = logarithmic
+        if shares:
+            values = [min(1.0, max(0.0, value)) for value in values]
+        low, high = min(values), max(values)
+        if logarithmic:
+            low, high = math.floor(math.log10(low)), math.ceil(math.log10(high * 1.0001))
+            self.ticks = [10.0**power for power in range(int(low), int(high) + 1)]
+        else:
+            span = 0.0 if high > low else abs(high) or 1.0
+            ticks = MaxNLocator(_TICKS).tick_values(low - span / 2, high + span / 2)
+            # Rounded: a tick of 1 may come a little above it.
+            self.ticks = [float(t) for t in ticks if not shares or 0 <= round(t, 9) <= 1]
+            low, high = self.ticks[0], self.ticks[-1]
+        self._low, self._span = low, high - low
+        self._start, self._length = start, end - start
+
+    def __call__(self, value: float) -> float:
+        place = math.log10(value) if self._log else value
+        share = min(1.0, max(0.0, (place - self._low) / self._span))
+        return round(self._start + self._length * share, 2)
+
+
+def draw(chart: Chart) -> str:
+    """The chart as an SVG element; empty where nothing is to be shown."""
+    if not chart.lines and not chart.points:
+        return ""
+    svg = ET.Element("svg", viewBox=f"0 0 {chart.width:g} {chart.height:g}", role="img")
+    svg.set("class", "chart")
+    svg.set("aria-label", _description(chart))
+    right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
+    x = _Scale(chart.values(0), _LEFT, right, logarithmic=chart.logarithmic)
+    y = _Scale(chart.values(1), bottom, _TOP, shares=chart.shares)
+    _text(svg, chart.title, _LEFT, 16, "title")
+    for tick in y.ticks:
+        _line(svg, (_LEFT, y(tick)), (right, y(tick)), "grid")
+        _text(svg, format(tick, chart.y_format), _LEFT - 6, y(tick) + 4, "tick end")
+    for tick in x.ticks:
+        _line(svg, (x(tick), bottom), (x(tick), bottom + 4), "grid")
+        _text(svg, format(tick, chart.x_format), x(tick), bottom + 17, "tick middle")
+    _text(svg, chart.x_label, (_LEFT + right) / 2, chart.height - 8, "tick middle")
+    up = _text(svg, chart.y_label, 0, 0, "tick middle")
+    up.set("transform", f"translate(13 {(_TOP + bottom) / 2:g}) rotate(-90)")
+    _levels(svg, chart, x, y)
+    for line in chart.lines:
+        _draw_line(svg, line, x, y)
+    for point in chart.points:
+        _draw_point(svg, point, x, y)
+    _labels(svg, chart, x, y)
+    return ET.tostring(svg, encoding="unicode")
+
+
+def _description(chart: Chart) -> str:
+    """The chart in words, with where each line begins and ends."""
+    parts = [f"{chart.title}: {chart.y_label} by {chart.x_label}"]
+    for line in chart.lines:
+        first, last = (format(line.points[at][1], chart.y_format) for at in (0, -1))
+        parts.append(f"{line.label} from {first} to {last}")
+    parts += [f"{p.label} {format(p.y, chart.y_format)}" for p in chart.points if p.label]
+    return "; ".join(parts)
+
+
+def _levels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale) -> None:
+    right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
+    for number, level in enumerate(chart.levels):
+        if level.axis == "y":
+            _line(svg, (_LEFT, y(level.at)), (right, y(level.at)), "level")
+            _text(svg, level.label, _LEFT + 4, y(level.at) - 4, "tick")
+            continue
+        _line(svg, (x(level.at), _TOP), (x(level.at), bottom), "level")
+        # Beginnings that are close to each other are written below each other.
+        _text(svg, level.label, x(level.at) + 3, _TOP + 9 + 11 * (number % 2), "tick")
+
+
+def _draw_line(svg: ET.Element, line: Line, x: _Scale, y: _Scale) -> None:
+    kind = f"series-{line.series % COLOURS + 1}"
+    if line.band:
+        low = [(x(px), y(pair[0])) for (px, _), pair in zip(line.points, line.band, strict=True)]
+        high = [(x(px), y(pair[1])) for (px, _), pair in zip(line.points, line.band, strict=True)]
+        ET.SubElement(
+            svg, "polygon", {"points": _places([*low, *high[::-1]]), "class": f"band {kind}"}
+        )
+    places = [(x(px), y(py)) for px, py in line.points]
+    dashed = " dashed" if line.dashed else ""
+    made = ET.SubElement(
+        svg, "polyline", {"points": _places(places), "class": f"line {kind}{dashed}"}
+    )
+    ET.SubElement(made, "title").text = line.label
+    if len(places) == 1:
+        _dot(svg, places[0], kind, line.label)
+
+
+def _draw_point(svg: ET.Element, point: Point, x: _Scale, y: _Scale) -> None:
+    kind = f"series-{point.series % COLOURS + 1}"
+    if point.x_spread:
+        ends = [(x(point.x + side * point.x_spread), y(point.y)) for side in (-1, 1)]
+        _line(svg, ends[0], ends[1], f"whisker {kind}")
+    if point.y_spread:
+        ends = [(x(point.x), y(point.y + side * point.y_spread)) for side in (-1, 1)]
+        _line(svg, ends[0], ends[1], f"whisker {kind}")
+    _dot(svg, (x(point.x), y(point.y)), kind, point.label)
+
+
+def _labels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale) -> None:
+    """Of lines at their ends and of points beside them, moved down where they would overlap."""
+    taken: list[tuple[float, float, float, float]] = []
+    for text, place, kind, ends in _wanted(chart, x, y):
+        width = _LETTER * len(text)
+        left = place[0] - width - 6 if ends or place[0] + width + 8 > chart.width else place[0] + 8
+        top = place[1] - 6 if ends else place[1] + 4
+        for _ in range(12):
+            box = (left, top - 9, left + width, top + 2)
+            if not any(_overlap(box, other) for other in taken):
+                break
+            top += 11
+        taken.append((left, top - 9, left + width, top + 2))
+        _text(svg, text, left, top, f"label {kind}")
+
+
+def _wanted(
+    chart: Chart, x: _Scale, y: _Scale
+) -> Iterator[tuple[str, tuple[float, float], str, bool]]:
+    """Text, place and colour of each label, and whether it stands before its place."""
+    for line in chart.lines:
+        last = line.points[-1]
+        if line.label:
+            place = (min(x(last[0]), chart.width - _RIGHT), y(last[1]))
+            yield line.label, place, f"series-{line.series % COLOURS + 1}", True
+    for point in chart.points:
+        if point.label:
+            yield (
+                point.label,
+                (x(point.x), y(point.y)),
+                f"series-{point.series % COLOURS + 1}",
+                False,
+            )
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _places(places: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{px:g},{py:g}" for px, py in np.asarray(places).round(1))
+
+
+def _line(svg: ET.Element, start: tuple[float, float], end: tuple[float, float], kind: str) -> None:
+    names = zip(("x1", "y1", "x2", "y2"), (*start, *end), strict=True)
+    ET.SubElement(svg, "line", {name: f"{value:g}" for name, value in names} | {"class": kind})
+
+
+def _dot(svg: ET.Element, place: tuple[float, float], kind: str, title: str) -> None:
+    made = ET.SubElement(
+        svg, "circle", {"cx": f"{place[0]:g}", "cy": f"{place[1]:g}", "r": "3.5", "class": kind}
+    )
+    ET.SubElement(made, "title").text = title
+
+
+def _text(svg: ET.Element, text: str, x: float, y: float, kind: str) -> ET.Element:
+    made = ET.SubElement(svg, "text", {"x": f"{x:g}", "y": f"{y:g}", "class": kind})
+    made.text = text
+    return made

@@ -1,0 +1,106 @@
+"""The explanation page of one model: an HTML file that loads nothing and sends nothing.
+
+Of each example it shows the selection, the attention, and what every single flip of a word changes.
+"""
+
+from __future__ import annotations
+
+__all__ = ["explanation_page"]
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rss_rl.inference.facts import Facts
+from rss_rl.logs.attention_figure import attention_svg
+from rss_rl.pages.assets import filled, script_data
+from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
+from rss_rl.version import VERSION
+
+_MOST_CLASSES = 8
+"""Classes that are shown for a flip; of more the likeliest, and the one predicted before."""
+_MOST_DEPENDENTS = 40
+_LEAST_WEIGHT = 0.002
+
+
+def explanation_page(
+    title: str, labels: LabelSpec, examples: Sequence[Facts], note: str = ""
+) -> str:
+    """The page as HTML.
+
+    Args:
+        title: names the run. labels: of its task. note: a line below the title.
+    """
+    data = {
+        "kind": labels.kind,
+        "low": labels.low,
+        "high": labels.high,
+        "examples": [_example(labels, facts) for facts in examples],
+    }
+    return filled(
+        "explanation.html", title=title, note=note, version=VERSION, data=script_data(data)
+    )
+
+
+def _example(labels: LabelSpec, facts: Facts) -> dict[str, Any]:
+    names = list(facts.encoded.names)
+    return {
+        "names": names,
+        "outcome": _class_shares(facts.outcome, facts.outcome),
+        "sentences": [_sentence(labels, facts, slot) for slot in range(len(facts.flips))],
+    }
+
+
+def _class_shares(outcome: Array, before: Array) -> list[list[float]] | None:
+    """[class, probability] of the likeliest classes and of the one predicted before.
+
+    None where nothing was computed.
+    """
+    if np.isnan(outcome).any():
+        return None
+    if len(outcome) <= _MOST_CLASSES:
+        chosen = list(range(len(outcome)))
+    else:
+        likeliest = np.argsort(-outcome, kind="stable")[:_MOST_CLASSES].tolist()
+        chosen = list(dict.fromkeys([*likeliest, int(before.argmax())]))
+    return [[index, round(float(outcome[index]), 5)] for index in chosen]
+
+
+def _sentence(labels: LabelSpec, facts: Facts, slot: int) -> dict[str, Any]:
+    shown = facts.explanation.sentences[slot]
+    marks = facts.encoded.marks if slot == 0 else None
+    attention = facts.attention[slot]
+    chances = shown.probabilities
+    return {
+        "title": _title(labels, len(facts.flips), slot),
+        "words": list(shown.words),
+        "known": shown.known.astype(int).tolist(),
+        "roles": (shown.selection[HEAD] + 2 * shown.selection[DEPENDENT]).tolist(),
+        "chances": None if chances is None else np.round(chances.astype(float), 4).tolist(),
+        "marks": None if marks is None else marks.tolist(),
+        "attention": _sparse(attention),
+        "flips": [_class_shares(outcome, facts.outcome) for outcome in facts.flips[slot]],
+        "figure": None if attention is None else attention_svg(shown.words, attention),
+    }
+
+
+def _title(labels: LabelSpec, slots: int, slot: int) -> str:
+    if labels.chooses:
+        return ("Passage", "Question")[slot]
+    return "Text" if slots == 1 else f"Text {slot + 1}"
+
+
+def _sparse(attention: Array | None) -> dict[int, list[list[float]]] | None:
+    """For each head its strongest dependents, as [dependent, weight]."""
+    if attention is None:
+        return None
+    found = {}
+    for head in np.flatnonzero(attention.any(1)).tolist():
+        strongest = np.argsort(-attention[head], kind="stable")[:_MOST_DEPENDENTS]
+        found[head] = [
+            [int(dependent), round(float(attention[head, dependent]), 4)]
+            for dependent in strongest
+            if attention[head, dependent] >= _LEAST_WEIGHT
+        ]
+    return found

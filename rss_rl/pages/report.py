@@ -1,0 +1,371 @@
+"""The report of runs as one page: an HTML file that loads nothing, sends nothing and prints.
+
+Runs that differ in the seed alone are one group. Scores and curves are those of all groups, with
+bands where a group has several seeds; texts, words and agreement with people those of the first.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Facts", "gather_facts", "report_page", "write_report_page"]
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rss_rl.components import NOTHING, Trust
+from rss_rl.data.fetching.catalogue import CATALOGUE
+from rss_rl.data.manifest import Manifest
+from rss_rl.data.store import open_prepared
+from rss_rl.durable import disk_errors, replace_file
+from rss_rl.errors import CheckpointError, ConfigError, DataError, StorageError
+from rss_rl.metrics.measures import (
+    find_measure,
+    format_measure,
+    leading_measures,
+    task_measures,
+)
+from rss_rl.pages.assets import filled
+from rss_rl.pages.report_charts import curve_charts, frontier_chart, words_chart
+from rss_rl.pages.report_texts import marked_text
+from rss_rl.results.agreement import score_run_agreement
+from rss_rl.results.agreement_cells import AGREEMENT_LABELS, format_agreement
+from rss_rl.results.comparing import Group, flat_settings, group_runs, main_score, read_run
+from rss_rl.results.in_words import in_words
+from rss_rl.results.reading import Reading, ReadText, read_split, words_by_share
+from rss_rl.results.score import score_run
+from rss_rl.results.score_cells import summary_cells
+from rss_rl.results.summary import Spread, spread, summarise
+from rss_rl.runs.run_directory import RunDirectory
+from rss_rl.version import VERSION
+
+_MODES = {
+    "thresholded": "the words it keeps",
+    "random": "as many random words",
+    "all": "all words, trained on them",
+    "whole": "all words, by the same classifier",
+}
+_MEASURES = (
+    "auprc", "token_precision", "token_recall", "token_f1", "iou_f1",
+    "similarity", "people_similarity", "comprehensiveness", "sufficiency",
+)  # fmt: skip
+_WORDS = 20
+_FREQUENT = 5
+"""Occurrences from which on a word counts among those kept least."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a report shows.
+
+    whole       metrics of the split by run, where its classifier reads all words though it was
+                trained on selections; for runs without the comparison
+    reading     of the first run that is finished. agreement: of each run of the first group by
+                selection, or why there is none
+    """
+
+    groups: tuple[Group, ...]
+    split: str
+    whole: Mapping[Path, Mapping[str, float]]
+    reading: Reading
+    agreement: Sequence[Mapping[str, Mapping[str, float]]] | str
+    manifest: Manifest
+
+
+def gather_facts(
+    runs: Sequence[Path],
+    split: str = "test",
+    *,
+    trust: Trust = NOTHING,
+    progress: Callable[[str], None] = lambda doing: None,
+) -> Facts:
+    """Read what runs have logged and scored, and what they do with the texts of a split.
+
+    Args:
+        trust: see `rss_rl.training.run.open_models`.
+        progress: called with what is being done.
+
+    Raises:
+        CheckpointError: a run that is not finished. RssError: any other expected failure.
+    """
+    groups = group_runs([read_run(run, trust) for run in runs])
+    for group in groups:
+        for run in group.runs:
+            if run.report is None:
+                RunDirectory.open(run.path).read_report()  # says that there is none
+    first = groups[0]
+    whole: dict[Path, Mapping[str, float]] = {}
+    for group in groups:
+        for run in group.runs:
+            if _selects(run.config) and "all" not in (run.report or {})["splits"].get(split, {}):
+                progress(f"scoring {run.path} with all words")
+                whole[run.path] = score_run(run.path, split, ["all"], trust=trust)[1]["all"]
+    progress(f"reading {split} with {first.runs[0].path}")
+    reading = read_split(first.runs[0].path, split, trust=trust)
+    agreement = _agreement(first, split, trust, progress)
+    data = open_prepared(str(first.runs[0].config["data"]))
+    return Facts(tuple(groups), split, whole, reading, agreement, data.manifest)
+
+
+def _selects(config: Mapping[str, Any]) -> bool:
+    return bool(config["phases"][-1]["selection"] == "sampled")
+
+
+def _agreement(
+    group: Group, split: str, trust: Trust, progress: Callable[[str], None]
+) -> list[dict[str, dict[str, float]]] | str:
+    found = []
+    for run in group.runs:
+        progress(f"comparing {run.path} with the words that people marked")
+        try:
+            found.append(score_run_agreement(run.path, split, trust=trust))
+        except (ConfigError, DataError) as error:
+            return error.what
+    return found
+
+
+def write_report_page(
+    runs: Sequence[Path],
+    out: Path,
+    split: str = "test",
+    *,
+    trust: Trust = NOTHING,
+    progress: Callable[[str], None] = lambda doing: None,
+) -> Path:
+    """Gather the facts of runs and write their page; arguments as of `gather_facts`.
+
+    Raises:
+        StorageError: `out` cannot be written. RssError: as `gather_facts` says.
+    """
+    text = report_page(gather_facts(runs, split, trust=trust, progress=progress))
+    with disk_errors(out, "cannot be written", "Give another file", StorageError):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(out, text)
+    return out
+
+
+def report_page(facts: Facts) -> str:
+    """The page as HTML."""
+    metric = _measure(facts)
+    reading = facts.reading
+    return filled(
+        "report.html",
+        title=_title(facts.groups),
+        version=VERSION,
+        written=f"{datetime.now():%d %B %Y, %H:%M}",
+        summary=_summary(facts, metric),
+        asked=list(_asked(facts)),
+        bars=[] if metric is None else list(_bars(facts, metric)),
+        metric=metric and find_measure(metric).label,
+        several=any(len(group.runs) > 1 for group in facts.groups),
+        tables=[(group, *_score_table(group)) for group in facts.groups],
+        groups=facts.groups,
+        curves=curve_charts(facts.groups, metric),
+        frontier=frontier_chart(facts.groups, facts.split, metric),
+        reading=reading,
+        split=facts.split,
+        texts=[
+            ("Right, and most certain of it", list(map(_text, reading.right))),
+            ("Wrong, and most certain of it", list(map(_text, reading.wrong))),
+            ("Least sure", list(map(_text, reading.unsure))),
+        ],
+        words_chart=words_chart(reading),
+        most=words_by_share(reading)[:_WORDS],
+        least=_least(reading),
+        agreement=_agreement_table(facts.agreement),
+        settings=list(_settings(facts.groups)),
+        data=list(_data(facts.manifest)),
+        files=[*facts.manifest.sources, *facts.manifest.vectors.files],
+        made=list(_made(facts.groups[0].runs[0].path)),
+    )
+
+
+def _measure(facts: Facts) -> str | None:
+    """What all runs are judged by: of the task where there is such a one; None of runs that share
+    no measure."""
+    chosen = main_score(facts.groups, facts.split)
+    if chosen is None:
+        return None
+    metric, modes = chosen
+    names = (metric, *leading_measures()) if metric in task_measures() else leading_measures()
+    scores = [
+        (run.report or {})["splits"][facts.split][modes[group.name]]
+        for group in facts.groups
+        for run in group.runs
+    ]
+    return next((n for n in names if all(own.get(n) is not None for own in scores)), metric)
+
+
+def _title(groups: Sequence[Group]) -> str:
+    names = [run.path.resolve().name for group in groups for run in group.runs]
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _modes(facts: Facts, group: Group, metric: str) -> Iterator[tuple[str, Spread]]:
+    """Each way to read the split, with the spread of the metric over the group's runs."""
+    for mode in _MODES:
+        found = []
+        for run in group.runs:
+            assert run.report is not None
+            scores = run.report["splits"].get(facts.split, {}).get(mode)
+            if mode == "whole":
+                scores = facts.whole.get(run.path)
+            if scores is not None and scores.get(metric) is not None:
+                found.append(float(scores[metric]))
+        if len(found) == len(group.runs):
+            yield mode, spread(found)
+
+
+def _summary(facts: Facts, metric: str | None) -> list[str]:
+    """Sentences on the first run's scores; of several seeds on their means."""
+    if metric is None:
+        return []
+    modes: dict[str, dict[str, float]] = {
+        mode: {metric: found.mean} for mode, found in _modes(facts, facts.groups[0], metric)
+    }
+    if "thresholded" in modes:
+        kept = dict(_modes(facts, facts.groups[0], "kept"))["thresholded"].mean
+        modes["thresholded"]["kept"] = kept
+    lines = in_words(modes, metric, facts.split)
+    if "whole" in modes:
+        value = format_measure(metric, modes["whole"][metric])
+        lines.append(f"Shown all words, the same classifier reaches {value}.")
+    count = len(facts.groups[0].runs)
+    return [f"Means over {count} seeds.", *lines] if count > 1 else lines
+
+
+def _asked(facts: Facts) -> Iterator[tuple[str, str]]:
+    """What the first group was asked for, in a few lines."""
+    manifest, config = facts.manifest, facts.groups[0].runs[0].config
+    labels = manifest.labels
+    what = {
+        "classes": f"One of {len(labels.names)} classes: {', '.join(labels.names[:8])}"
+        + (" and more" if len(labels.names) > 8 else ""),
+        "score": f"A score from {labels.low:g} to {labels.high:g}",
+    }.get(labels.kind, f"A {labels.kind} of the passage")
+    yield "To predict", what
+    rows = ", ".join(f"{info.rows:,} {name}" for name, info in manifest.splits.items())
+    yield "From", f"{manifest.name}: {rows}"
+    share, cost = (config["reward"][key] for key in ("target_share", "sparsity_cost"))
+    if _selects(config):
+        yield (
+            "Words to keep",
+            f"{share:.0%} (asked for)" if share else f"what pays at {cost:g} each",
+        )
+        yield "Policy", config["policy"]["name"]
+    yield "Encoder", f"{config['model']['encoder']['name']}, {config['model']['hidden']} features"
+    vectors = manifest.vectors
+    files = ", ".join(file.name for file in vectors.files) or "learnt from these texts"
+    yield "Word vectors", f"{files}; {vectors.dim} numbers a word"
+    reports = [run.report for group in facts.groups for run in group.runs if run.report]
+    seeds = ", ".join(str(run.seed) for run in facts.groups[0].runs)
+    yield "Seeds", seeds
+    seconds = sum(report["wall_seconds"] for report in reports) / len(reports)
+    yield "Training", f"{reports[0]['steps']:,} updates, {seconds:,.0f} seconds a run"
+    yield "Size", f"{reports[0]['parameters']:,} parameters without embeddings"
+
+
+def _bars(facts: Facts, metric: str) -> Iterator[tuple[Group, list[dict[str, Any]]]]:
+    """Of each group, its scores as bars; a measure beyond 0 to 1 is drawn against the largest."""
+    modes = {group.name: list(_modes(facts, group, metric)) for group in facts.groups}
+    values = [found.mean for own in modes.values() for _, found in own]
+    largest = 1.0 if all(0 <= value <= 1 for value in values) else max(map(abs, values))
+    for group in facts.groups:
+        rows = []
+        for mode, found in modes[group.name]:
+            low, high = found.mean, found.mean
+            if found.deviation is not None:
+                low, high = found.mean - found.deviation, found.mean + found.deviation
+            value = format_measure(metric, found.mean)
+            if found.deviation is not None:
+                value += f" ± {format_measure(metric, found.deviation)}"
+            places = [100 * min(1.0, max(0.0, end / largest)) for end in (found.mean, low, high)]
+            row = dict(zip(("width", "low", "high"), (f"{p:.2f}" for p in places), strict=True))
+            rows.append(row | {"name": _MODES[mode], "value": value, "own": mode == "thresholded"})
+        yield group, rows
+
+
+def _score_table(group: Group) -> tuple[list[str], list[list[str]]]:
+    return summary_cells("split", summarise([run.report for run in group.runs if run.report]))
+
+
+def _text(text: ReadText) -> dict[str, Any]:
+    return {
+        "id": text.id,
+        "label": text.label,
+        "prediction": text.prediction,
+        "right": text.prediction == text.label,
+        "confidence": None if text.confidence is None else f"{text.confidence:.0%}",
+        "kept": f"{text.share:.0%}",
+        "sentences": [marked_text(text, slot) for slot in range(len(text.words))],
+    }
+
+
+def _least(reading: Reading) -> list[Any]:
+    """Frequent words that are kept least."""
+    return [word for word in words_by_share(reading)[::-1] if word.count >= _FREQUENT][:_WORDS]
+
+
+def _agreement_table(
+    found: Sequence[Mapping[str, Mapping[str, float]]] | str,
+) -> dict[str, Any] | str:
+    if isinstance(found, str):
+        return found
+    selections = [name for name in found[0] if all(name in own for own in found)]
+    names = [name for name in _MEASURES if all(name in own[selections[0]] for own in found)]
+    body = []
+    for selection in selections:
+        cells = []
+        for name in names:
+            over = spread([own[selection][name] for own in found])
+            text = format_agreement(name, over.mean)
+            if over.deviation is not None:
+                text += f" ({format_agreement(name, over.deviation)})"
+            cells.append(text)
+        body.append([selection, *cells])
+    return {"header": ["selection", *(AGREEMENT_LABELS[name] for name in names)], "body": body}
+
+
+def _settings(groups: Sequence[Group]) -> Iterator[tuple[str, list[str], bool]]:
+    """Every key with each group's value, and whether they differ."""
+    flat = [dict(flat_settings(group.runs[0].config)) for group in groups]
+    for key in dict.fromkeys(key for own in flat for key in own):
+        if key != "seed":
+            values = [str(own.get(key, "-")) for own in flat]
+            yield key, values, len(set(values)) > 1
+
+
+def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """What the data are, as far as they say."""
+    yield "Name", manifest.name
+    if manifest.name in CATALOGUE:
+        known = CATALOGUE[manifest.name]
+        yield "Licence, as its authors state it", known.licence
+        yield "Described at", known.home
+    for name, info in manifest.splits.items():
+        words = sum(info.tokens)
+        text = f"{info.rows:,} rows, {words:,} words, the longest text {max(info.longest):,}"
+        left_out = info.bad_rows + info.dropped_rows + info.long_rows
+        text += f"; {left_out:,} rows left out" if left_out else ""
+        yield f"Split {name}", text + (f"; {info.cut_rows:,} cut" if info.cut_rows else "")
+    tokenizer = manifest.tokenizer
+    yield "Words", f"cut by {tokenizer.name}" + (", in lower case" if tokenizer.lower else "")
+    size, trainable = manifest.vocabulary.size, manifest.vocabulary.trainable
+    yield "Vocabulary", f"{size:,} words, {trainable:,} of them in the training texts"
+    if manifest.vectors.files:
+        covered = manifest.vectors.any
+        yield "Words with a vector", f"{covered.words:.1%}; of running text {covered.tokens:.1%}"
+    yield "Seed of what was drawn", str(manifest.seed)
+
+
+def _made(run: Path) -> Iterator[tuple[str, str]]:
+    """What the first run was made with; runs of earlier versions do not say."""
+    try:
+        record = RunDirectory.open(run).read_provenance()
+    except CheckpointError:
+        return
+    yield "rss-rl", f"{record.get('rss_rl')}, commit {record.get('commit') or 'unknown'}"
+    yield "Python", f"{record.get('python')} on {record.get('machine')}"
+    for name, number in record.get("libraries", {}).items():
+        yield name, str(number)

@@ -1,0 +1,63 @@
+"""A text with the words that are kept, as pieces of a page; what nobody kept or marked is cut."""
+
+from __future__ import annotations
+
+__all__ = ["Piece", "marked_text"]
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from rss_rl.results.reading import ReadText
+from rss_rl.types import Array
+
+_AROUND = 6
+"""Words that are shown before and after a cut."""
+_SHORTEST_CUT = 8
+_MOST_WORDS = 260
+
+
+class Piece(NamedTuple):
+    """Words in a row that are alike; of a cut, `text` is how many words it has."""
+
+    text: str
+    kept: bool = False
+    marked: bool = False
+    cut: bool = False
+
+
+def marked_text(text: ReadText, slot: int) -> list[Piece]:
+    """The pieces of a sentence."""
+    words, kept = text.words[slot], text.kept[slot]
+    marked = np.zeros_like(kept) if text.marked is None else text.marked[slot]
+    shown = 0
+    pieces: list[Piece] = []
+    for piece in _pieces(words, kept, marked):
+        count = int(piece.text) if piece.cut else len(piece.text.split(" "))
+        if not piece.cut and shown + count > _MOST_WORDS:
+            done = sum(int(p.text) if p.cut else len(p.text.split(" ")) for p in pieces)
+            return [*pieces, Piece(str(len(words) - done), cut=True)]
+        shown += 0 if piece.cut else count
+        pieces.append(piece)
+    return pieces
+
+
+def _pieces(words: tuple[str, ...], kept: Array, marked: Array) -> Iterator[Piece]:
+    place = 0
+    alike = (2 * kept + marked).tolist()
+    for kind, run in groupby(zip(words, alike, strict=True), lambda word: word[1]):
+        own = [word for word, _ in run]
+        before = _AROUND if place else 0
+        after = _AROUND if place + len(own) < len(words) else 0
+        cut = len(own) - before - after
+        if kind or cut < _SHORTEST_CUT:
+            yield Piece(" ".join(own), kept=kind >= 2, marked=bool(kind % 2))
+        else:
+            if before:
+                yield Piece(" ".join(own[:before]))
+            yield Piece(str(cut), cut=True)
+            if after:
+                yield Piece(" ".join(own[-after:]))
+        place += len(own)

@@ -1,0 +1,59 @@
+"""Curves of a training: what was logged by update, of one run or of several seeds together."""
+
+from __future__ import annotations
+
+__all__ = ["Curve", "read_curves", "smoothed", "together"]
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rss_rl.logs.metrics import read_metrics
+from rss_rl.results.summary import Spread, spread
+
+
+class Curve(NamedTuple):
+    """Updates, and the value at each of them."""
+
+    steps: list[int]
+    values: list[float]
+
+
+def read_curves(run: Path) -> dict[str, Curve]:
+    """The curve of each tag that a run has logged.
+
+    Raises:
+        CheckpointError: its metrics are damaged.
+    """
+    curves: dict[str, Curve] = {}
+    for row in read_metrics(run).to_pylist():
+        curve = curves.setdefault(row["tag"], Curve([], []))
+        curve.steps.append(row["step"])
+        curve.values.append(row["value"])
+    return curves
+
+
+def smoothed(curve: Curve, points: int) -> Curve:
+    """At most about `points` points, each the mean of as many values, at the last one's update.
+
+    >>> smoothed(Curve([1, 2, 3, 4], [0.0, 1.0, 2.0, 5.0]), 2)
+    Curve(steps=[2, 4], values=[0.5, 3.5])
+    """
+    size = max(1, -(-len(curve.steps) // points))
+    starts = range(0, len(curve.steps), size)
+    ends = [min(start + size, len(curve.steps)) - 1 for start in starts]
+    means = [float(np.mean(curve.values[start : start + size])) for start in starts]
+    return Curve([curve.steps[end] for end in ends], means)
+
+
+def together(curves: Sequence[Curve]) -> list[tuple[int, Spread]]:
+    """Mean and standard deviation at every update that all curves have.
+
+    >>> together([Curve([1, 2], [0.0, 1.0]), Curve([2, 3], [3.0, 0.0])])
+    [(2, Spread(mean=2.0, deviation=1.4142135623730951))]
+    """
+    by_step = [dict(zip(curve.steps, curve.values, strict=True)) for curve in curves]
+    shared = sorted(set.intersection(*(set(own) for own in by_step))) if by_step else []
+    return [(step, spread([own[step] for own in by_step])) for step in shared]

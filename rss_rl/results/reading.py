@@ -1,0 +1,250 @@
+"""What a run does with the texts of a split: examples to look at, and how often it keeps each word.
+
+Legend: B examples, S sentences, N_s tokens of slot s, C classes, V words of the vocabulary.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ReadText", "Reading", "WordCount", "read_split", "words_by_share"]
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from rss_rl.components import NOTHING, Trust
+from rss_rl.config import RunConfig
+from rss_rl.data.batching import plain_batches
+from rss_rl.data.store import Split
+from rss_rl.data.vocabulary import SPECIAL_WORDS
+from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.results.score import open_with_data
+from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
+from rss_rl.seeding import generator
+from rss_rl.types import ROLES, Array, Batch, LabelSpec
+
+_MOST_ROWS = 2000
+_OF_A_KIND = 4
+_PRIOR = 10.0
+"""How many occurrences kept as often as the mean word a word's own are added to."""
+
+
+@dataclass(frozen=True)
+class ReadText:
+    """An example as the run reads it.
+
+    words       of each sentence, as written
+    kept        S x bool [N_s], selected as head or as dependent
+    marked      S x bool [N_s], words that the label is known to follow from; None where unknown
+    label, prediction  as shown; the prediction None where the run has no trained classifier
+    confidence  probability of the prediction; None for a score
+    """
+
+    id: str
+    words: tuple[tuple[str, ...], ...]
+    kept: tuple[Array, ...]
+    marked: tuple[Array, ...] | None
+    label: str
+    prediction: str | None
+    confidence: float | None
+
+    @property
+    def share(self) -> float:
+        """Of the words that are kept."""
+        return float(np.concatenate(self.kept).mean())
+
+
+@dataclass(frozen=True)
+class WordCount:
+    """How often a word stands in the texts, and how often it is kept there."""
+
+    word: str
+    count: int
+    kept: int
+
+    @property
+    def share(self) -> float:
+        """Of its occurrences that are kept."""
+        return self.kept / self.count
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was found on the rows that were read, `rows` of `of` in the split.
+
+    right, wrong  the most confident predictions; of scores those nearest to the label and farthest
+    unsure        where the two likeliest classes are closest; none of scores
+    words         every word of the vocabulary that stands in the texts, in the vocabulary's order
+    """
+
+    rows: int
+    of: int
+    right: tuple[ReadText, ...]
+    wrong: tuple[ReadText, ...]
+    unsure: tuple[ReadText, ...]
+    words: tuple[WordCount, ...]
+
+    @property
+    def share(self) -> float:
+        """Of all words of the texts together that are kept."""
+        return sum(word.kept for word in self.words) / sum(word.count for word in self.words)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """kept S x bool [B, N_s]; predicted [B]; errors [B], 0 where right; confidence and margin [B]
+    of classes; the last four None without a trained classifier."""
+
+    kept: list[Array]
+    predicted: Array | None
+    errors: Array | None
+    confidence: Array | None
+    margin: Array | None
+
+
+def read_split(path: Path, split: str, *, trust: Trust = NOTHING) -> Reading:
+    """Read a split with a run's best checkpoint, as it reads new texts: what has a probability over
+    one half is selected.
+
+    Args:
+        trust: see `rss_rl.training.run.open_models`.
+
+    Raises:
+        RssError: as `rss_rl.results.score.score_run` says.
+    """
+    config, models, prepared, device = open_with_data(path, "best", None, trust)
+    examples = prepared.split(split)
+    rows = np.arange(len(examples))
+    if len(rows) > _MOST_ROWS:
+        rows = np.sort(generator(config.seed, "reading").choice(rows, _MOST_ROWS, replace=False))
+    with (
+        models.evaluating(),
+        fixed_threads(config.learner.threads),
+        torch.inference_mode(),
+        autocast(device, config.learner.precision),
+    ):
+        reader = _Reader(config, models, examples, device)
+        return reader.read(rows, prepared.vocabulary.words)
+
+
+class _Reader:
+    def __init__(
+        self, config: RunConfig, models: Models, examples: Split, device: torch.device
+    ) -> None:
+        self._config, self._models, self._examples = config, models, examples
+        self._device = device
+
+    def read(self, rows: Array, vocabulary: Sequence[str]) -> Reading:
+        counts = np.zeros((2, len(vocabulary)), np.int64)  # [stands, is kept][V]
+        order: list[Array] = []
+        columns: list[tuple[Array | None, ...]] = []
+        for batch, found in self._batches(rows):
+            for ids, valid, kept in zip(batch.tokens, batch.valid, found.kept, strict=True):
+                for row, places in enumerate((valid, kept)):
+                    counts[row] += np.bincount(ids[places], minlength=len(vocabulary))
+            order.append(batch.rows)
+            columns.append((found.errors, found.confidence, found.margin))
+        joined = [_joined(found) for found in zip(*columns, strict=True)]
+        chosen = _choose(np.concatenate(order), *joined)
+        words = tuple(
+            WordCount(vocabulary[index], int(counts[0, index]), int(counts[1, index]))
+            for index in np.flatnonzero(counts[0]).tolist()
+            if index >= len(SPECIAL_WORDS)
+        )
+        right, wrong, unsure = (tuple(self._texts(of_kind)) for of_kind in chosen)
+        return Reading(len(rows), len(self._examples), right, wrong, unsure, words)
+
+    def _batches(self, rows: Array) -> Iterator[tuple[Batch, _Read]]:
+        bounds = self._config.evaluation.batch_size, self._config.batch_tokens
+        for places in plain_batches(self._examples.lengths(rows), *bounds):
+            batch = self._examples.batch(rows[places])
+            yield batch, self._read(batch, tensor_batch(batch, self._device))
+
+    def _read(self, batch: Batch, tensors: TensorBatch) -> _Read:
+        selections = list(tensors.valid)
+        if self._config.phases[-1].selection == "sampled":
+            shown = self._models.shown(tensors.tokens, tensors.valid)
+            pairs = zip(shown, tensors.valid, strict=True)
+            selections = [self._models.policy.threshold(*pair) for pair in pairs]
+        else:
+            selections = [valid[:, None].expand(-1, ROLES, -1) for valid in tensors.valid]
+        kept = [selection.any(1).cpu().numpy() for selection in selections]
+        if not self._config.predicts:
+            return _Read(kept, None, None, None, None)
+        classifier = self._models.classifier
+        logits = classifier(tensors.tokens, tensors.valid, selections, tensors.marks)
+        predicted = classifier.predict(logits).float().cpu().numpy()
+        if batch.labels.dtype == np.float32:
+            return _Read(kept, predicted, np.abs(predicted - batch.labels), None, None)
+        best = torch.softmax(logits.double(), -1).topk(min(2, logits.shape[1]), -1).values
+        confidence = best[:, 0].cpu().numpy()
+        margin = (best[:, 0] - best[:, -1]).cpu().numpy()
+        return _Read(kept, predicted, predicted != batch.labels, confidence, margin)
+
+    def _texts(self, rows: Array) -> Iterator[ReadText]:
+        for row in rows.tolist():
+            ((batch, found),) = self._batches(np.array([row]))
+            labels, words = self._examples.labels, self._examples.words(row)
+            real = [valid[0] for valid in batch.valid]
+            predicted = None if found.predicted is None else found.predicted[0]
+            yield ReadText(
+                self._examples.example_id(row),
+                words,
+                tuple(kept[0, mask] for kept, mask in zip(found.kept, real, strict=True)),
+                None
+                if batch.rationale is None
+                else tuple(b[0, mask] for b, mask in zip(batch.rationale, real, strict=True)),
+                _name(labels, batch, words, float(batch.labels[0])),
+                None if predicted is None else _name(labels, batch, words, float(predicted)),
+                None if found.confidence is None else float(found.confidence[0]),
+            )
+
+
+def _joined(parts: Sequence[Array | None]) -> Array | None:
+    found = [part for part in parts if part is not None]
+    return np.concatenate(found) if found else None
+
+
+def _choose(
+    rows: Array, errors: Array | None, confidence: Array | None, margin: Array | None
+) -> tuple[Array, Array, Array]:
+    """Rows of right, wrong and unsure examples, a few of each; without predictions the first."""
+    none = rows[:0]
+    if errors is None:
+        return rows[:_OF_A_KIND], none, none
+    if confidence is None or margin is None:
+        order = rows[np.argsort(errors, kind="stable")]
+        return order[:_OF_A_KIND], order[_OF_A_KIND:][::-1][:_OF_A_KIND], none
+    surest = np.argsort(-confidence, kind="stable")
+    right, wrong = (surest[errors[surest] == kind][:_OF_A_KIND] for kind in (0, 1))
+    rest = np.setdiff1d(np.arange(len(rows)), np.concatenate([right, wrong]))
+    unsure = rest[np.argsort(margin[rest], kind="stable")][:_OF_A_KIND]
+    return rows[right], rows[wrong], rows[unsure]
+
+
+def _name(labels: LabelSpec, batch: Batch, words: tuple[tuple[str, ...], ...], value: float) -> str:
+    """A label or a prediction of a batch's only example."""
+    if labels.kind == "score":
+        return f"{value:.3g}"
+    if labels.kind == "classes":
+        return labels.names[int(value)]
+    if labels.kind == "sentence":
+        return f"sentence {int(value) + 1}"
+    assert batch.marks is not None
+    return words[0][int(np.argmax(batch.marks[0] == int(value)))]
+
+
+def words_by_share(reading: Reading) -> list[WordCount]:
+    """The words, those first that are kept most, for how often they stand there.
+
+    They are ranked by (kept + 10 m) / (count + 10), m being the share kept of all words: a word
+    that was met once says little of itself.
+    """
+    mean = reading.share
+
+    def smoothed(word: WordCount) -> float:
+        return (word.kept + _PRIOR * mean) / (word.count + _PRIOR)
+
+    return sorted(reading.words, key=lambda word: (-smoothed(word), -word.count, word.word))
