@@ -14,7 +14,7 @@ from rich.console import Console
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import console, end_run
+from rss_rl.cli.options import console, end_run, write_page
 from rss_rl.errors import CheckpointError
 
 EPILOG = """
@@ -62,6 +62,7 @@ def demo(
     if not json_:
         _read_out(out, run.report)
         _print_example(out, run_dir, data)
+        write_page(run, out)
 
 
 def _check_replaceable(run_dir: Path, data: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rss_rl.cli import options
-from rss_rl.cli.options import console, end_run
+from rss_rl.cli.options import console, end_run, write_page
 
 EPILOG = """
 Examples:
@@ -19,8 +19,8 @@ Examples:
 
 `rss-rl fit pairs.tsv --text a --text-b b --label score --task score --time 5m --out runs/pairs`
 
-It prepares the table, trains `configs/own.yaml` on it and prints what it chose; KEY=VALUE settings
-behind the file override that. For data that are prepared already, and for all settings, see
+It prepares the table, trains `configs/own.yaml` on it, prints what it chose and writes a report to
+open in a browser; KEY=VALUE settings behind the file override what it chose. For data that are prepared already, and for all settings, see
 `rss-rl data prepare` and `rss-rl train`.
 """
 
@@ -77,3 +77,5 @@ def fit(
         console=shown,
     )
     end_run(run, shown, as_json=json_)
+    if not json_:
+        write_page(run, shown)

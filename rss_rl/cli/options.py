@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from rss_rl.api.scores import print_report
-from rss_rl.api.terminal import SafeConsole
+from rss_rl.api.terminal import SafeConsole, say
 
 if TYPE_CHECKING:
     from rss_rl.api.run import Run
@@ -151,6 +151,15 @@ def end_run(run: Run, out: Console, *, as_json: bool) -> None:
         typer.echo(json.dumps(run.report, indent=2))
     else:
         print_report(out, run.path, run.report)
+
+
+def write_page(run: Run, out: Console) -> None:
+    """Write the report of a finished run as a page in its directory, and say where it is."""
+    from rss_rl.pages.report import write_report_page
+
+    with out.status("writing the report"):
+        page = write_report_page([run.path], run.path / "report.html")
+    say(out, f"\nOpen:    {page.absolute()}")
 
 
 def text_columns(text: str | None, text_b: str | None) -> tuple[str, ...]:
