@@ -20,8 +20,8 @@ Examples:
 `rss-rl fit pairs.tsv --text a --text-b b --label score --task score --time 5m --out runs/pairs`
 
 It prepares the table, trains `configs/own.yaml` on it, prints what it chose and writes a report to
-open in a browser; KEY=VALUE settings behind the file override what it chose. For data that are prepared already, and for all settings, see
-`rss-rl data prepare` and `rss-rl train`.
+open in a browser; KEY=VALUE settings behind the file override what it chose. For data that are
+prepared already, and for all settings, see `rss-rl data prepare` and `rss-rl train`.
 """
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from rss_rl.components import NOTHING, Trust
+from rss_rl.components import NOTHING, Trust, folder_options
 from rss_rl.config import (
     LearnerConfig,
     ModelConfig,
@@ -26,6 +26,7 @@ from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import CheckpointError, ConfigError, DataError
 from rss_rl.mirror.mirror import open_mirror
 from rss_rl.models.attention_choice import loadable_attention, settled_attention
+from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.snapshot import Models, build_prepared_models
 from rss_rl.rollouts.weights import load_weights
@@ -130,6 +131,7 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
         find_device(config.learner.device)
         check_room(config, prepared)
     find_best_metric(config, prepared)
+    _check_reward_files(config, prepared)
     if config.batch_size > (rows := len(prepared.split("train"))):
         _log.warning(
             "batch_size is %s, and train has %s rows: every update reads them all",
@@ -137,6 +139,14 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
             f"{rows:,}",
         )
     return prepared
+
+
+def _check_reward_files(config: RunConfig, prepared: Prepared) -> None:
+    """A reward model that reads a folder is made once here, to hear what is wrong with that."""
+    reward = config.reward.model
+    if folder_options(reward.component.options) and not reward.can("classifier"):
+        words = prepared.vocabulary.words
+        reward.build(RewardSetup(prepared.labels, prepared.sentences, words=words))
 
 
 def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> RunDirectory:

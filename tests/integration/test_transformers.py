@@ -18,7 +18,7 @@ import rss_rl
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
-from rss_rl.errors import CheckpointError
+from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.inference.artifact import export_run
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.run import train
@@ -97,3 +97,30 @@ def test_words_that_training_has_not_seen_are_read(run: Path) -> None:
     model = rss_rl.load(run)
     with_all = [e.class_probabilities for e in model.predict(["zzz", "q9 q9", "q8 q8"])]
     assert with_all[1] != with_all[2] or model.select(["q9 q9"])[0][0].selection.sum() == 0
+
+
+def test_a_black_box_is_the_reward_and_refused_before_anything_is_written(
+    tiny: Callable[..., RunConfig],
+    prepared: Path,
+    folder: Path,
+    tmp_path: Path,
+) -> None:
+    names = open_prepared(prepared).labels.names
+    place = tmp_path / "classifier"
+    tiny_transformers.save(place, classes=len(names), id2label=dict(enumerate(names)))
+
+    def explaining(pretrained: Path) -> RunConfig:
+        options = {"pretrained": str(pretrained)}
+        phases = [{"name": "explain", "policy": True, "steps": 4}]
+        evaluation = {"best_metric": "reward", "all_tokens": False}
+        return tiny(
+            reward={"model": {"name": "blackbox", "options": options}},
+            phases=phases,
+            evaluation=evaluation,
+        )
+
+    with pytest.raises(ConfigError, match="is no classifier of texts"):
+        list(train(explaining(folder), tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+    list(train(explaining(place), tmp_path / "run"))
+    assert rss_rl.load(tmp_path / "run").select(["w1 w2 w3"])[0][0].words
