@@ -147,6 +147,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
         {
             "classifier": "scores with the run's classifier",
             "gates": "is minus the classifier's loss, which pathwise gradients differentiate",
+            "explains": "scores with the classifier of texts that its option `pretrained` names",
         },
     ),
     "source": _KindSpec(

@@ -13,6 +13,7 @@ from rich.console import Console
 from rss_rl.api.fitting import fit
 from rss_rl.api.terminal import SafeConsole
 from rss_rl.api.training import settings
+from rss_rl.components import built_in_names, find_component
 from rss_rl.errors import DataError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def explain_classifier(
             remedy="Give texts of which it says different things",
         )
     folder = str(Path(classifier).resolve()) if Path(classifier).is_dir() else str(classifier)
-    reward = {"name": "blackbox", "options": {"pretrained": folder, "target": "label"}}
+    reward = {"name": _explaining(), "options": {"pretrained": folder, "target": "label"}}
     chosen = {
         "reward.model": reward,
         "phases": [{"name": "explain", "policy": True, "steps": _UPDATES}],
@@ -78,6 +79,12 @@ def explain_classifier(
         overwrite=overwrite,
         console=shown,
     )
+
+
+def _explaining() -> str:
+    """The built-in reward model that scores with somebody's classifier."""
+    names = built_in_names("reward_model")
+    return next(n for n in names if find_component("reward_model", n).can("explains"))
 
 
 def _predicted(classifier: str, texts: Sequence[str]) -> list[str]:

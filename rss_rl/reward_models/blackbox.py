@@ -137,5 +137,6 @@ BLACKBOX = Component(
     help="A pretrained classifier of texts, frozen: the policy learns which words it needs.",
     build=_build,
     options=BlackboxOptions,
+    capabilities=frozenset({"explains"}),
     source="Chen et al., Learning to Explain, ICML 2018",
 )

@@ -47,13 +47,13 @@ def test_a_job_would_be_sent_its_code(installed: Path, tmp_path: Path) -> None:
     assert "s3://bucket/data" in shown
 
 
-def test_the_parts_of_the_explanation_page_travel(installed: Path, tmp_path: Path) -> None:
+def test_the_parts_of_the_pages_travel(installed: Path, tmp_path: Path) -> None:
     code = (
         "from importlib.resources import files\n"
-        "print(*sorted(part.name for part in files('rss_rl.inference').iterdir()))"
+        "print(*sorted(part.name for part in files('rss_rl.pages').iterdir()))"
     )
     names = run(installed / "python", "-c", code, cwd=tmp_path).split()
-    assert {"page.css", "page.html", "page.js"} <= set(names)
+    assert {"look.css", "theme.js", "explanation.html", "report.html"} <= set(names)
 
 
 def test_the_sources_of_the_kernels_travel(installed: Path, tmp_path: Path) -> None:
