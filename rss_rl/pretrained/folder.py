@@ -6,9 +6,8 @@ safetensors. Weights in pickle form are refused, as is code that a folder brings
 
 from __future__ import annotations
 
-__all__ = ["Pretrained", "is_here", "open_pretrained"]
+__all__ = ["Pretrained", "open_pretrained"]
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from rss_rl.durable import file_sha256
 from rss_rl.errors import ConfigError
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
@@ -68,16 +66,6 @@ class Pretrained:
                 remedy="Save it with tokenizer.json, as save_pretrained of a fast tokenizer does",
             )
         return found
-
-    @cached_property
-    def sha256(self) -> str:
-        """Of everything that what it computes depends on."""
-        found = hashlib.sha256()
-        for path in sorted(self.folder.glob("*.safetensors")):
-            found.update(file_sha256(path).encode())
-        for name in (_CONFIG, _TOKENIZER):
-            found.update(file_sha256(self.folder / name).encode())
-        return found.hexdigest()
 
     @property
     def longest(self) -> int:
@@ -148,11 +136,6 @@ class Pretrained:
 
 
 _PADDED_POSITIONS = frozenset({"roberta", "xlm-roberta", "camembert", "longformer", "mpnet"})
-
-
-def is_here(name: str) -> bool:
-    """Whether a name is a folder of this machine, not a name on the hub."""
-    return Path(name).expanduser().is_dir()
 
 
 def open_pretrained(name: str) -> Pretrained:

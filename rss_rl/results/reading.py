@@ -163,7 +163,6 @@ class _Reader:
             yield batch, self._read(batch, tensor_batch(batch, self._device))
 
     def _read(self, batch: Batch, tensors: TensorBatch) -> _Read:
-        selections = list(tensors.valid)
         if self._config.phases[-1].selection == "sampled":
             shown = self._models.shown(tensors.tokens, tensors.valid)
             pairs = zip(shown, tensors.valid, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import tiny_transformers
+import torch
 from ray_nodes import own_ray
 from safetensors.numpy import load_file
 from tiny_runs import Outcome
@@ -95,8 +97,12 @@ def test_an_export_stands_alone(run: Path, folder: Path, tmp_path: Path) -> None
 def test_words_that_training_has_not_seen_are_read(run: Path) -> None:
     """By their pieces; a model of word vectors takes them all for one."""
     model = rss_rl.load(run)
-    with_all = [e.class_probabilities for e in model.predict(["zzz", "q9 q9", "q8 q8"])]
-    assert with_all[1] != with_all[2] or model.select(["q9 q9"])[0][0].selection.sum() == 0
+    encoded = [model.encode((text,)) for text in ("q9 q9", "q8 q8", "q9 q9")]
+    chosen = model.choose(encoded)
+    everything = [mask[:, None].expand(-1, 2, -1) for mask in chosen.valid]
+    logits = model.logits(dataclasses.replace(chosen, selections=everything))
+    assert torch.equal(logits[0], logits[2])
+    assert not torch.equal(logits[0], logits[1])
 
 
 def test_a_black_box_is_the_reward_and_refused_before_anything_is_written(

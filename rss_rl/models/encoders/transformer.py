@@ -72,7 +72,6 @@ class TransformerEncoder(nn.Module):
     """
 
     reads_words = True
-    takes_padding = False
 
     def __init__(
         self, pretrained: Pretrained, setup: EncoderSetup, options: TransformerOptions
