@@ -313,6 +313,8 @@ def _print_summary(
     for line in _about_long_texts(prepared.manifest):
         say(console, line)
     _print_vectors(console, prepared)
+    if (states := prepared.states()) is not None:
+        say(console, f"states of {states.encoder}: {states.size} numbers a token, {states.dtype}")
     for row in range(min(examples, len(prepared.split("train")))):
         say(console, example_line(prepared.split("train"), row))
     if seconds is not None:

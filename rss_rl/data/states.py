@@ -18,6 +18,7 @@ __all__ = [
     "StatesWriter",
     "manifest_digest",
     "open_states",
+    "read_info",
 ]
 
 import threading

@@ -24,7 +24,7 @@ from rss_rl.data.manifest import Manifest
 from rss_rl.data.order import WINDOW_SHARDS
 from rss_rl.data.places import Files, open_files, refused
 from rss_rl.data.shard import Shard, StoredRow
-from rss_rl.data.states import StatesInfo, StatesReader, open_states
+from rss_rl.data.states import StatesInfo, StatesReader, open_states, read_info
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import PAD, Vocabulary
 from rss_rl.durable import file_sha256
@@ -257,6 +257,14 @@ class Prepared:
         """
         rows = {name: split.rows for name, split in self.manifest.splits.items()}
         return Prepared(self._files, open_states(self._files, encoder, digest, rows))
+
+    def states(self) -> StatesInfo | None:
+        """What lies beside the data in their directory of states; see `rss_rl.data.states`.
+
+        Raises:
+            DataError: states.json cannot be read.
+        """
+        return self._states or read_info(self._files.folder)
 
     @property
     def place(self) -> str:

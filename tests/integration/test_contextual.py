@@ -14,9 +14,11 @@ import tiny_transformers
 import torch
 from ray_nodes import own_ray
 from tiny_runs import Outcome
+from typer.testing import CliRunner
 
 import rss_rl
 from rss_rl.api.encoding import encode
+from rss_rl.cli.main import app
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
 from rss_rl.data.states import STATES_FILE, StatesWriter
@@ -176,6 +178,21 @@ def test_encoding_resumes(
     assert right is not None
     for a, b in zip(left, right, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_the_command(tiny: Callable[..., RunConfig], folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(tiny().data, copy)
+    done = CliRunner().invoke(app, ["data", "encode", str(copy), "--pretrained", str(folder)])
+    assert done.exit_code == 0
+    assert "GB in" in done.stderr
+    assert "8 numbers a word" in done.stdout
+    shown = CliRunner().invoke(app, ["data", "show", str(copy)]).stdout
+    assert "8 numbers a token, float16" in shown
+    missing = ["data", "encode", str(copy), "--pretrained", str(tmp_path / "none")]
+    result = CliRunner().invoke(app, missing)
+    assert result.exit_code == 2
+    assert "no such folder" in result.stderr
 
 
 def test_refused(
