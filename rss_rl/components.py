@@ -38,6 +38,7 @@ __all__ = [
     "default_estimator",
     "find_component",
     "folder_options",
+    "imported",
     "installed_components",
     "kind_named",
     "package_of",
@@ -75,12 +76,14 @@ class _KindSpec:
     slot          where a configuration names one; of sources the command that does
     capabilities  what one may declare that it can, with the meaning of each
     many          the slot holds a list
+    of_function   package.module:FUNCTION that makes a component of a plain function and its name
     """
 
     plural: str
     slot: str
     capabilities: Mapping[str, str]
     many: bool = False
+    of_function: str = ""
 
     @property
     def group(self) -> str:
@@ -149,6 +152,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "gates": "is minus the classifier's loss, which pathwise gradients differentiate",
             "explains": "scores with the classifier of texts that its option `pretrained` names",
         },
+        of_function="rss_rl.reward_models.blackbox:of_function",
     ),
     "source": _KindSpec(
         "sources",
@@ -415,7 +419,7 @@ def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Componen
     """
     points = _installed(kind)
     if name in points:
-        return _checked(_imported(points[name].value, name), kind, name)
+        return _checked(imported(points[name].value, name), kind, name)
     if ":" in name:
         if not trust.admits(name):
             raise ConfigError(
@@ -423,7 +427,7 @@ def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Componen
                 remedy="Trust the file with --trust-plugins (trust_plugins=True), name the same"
                 " component on the command line, or install its package as a plug-in",
             )
-        return _checked(_imported(name, name), kind, name)
+        return _checked(imported(name), kind, name)
     names = component_names(kind)
     raise ConfigError(
         f"unknown {kind.replace('_', ' ')} '{name:.200}'{nearest(name[:200], names)}",
@@ -547,8 +551,16 @@ def package_of(kind: Kind, name: str) -> str:
     return "" if distribution is None else f"{distribution.name} {distribution.version}"
 
 
-def _imported(value: str, name: str) -> Any:
-    """The object at `package.module:OBJECT`; a module may raise anything when it is imported."""
+def imported(value: str, name: str = "") -> Any:
+    """The object at `package.module:OBJECT`, which runs the code of its module.
+
+    Args:
+        name: for messages; by default the value itself.
+
+    Raises:
+        ConfigError: there is none, or its module raises.
+    """
+    name = name or value
     module, _, attributes = value.partition(":")
     try:
         _see_working_directory(module.partition(".")[0])
@@ -569,6 +581,9 @@ def _see_working_directory(package: str) -> None:
 
 
 def _checked(found: Any, kind: Kind, name: str) -> Component:
+    if inspect.isfunction(found) and KINDS[kind].of_function:
+        made: Component = imported(KINDS[kind].of_function, name)(found, name)
+        return made
     if not isinstance(found, Component):
         raise ConfigError(
             f"'{name:.200}' is {_article(type(found).__name__)}, not a component",

@@ -13,18 +13,19 @@ from rich.console import Console
 from rss_rl.api.fitting import fit
 from rss_rl.api.terminal import SafeConsole
 from rss_rl.api.training import settings
-from rss_rl.components import built_in_names, find_component
-from rss_rl.errors import DataError
+from rss_rl.components import built_in_names, find_component, imported
+from rss_rl.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from rss_rl.api.run import Run
+    from rss_rl.reward_models.blackbox import Probabilities
 
 _UPDATES = 400
 _AT_ONCE = 16
 
 
 def explain_classifier(
-    classifier: str | Path,
+    classifier: str | Path | Probabilities,
     texts: Sequence[str],
     *,
     keep: float = 0.2,
@@ -41,8 +42,11 @@ def explain_classifier(
     `run.model.select(texts)` marks the words of any text in one pass of the policy.
 
     Args:
-        classifier: folder of an AutoModelForSequenceClassification with its tokenizer, or its name
-            on the Hugging Face hub.
+        classifier: folder of an AutoModelForSequenceClassification with its tokenizer, its name
+            on the Hugging Face hub, or a function of a module from a list of texts to the
+            probability of each class, [texts, classes]; also as `package.module:FUNCTION`. A
+            function is asked for texts whose words have a space between them, and may name its
+            classes in an attribute `classes`.
         texts: of the kind that are to be explained; some hundreds at least. They need no labels.
         keep: share of the words to select.
         time, out, overrides, overwrite, console: see `rss_rl.fit`.
@@ -53,17 +57,15 @@ def explain_classifier(
     """
     shown = console or SafeConsole(highlight=False)
     with shown.status("asking the classifier"):
-        said = _predicted(str(classifier), texts)
+        name, options, said = _asked(classifier, list(texts))
     if len(set(said)) < 2:
         raise DataError(
             f"the classifier says '{said[0]}' of every text" if said else "there is no text",
             where="texts",
             remedy="Give texts of which it says different things",
         )
-    folder = str(Path(classifier).resolve()) if Path(classifier).is_dir() else str(classifier)
-    reward = {"name": _explaining(), "options": {"pretrained": folder, "target": "label"}}
     chosen = {
-        "reward.model": reward,
+        "reward.model": {"name": name, "options": {**options, "target": "label"}},
         "phases": [{"name": "explain", "policy": True, "steps": _UPDATES}],
         "evaluation.best_metric": "reward",
     }
@@ -79,6 +81,38 @@ def explain_classifier(
         overwrite=overwrite,
         console=shown,
     )
+
+
+def _asked(
+    classifier: str | Path | Probabilities, texts: list[str]
+) -> tuple[str, dict[str, str], list[str]]:
+    """The reward model that asks a classifier, its options, and what it says of each text."""
+    if callable(classifier):
+        name = f"{classifier.__module__}:{classifier.__qualname__}"
+        if "<" in name:
+            raise ConfigError(
+                "a function within another cannot be found by other processes",
+                where=name,
+                remedy="Define it at the top of a module",
+            )
+        return name, {}, _said(classifier, texts, name)
+    named = str(classifier)
+    if ":" in named and not Path(named).exists():
+        return named, {}, _said(imported(named), texts, named)
+    folder = str(Path(named).resolve()) if Path(named).is_dir() else named
+    return _explaining(), {"pretrained": folder}, _predicted(named, texts)
+
+
+def _said(function: Probabilities, texts: list[str], where: str) -> list[str]:
+    """The name of the class that a function says of each text, or its number."""
+    from rss_rl.reward_models.blackbox import ask
+
+    names = getattr(function, "classes", None)
+    found: list[str] = []
+    for start in range(0, len(texts), _AT_ONCE):
+        numbers = ask(function, texts[start : start + _AT_ONCE], where).argmax(-1).tolist()
+        found += [str(number if names is None else names[number]) for number in numbers]
+    return found
 
 
 def _explaining() -> str:

@@ -36,6 +36,7 @@ class Run:
     Attributes:
         path: the directory, absolute.
         config: the resolved configuration.
+        trust: whose code its files may import.
         stopped_by: the signal at which the training that returned this run stopped, or None.
 
     Raises:
@@ -45,7 +46,7 @@ class Run:
     def __init__(self, path: Path | str, *, trust_plugins: bool | Trust = False) -> None:
         if not isinstance(trust_plugins, Trust):
             trust_plugins = EVERYTHING if trust_plugins else NOTHING
-        self._trust = trust_plugins
+        self.trust = trust_plugins
         directory = RunDirectory.open(Path(path))
         self.path = directory.path
         self.config: RunConfig = directory.parsed_config(trust_plugins)
@@ -70,7 +71,7 @@ class Run:
         """The model of the best checkpoint; see `rss_rl.load`."""
         from rss_rl.inference.model import load_model
 
-        return load_model(self.path, trust=self._trust)
+        return load_model(self.path, trust=self.trust)
 
     def metrics(self) -> pa.Table:
         """All scalars of the training, columns step, tag, value and wall_time."""
@@ -113,7 +114,7 @@ class Run:
         for path in dict.fromkeys(map(self._weights_path, asked)):
             here = [mode for mode in asked if self._weights_path(mode) == path]
             step, metrics = score_run(
-                path, split, here, which=which, device=device, trust=self._trust
+                path, split, here, which=which, device=device, trust=self.trust
             )
             found |= {mode: (step, metrics[mode]) for mode in here}
         return {mode: found[mode] for mode in asked}

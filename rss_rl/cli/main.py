@@ -16,6 +16,7 @@ from rss_rl.cli import (
     doctor,
     evaluate,
     explain,
+    explain_classifier,
     export,
     fit,
     job,
@@ -84,6 +85,7 @@ app.command(epilog=evaluate.EVALUATE_EPILOG)(evaluate.evaluate)
 app.command(epilog=rationales.EPILOG)(rationales.rationales)
 app.command(epilog=select.EPILOG)(select.select)
 app.command(epilog=explain.EPILOG)(explain.explain)
+app.command(epilog=explain_classifier.EPILOG)(explain_classifier.explain_classifier)
 app.command(epilog=predict.EPILOG)(predict.predict)
 app.command(epilog=export.EPILOG)(export.export)
 app.command(epilog=evaluate.REPORT_EPILOG)(evaluate.report)

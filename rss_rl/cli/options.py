@@ -158,7 +158,7 @@ def write_page(run: Run, out: Console) -> None:
     from rss_rl.pages.report import write_report_page
 
     with out.status("writing the report"):
-        page = write_report_page([run.path], run.path / "report.html")
+        page = write_report_page([run.path], run.path / "report.html", trust=run.trust)
     say(out, f"\nOpen:    {page.absolute()}")
 
 

@@ -10,35 +10,44 @@ Legend: M scored selections, N tokens, C classes.
 
 from __future__ import annotations
 
-__all__ = ["BLACKBOX", "BlackboxReward"]
+__all__ = ["BLACKBOX", "BlackboxReward", "of_function"]
 
-from collections.abc import Sequence
-from typing import Literal
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from rss_rl.components import Component, Folder, Options
-from rss_rl.errors import ConfigError
+from rss_rl.errors import ComponentError, ConfigError
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.pretrained.reader import WordReader
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array, Batch
 
+Probabilities = Callable[[list[str]], Any]
+"""Texts to the probability of each class, [texts, C]."""
+_LEAST = 1e-6
+"""A function's probabilities are taken for no smaller: their logarithm must be finite."""
+_MOST_TEXTS = 64
 
-class BlackboxOptions(Options):
+
+class _TargetOptions(Options):
+    target: Literal["label", "prediction"] = Field(
+        default="prediction",
+        description="The class to be told from the selected words: that of the data, or the one"
+        " that the classifier predicts from the whole text.",
+    )
+
+
+class BlackboxOptions(_TargetOptions):
     """Of a classifier of texts."""
 
     pretrained: Folder = Field(
         description="Folder of an AutoModelForSequenceClassification with its tokenizer, or its"
         " name on the Hugging Face hub."
-    )
-    target: Literal["label", "prediction"] = Field(
-        default="prediction",
-        description="The class to be told from the selected words: that of the data, or the one"
-        " that the classifier predicts from the whole text.",
     )
     absent: Literal["remove", "mask"] = Field(
         default="remove",
@@ -46,89 +55,189 @@ class BlackboxOptions(Options):
     )
 
 
+class FunctionOptions(_TargetOptions):
+    """Of a function from texts to probabilities."""
+
+    absent: str | None = Field(
+        default=None,
+        description="What stands in the text for each word that is not selected; null: nothing.",
+    )
+
+
+class _Classifier(Protocol):
+    """Whatever says how likely classes are."""
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        """Of the classes, in its own order; None where a function has not said."""
+
+    def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
+        """float [M, C] of the kept words; int64, bool and bool [M, N]."""
+
+
 class BlackboxReward:
     """See the module.
 
     Args:
-        pretrained: the classifier.
+        classifier: to be asked.
         setup: of the run's task.
+        target: see `BlackboxOptions`.
+        where: for messages.
 
     Raises:
         ConfigError: it is not for this task.
     """
 
     def __init__(
-        self, pretrained: Pretrained, setup: RewardSetup, options: BlackboxOptions
+        self, classifier: _Classifier, setup: RewardSetup, target: str, where: str
     ) -> None:
-        if setup.sentences != 1 or setup.labels.kind != "classes" or setup.words is None:
-            raise ConfigError(
-                "a black box explains classes of single texts",
-                where="reward.model",
-                remedy="Use data with one text an example and labels that are classes",
-            )
-        if options.absent == "mask" and pretrained.tokenizer.mask_token_id is None:
-            raise ConfigError(
-                "its tokenizer has no mask token", where=pretrained.name, remedy="Use absent=remove"
-            )
-        self._device = torch.device(setup.device)
-        reader = WordReader(pretrained, pretrained.classifier(), setup.words)
-        self._reader = reader.eval().requires_grad_(False).to(self._device)
-        self._options = options
-        self._classes = _classes(pretrained, setup.labels.names) if self._by_label else None
-
-    @property
-    def _by_label(self) -> bool:
-        return self._options.target == "label"
+        self._classifier = classifier
+        by_label = target == "label"
+        self._classes = _classes(classifier.names, setup.labels.names, where) if by_label else None
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood`, float32 [M] in nats; see `RewardModel.score`."""
         (words,), (valid,), (chosen,) = batch.tokens, batch.valid, selections
-        with torch.inference_mode():
-            logits = self._logits(words, valid, chosen.any(1) & valid)
-            target = self._target(batch)
-            picked = torch.log_softmax(logits, -1).gather(1, target[:, None])[:, 0]
-            found: Array = picked.cpu().numpy()
-        return {"log_likelihood": found}
+        told = self._classifier.log_probs(words, valid, chosen.any(1) & valid)  # [M, C]
+        picked: Array = told[np.arange(len(told)), self._target(batch)].astype(np.float32)
+        return {"log_likelihood": picked}
 
-    def _target(self, batch: Batch) -> Tensor:
+    def _target(self, batch: Batch) -> Array:
         """Class of each example as the classifier numbers them, int64 [M]."""
         if self._classes is not None:
-            return torch.from_numpy(self._classes[batch.labels]).to(self._device)
+            found: Array = self._classes[batch.labels]
+            return found
         # Examples come once for each of their selections; the whole text is read once.
         _, first, again = np.unique(batch.rows, return_index=True, return_inverse=True)
         words, valid = batch.tokens[0][first], batch.valid[0][first]
-        whole = self._logits(words, valid, valid).argmax(-1)
-        return whole[torch.from_numpy(again).to(self._device)]
+        whole: Array = self._classifier.log_probs(words, valid, valid).argmax(-1)[again]
+        return whole
 
-    def _logits(self, words: Array, valid: Array, kept: Array) -> Tensor:
-        """[M, C]."""
-        read = kept if self._options.absent == "remove" else valid
+
+class _Transformer:
+    """A classifier of a pretrained folder."""
+
+    def __init__(self, pretrained: Pretrained, setup: RewardSetup, absent: str) -> None:
+        if absent == "mask" and pretrained.tokenizer.mask_token_id is None:
+            raise ConfigError(
+                "its tokenizer has no mask token", where=pretrained.name, remedy="Use absent=remove"
+            )
+        label_of = pretrained.config.id2label
+        self.names = [str(label_of[number]) for number in sorted(label_of)]
+        self._device, self._removes = torch.device(setup.device), absent == "remove"
+        reader = WordReader(pretrained, pretrained.classifier(), _words(setup))
+        self._reader = reader.eval().requires_grad_(False).to(self._device)
+
+    def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
+        """See `_Classifier`."""
+        read = kept if self._removes else valid
         text, _ = read.nonzero()
         ids, owner, shown = (
             torch.from_numpy(each).to(self._device) for each in (words[read], text, kept[read])
         )
-        return self._reader.class_logits(ids, owner, len(words), shown)
+        with torch.inference_mode():
+            logits = self._reader.class_logits(ids, owner, len(words), shown)
+            told: Array = torch.log_softmax(logits, -1).cpu().numpy()
+        return told
 
 
-def _classes(pretrained: Pretrained, names: Sequence[str]) -> Array:
+class _Function:
+    """A function from texts to probabilities; texts are words with a space between them."""
+
+    def __init__(
+        self, function: Probabilities, where: str, setup: RewardSetup, absent: str | None
+    ) -> None:
+        given = getattr(function, "classes", None)
+        self.names = None if given is None else [str(name) for name in given]
+        self._function, self._where, self._absent = function, where, absent
+        self._words = np.array(_words(setup), dtype=object)
+
+    def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
+        """See `_Classifier`."""
+        texts = [self._text(*row) for row in zip(words, valid, kept, strict=True)]
+        starts = range(0, len(texts), _MOST_TEXTS)
+        found = [ask(self._function, texts[i : i + _MOST_TEXTS], self._where) for i in starts]
+        told: Array = np.log(np.concatenate(found).clip(_LEAST))
+        return told
+
+    def _text(self, words: Array, valid: Array, kept: Array) -> str:
+        if self._absent is None:
+            return " ".join(self._words[words[kept]])
+        return " ".join(np.where(kept, self._words[words], self._absent)[valid])
+
+
+def ask(function: Probabilities, texts: list[str], where: str) -> Array:
+    """Probabilities of the classes of some texts, float64 [texts, C].
+
+    Raises:
+        ComponentError: the function raises, or returns something else.
+    """
+    remedy = "Return the probability of each class for each text, [texts, classes]"
+    try:
+        found = np.asarray(function(texts), dtype=np.float64)
+    except Exception as error:
+        raise ComponentError(f"raises {error!r:.300}", where=where, remedy=remedy) from error
+    good = found.ndim == 2 and found.shape[0] == len(texts) and found.shape[1] > 1
+    if not good or not (np.isfinite(found) & (found >= 0) & (found <= 1.001)).all():
+        shape = f"of shape {found.shape} for {len(texts)} texts"
+        raise ComponentError(f"returns no probabilities, {shape}", where=where, remedy=remedy)
+    return found
+
+
+def _words(setup: RewardSetup) -> Sequence[str]:
+    if setup.sentences != 1 or setup.labels.kind != "classes" or setup.words is None:
+        raise ConfigError(
+            "a black box explains classes of single texts",
+            where="reward.model",
+            remedy="Use data with one text an example and labels that are classes",
+        )
+    return setup.words
+
+
+def _classes(theirs: Sequence[str] | None, names: Sequence[str], where: str) -> Array:
     """Number that the classifier gives each class of the data, int64 [classes].
 
     Raises:
         ConfigError: it has no class of such a name.
     """
-    theirs = {str(name).lower(): int(i) for i, name in pretrained.config.id2label.items()}
-    lacking = [name for name in names if name.lower() not in theirs]
+    if theirs is None:  # a function that names none: numbers
+        theirs = [str(number) for number in range(len(names))]
+    numbers = {name.lower(): number for number, name in enumerate(theirs)}
+    lacking = [name for name in names if name.lower() not in numbers]
     if lacking:
         raise ConfigError(
-            f"has no class '{lacking[0]:.100}' of the data; its classes: {', '.join(theirs)}",
-            where=pretrained.name,
-            remedy="Set id2label in its config.json, or use reward.model.options.target=prediction",
+            f"has no class '{lacking[0]:.100}' of the data; its classes: {', '.join(numbers)}",
+            where=where,
+            remedy="Set id2label in its config.json (of a function, its attribute `classes`), or"
+            " use reward.model.options.target=prediction",
         )
-    return np.array([theirs[name.lower()] for name in names], dtype=np.int64)
+    return np.array([numbers[name.lower()] for name in names], dtype=np.int64)
 
 
 def _build(setup: RewardSetup, options: BlackboxOptions) -> BlackboxReward:
-    return BlackboxReward(open_pretrained(options.pretrained), setup, options)
+    pretrained = open_pretrained(options.pretrained)
+    classifier = _Transformer(pretrained, setup, options.absent)
+    return BlackboxReward(classifier, setup, options.target, pretrained.name)
+
+
+def of_function(function: Probabilities, name: str) -> Component:
+    """The component of a function from texts to probabilities, called `package.module:FUNCTION`.
+
+    Its attribute `classes`, where it has one, names the classes; otherwise they are 0, 1, ...
+    """
+
+    def build(setup: RewardSetup, options: FunctionOptions) -> BlackboxReward:
+        classifier = _Function(function, name, setup, options.absent)
+        return BlackboxReward(classifier, setup, options.target, name)
+
+    told = inspect.getdoc(function) or "A function from texts to probabilities of classes."
+    return Component(
+        kind="reward_model",
+        name=name.partition(":")[2],
+        help=told.splitlines()[0],
+        build=build,
+        options=FunctionOptions,
+    )
 
 
 BLACKBOX = Component(

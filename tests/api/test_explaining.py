@@ -5,13 +5,19 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiny_transformers
 import torch
 from transformers import AutoModelForSequenceClassification
+from typer.testing import CliRunner
 
 import rss_rl
-from rss_rl.errors import DataError
+from rss_rl.cli.main import app
+from rss_rl.errors import ComponentError, ConfigError, DataError
+from rss_rl.reward_models.blackbox import of_function
+from rss_rl.reward_models.protocol import RewardSetup
+from rss_rl.types import Batch, LabelSpec
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +62,94 @@ def test_from_texts_to_marked_words(folder: Path, tmp_path: Path) -> None:
     assert set(run.model.labels.names) == {"calm", "loud"}
     (marked,) = run.model.select(["zzz aaa unheard"])[0]
     assert marked.selection.shape == (2, 3)
+
+
+WORDS = ["zzz", "aaa", "qq", "xy", "bo", "vvv"]
+SMALL = ["phases.0.steps=30", "evaluation.every=15", "batch_size=16", "policy.options.hidden=8"]
+
+
+def texts_of(count: int) -> list[str]:
+    draw = random.Random(0)
+    return [" ".join(draw.choices(WORDS, k=6)) for _ in range(count)]
+
+
+def test_a_function_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the command line, by its name; the word that it goes by is kept more than others."""
+    (tmp_path / "somebody.py").write_text(
+        "def probabilities(texts):\n"
+        "    many = [t.split().count('zzz') for t in texts]\n"
+        "    return [[1 - c, c] for c in (0.05 + 0.9 * (m > 0) for m in many)]\n"
+        "probabilities.classes = ['calm', 'loud']\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.csv").write_text("text\n" + "\n".join(texts_of(300)) + "\n")
+    given = ["somebody:probabilities", "texts.csv", "--text", "text", "--keep", "0.3"]
+    more = ["learner.policy.learning_rate=0.05", "phases.0.steps=120", "policy.options.shared=true"]
+    done = CliRunner().invoke(app, ["explain-classifier", *given, *SMALL, *more])
+    assert done.exit_code == 0, done.output
+    assert "report.html" in done.output
+    with pytest.raises(ConfigError, match="would import code"):
+        rss_rl.Run("runs/explained")
+    run = rss_rl.Run("runs/explained", trust_plugins=True)
+    assert set(run.model.labels.names) == {"calm", "loud"}
+    (marked,) = run.model.select(["aaa qq zzz xy bo vvv"])[0]
+    chances = marked.probabilities.max(0)
+    assert chances.argmax() == 2
+
+
+def test_functions_that_cannot_be_asked(tmp_path: Path) -> None:
+    texts = texts_of(40)
+    with pytest.raises(ConfigError, match="cannot be found by other processes"):
+        rss_rl.explain_classifier(
+            lambda given: [[0.5, 0.5]] * len(given), texts, out=tmp_path / "r"
+        )
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        rss_rl.explain_classifier("no_such_module:asked", texts, out=tmp_path / "r")
+    for wrong in (broken, one_number, beyond):
+        with pytest.raises(ComponentError, match=r"raises|returns no probabilities"):
+            rss_rl.explain_classifier(wrong, texts, out=tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def broken(texts: list[str]) -> list[list[float]]:
+    raise ValueError("no answer")
+
+
+def one_number(texts: list[str]) -> list[float]:
+    return [0.5] * len(texts)
+
+
+def beyond(texts: list[str]) -> list[list[float]]:
+    return [[2.0, -1.0]] * len(texts)
+
+
+def test_what_a_function_is_asked() -> None:
+    """The selected words with a space between them, or with what stands for the others."""
+    asked: list[list[str]] = []
+
+    def told(texts: list[str]) -> list[list[float]]:
+        asked.append(list(texts))
+        return [[0.0, 1.0] if "b" in text else [0.75, 0.25] for text in texts]
+
+    words = ["<pad>", "<unk>", "a", "b", "c"]
+    tokens, valid = np.array([[2, 3, 4], [4, 2, 0]]), np.array([[1, 1, 1], [1, 1, 0]], bool)
+    labels = LabelSpec("classes", ("0", "1"))
+    batch = Batch(np.arange(2), (tokens,), (valid,), np.array([1, 0]))
+    bits = np.zeros((2, 2, 3), bool)
+    bits[0, 0, :2] = bits[1, 1, 0] = True
+    component = of_function(told, "m:told")
+    for options, shown in (({}, ["a b", "c"]), ({"absent": "_"}, ["a b _", "c _"])):
+        model = component.build(
+            RewardSetup(labels, 1, None, "cpu", words),
+            component.parse({"target": "label", **options}),
+        )
+        found = model.score(batch, [bits])["log_likelihood"]
+        assert asked.pop() == shown
+        np.testing.assert_allclose(found, np.log([1.0, 0.75]), rtol=1e-6)
+    predicts = component.build(RewardSetup(labels, 1, None, "cpu", words), component.parse({}))
+    found = predicts.score(batch, [bits * 0 > 0])["log_likelihood"]  # nothing is kept
+    np.testing.assert_allclose(found, np.log([0.25, 0.75]), rtol=1e-6)
+    assert asked[-2:] == [["", ""], ["a b c", "c a"]]
 
 
 def test_texts_that_tell_nothing_are_refused(folder: Path, tmp_path: Path) -> None:

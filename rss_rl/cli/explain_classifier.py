@@ -1,0 +1,80 @@
+"""`rss-rl explain-classifier`: from somebody's classifier to a policy that marks what it needs."""
+
+from __future__ import annotations
+
+__all__ = ["EPILOG", "explain_classifier"]
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rss_rl.cli import options
+from rss_rl.cli.options import console, end_run, write_page
+
+EPILOG = """
+Examples:
+
+`rss-rl explain-classifier SENTIMENT_FOLDER reviews.csv --text review --keep 0.2`
+
+`rss-rl explain-classifier my_module:probabilities reviews.csv --text review --out runs/explained`
+
+`rss-rl select runs/explained --trust-plugins "A dull film with one good scene."`
+
+The classifier is asked for probabilities alone and stays as it is. Texts need no labels; some
+hundreds of the kind that is to be explained are needed at least. What opens the run of a function
+afterwards imports its module and wants --trust-plugins for that.
+"""
+
+
+def explain_classifier(
+    classifier: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLASSIFIER",
+            help="Folder of an AutoModelForSequenceClassification with its tokenizer, its name on"
+            " the Hugging Face hub, or package.module:FUNCTION from a list of texts to the"
+            " probability of each class.",
+        ),
+    ],
+    data: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Texts: .csv, .tsv, .jsonl or .parquet.")
+    ],
+    text: Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the text.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from those chosen."),
+    ] = None,
+    keep: Annotated[
+        float, typer.Option("--keep", metavar="SHARE", help="Share of the words to mark.")
+    ] = 0.2,
+    time: options.Time = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the run.")] = Path(
+        "runs/explained"
+    ),
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+) -> None:
+    """Train a policy that marks the words from which a classifier says what it says of a text."""
+    from rss_rl.api.explaining import explain_classifier as explain
+    from rss_rl.inference.scoring import read_texts
+
+    rows = list(read_texts(data, [text], 1))
+    for row in rows:
+        if row.fault is not None:
+            raise row.fault
+    texts = [t if isinstance(t, str) else " ".join(t) for row in rows for t in row.texts]
+    shown = console(stderr=json_)
+    run = explain(
+        classifier,
+        texts,
+        keep=keep,
+        time=time,
+        out=out,
+        overrides=overrides or [],
+        overwrite=overwrite,
+        console=shown,
+    )
+    end_run(run, shown, as_json=json_)
+    if not json_:
+        write_page(run, shown)
