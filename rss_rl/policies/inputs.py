@@ -26,7 +26,7 @@ def input_size(reads: Reads, embedding: int, states: int | None = None) -> int:
         states: of what a pretrained encoder says of a token; None where the policy does not ask.
     """
     if states is not None:
-        return states
+        return embedding + states
     return embedding if reads == "sentence" else 3 * embedding + MATCH_SIZE
 
 
@@ -58,8 +58,8 @@ def policy_inputs(
         embedding: word vectors of ids, the classifier's.
         tokens: S x int64 [B, N_s]. valid: S x bool [B, N_s], True = real token.
         reads: `sentence`: its own vectors. `example`: those and what it has in common with the
-            other sentences of the example, see `beside`. `contextual`: each token as a
-            pretrained encoder sees it in its whole text.
+            other sentences of the example, see `beside`. `contextual`: its own vector, and
+            the token as a pretrained encoder sees it in its whole text.
         states: S x [B, N_s, H], for a policy that reads `contextual`.
 
     Returns:
@@ -70,7 +70,8 @@ def policy_inputs(
     if reads == "contextual":
         if states is None:
             raise ValueError("a batch without states for a policy that reads them")
-        return list(states)
+        both = zip(tokens, states, strict=True)
+        return [torch.cat([embedding(ids), seen], -1) for ids, seen in both]
     vectors = [embedding(ids) for ids in tokens]
     if reads == "sentence":
         return vectors
