@@ -68,7 +68,9 @@ class Run {
     const name = make("h2", "", shown.name);
     name.id = "run-" + runs.length;
     this.root.setAttribute("aria-labelledby", name.id);
-    this.root.append(name, make("p", "note", shown.about), this.answer, ...this.lists.map((list) => list.section));
+    this.trouble = make("p", "failed");
+    this.trouble.setAttribute("role", "status");
+    this.root.append(name, make("p", "note", shown.about), this.trouble, this.answer, ...this.lists.map((list) => list.section));
   }
 
   list(title) {
@@ -93,7 +95,7 @@ class Run {
         if (complete()) await this.fetch();
         else this.clear();
       } catch (error) {
-        tell(error.message, true);
+        this.trouble.textContent = error.message;
       }
     }
     this.working = false;
@@ -103,6 +105,7 @@ class Run {
   async fetch() {
     const given = { texts: texts() };
     const key = JSON.stringify(given.texts);
+    if (this.own && this.own.key !== key) this.keep = null;
     const wanted = this.keep ? { ...given, keep: this.keep } : byShare && this.shown.selects ? { ...given, share: slider.value / 100 } : null;
     const examples = [];
     if (!this.own || this.own.key !== key) examples.push(given);
@@ -114,11 +117,12 @@ class Run {
       answer = wanted ? found.at(-1) : found[0];
     }
     if (key !== JSON.stringify(texts())) return;
-    tell("");
+    this.trouble.textContent = "";
     this.show(wanted ? answer : this.own.answer);
   }
 
   clear() {
+    this.trouble.textContent = "";
     this.answer.hidden = true;
     for (const list of this.lists) list.section.hidden = true;
   }
@@ -242,7 +246,7 @@ function showOwn() {
 function refreshAll() {
   for (const run of runs) run.keep = null;
   showOwn();
-  if (!complete()) tell(fields.length > 1 ? "Type or paste the texts." : "Type or paste a text.");
+  tell(complete() ? "" : fields.length > 1 ? "Type or paste the texts." : "Type or paste a text.");
   for (const run of runs) run.refresh();
 }
 

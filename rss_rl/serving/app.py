@@ -85,7 +85,7 @@ def make_app(
 
 
 class _Turns:
-    """One call of a model at a time, in a thread of its own, so that the server answers meanwhile."""
+    """One call of a model at a time, in a thread: the server answers others meanwhile."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._lock = limits, anyio.Lock()
