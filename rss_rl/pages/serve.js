@@ -22,11 +22,6 @@ function takeToken() {
   history.replaceState(null, "", location.pathname);
 }
 
-function tell(text, failed) {
-  byId("status").textContent = text;
-  byId("status").classList.toggle("failed", Boolean(failed));
-}
-
 async function ask(path, body) {
   const headers = {};
   const token = sessionStorage.getItem("token");
@@ -63,14 +58,18 @@ class Run {
     this.bars = make("div", "bars");
     this.answer = make("div", "answer");
     this.answer.append(this.heading, this.bars);
-    this.answer.hidden = true;
     this.lists = shown.texts.map((title) => this.list(title));
     const name = make("h2", "", shown.name);
     name.id = "run-" + runs.length;
     this.root.setAttribute("aria-labelledby", name.id);
     this.trouble = make("p", "failed");
     this.trouble.setAttribute("role", "status");
-    this.root.append(name, make("p", "note", shown.about), this.trouble, this.answer, ...this.lists.map((list) => list.section));
+    const texts = make("div");
+    texts.append(...this.lists.map((list) => list.section));
+    this.view = make("div", "shown");
+    this.view.append(this.answer, texts);
+    this.view.hidden = true;
+    this.root.append(name, make("p", "note", shown.about), this.trouble, this.view);
   }
 
   list(title) {
@@ -79,7 +78,6 @@ class Run {
     words.addEventListener("click", (event) => this.toggle(event.target.closest(".word")));
     words.addEventListener("keydown", (event) => this.move(event));
     section.append(make("h3", "", title), words);
-    section.hidden = true;
     return { section, words, buttons: [], texts: null };
   }
 
@@ -123,13 +121,12 @@ class Run {
 
   clear() {
     this.trouble.textContent = "";
-    this.answer.hidden = true;
-    for (const list of this.lists) list.section.hidden = true;
+    this.view.hidden = true;
   }
 
   show(answer) {
     this.found = answer;
-    this.answer.hidden = false;
+    this.view.hidden = false;
     answer.sentences.forEach((words, slot) => this.showWords(this.lists[slot], words, this.own.answer.sentences[slot]));
     const all = answer.sentences.flat();
     const kept = all.filter(isKept).length;
@@ -139,7 +136,6 @@ class Run {
   }
 
   showWords(list, words, own) {
-    list.section.hidden = false;
     const written = JSON.stringify(words.map((word) => word.word));
     if (written !== list.texts) {
       list.texts = written;
@@ -246,7 +242,7 @@ function showOwn() {
 function refreshAll() {
   for (const run of runs) run.keep = null;
   showOwn();
-  tell(complete() ? "" : fields.length > 1 ? "Type or paste the texts." : "Type or paste a text.");
+  slider.disabled = byId("own").disabled = !complete() || !runs.some((run) => run.shown.selects);
   for (const run of runs) run.refresh();
 }
 
@@ -275,10 +271,9 @@ async function start() {
     for (const one of shown) runs.push(new Run(one));
     byId("runs").replaceChildren(...runs.map((run) => run.root));
     document.title = byId("title").textContent = "What " + shown.map((one) => one.name).join(" and ") + (shown.length > 1 ? " read" : " reads");
-    slider.disabled = byId("own").disabled = !shown.some((one) => one.selects);
     refreshAll();
   } catch (error) {
-    tell(error.message, true);
+    byId("status").textContent = error.message;
   }
 }
 
