@@ -82,7 +82,7 @@ def serve(
     try:
         from rss_rl.serving.app import LOOPBACK_HOSTS, make_app
         from rss_rl.serving.payloads import Limits
-        from rss_rl.serving.server import listen, serve_app
+        from rss_rl.serving.server import listen, make_server
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise
@@ -102,7 +102,7 @@ def serve(
         typer.echo(f"serving {' and '.join(models)} at {_address(listening.getsockname(), token)}")
         say(out, "Ctrl-C ends it")
         with Interruption(lambda: None) as interruption:
-            serve_app(app, listening)
+            make_server(app).run(sockets=[listening])
     raise typer.Exit(interruption.exit_code)
 
 

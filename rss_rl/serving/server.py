@@ -1,8 +1,8 @@
-"""A socket, and a web server on it until it is told to end."""
+"""A socket, and a web server for it."""
 
 from __future__ import annotations
 
-__all__ = ["listen", "serve_app"]
+__all__ = ["listen", "make_server"]
 
 import socket
 
@@ -37,10 +37,11 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def serve_app(app: ASGIApp, listening: socket.socket) -> None:
-    """Answer until SIGINT or SIGTERM, which then reach the handlers that were there before.
+def make_server(app: ASGIApp) -> uvicorn.Server:
+    """A server that answers from `run(sockets=[...])` on until SIGINT or SIGTERM.
 
-    Nothing of a request is logged: neither its address, nor its texts or its token.
+    The signal then reaches the handler that was there before. Nothing of a request is logged:
+    neither its address, nor its texts or its token.
     """
     config = uvicorn.Config(
         app,
@@ -55,4 +56,4 @@ def serve_app(app: ASGIApp, listening: socket.socket) -> None:
         limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=_GRACE_S,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    return uvicorn.Server(config)
