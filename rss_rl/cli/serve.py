@@ -84,10 +84,11 @@ def serve(
         from rss_rl.serving.payloads import Limits
         from rss_rl.serving.server import listen, make_server
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
+        package = (error.name or "").partition(".")[0]
+        if package not in ("starlette", "uvicorn"):
             raise
         raise ConfigError(
-            f"serving needs the package {error.name}",
+            f"serving needs the package {package}",
             remedy="Install it with `pip install 'rss-rl[serve]'`",
         ) from error
 
