@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["answer_ask", "runs_shown"]
+__all__ = ["answer_example", "run_asked", "runs_shown"]
 
 from collections.abc import Mapping
 from functools import partial
@@ -36,21 +36,29 @@ def _shown(name: str, model: Model) -> dict[str, Any]:
     }
 
 
-def answer_ask(models: Mapping[str, Model], ask: Ask, limits: Limits) -> dict[str, Any]:
-    """Answer of `POST /predict`.
+def run_asked(models: Mapping[str, Model], ask: Ask) -> str:
+    """The name of the run that answers.
+
+    Raises:
+        Problem: 422, there is none of this name.
+    """
+    name = next(iter(models)) if ask.run is None else ask.run
+    if name not in models:
+        raise Problem(422, f"run: there is none of this name; there are {[*models]}", "run")
+    return name
+
+
+def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> dict[str, Any]:
+    """Selection and prediction of one example, as of `Answered`.
+
+    Args:
+        field: of the body, where it stands.
 
     Raises:
         Problem: 422 or 413, with the field.
         ResourceError: there is not enough memory.
     """
-    name = next(iter(models)) if ask.run is None else ask.run
-    if name not in models:
-        raise Problem(422, f"run: there is none of this name; there are {[*models]}", "run")
-    found = [
-        _explain(models[name], asked, f"examples.{number}", limits)
-        for number, asked in enumerate(ask.examples)
-    ]
-    return {"run": name, "examples": [explanation.to_dict() for explanation in found]}
+    return _explain(model, asked, field, limits).to_dict()
 
 
 def _explain(model: Model, asked: Asked, field: str, limits: Limits) -> Explanation:

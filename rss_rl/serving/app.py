@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rss_rl.errors import ResourceError
 from rss_rl.inference.model import Model
 from rss_rl.pages.assets import asset, filled
-from rss_rl.serving.answering import answer_ask, runs_shown
+from rss_rl.serving.answering import answer_example, run_asked, runs_shown
 from rss_rl.serving.payloads import Limits, Problem, openapi, parse_ask
 from rss_rl.version import VERSION
 
@@ -116,10 +116,16 @@ async def _predict(
     if kind != "application/json":  # a page elsewhere can send other kinds without being allowed to
         raise Problem(415, "the body must be JSON: Content-Type: application/json")
     ask = parse_ask(await _body(request, limits), limits)
-    try:
-        return JSONResponse(await turns.run(partial(answer_ask, models, ask, limits)))
-    except ResourceError as error:
-        raise Problem(503, str(error)) from error
+    name = run_asked(models, ask)
+    found = []
+    for number, asked in enumerate(ask.examples):  # a turn each: other requests come between
+        place = f"examples.{number}"
+        call = partial(answer_example, models[name], asked, place, limits)
+        try:
+            found.append(await turns.run(call))
+        except ResourceError as error:
+            raise Problem(503, str(error), place) from error
+    return JSONResponse({"run": name, "examples": found})
 
 
 async def _body(request: Request, limits: Limits) -> bytes:

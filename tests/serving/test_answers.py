@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import anyio
 import jsonschema
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from readers import TASKS, reader
 from starlette.testclient import TestClient
 
+from rss_rl.errors import ResourceError
 from rss_rl.inference.model import Model
 from rss_rl.serving.app import LOOPBACK_HOSTS, make_app
 from rss_rl.serving.payloads import Answer, Limits, Runs
@@ -163,12 +165,8 @@ def test_more_than_the_limits_is_413(client: TestClient) -> None:
 
 
 def test_a_body_without_a_length_is_cut_off(client: TestClient) -> None:
-    taken = 0
-
     def parts() -> Iterator[bytes]:
-        nonlocal taken
         for _ in range(1000):
-            taken += 1
             yield b" " * 1000
 
     kind = {"Content-Type": "application/json"}
@@ -235,12 +233,45 @@ def test_hostile_bodies_are_422(client: TestClient, body: bytes) -> None:
     assert len(answer.content) < 500
 
 
+def test_a_body_that_does_not_arrive_is_408() -> None:
+    """And whoever goes away while sending is no fault."""
+    app = make_app({"run": reader("classes")}, limits=SMALL)
+    scope = {"type": "http", "method": "POST", "path": "/predict", "query_string": b""}
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    sent: list[Any] = []
+
+    async def never() -> Any:
+        await anyio.sleep_forever()
+
+    async def gone() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    for receive, status in ((never, 408), (gone, 400)):
+        sent.clear()
+        anyio.run(app, {**scope, "headers": headers}, receive, send)
+        assert sent[0]["status"] == status
+
+
+def test_a_want_of_memory_is_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*_: object) -> None:
+        raise ResourceError("there is not enough memory to read a text")
+
+    monkeypatch.setattr("rss_rl.serving.app.answer_example", short)
+    with client_of({"run": reader("classes")}) as client:
+        answer = client.post("/predict", json={"examples": [{"texts": [TEXT]}]})
+        assert (answer.status_code, answer.json()["field"]) == (503, "examples.0")
+        assert "memory" in answer.json()["error"]
+
+
 class TestFaults:
     def test_a_fault_is_told_without_its_traceback(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(*_: object) -> None:
             raise RuntimeError("a secret")
 
-        monkeypatch.setattr("rss_rl.serving.app.answer_ask", broken)
+        monkeypatch.setattr("rss_rl.serving.app.answer_example", broken)
         with client_of({"run": reader("classes")}, faults=False) as client:
             answer = client.post("/predict", json={"examples": [{"texts": [TEXT]}]})
             assert answer.status_code == 500
@@ -262,7 +293,7 @@ class TestFaults:
             running -= 1
             return {}
 
-        monkeypatch.setattr("rss_rl.serving.app.answer_ask", slow)
+        monkeypatch.setattr("rss_rl.serving.app.answer_example", slow)
         body = {"examples": [{"texts": [TEXT]}]}
         with (
             client_of({"run": reader("classes")}) as client,
