@@ -5,7 +5,7 @@ Legend: an example is a text, or two where the task has two.
 
 from __future__ import annotations
 
-__all__ = ["Answer", "Ask", "Asked", "Limits", "Problem", "openapi", "parse_ask"]
+__all__ = ["Answer", "Ask", "Asked", "Limits", "Problem", "Runs", "openapi", "parse_ask"]
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
