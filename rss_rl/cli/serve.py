@@ -5,9 +5,12 @@ from __future__ import annotations
 __all__ = ["EPILOG", "serve"]
 
 import secrets
+import socket
 from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -139,5 +142,9 @@ def _open(paths: Sequence[Path], which: str | int, trusted: Trust) -> dict[str, 
 
 
 def _address(bound: tuple[str, int], token: str | None) -> str:
+    """To open in a browser; of a server that listens at all addresses by the machine's name."""
     host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-    return f"http://{host}:{bound[1]}/" + ("" if token is None else f"#token={token}")
+    if ip_address(bound[0]).is_unspecified:
+        host = socket.gethostname()
+    fragment = "" if token is None else f"#token={quote(token, safe='')}"
+    return f"http://{host}:{bound[1]}/{fragment}"

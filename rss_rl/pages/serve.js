@@ -35,7 +35,7 @@ async function ask(path, body) {
   }
   if (answer.status === 401) throw new Error("This server wants a token: open the address that it printed, which ends in #token=…");
   const found = await answer.json();
-  if (!answer.ok) throw new Error(found.error);
+  if (!answer.ok) throw new Error(found.error.replace(found.field + ": ", ""));
   return found;
 }
 

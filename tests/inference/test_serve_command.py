@@ -12,13 +12,14 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from readers import REVIEWS
+from readers import REVIEWS, reader
 from tiny_runs import command_line
 from typer.testing import CliRunner
 
@@ -81,19 +82,25 @@ def test_a_run_and_its_export_side_by_side(
     assert "dull" not in told
 
 
-def test_with_a_host_a_token_is_needed(run: Path, start: Started) -> None:
-    process, line = start(run, "--host", "127.0.0.1")
-    found = re.search(r"(http://\S+/)#token=(\S{32})\n", line)
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_with_a_host_a_token_is_needed(host: str, run: Path, start: Started) -> None:
+    own = "a+b&c%" if host == "0.0.0.0" else None
+    process, line = start(run, "--host", host, *([] if own is None else ["--token", own]))
+    found = re.search(r"http://(\S+):(\d+)/#token=(\S+)\n", line)
     assert found is not None, line
+    assert found[1] != "0.0.0.0"  # no address to open
+    token = urllib.parse.parse_qs(f"token={found[3]}")["token"][0]  # as the page reads it
+    assert token == own or (own is None and len(token) == 32)
+    address = f"http://127.0.0.1:{found[2]}/"
     with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-        asked(found[1] + "runs")
+        asked(address + "runs")
     refused.value.close()
-    assert asked(found[1] + "runs", Authorization=f"Bearer {found[2]}")["runs"]
-    assert asked(found[1] + "health") == {"status": "ok"}
+    assert asked(address + "runs", Authorization=f"Bearer {token}")["runs"]
+    assert asked(address + "health") == {"status": "ok"}
     process.send_signal(signal.SIGINT)
     assert process.wait(WAIT_S) == 130
     assert process.stderr is not None
-    assert found[2] not in process.stderr.read()
+    assert token not in process.stderr.read()
 
 
 def refused(*arguments: object) -> str:
@@ -111,6 +118,21 @@ def test_what_cannot_be_served_is_said(run: Path, tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}: cannot listen there" in refused(run, "--port", port)
     assert "cannot listen there" in refused(run, "--host", "no such name")
+
+
+def test_two_that_read_other_texts_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {"a": reader("classes"), "b": reader("pair"), "c": reader("sentence")}
+    monkeypatch.setattr("rss_rl.inference.model.load_model", lambda path, *_: models[path.name])
+    for pair in (("runs/a", "runs/b"), ("runs/b", "runs/c")):
+        assert "cannot be compared" in refused(*pair)
+
+
+def test_two_of_one_name_are_told_apart_by_their_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr("rss_rl.inference.model.load_model", lambda *_: reader("classes"))
+    monkeypatch.setattr("rss_rl.serving.app.make_app", lambda models, **_: made.append([*models]))
+    refused("first/run", "second/run", "--host", "no such name")
+    assert made == [["first/run", "second/run"]]
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])
