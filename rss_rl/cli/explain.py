@@ -73,7 +73,7 @@ def explain(
     """
     _check(texts, file, out, figure)
     from rss_rl.inference.model import load_model
-    from rss_rl.pages.explanation import explanation_page
+    from rss_rl.pages.explanation import about, explanation_page
 
     model = load_model(path, checkpoint(which), trust(trust_plugins))
     encoded = (
@@ -83,7 +83,7 @@ def explain(
     )
     facts = _gather(model, encoded, flips)
     name = path.resolve().name
-    text = explanation_page(f"What {name} reads", model.labels, facts, _note(model))
+    text = explanation_page(f"What {name} reads", model.labels, facts, about(model))
     with disk_errors(out, "cannot be written", "Give another --out", StorageError):
         replace_file(out, text)
     typer.echo(f"wrote {out}")
@@ -127,12 +127,6 @@ def _gather(model: Model, examples: list[Encoded], flips: int) -> list[Facts]:
 
             facts.append(gather_facts(model, example, flips, show_progress))
     return facts
-
-
-def _note(model: Model) -> str:
-    config = model.config
-    policy = f"policy {config.policy.name}" if model.selects else "every word is read"
-    return f"Encoder {config.model.encoder.name}, {policy}; data: {model.inputs.manifest.name}."
 
 
 def _write_figures(path: Path, examples: list[Facts]) -> None:

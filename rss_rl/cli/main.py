@@ -23,6 +23,7 @@ from rss_rl.cli import (
     predict,
     rationales,
     select,
+    serve,
     status,
     submit,
     table,
@@ -86,6 +87,7 @@ app.command(epilog=rationales.EPILOG)(rationales.rationales)
 app.command(epilog=select.EPILOG)(select.select)
 app.command(epilog=explain.EPILOG)(explain.explain)
 app.command(epilog=explain_classifier.EPILOG)(explain_classifier.explain_classifier)
+app.command(epilog=serve.EPILOG)(serve.serve)
 app.command(epilog=predict.EPILOG)(predict.predict)
 app.command(epilog=export.EPILOG)(export.export)
 app.command(epilog=evaluate.REPORT_EPILOG)(evaluate.report)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 __all__ = ["Chosen", "Encoded", "Example", "Model", "cuts", "load_model"]
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -256,18 +256,24 @@ class Model:
         return logits
 
     def read(
-        self, examples: Sequence[Encoded], seed: tuple[int, int] | None = None
+        self,
+        examples: Sequence[Encoded],
+        seed: tuple[int, int] | None = None,
+        change: Callable[[Chosen], Chosen] = lambda chosen: chosen,
     ) -> list[Explanation]:
-        """Selections and predictions of one batch; `seed` as of `choose`.
+        """Selections and predictions of one batch.
+
+        Args:
+            seed: as of `choose`.
+            change: makes the selections that are read of those that the policy chose.
 
         Raises:
             ResourceError: there is not enough memory.
         """
         with memory_told("to read a text", "Cut it into parts, or use a machine with more"):
-            return self._read(examples, seed)
+            return self._explained(examples, change(self.choose(examples, seed)))
 
-    def _read(self, examples: Sequence[Encoded], seed: tuple[int, int] | None) -> list[Explanation]:
-        chosen = self.choose(examples, seed)
+    def _explained(self, examples: Sequence[Encoded], chosen: Chosen) -> list[Explanation]:
         if not self.config.predicts:
             return [
                 Explanation(_sentences(example, chosen, row), None, None)

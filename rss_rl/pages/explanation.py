@@ -5,7 +5,7 @@ Of each example it shows the selection, the attention, and what every single fli
 
 from __future__ import annotations
 
-__all__ = ["explanation_page"]
+__all__ = ["about", "explanation_page", "text_titles"]
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rss_rl.inference.facts import Facts
+from rss_rl.inference.model import Model
 from rss_rl.logs.attention_figure import attention_svg
 from rss_rl.pages.assets import filled, script_data
 from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
@@ -73,7 +74,7 @@ def _sentence(labels: LabelSpec, facts: Facts, slot: int) -> dict[str, Any]:
     attention = facts.attention[slot]
     chances = shown.probabilities
     return {
-        "title": _title(labels, len(facts.flips), slot),
+        "title": text_titles(labels, len(facts.flips))[slot],
         "words": list(shown.words),
         "known": shown.known.astype(int).tolist(),
         "roles": (shown.selection[HEAD] + 2 * shown.selection[DEPENDENT]).tolist(),
@@ -85,10 +86,18 @@ def _sentence(labels: LabelSpec, facts: Facts, slot: int) -> dict[str, Any]:
     }
 
 
-def _title(labels: LabelSpec, slots: int, slot: int) -> str:
+def text_titles(labels: LabelSpec, texts: int) -> list[str]:
+    """What each text of an example is called."""
     if labels.chooses:
-        return ("Passage", "Question")[slot]
-    return "Text" if slots == 1 else f"Text {slot + 1}"
+        return ["Passage", "Question"]
+    return ["Text"] if texts == 1 else [f"Text {number + 1}" for number in range(texts)]
+
+
+def about(model: Model) -> str:
+    """A line on what a page shows: encoder, policy and data."""
+    config = model.config
+    policy = f"policy {config.policy.name}" if model.selects else "every word is read"
+    return f"Encoder {config.model.encoder.name}, {policy}; data: {model.inputs.manifest.name}."
 
 
 def _sparse(attention: Array | None) -> dict[int, list[list[float]]] | None:

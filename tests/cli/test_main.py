@@ -18,6 +18,7 @@ COMMANDS = [
     "evaluate",
     "select",
     "explain",
+    "serve",
     "predict",
     "export",
     "report",
@@ -47,12 +48,15 @@ def test_the_version_is_printed() -> None:
     assert result.output == f"rss-rl {rss_rl.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["config", "list"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], ["serve", "--help"], ["config", "list"]]
+)
 def test_light_commands_import_neither_torch_nor_ray(arguments: list[str]) -> None:
     code = (
         "import sys\nfrom rss_rl.cli.main import app\n"
         "try: app(sys.argv[1:])\nexcept SystemExit as end: assert not end.code\n"
-        "heavy = {'torch', 'ray', 'tensorboard', 'nltk'} & set(sys.modules)\n"
+        "heavy = {'torch', 'ray', 'tensorboard', 'nltk', 'starlette', 'uvicorn'}\n"
+        "heavy &= set(sys.modules)\n"
         "assert not heavy, heavy"
     )
     ended = subprocess.run(

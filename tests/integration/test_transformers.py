@@ -14,6 +14,7 @@ import tiny_transformers
 import torch
 from ray_nodes import own_ray
 from safetensors.numpy import load_file
+from starlette.testclient import TestClient
 from tiny_runs import Outcome
 
 import rss_rl
@@ -23,6 +24,7 @@ from rss_rl.data.store import open_prepared
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.inference.artifact import export_run
 from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.serving.app import make_app
 from rss_rl.training.run import train
 from rss_rl.training.session import UpdateReport
 
@@ -92,6 +94,18 @@ def test_an_export_stands_alone(run: Path, folder: Path, tmp_path: Path) -> None
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
     with pytest.raises(CheckpointError, match="not the file that was exported"):
         rss_rl.load(moved)
+
+
+def test_it_is_served_as_it_is_used(run: Path) -> None:
+    model, texts = rss_rl.load(run), ["w1 w2 w3", "words that nobody has seen"]
+    with TestClient(make_app({"run": model}), base_url="http://localhost") as client:
+        examples = [{"texts": [text]} for text in texts] + [{"texts": texts[:1], "share": 0.5}]
+        found = client.post("/predict", json={"examples": examples}).json()["examples"]
+    shares = [said.class_probabilities for said in model.predict(texts)]
+    for answer, wanted in zip(found, shares, strict=False):
+        assert answer["class_probabilities"] == pytest.approx(wanted)
+    words = found[2]["sentences"][0]
+    assert sum(word["head"] or word["dependent"] for word in words) == 2
 
 
 def test_words_that_training_has_not_seen_are_read(run: Path) -> None:

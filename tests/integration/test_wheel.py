@@ -54,6 +54,7 @@ def test_the_parts_of_the_pages_travel(installed: Path, tmp_path: Path) -> None:
     )
     names = run(installed / "python", "-c", code, cwd=tmp_path).split()
     assert {"look.css", "theme.js", "explanation.html", "report.html"} <= set(names)
+    assert {"serve.html", "serve.css", "serve.js", "words.css"} <= set(names)
 
 
 def test_the_sources_of_the_kernels_travel(installed: Path, tmp_path: Path) -> None:

@@ -82,8 +82,18 @@ class Browser:
         result: dict[str, Any] = message["result"]
         return result
 
-    def open(self, path: Path, width: int = 1280, height: int = 900) -> None:
-        """Open a file and wait until it is loaded."""
+    def open(self, page: Path | str, width: int = 1280, height: int = 900) -> None:
+        """Open a file or a URL and wait until it is loaded."""
+        url = page if isinstance(page, str) else page.as_uri()
+        self.resize(width, height)
+        self.call("Page.navigate", url=url)
+        loaded = "complete" + url.partition(":")[0] + ":"
+        deadline = time.monotonic() + WAIT_S
+        while self.value("document.readyState + location.protocol") != loaded:
+            assert time.monotonic() < deadline, "the page does not load"
+
+    def resize(self, width: int, height: int) -> None:
+        """Make the window so many pixels wide and high."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -91,10 +101,17 @@ class Browser:
             deviceScaleFactor=1,
             mobile=False,
         )
-        self.call("Page.navigate", url=path.as_uri())
+
+    def wait(self, condition: str) -> None:
+        """Until a JavaScript expression is true."""
         deadline = time.monotonic() + WAIT_S
-        while self.value("document.readyState + location.protocol") != "completefile:":
-            assert time.monotonic() < deadline, "the page does not load"
+        while not self.value(f"Boolean({condition})"):
+            assert time.monotonic() < deadline, f"never came true: {condition}"
+            time.sleep(0.02)
+
+    def type(self, text: str) -> None:
+        """Type into the element that has the focus."""
+        self.call("Input.insertText", text=text)
 
     def value(self, expression: str) -> Any:
         """What JavaScript makes of an expression, as JSON."""
@@ -114,15 +131,18 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def key(self, name: str) -> None:
-        """Press and release a key such as Enter, Escape, Tab or ArrowRight."""
-        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39}
-        for kind in ("rawKeyDown", "keyUp"):
+        """Press and release a key such as Enter, Space, Escape, Tab or ArrowRight."""
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "Space": 32}
+        codes |= {"ArrowLeft": 37, "ArrowRight": 39}
+        typed = {"Enter": "\r", "Space": " "}.get(name, "")
+        for kind in ("keyDown" if typed else "rawKeyDown", "keyUp"):
             self.call(
                 "Input.dispatchKeyEvent",
                 type=kind,
-                key=name,
+                key=" " if name == "Space" else name,
                 code=name,
                 windowsVirtualKeyCode=codes[name],
+                text=typed if kind == "keyDown" else "",
             )
 
     def _next(self) -> dict[str, Any]:

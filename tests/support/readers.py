@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -43,6 +44,7 @@ class Inputs:
     sentences: int
     tokenizer: Tokenizer
     vocabulary: Vocabulary
+    manifest: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(name="made"))
 
 
 def reader(

@@ -1,0 +1,150 @@
+"""`rss-rl serve`: a page and a JSON interface for one trained model, or for two to compare."""
+
+from __future__ import annotations
+
+__all__ = ["EPILOG", "serve"]
+
+import secrets
+import socket
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
+
+import typer
+
+from rss_rl.api.interruption import Interruption
+from rss_rl.api.terminal import say
+from rss_rl.cli import options
+from rss_rl.cli.options import checkpoint, console, trust
+from rss_rl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rss_rl.components import Trust
+    from rss_rl.inference.model import Model
+
+EPILOG = """
+Examples:
+
+`rss-rl serve runs/reviews` prints an address to open; Ctrl-C ends it.
+
+`rss-rl serve runs/reviews runs/reviews-sparse` shows two runs side by side.
+
+`rss-rl serve models/reviews --host 0.0.0.0 --port 9000` is for other machines, with a token.
+
+`curl localhost:8000/predict -H 'Content-Type: application/json'
+-d '{"examples": [{"texts": ["A dull film."], "share": 0.3}]}'`
+"""
+
+_LOOPBACK = "127.0.0.1"
+
+
+def serve(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN|EXPORT [RUN|EXPORT]",
+            help="Directory of a run or of an export, or two that read the same kind of texts.",
+        ),
+    ],
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")
+    ] = 8000,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="Address to listen at, for other machines; requests then need a token. "
+            "Default: this machine alone.",
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            envvar="RSS_RL_SERVE_TOKEN",
+            help="Token that requests need. Default with --host: one drawn at random and printed.",
+        ),
+    ] = None,
+    max_words: Annotated[
+        int, typer.Option("--max-words", min=1, help="Longest text that is read, in words.")
+    ] = 2000,
+    which: options.Which = "best",
+    trust_plugins: options.TrustPlugins = False,
+) -> None:
+    """Serve a page on which to type a text, move the share of words kept, and click words in and
+    out, with the prediction that follows.
+
+    Programs ask by `POST /predict`; `GET /schema` describes it, `GET /health` says whether the
+    server answers. Nothing is stored. The connection is not encrypted: for other machines put a
+    server before it that does.
+    """
+    _check(paths, token)
+    try:
+        from rss_rl.serving.app import LOOPBACK_HOSTS, make_app
+        from rss_rl.serving.payloads import Limits
+        from rss_rl.serving.server import listen, make_server
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("starlette", "uvicorn"):
+            raise
+        raise ConfigError(
+            f"serving needs the package {package}",
+            remedy="Install it with `pip install 'rss-rl[serve]'`",
+        ) from error
+
+    if host is not None and token is None:
+        token = secrets.token_urlsafe(24)
+    hosts = LOOPBACK_HOSTS if host is None else ("*",)
+    out = console(stderr=True)
+    with out.status("opening"):
+        models = _open(paths, checkpoint(which), trust(trust_plugins))
+    app = make_app(models, token=token, hosts=hosts, limits=Limits(words=max_words))
+    with listen(host or _LOOPBACK, port) as listening:
+        typer.echo(f"serving {' and '.join(models)} at {_address(listening.getsockname(), token)}")
+        say(out, "Ctrl-C ends it")
+        with Interruption(lambda: None) as interruption:
+            make_server(app).run(sockets=[listening])
+    raise typer.Exit(interruption.exit_code)
+
+
+def _check(paths: Sequence[Path], token: str | None) -> None:
+    if len(paths) > 2 or len({path.resolve() for path in paths}) < len(paths):
+        raise ConfigError(
+            "a run alone or two different ones can be served", where=" ".join(map(str, paths))
+        )
+    if token is not None and not (
+        token.isascii() and token.isprintable() and token.split() == [token]
+    ):
+        raise ConfigError(
+            "the token must be of visible ASCII characters, without spaces", where="--token"
+        )
+
+
+def _open(paths: Sequence[Path], which: str | int, trusted: Trust) -> dict[str, Model]:
+    """By name: that of the directory, or the whole path where both are called the same."""
+    from rss_rl.inference.model import load_model
+
+    found = [load_model(path, which, trusted) for path in paths]
+    names = [path.resolve().name for path in paths]
+    if len({*names}) < len(names):
+        names = [str(path) for path in paths]
+    kinds = {(model.labels.chooses, model.inputs.sentences) for model in found}
+    if len(kinds) > 1:
+        raise ConfigError(
+            "one reads other texts than the other, so that they cannot be compared",
+            where=" and ".join(names),
+            remedy="Name runs that read both a text, both a pair, or both a passage and a question",
+        )
+    return dict(zip(names, found, strict=True))
+
+
+def _address(bound: tuple[str, int], token: str | None) -> str:
+    """To open in a browser; of a server that listens at all addresses by the machine's name."""
+    host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+    if ip_address(bound[0]).is_unspecified:
+        host = socket.gethostname()
+    fragment = "" if token is None else f"#token={quote(token, safe='')}"
+    return f"http://{host}:{bound[1]}/{fragment}"

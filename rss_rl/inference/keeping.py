@@ -1,0 +1,65 @@
+"""Selections asked for: a share of each text's words, or the very words.
+
+Legend: B examples, S sentences an example, N_s tokens of slot s.
+"""
+
+from __future__ import annotations
+
+__all__ = ["keep_share", "keep_words"]
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from rss_rl.errors import ConfigError
+from rss_rl.inference.model import Chosen
+from rss_rl.ops.rationales import top_share
+from rss_rl.types import Array
+
+_DECIMALS = 5
+"""Of scores that are compared: rounding must not say which of two equal words is likelier."""
+
+
+def keep_words(chosen: Chosen, keep: Sequence[Array]) -> Chosen:
+    """The same texts with these words kept and no others.
+
+    A word that was selected keeps its roles; another one that is kept becomes head and dependent,
+    as where `gather_facts` forces it in.
+
+    Args:
+        keep: S x bool [B, N_s].
+
+    Raises:
+        ValueError: not one bit for each word.
+    """
+    changed = []
+    for selection, bits in zip(chosen.selections, keep, strict=True):
+        if bits.shape != (len(selection), selection.shape[-1]):
+            raise ValueError(f"keep {bits.shape} is not one bit for each of {selection.shape}")
+        own = selection.any(1, keepdim=True)  # [B, 1, N]
+        changed.append((selection | ~own) & torch.from_numpy(bits)[:, None])
+    return replace(chosen, selections=changed)
+
+
+def keep_share(chosen: Chosen, share: float) -> Chosen:
+    """The words of highest score, `share` of each text's and at least one; roles as `keep_words`.
+
+    A word's score is the greater of its probabilities as head and as dependent.
+
+    Args:
+        share: in [0, 1].
+
+    Raises:
+        ConfigError: the run has no policy, so that words have no scores.
+    """
+    if chosen.probabilities is None:
+        raise ConfigError(
+            "the run has no policy, so that words have no scores to choose a share by",
+            remedy="Say which words to keep",
+        )
+    scores = [chances.amax(1).double().numpy().round(_DECIMALS) for chances in chosen.probabilities]
+    valid = [np.asarray(mask) for mask in chosen.valid]
+    best = [top_share(each, mask, share) for each, mask in zip(scores, valid, strict=True)]
+    return keep_words(chosen, best)

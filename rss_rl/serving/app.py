@@ -1,0 +1,214 @@
+"""The web application: the page, and the JSON interface behind it. It keeps no state."""
+
+from __future__ import annotations
+
+__all__ = ["LOOPBACK_HOSTS", "make_app"]
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rss_rl.errors import ResourceError
+from rss_rl.inference.model import Model
+from rss_rl.pages.assets import asset, filled
+from rss_rl.serving.answering import answer_example, run_asked, runs_shown
+from rss_rl.serving.payloads import Limits, Problem, openapi, parse_ask
+from rss_rl.version import VERSION
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+"""Names by which a browser on this machine asks; a page elsewhere that makes its own name point
+here (DNS rebinding) asks by that name and is refused."""
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
+"""What needs no token: nothing of it says anything about a run."""
+
+
+def make_app(
+    models: Mapping[str, Model],
+    *,
+    token: str | None = None,
+    hosts: tuple[str, ...] = LOOPBACK_HOSTS,
+    limits: Limits | None = None,
+) -> ASGIApp:
+    """The application.
+
+    Args:
+        models: by the name that they are shown and asked for by; the first answers where none is.
+        token: that requests have to carry, None for none.
+        hosts: that requests may name as theirs, `("*",)` for any.
+    """
+    limits = Limits() if limits is None else limits
+    turns = _Turns(limits)
+    routes = [
+        Route("/", _constant(filled("serve.html", version=VERSION), "text/html")),
+        Route("/page.css", _constant(_joined("look.css", "words.css", "serve.css"), "text/css")),
+        Route("/page.js", _constant(_joined("theme.js", "serve.js"), "text/javascript")),
+        Route("/health", _fixed({"status": "ok"})),
+        Route("/schema", _fixed(openapi(limits))),
+        Route("/runs", _fixed(runs_shown(models))),
+        Route("/predict", partial(_predict, models, limits, turns), methods=["POST"]),
+    ]
+    handlers: dict[Any, Any] = {
+        Problem: _tell_problem,
+        HTTPException: _tell_http,
+        ClientDisconnect: _tell_nobody,
+        Exception: _tell_fault,
+    }
+    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)]
+    if token is not None:
+        middleware.append(Middleware(_Guard, token=token))
+    return _Secured(Starlette(routes=routes, exception_handlers=handlers, middleware=middleware))
+
+
+class _Turns:
+    """One call of a model at a time, in a thread: the server answers others meanwhile."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._lock = limits, anyio.Lock()
+
+    async def run(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What it returns.
+
+        Raises:
+            Problem: 503, others are being answered for too long.
+        """
+        busy = Problem(503, "busy with other requests; try again in a few seconds")
+        if self._lock.statistics().tasks_waiting >= self._limits.waiting:
+            raise busy
+        with anyio.move_on_after(self._limits.wait_s) as patience:
+            await self._lock.acquire()
+        if patience.cancelled_caught:
+            raise busy
+        try:
+            return await to_thread.run_sync(call)
+        finally:
+            self._lock.release()
+
+
+async def _predict(
+    models: Mapping[str, Model], limits: Limits, turns: _Turns, request: Request
+) -> Response:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":  # a page elsewhere can send other kinds without being allowed to
+        raise Problem(415, "the body must be JSON: Content-Type: application/json")
+    ask = parse_ask(await _body(request, limits), limits)
+    name = run_asked(models, ask)
+    found = []
+    for number, asked in enumerate(ask.examples):  # a turn each: other requests come between
+        place = f"examples.{number}"
+        call = partial(answer_example, models[name], asked, place, limits)
+        try:
+            found.append(await turns.run(call))
+        except ResourceError as error:
+            raise Problem(503, str(error), place) from error
+    return JSONResponse({"run": name, "examples": found})
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
+    found = bytearray()
+    with anyio.move_on_after(limits.wait_s) as patience:
+        async for part in request.stream():
+            found += part
+            if len(found) > limits.body_bytes:
+                raise Problem(413, f"the body has more than {limits.body_bytes:,} bytes")
+    if patience.cancelled_caught:
+        raise Problem(408, "the body does not arrive")
+    return bytes(found)
+
+
+def _constant(text: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(_: Request) -> Response:
+        return Response(text, media_type=kind)
+
+    return answer
+
+
+def _fixed(data: dict[str, Any]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(_: Request) -> Response:
+        return JSONResponse(data)
+
+    return answer
+
+
+def _joined(*names: str) -> str:
+    return "".join(asset(name) for name in names)
+
+
+def _refusal(status: int, message: str, field: str = "") -> JSONResponse:
+    return JSONResponse({"error": message, "field": field}, status)
+
+
+async def _tell_problem(_: Request, problem: Problem) -> Response:
+    return _refusal(problem.status, problem.message, problem.field)
+
+
+async def _tell_http(_: Request, error: HTTPException) -> Response:
+    """No such path or method."""
+    found = _refusal(error.status_code, error.detail)
+    found.headers.update(error.headers or {})
+    return found
+
+
+async def _tell_nobody(_: Request, __: ClientDisconnect) -> Response:
+    return Response(status_code=400)
+
+
+async def _tell_fault(_: Request, error: Exception) -> Response:
+    return _refusal(500, "a fault of the server; its log says which")
+
+
+class _Guard:
+    """Asks for the token wherever something is told about a run."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._wanted = app, f"bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in _OPEN:
+            scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+            given = f"{scheme.lower()} {token.strip()}".encode()
+            if not secrets.compare_digest(given, self._wanted):
+                refusal = _refusal(401, "a token is needed: Authorization: Bearer TOKEN")
+                refusal.headers["WWW-Authenticate"] = "Bearer"
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class _Secured:
+    """Sets the headers that keep a browser careful on every answer, those of faults too."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)

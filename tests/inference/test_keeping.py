@@ -1,0 +1,83 @@
+"""Selections that are asked for, beside those of the policy and the flips of `gather_facts`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from readers import TASKS, reader
+
+from rss_rl.errors import ConfigError
+from rss_rl.inference.facts import gather_facts
+from rss_rl.inference.keeping import keep_share, keep_words
+from rss_rl.inference.model import Chosen
+from rss_rl.types import Array
+
+
+def chosen_of(task: str) -> Chosen:
+    model = reader(task, seed=3)
+    return model.choose([model.encode(TASKS[task][2])])
+
+
+def kept(chosen: Chosen) -> list[Array]:
+    return [selection.any(1).numpy() for selection in chosen.selections]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_words_of_the_policy_give_its_own_selection(task: str) -> None:
+    chosen = chosen_of(task)
+    again = keep_words(chosen, kept(chosen))
+    for before, after in zip(chosen.selections, again.selections, strict=True):
+        assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_keeping_one_word_more_or_less_is_a_flip(task: str) -> None:
+    model = reader(task, seed=3)
+    encoded = model.encode(TASKS[task][2])
+    facts = gather_facts(model, encoded)
+    for slot, flips in enumerate(facts.flips):
+        for place, outcome in enumerate(flips):
+
+            def change(chosen: Chosen, slot: int = slot, place: int = place) -> Chosen:
+                wanted = kept(chosen)
+                wanted[slot][0, place] ^= True
+                return keep_words(chosen, wanted)
+
+            (found,) = model.read([encoded], change=change)
+            shares = found.class_probabilities
+            values = [found.prediction] if shares is None else list(shares.values())
+            np.testing.assert_allclose(values, outcome, atol=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8, 1.0])
+def test_a_share_keeps_the_likeliest_words_of_each_text(share: float) -> None:
+    chosen = chosen_of("pair")
+    assert chosen.probabilities is not None
+    found = kept(keep_share(chosen, share))
+    for bits, chances in zip(found, chosen.probabilities, strict=True):
+        scores = chances.amax(1)[0].numpy()
+        assert bits.sum() == max(1, round(share * len(scores)))
+        if not bits.all():
+            assert scores[bits[0]].min() >= scores[~bits[0]].max()
+
+
+def test_nothing_kept_is_read_too() -> None:
+    model = reader("pair", seed=3)
+    encoded = model.encode(TASKS["pair"][2])
+    none = [np.zeros_like(bits) for bits in kept(model.choose([encoded]))]
+    (found,) = model.read([encoded], change=lambda chosen: keep_words(chosen, none))
+    assert found.kept == 0
+    assert found.class_probabilities is not None
+    assert sum(found.class_probabilities.values()) == pytest.approx(1)
+
+
+def test_without_a_policy_there_is_no_share() -> None:
+    model = reader("classes", selects=False)
+    with pytest.raises(ConfigError, match="no policy"):
+        keep_share(model.choose([model.encode(["w3 w4"])]), 0.5)
+
+
+def test_as_many_bits_as_words() -> None:
+    with pytest.raises(ValueError, match="one bit"):
+        keep_words(chosen_of("classes"), [np.ones((1, 3), bool)])

@@ -1,0 +1,157 @@
+"""`rss-rl serve` as it is typed: what it prints, how it ends, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from readers import REVIEWS, reader
+from tiny_runs import command_line
+from typer.testing import CliRunner
+
+from rss_rl.cli.main import app
+from rss_rl.inference.artifact import export_run
+from rss_rl.inference.model import load_model
+
+WAIT_S = 100
+Started = Callable[..., tuple[subprocess.Popen[str], str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Started]:
+    """Starts the command and waits for its line; ends it at last."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: object) -> tuple[subprocess.Popen[str], str]:
+        process = command_line("serve", *arguments, "--port", 0, cwd=tmp_path)
+        begun.append(process)
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], WAIT_S)
+        assert ready, "it does not begin"
+        return process, process.stdout.readline()
+
+    yield run
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+def asked(url: str, body: Any = None, **headers: str) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    headers |= {} if body is None else {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, data, headers)
+    with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_and_its_export_side_by_side(
+    number: signal.Signals, code: int, run: Path, tmp_path: Path, start: Started
+) -> None:
+    export_run(run, tmp_path / "model")
+    process, line = start(run, tmp_path / "model")
+    found = re.fullmatch(r"serving run and model at (http://127\.0\.0\.1:\d+/)\n", line)
+    assert found is not None, line
+    assert [one["name"] for one in asked(found[1] + "runs")["runs"]] == ["run", "model"]
+    body = {"examples": [{"texts": [REVIEWS[0]]}]}
+    answers = [asked(found[1] + "predict", body | {"run": name}) for name in ("run", "model")]
+    assert answers[0]["examples"] == answers[1]["examples"]
+    (said,) = load_model(run).predict([REVIEWS[0]])
+    assert answers[0]["examples"][0] == json.loads(json.dumps(said.to_dict()))
+    before = time.monotonic()
+    process.send_signal(number)
+    assert process.wait(WAIT_S) == code
+    assert time.monotonic() - before < 20
+    assert process.stderr is not None
+    told = process.stderr.read()
+    assert "Traceback" not in told
+    assert "dull" not in told
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_with_a_host_a_token_is_needed(host: str, run: Path, start: Started) -> None:
+    own = "a+b&c%" if host == "0.0.0.0" else None
+    process, line = start(run, "--host", host, *([] if own is None else ["--token", own]))
+    found = re.search(r"http://(\S+):(\d+)/#token=(\S+)\n", line)
+    assert found is not None, line
+    assert found[1] != "0.0.0.0"  # no address to open
+    token = urllib.parse.parse_qs(f"token={found[3]}")["token"][0]  # as the page reads it
+    assert token == own or (own is None and len(token) == 32)
+    address = f"http://127.0.0.1:{found[2]}/"
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        asked(address + "runs")
+    refused.value.close()
+    assert asked(address + "runs", Authorization=f"Bearer {token}")["runs"]
+    assert asked(address + "health") == {"status": "ok"}
+    process.send_signal(signal.SIGINT)
+    assert process.wait(WAIT_S) == 130
+    assert process.stderr is not None
+    assert token not in process.stderr.read()
+
+
+def refused(*arguments: object) -> str:
+    done = CliRunner().invoke(app, ["serve", *map(str, arguments)])
+    assert done.exit_code == 2, (done.output, done.exception)
+    return done.output
+
+
+def test_what_cannot_be_served_is_said(run: Path, tmp_path: Path) -> None:
+    assert "two different ones" in refused(run, run)
+    assert "two different ones" in refused(run, tmp_path / "a", tmp_path / "b")
+    assert "--token: the token must be" in refused(run, "--token", "two words")
+    assert "nowhere" in refused(tmp_path / "nowhere")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"127.0.0.1:{port}: cannot listen there" in refused(run, "--port", port)
+    assert "cannot listen there" in refused(run, "--host", "no such name")
+
+
+def test_two_that_read_other_texts_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {"a": reader("classes"), "b": reader("pair"), "c": reader("sentence")}
+    monkeypatch.setattr("rss_rl.inference.model.load_model", lambda path, *_: models[path.name])
+    for pair in (("runs/a", "runs/b"), ("runs/b", "runs/c")):
+        assert "cannot be compared" in refused(*pair)
+
+
+def test_two_of_one_name_are_told_apart_by_their_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr("rss_rl.inference.model.load_model", lambda *_: reader("classes"))
+    monkeypatch.setattr("rss_rl.serving.app.make_app", lambda models, **_: made.append([*models]))
+    refused("first/run", "second/run", "--host", "no such name")
+    assert made == [["first/run", "second/run"]]
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+def test_without_its_packages_it_says_how_to_get_them(package: str, tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.modules['{package}'] = None\n"
+        "from rss_rl.cli.main import app\n"
+        "app(['serve', 'runs/x'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: serving needs the package {package}."
+        " Install it with `pip install 'rss-rl[serve]'`\n"
+    )

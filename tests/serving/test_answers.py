@@ -1,0 +1,374 @@
+"""The JSON interface: answers as the model gives them, limits, and bodies that mean harm."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import anyio
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from readers import TASKS, reader
+from starlette.testclient import TestClient
+
+from rss_rl.errors import ResourceError
+from rss_rl.inference.model import Model
+from rss_rl.serving.app import LOOPBACK_HOSTS, make_app
+from rss_rl.serving.payloads import Answer, Limits, Runs
+
+SMALL = Limits(body_bytes=4000, examples=3, words=20, wait_s=0.3, waiting=2)
+TEXT = TASKS["classes"][2][0]
+
+
+def client_of(
+    models: dict[str, Model], limits: Limits = SMALL, *, faults: bool = True, **more: Any
+) -> TestClient:
+    app = make_app(models, limits=limits, **more)
+    return TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=faults)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with client_of({"one": reader("classes", seed=3), "two": reader("classes", seed=4)}) as made:
+        yield made
+
+
+def ask(client: TestClient, *texts: str, **more: Any) -> Any:
+    answer = client.post("/predict", json={"examples": [{"texts": list(texts), **more}]})
+    assert answer.status_code == 200, answer.text
+    (found,) = Answer.model_validate(answer.json()).model_dump(exclude_unset=True)["examples"]
+    return found
+
+
+def kept(found: Any) -> list[list[bool]]:
+    return [[word["head"] or word["dependent"] for word in words] for words in found["sentences"]]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_it_answers_what_the_model_says(task: str) -> None:
+    model = reader(task, seed=3)
+    with client_of({"run": model}) as client:
+        found = ask(client, *TASKS[task][2])
+    (said,) = model.read([model.encode(TASKS[task][2])])
+    assert found == json.loads(json.dumps(said.to_dict()))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_share_and_the_very_words(task: str) -> None:
+    with client_of({"run": reader(task, seed=3)}) as client:
+        texts = TASKS[task][2]
+        for share in (0.01, 0.5, 1):
+            found = ask(client, *texts, share=share)
+            wanted = [max(1, round(share * len(words))) for words in found["sentences"]]
+            assert [sum(words) for words in kept(found)] == wanted
+        opposite = [[not bit for bit in bits] for bits in kept(ask(client, *texts))]
+        found = ask(client, *texts, keep=opposite)
+        assert kept(found) == opposite
+        words = [word for sentence in found["sentences"] for word in sentence]
+        assert found["kept"] == pytest.approx(sum(map(sum, opposite)) / len(words))
+
+
+def test_a_run_is_asked_for_by_its_name(client: TestClient) -> None:
+    answers = {}
+    for name in ("one", "two"):
+        found = client.post("/predict", json={"run": name, "examples": [{"texts": [TEXT]}]}).json()
+        assert found["run"] == name
+        answers[name] = found["examples"]
+    assert answers["one"] != answers["two"]
+    assert client.post("/predict", json={"examples": [{"texts": [TEXT]}]}).json()["run"] == "one"
+
+
+def test_the_runs_are_described(client: TestClient) -> None:
+    shown = Runs.model_validate(client.get("/runs").json()).runs
+    assert [run.name for run in shown] == ["one", "two"]
+    assert shown[0].texts == ["Text"]
+    assert shown[0].selects
+
+
+def test_the_document_describes_what_is_asked_and_answered(client: TestClient) -> None:
+    document = client.get("/schema").json()
+    assert document["openapi"] == "3.1.0"
+    schemas = document["components"]["schemas"]
+
+    def check(data: Any, name: str) -> None:
+        jsonschema.validate(data, {"$ref": f"#/components/schemas/{name}", **document})
+
+    body = {"examples": [{"texts": [TEXT], "share": 0.5}]}
+    check(body, "Ask")
+    check(client.post("/predict", json=body).json(), "Answer")
+    check(client.get("/runs").json(), "Runs")
+    check(client.post("/predict", json={}).json(), "Refusal")
+    with pytest.raises(jsonschema.ValidationError):
+        check({"examples": [{"texts": [TEXT], "share": 2}]}, "Ask")
+    assert {"Asked", "Word", "Health"} <= schemas.keys()
+    for path in document["paths"]:
+        assert client.request("OPTIONS", path).status_code == 405  # there is one
+
+
+@pytest.mark.parametrize(
+    ("example", "field", "said"),
+    [
+        ({}, "examples.0.texts", "required"),
+        ({"texts": []}, "examples.0.texts", "at least 1"),
+        ({"texts": "w3"}, "examples.0.texts", "array"),
+        ({"texts": [7]}, "examples.0.texts.0", "string"),
+        ({"texts": [" \n"]}, "examples.0.texts", "no word"),
+        ({"texts": ["w3", "w4"]}, "examples.0.texts", "2 text(s) where the task has 1"),
+        ({"texts": ["w3"], "share": 0}, "examples.0.share", "greater than 0"),
+        ({"texts": ["w3"], "share": 1.5}, "examples.0.share", "less than or equal to 1"),
+        ({"texts": ["w3"], "share": True}, "examples.0.share", "number"),
+        ({"texts": ["w3"], "keep": [[1]]}, "examples.0.keep.0.0", "boolean"),
+        ({"texts": ["w3 w4"], "keep": [[True]]}, "examples.0.keep.0", "1 values for 2 words"),
+        ({"texts": ["w3"], "keep": [[True], []]}, "examples.0.keep", "2 lists for 1 text"),
+        ({"texts": ["w3"], "keep": [[True]], "share": 1}, "examples.0", "either share or keep"),
+        ({"texts": ["w3"], "shares": 1}, "examples.0.shares", "not permitted"),
+    ],
+)
+def test_a_wrong_field_is_named(
+    client: TestClient, example: dict[str, Any], field: str, said: str
+) -> None:
+    answer = client.post("/predict", json={"examples": [example]})
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert said in answer.json()["error"]
+
+
+def test_an_unknown_run_is_named(client: TestClient) -> None:
+    answer = client.post("/predict", json={"run": "three", "examples": [{"texts": [TEXT]}]})
+    assert (answer.status_code, answer.json()["field"]) == (422, "run")
+    assert "'one', 'two'" in answer.json()["error"]
+
+
+def test_without_a_policy_words_can_be_named_only() -> None:
+    with client_of({"run": reader("classes", selects=False)}) as client:
+        body = {"examples": [{"texts": ["w3 w4"], "share": 0.5}]}
+        answer = client.post("/predict", json=body)
+        assert (answer.status_code, answer.json()["field"]) == (422, "examples.0.share")
+        assert "no policy" in answer.json()["error"]
+        assert kept(ask(client, "w3 w4", keep=[[True, False]])) == [[True, False]]
+
+
+def test_more_than_the_limits_is_413(client: TestClient) -> None:
+    for body, field in (
+        ({"examples": [{"texts": ["w3 " * 21]}]}, "examples.0.texts.0"),
+        ({"examples": [{"texts": ["w3"]}] * 4}, "examples"),
+        ({"examples": [{"texts": ["w3 " * 2000]}]}, ""),
+    ):
+        answer = client.post("/predict", json=body)
+        assert (answer.status_code, answer.json()["field"]) == (413, field)
+    ask(client, "w3 " * 20)
+
+
+def test_a_body_without_a_length_is_cut_off(client: TestClient) -> None:
+    def parts() -> Iterator[bytes]:
+        for _ in range(1000):
+            yield b" " * 1000
+
+    kind = {"Content-Type": "application/json"}
+    assert client.post("/predict", content=parts(), headers=kind).status_code == 413
+
+
+def test_other_kinds_of_bodies_are_415(client: TestClient) -> None:
+    body = json.dumps({"examples": [{"texts": [TEXT]}]})
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        answer = client.post("/predict", content=body, headers={"Content-Type": kind})
+        assert answer.status_code == 415
+    charset = {"Content-Type": "application/json; charset=utf-8"}
+    assert client.post("/predict", content=body, headers=charset).status_code == 200
+
+
+def test_other_paths_and_methods_are_refused_in_json(client: TestClient) -> None:
+    assert client.get("/etc/passwd").json() == {"error": "Not Found", "field": ""}
+    answer = client.get("/predict")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+NEARLY = st.fixed_dictionaries(
+    {"examples": st.lists(st.fixed_dictionaries({"texts": st.lists(st.text())}), max_size=3)},
+    optional={"run": ANY_JSON, "share": ANY_JSON},
+) | st.fixed_dictionaries(
+    {
+        "examples": st.lists(
+            st.fixed_dictionaries(
+                {"texts": st.lists(st.text(), max_size=2)},
+                optional={"share": ANY_JSON, "keep": ANY_JSON | st.lists(st.lists(st.booleans()))},
+            )
+        )
+    }
+)
+
+
+@given(st.binary() | (ANY_JSON | NEARLY).map(lambda data: json.dumps(data).encode()))
+def test_no_body_is_a_fault(client: TestClient, body: bytes) -> None:
+    answer = client.post("/predict", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (200, 413, 422)
+    if answer.status_code != 200:
+        assert answer.json()["error"]
+        assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 3000,
+        b'{"examples":' * 300,
+        b'{"examples": [{"texts": ["\\ud800"]}]}',
+        b"\xff\xfe",
+        b"",
+    ],
+)
+def test_hostile_bodies_are_422(client: TestClient, body: bytes) -> None:
+    answer = client.post("/predict", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert len(answer.content) < 500
+
+
+def test_a_body_that_does_not_arrive_is_408() -> None:
+    """And whoever goes away while sending is no fault."""
+    app = make_app({"run": reader("classes")}, limits=SMALL)
+    scope = {"type": "http", "method": "POST", "path": "/predict", "query_string": b""}
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    sent: list[Any] = []
+
+    async def never() -> Any:
+        await anyio.sleep_forever()
+
+    async def gone() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    for receive, status in ((never, 408), (gone, 400)):
+        sent.clear()
+        anyio.run(app, {**scope, "headers": headers}, receive, send)
+        assert sent[0]["status"] == status
+
+
+def test_a_want_of_memory_is_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*_: object) -> None:
+        raise ResourceError("there is not enough memory to read a text")
+
+    monkeypatch.setattr("rss_rl.serving.app.answer_example", short)
+    with client_of({"run": reader("classes")}) as client:
+        answer = client.post("/predict", json={"examples": [{"texts": [TEXT]}]})
+        assert (answer.status_code, answer.json()["field"]) == (503, "examples.0")
+        assert "memory" in answer.json()["error"]
+
+
+class TestFaults:
+    def test_a_fault_is_told_without_its_traceback(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(*_: object) -> None:
+            raise RuntimeError("a secret")
+
+        monkeypatch.setattr("rss_rl.serving.app.answer_example", broken)
+        with client_of({"run": reader("classes")}, faults=False) as client:
+            answer = client.post("/predict", json={"examples": [{"texts": [TEXT]}]})
+            assert answer.status_code == 500
+            assert "secret" not in answer.text
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert client.get("/health").status_code == 200
+
+    def test_one_is_answered_at_a_time_and_health_meanwhile(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        go, begun, running, most = threading.Event(), threading.Event(), 0, 0
+
+        def slow(*_: object) -> dict[str, Any]:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            begun.set()
+            assert go.wait(30)
+            running -= 1
+            return {}
+
+        monkeypatch.setattr("rss_rl.serving.app.answer_example", slow)
+        body = {"examples": [{"texts": [TEXT]}]}
+        with (
+            client_of({"run": reader("classes")}) as client,
+            ThreadPoolExecutor(8) as pool,
+        ):
+
+            def post() -> int:
+                return client.post("/predict", json=body).status_code
+
+            first = pool.submit(post)
+            assert begun.wait(30)
+            start = time.monotonic()
+            others = [pool.submit(post) for _ in range(4)]
+            assert client.get("/health").json() == {"status": "ok"}
+            assert [other.result(30) for other in others] == [503] * 4
+            assert time.monotonic() - start >= 0.9 * SMALL.wait_s
+            go.set()
+            assert first.result(30) == 200
+            assert post() == 200  # nothing is left locked
+        assert most == 1
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[TestClient]:
+    with client_of({"run": reader("classes")}, token="sesame", hosts=("*",)) as made:
+        yield made
+
+
+class TestToken:
+    def test_what_is_told_of_a_run_needs_it(self, guarded: TestClient) -> None:
+        for method, path in (("GET", "/runs"), ("GET", "/schema"), ("POST", "/predict")):
+            for given_token in (None, "Bearer wrong", "Basic sesame", "sesame", "Bearer"):
+                headers = {} if given_token is None else {"Authorization": given_token}
+                answer = guarded.request(method, path, headers=headers)
+                assert answer.status_code == 401
+                assert answer.headers["www-authenticate"] == "Bearer"
+        assert guarded.get("/runs?token=sesame").status_code == 401
+
+    def test_with_it_all_is_answered(self, guarded: TestClient) -> None:
+        headers = {"Authorization": "bearer sesame"}
+        assert guarded.get("/runs", headers=headers).status_code == 200
+        body = {"examples": [{"texts": [TEXT]}]}
+        assert guarded.post("/predict", json=body, headers=headers).status_code == 200
+
+    def test_the_page_and_health_do_not_need_it(self, guarded: TestClient) -> None:
+        for path in ("/", "/page.css", "/page.js", "/health"):
+            answer = guarded.get(path, headers={"Host": "example.org"})
+            assert answer.status_code == 200
+            assert "sesame" not in answer.text
+
+
+class TestBrowsersAreKeptCareful:
+    @pytest.mark.parametrize("host", [*LOOPBACK_HOSTS, "localhost:8000", "[::1]:8000"])
+    def test_names_of_this_machine(self, client: TestClient, host: str) -> None:
+        assert client.get("/health", headers={"Host": host}).status_code == 200
+
+    @pytest.mark.parametrize(
+        "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8000", "", "*"]
+    )
+    def test_other_names_are_refused(self, client: TestClient, host: str) -> None:
+        for path in ("/", "/runs", "/health"):
+            assert client.get(path, headers={"Host": host}).status_code == 400
+
+    @pytest.mark.parametrize("path", ["/", "/page.js", "/runs", "/nowhere"])
+    def test_every_answer_has_the_headers(self, client: TestClient, path: str) -> None:
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+
+    def test_the_page_has_no_script_or_style_within(self, client: TestClient) -> None:
+        page = client.get("/").text
+        assert "<style" not in page
+        assert " style=" not in page
+        assert page.count("<script") == page.count('<script src="page.js"') == 1
+        assert "http" not in page

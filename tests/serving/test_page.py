@@ -1,0 +1,231 @@
+"""The served page in a real Chromium: typing, slider, clicks, keyboard, narrow screens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from chromium import Browser, find_chromium
+from readers import reader
+
+from rss_rl.inference.explanation import Explanation
+from rss_rl.inference.keeping import keep_share, keep_words
+from rss_rl.inference.model import Model
+from rss_rl.serving.app import make_app
+from rss_rl.serving.server import listen, make_server
+
+TEXT = "w3 w9 w4 w8 w5 zyx <b>w6</b>"
+TOKEN = "sesame"
+
+
+@contextmanager
+def served(models: dict[str, Model], token: str | None = None) -> Iterator[str]:
+    """The address of a server in a thread."""
+    server = make_server(make_app(models, token=token))
+    with listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, Model]:
+    return {name: reader("classes", seed=seed) for name, seed in (("one", 3), ("two", 4))}
+
+
+@pytest.fixture(scope="module")
+def started(
+    tmp_path_factory: pytest.TempPathFactory, models: dict[str, Model]
+) -> Iterator[tuple[Browser, str]]:
+    binary = find_chromium()
+    if binary is None:
+        pytest.skip("no Chromium is installed: the page is not tried in a browser")
+    profile = tmp_path_factory.mktemp("chromium")
+    with served(models) as address, Browser(binary, profile) as browser:
+        yield browser, address
+
+
+@pytest.fixture
+def browser(started: tuple[Browser, str]) -> Browser:
+    """The page, with TEXT typed into it."""
+    page, address = started
+    page.open("about:blank")
+    page.open(address)
+    page.wait("document.getElementById('text-0')")
+    page.mouse("textarea", click=True)
+    page.type(TEXT)
+    page.wait("document.querySelectorAll('.run .prediction:not(:empty)').length == 2")
+    settled(page)
+    return page
+
+
+def settled(browser: Browser) -> None:
+    browser.wait("!document.querySelector('.stale')")
+
+
+def explained(model: Model, **given: Any) -> Explanation:
+    return model.read([model.encode([TEXT])], **given)[0]
+
+
+def assert_shows(browser: Browser, number: int, wanted: Explanation) -> None:
+    """Words, which of them are kept, the prediction and its probabilities of one run."""
+    settled(browser)
+    run = f"document.querySelectorAll('.run')[{number}]"
+    words = browser.value(f"[...{run}.querySelectorAll('.word')].map(e => e.textContent)")
+    assert words == list(wanted.sentences[0].words)
+    pressed = browser.value(
+        f"[...{run}.querySelectorAll('.word')].map(e => e.getAttribute('aria-pressed'))"
+    )
+    assert [bit == "true" for bit in pressed] == wanted.sentences[0].kept.tolist()
+    said = browser.value(f"{run}.querySelector('.prediction').dataset.prediction")
+    assert said == wanted.prediction
+    shares = browser.value(f"[...{run}.querySelectorAll('.share')].map(e => e.textContent)")
+    assert wanted.class_probabilities is not None
+    found = [float(share.rstrip("%")) / 100 for share in shares]
+    np.testing.assert_allclose(found, [*wanted.class_probabilities.values()], atol=6e-4)
+
+
+def flipped(model: Model, place: int) -> Explanation:
+    encoded = model.encode([TEXT])
+    kept = explained(model).sentences[0].kept.copy()
+    kept[place] ^= True
+    return model.read([encoded], change=lambda chosen: keep_words(chosen, [kept[None]]))[0]
+
+
+def test_what_is_typed_is_read_by_both_runs(browser: Browser, models: dict[str, Model]) -> None:
+    for number, model in enumerate(models.values()):
+        assert_shows(browser, number, explained(model))
+    assert "one" in browser.value("document.title")
+    assert browser.value("document.querySelectorAll('.run b').length") == 0  # words are no markup
+
+
+def test_the_slider_moves_by_arrows(browser: Browser, models: dict[str, Model]) -> None:
+    browser.value("document.getElementById('share').focus()")
+    before = int(browser.value("document.getElementById('share').value"))
+    for _ in range(12):
+        browser.key("ArrowRight")
+    value = int(browser.value("document.getElementById('share').value"))
+    assert value == min(100, before + 12)
+    for number, model in enumerate(models.values()):
+        wanted = explained(model, change=lambda chosen: keep_share(chosen, value / 100))
+        assert_shows(browser, number, wanted)
+    assert browser.value("document.getElementById('share-shown').textContent") == f"{value}%"
+    own = "document.getElementById('own').getAttribute('aria-pressed')"
+    assert browser.value(own) == "false"
+    browser.mouse("#own", click=True)
+    for number, model in enumerate(models.values()):
+        assert_shows(browser, number, explained(model))
+    assert browser.value(own) == "true"
+
+
+def test_a_click_takes_a_word_in_or_out_of_one_run(
+    browser: Browser, models: dict[str, Model]
+) -> None:
+    one, two = models.values()
+    for place in range(3):
+        browser.mouse(f".run .word:nth-child({place + 1})", click=True)
+        assert_shows(browser, 0, flipped(one, place))
+        assert_shows(browser, 1, explained(two))
+        browser.mouse(f".run .word:nth-child({place + 1})", click=True)
+        assert_shows(browser, 0, explained(one))
+
+
+def test_the_keyboard_does_all_of_it(browser: Browser, models: dict[str, Model]) -> None:
+    one = next(iter(models.values()))
+    here = "document.activeElement"
+    browser.value("document.querySelector('textarea').focus()")
+    passed = []
+    while not browser.value(f"{here}.classList.contains('word')"):
+        browser.key("Tab")
+        passed.append(browser.value(f"{here}.id"))
+        assert len(passed) < 6
+    assert passed[:2] == ["share", "own"]
+    browser.key("Space")
+    assert_shows(browser, 0, flipped(one, 0))
+    browser.key("Enter")
+    assert_shows(browser, 0, explained(one))
+    browser.key("Tab")
+    browser.key("ArrowRight")
+    assert browser.value(f"{here}.textContent") == explained(one).sentences[0].words[2]
+    browser.key("Enter")
+    assert_shows(browser, 0, flipped(one, 2))
+    assert browser.value(f"{here}.classList.contains('word')")  # the focus stays
+
+
+def test_a_reader_of_the_screen_is_told(browser: Browser) -> None:
+    unlabelled = browser.value(
+        "[...document.querySelectorAll('input, textarea, button')]"
+        ".filter(e => !(e.labels && e.labels.length) && !e.getAttribute('aria-label')"
+        " && !e.textContent.trim()).length"
+    )
+    assert unlabelled == 0
+    label = browser.value("document.querySelector('.word').getAttribute('aria-label')")
+    assert label.startswith("w3, ")
+    assert "probability" in label
+    live = "[...document.querySelectorAll('.prediction')].map(e => e.getAttribute('aria-live'))"
+    assert browser.value(live) == ["polite"] * 2
+    spoken = browser.value("document.getElementById('share').getAttribute('aria-valuetext')")
+    assert spoken.endswith("percent of the words")
+
+
+@pytest.mark.parametrize("width", [320, 360, 700])
+def test_narrow_screens_do_not_scroll_sideways(browser: Browser, width: int) -> None:
+    browser.value("document.querySelector('textarea').focus()")
+    browser.type(" " + "long" * 60)
+    browser.wait("document.querySelector('.run').textContent.includes('longlong')")
+    browser.resize(width, 740)
+    assert browser.value("document.documentElement.scrollWidth") == width
+
+
+def test_an_emptied_field_shows_no_answer(browser: Browser) -> None:
+    browser.value(
+        "(f => { f.value = ' '; f.dispatchEvent(new Event('input')); })"
+        "(document.querySelector('textarea'))"
+    )
+    browser.wait("[...document.querySelectorAll('.shown')].every(e => e.hidden)")
+    assert browser.value("document.getElementById('share').disabled")
+
+
+def test_what_the_server_refuses_is_told(browser: Browser) -> None:
+    browser.value("document.querySelector('textarea').focus()")
+    browser.type(" w3" * 2000)
+    browser.wait("document.querySelector('.run .failed').textContent.includes('at most 2,000')")
+    browser.problems.clear()  # Chromium reports the 413
+
+
+def test_nothing_fails_and_nothing_is_asked_of_others(
+    browser: Browser, started: tuple[Browser, str]
+) -> None:
+    assert browser.problems == []
+    address = started[1]
+    strangers = [
+        url for url in browser.requests if not url.startswith((address, "data:", "about:"))
+    ]
+    assert strangers == []
+
+
+def test_the_token_comes_with_the_address_and_leaves_it(
+    started: tuple[Browser, str], models: dict[str, Model]
+) -> None:
+    browser, _ = started
+    with served(models, TOKEN) as address:
+        browser.open(address)
+        browser.wait("document.getElementById('status').textContent.includes('token')")
+        browser.problems.clear()  # Chromium reports the 401
+        browser.open("about:blank")
+        browser.requests.clear()
+        browser.open(f"{address}#token={TOKEN}")
+        browser.wait("document.getElementById('text-0')")
+        assert TOKEN not in browser.value("location.href")
+        browser.call("Page.reload")
+        browser.wait("document.getElementById('text-0')")
+        assert browser.problems == []
