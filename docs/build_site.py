@@ -8,6 +8,7 @@ that the navigation leaves out, or anything that a browser would fetch from else
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -39,7 +40,7 @@ def gather(pages: Path) -> list[str]:
     for name, source in texts.items():
         _place(source, pages / name)
         for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", source.read_text(encoding="utf-8")):
-            picture = (source.parent / target).resolve()
+            picture = Path(os.path.normpath(source.parent / target))
             _place(picture, pages / picture.relative_to(REPOSITORY))
     generated = reference_pages()
     for name, text in generated.items():
@@ -96,7 +97,9 @@ def faults(site: Path) -> list[str]:
     for path, page in pages.items():
         name = path.relative_to(site.resolve())
         far = [address for address in page.fetched if _elsewhere(address)]
-        found += [f"{name}: fetches {address}" for address in far if not address.startswith("data:")]
+        found += [
+            f"{name}: fetches {address}" for address in far if not address.startswith("data:")
+        ]
         if name.name == "404.html":  # its links are from the root of a server
             continue
         for address in {*page.links, *page.fetched}:
@@ -133,7 +136,9 @@ def build(out: Path) -> list[str]:
 
 def main() -> int:
     """Build, and say what is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=REPOSITORY / "site", help="default: site")
     out = parser.parse_args().out
     wrong = build(out)

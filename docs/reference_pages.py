@@ -18,21 +18,21 @@ from rss_rl.components import KINDS, built_in_names, describe, find_component
 
 CONFIGURATION = """# Configuration
 
-Every key of a configuration, as `rss-rl config show` prints them. On the command line a key is set by
-`KEY=VALUE` behind the name of the configuration; `[]` stands for the number of a list's item, from 0
-(`phases.0.steps=100`). Options of a component are those of the component that is used by default; those of
-the others are under [Components](components.md).
+Every key of a configuration, as `rss-rl config show` prints them. On the command line a key is set
+by `KEY=VALUE` behind the name of the configuration; `[]` stands for the number of a list's item,
+from 0 (`phases.0.steps=100`). Options are those of the component that is used by default; the
+options of the others are under [Components](components.md).
 """
 
 COMPONENTS = """# Components
 
-What is built in, as `rss-rl components KIND NAME` shows it; an installed plug-in is shown by the same command.
-How to write one: [Components: what can be plugged in](../docs/components.md).
+What is built in, as `rss-rl components KIND NAME` shows it; the same command shows installed
+plug-ins. How to write one: [Components: what can be plugged in](../docs/components.md).
 """
 
 API = """# Python
 
-What `import rss_rl` offers, the model that it opens, and the module of contract tests for components.
+What `import rss_rl` offers, the model that it opens, and the contract tests for components.
 """
 
 
@@ -105,7 +105,9 @@ def _components() -> Iterator[str]:
             yield f"{shown['help']}{source}\n"
             can = shown["capabilities"].items()
             yield "".join(f"- `{what}`: {meaning}\n" for what, meaning in can)
-            yield from _table(("option", "type", "default", "meaning"), map(_option, shown["options"]))
+            yield from _table(
+                ("option", "type", "default", "meaning"), map(_option, shown["options"])
+            )
 
 
 def _option(option: dict[str, Any]) -> tuple[str, ...]:
@@ -117,7 +119,12 @@ def _option(option: dict[str, Any]) -> tuple[str, ...]:
 def _api() -> Iterator[str]:
     yield API
     offered = [f"rss_rl.{name}" for name in rss_rl.__all__ if not name.startswith("_")]
-    for name in (*offered, "rss_rl.inference.model.Model", "rss_rl.components.Component", "rss_rl.testing"):
+    for name in (
+        *offered,
+        "rss_rl.inference.model.Model",
+        "rss_rl.components.Component",
+        "rss_rl.testing",
+    ):
         yield f"::: {name}\n"
 
 
