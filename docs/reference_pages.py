@@ -53,7 +53,7 @@ def commands(group: Any, name: str = "rss-rl") -> Iterator[tuple[str, Any]]:
         context = typer.Context(group, info_name=name)
         for part in group.list_commands(context):
             inner = group.get_command(context, part)
-            if not inner.hidden:
+            if inner is not None and not inner.hidden:
                 yield from commands(inner, f"{name} {part}")
 
 
