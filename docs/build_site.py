@@ -28,6 +28,10 @@ SETTINGS = "zensical.toml"
 FETCHED = {"img": "src", "link": "href", "script": "src", "source": "src", "iframe": "src"}
 """Tags, and the attribute whose address a browser fetches by itself."""
 
+VERBATIM = ("code", "pre", "script", "style")
+UNREAD = re.compile(r"^\|.*\|$|^- .*|^```.*|.*\*\*.*", re.MULTILINE)
+"""Markdown in the text of a page, such as a table that was not recognised as one."""
+
 
 def gather(pages: Path) -> list[str]:
     """Copy or write every page, and what the pages show; returns the pages' paths."""
@@ -73,6 +77,8 @@ class _Page(HTMLParser):
         self.anchors: set[str] = set()
         self.links: list[str] = []
         self.fetched: list[str] = []
+        self.unread: list[str] = []
+        self._verbatim = 0
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -82,6 +88,14 @@ class _Page(HTMLParser):
             self.links.append(found["href"])
         if tag in FETCHED and FETCHED[tag] in found and found.get("rel") != "canonical":
             self.fetched.append(found[FETCHED[tag]])
+        self._verbatim += tag in VERBATIM
+
+    def handle_endtag(self, tag: str) -> None:
+        self._verbatim -= tag in VERBATIM
+
+    def handle_data(self, data: str) -> None:
+        if not self._verbatim:
+            self.unread += UNREAD.findall(data)
 
 
 def _elsewhere(address: str) -> bool:
@@ -100,6 +114,7 @@ def faults(site: Path) -> list[str]:
         found += [
             f"{name}: fetches {address}" for address in far if not address.startswith("data:")
         ]
+        found += [f"{name}: is shown as it was written: {line}" for line in page.unread]
         if name.name == "404.html":  # its links are from the root of a server
             continue
         for address in {*page.links, *page.fetched}:
