@@ -227,7 +227,9 @@ class PathwiseLearner:
     def _shown(self, batch: TensorBatch) -> list[Tensor]:
         embedding = self._classifier.embedding
         with torch.no_grad():
-            return policy_inputs(self._policy, embedding, batch.tokens, batch.valid, self._reads)
+            return policy_inputs(
+                self._policy, embedding, batch.tokens, batch.valid, self._reads, batch.states
+            )
 
     def apply(self) -> None:
         """Step by what was learnt; until then no parameter has changed."""

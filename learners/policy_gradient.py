@@ -251,7 +251,12 @@ class PolicyGradientLearner:
             advantage = self._advantages(paid)  # [K, B, S]
             with torch.no_grad():
                 embedded = policy_inputs(
-                    self._policy, self._embedding, batch.tokens, batch.valid, self._reads
+                    self._policy,
+                    self._embedding,
+                    batch.tokens,
+                    batch.valid,
+                    self._reads,
+                    batch.states,
                 )  # S x [B, N_s, E]
             loss, entropy, ratios = self._objective(embedded, batch, paid, advantage)
             samples, examples, sentences = paid.rewards.shape

@@ -8,14 +8,15 @@
     model = rss_rl.load("runs/reviews")  # a run, or what `rss-rl export` wrote; without Ray
     print(model.predict(["A dull film with one good scene."])[0])
 
-`prepare` and `train` are the two halves of `fit`; `Run` opens a run that is there;
+`prepare` and `train` are the two halves of `fit`; `Run` opens a run that is there; `encode` writes
+what a contextual policy reads beside prepared data;
 `explain_classifier` learns which words somebody's classifier needs. What can be plugged in is in
 `rss_rl.components`, contract tests for it in `rss_rl.testing`.
 """
 
 from __future__ import annotations
 
-__all__ = ["Run", "__version__", "explain_classifier", "fit", "load", "prepare", "train"]
+__all__ = ["Run", "__version__", "encode", "explain_classifier", "fit", "load", "prepare", "train"]
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from rss_rl.version import VERSION
 
 if TYPE_CHECKING:
+    from rss_rl.api.encoding import encode
     from rss_rl.api.explaining import explain_classifier
     from rss_rl.api.fitting import fit
     from rss_rl.api.preparing import prepare
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 _HOMES = {
     "Run": "rss_rl.api.run",
+    "encode": "rss_rl.api.encoding",
     "explain_classifier": "rss_rl.api.explaining",
     "fit": "rss_rl.api.fitting",
     "prepare": "rss_rl.api.preparing",

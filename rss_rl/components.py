@@ -399,7 +399,8 @@ def built_in_names(kind: Kind) -> list[str]:
 
 def folder_options(options: type[Options]) -> list[str]:
     """Names of the options that are of type `Folder`."""
-    return [name for name, field in options.model_fields.items() if _TRAVELS in field.metadata]
+    fields = options.model_fields.items()
+    return [name for name, f in fields if _TRAVELS in f.metadata or f.annotation == Folder | None]
 
 
 def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Component:

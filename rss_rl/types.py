@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["DEPENDENT", "HEAD", "ROLES", "Array", "Batch", "ExampleSource", "LabelSpec"]
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -60,6 +60,8 @@ class Batch:
                example has a rival
     annotations  int64 [B, N_0], bit k of a token of slot 0 says that annotator k marked it; None
                where annotators are not told apart
+    states     S x float16 or float32 [B, N_s, H], each token as a pretrained encoder sees it in its
+               whole text; None where no policy asks for them
     """
 
     rows: Array
@@ -70,6 +72,7 @@ class Batch:
     marks: Array | None = None
     questions: Array | None = None
     annotations: Array | None = None
+    states: tuple[Array, ...] | None = None
 
     @property
     def sentences(self) -> int:
@@ -80,10 +83,14 @@ class Batch:
         return len(self.rows)
 
     def repeat(self, times: int) -> Batch:
-        """The batch `times` over, sample-major: element k * B + b is example b."""
+        """The batch `times` over, sample-major: element k * B + b is example b.
+
+        Without its states: what reads a batch several times over reads selections that were made.
+        """
         if times == 1:
             return self
-        return self._each(lambda array: np.tile(array, (times,) + (1,) * (array.ndim - 1)))
+        plain = replace(self, states=None)
+        return plain._each(lambda array: np.tile(array, (times,) + (1,) * (array.ndim - 1)))
 
     def take(self, places: Array) -> Batch:
         """The examples at `places`, int64 [b], as often as each stands there."""
@@ -104,6 +111,7 @@ class Batch:
             marks=None if self.marks is None else change(self.marks),
             questions=None if self.questions is None else change(self.questions),
             annotations=None if self.annotations is None else change(self.annotations),
+            states=None if self.states is None else slots(self.states),
         )
 
 

@@ -60,6 +60,22 @@ RSS_RL_CACHE_GB (20) gigabytes.
 """
 
 
+ENCODE_EPILOG = """
+Example:
+
+`rss-rl data encode prepared/reviews --pretrained MiniLM_FOLDER`
+
+`rss-rl train movies data=prepared/reviews policy.reads=contextual policy.pretrained=MiniLM_FOLDER`
+"""
+
+
+class StateType(StrEnum):
+    """Of the numbers of a state."""
+
+    float16 = "float16"
+    float32 = "float32"
+
+
 class TooLong(StrEnum):
     """What becomes of a row with a text that has too many words."""
 
@@ -215,6 +231,49 @@ app.command("list", epilog=data_catalogue.LIST_EPILOG)(data_catalogue.list_)
 app.command(epilog=data_catalogue.FETCH_EPILOG)(data_catalogue.fetch)
 
 
+@app.command(epilog=ENCODE_EPILOG)
+def encode(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A prepared directory.")],
+    pretrained: Annotated[
+        str,
+        typer.Option(
+            "--pretrained",
+            metavar="FOLDER|NAME",
+            help="Folder of a transformer with its tokenizer, or its name on the Hugging Face hub.",
+        ),
+    ],
+    dtype: Annotated[
+        StateType, typer.Option("--dtype", help="Of the numbers that are written.")
+    ] = StateType.float16,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace states of another encoder.")
+    ] = False,
+    json_: options.Json = False,
+) -> None:
+    """Write each word as a pretrained encoder sees it in its whole text beside prepared data.
+
+    A policy with policy.reads=contextual reads these states. If the command is stopped, give it
+    again: it resumes.
+    """
+    from rss_rl.api.encoding import encode as encode_data
+
+    start = time.monotonic()
+    with data_catalogue.progress_lines(_COUNTS, quiet=json_) as report:
+
+        def sized(size: int) -> None:
+            if not json_:
+                say(SafeConsole(stderr=True), f"The states take {size / 1e9:,.2f} GB in {data}.")
+
+        info = encode_data(
+            data, pretrained, dtype=dtype.value, force=force, sized=sized, progress=report
+        )
+    if json_:
+        typer.echo(info.model_dump_json(indent=2))
+    else:
+        seconds = time.monotonic() - start
+        say(SafeConsole(), f"Written to {data} in {seconds:.1f} s: {info.size} numbers a word.")
+
+
 @app.command()
 def show(
     prepared: Annotated[
@@ -254,6 +313,8 @@ def _print_summary(
     for line in _about_long_texts(prepared.manifest):
         say(console, line)
     _print_vectors(console, prepared)
+    if (states := prepared.states()) is not None:
+        say(console, f"states of {states.encoder}: {states.size} numbers a token, {states.dtype}")
     for row in range(min(examples, len(prepared.split("train")))):
         say(console, example_line(prepared.split("train"), row))
     if seconds is not None:

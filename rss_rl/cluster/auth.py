@@ -85,13 +85,14 @@ def ensure_token() -> tuple[Token, tuple[str, ...]]:
     """The token for a cluster of our own, made where there is none, and what was repaired.
 
     A file is made with mode 0600 in a directory of mode 0700, before Ray would make one that
-    everybody on the machine can read. One that others can read is closed to them.
+    everybody on the machine can read. One that others can read is closed to them. In a home that
+    cannot be written the token is given to this process and its children alone.
 
     Returns:
         the token, and a line for each thing that was changed or should be.
 
     Raises:
-        ClusterError: no token file can be made or read.
+        ClusterError: the file that RAY_AUTH_TOKEN_PATH names cannot be made, or a file not read.
     """
     token = find_token()
     if token is None:
@@ -99,6 +100,8 @@ def ensure_token() -> tuple[Token, tuple[str, ...]]:
         try:
             _make(path)
         except OSError as error:
+            if PATH_VARIABLE not in os.environ:
+                return _of_this_process(path, error)
             raise ClusterError(
                 f"no token file can be made: {error}",
                 where=source,
@@ -107,6 +110,16 @@ def ensure_token() -> tuple[Token, tuple[str, ...]]:
         token = find_token()
         assert token is not None
     return token, _close(token)
+
+
+def _of_this_process(path: Path, error: OSError) -> tuple[Token, tuple[str, ...]]:
+    os.environ[TOKEN_VARIABLE] = secrets.token_hex(32)
+    token = find_token()
+    assert token is not None
+    return token, (
+        f"{path} cannot be made ({error.strerror}): this cluster's token is known to this process"
+        " alone. Set RAY_AUTH_TOKEN_PATH to a file you may write, for others to join it",
+    )
 
 
 def _path() -> tuple[Path, str]:

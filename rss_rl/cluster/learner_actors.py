@@ -24,7 +24,7 @@ from rss_rl.data.store import open_prepared
 from rss_rl.errors import LearnerError, LearnersLostError, RssError
 from rss_rl.learners.group import ProcessGroup
 from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.snapshot import PARTS, Piece, StoredPiece, StoredSnapshot
+from rss_rl.rollouts.snapshot import PARTS, Piece, StoredPiece, StoredSnapshot, open_data
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import LearnTask, LocalLearner
 from rss_rl.training.memory_needs import check_room
@@ -69,7 +69,7 @@ class LearnerActor:
             device=find_device(settings.device),
             timeout_s=settings.timeout_s,
         )
-        self._learner = LocalLearner(self._config, open_prepared(self._config.data), group)
+        self._learner = LocalLearner(self._config, open_data(self._config), group)
 
     def call(self, method: str, *arguments: Any) -> Any:
         """What a method of the learner returns."""

@@ -13,11 +13,10 @@ import ray
 from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
-from rss_rl.data.store import open_prepared
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
+from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models, open_data
 
 
 class SamplerActor:
@@ -25,7 +24,7 @@ class SamplerActor:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = RunConfig.model_validate(config)
-        data = open_prepared(self._config.data)
+        data = open_data(self._config)
         models = build_prepared_models(self._config, data)
         self._sampler = Sampler(self._config, models, data.split("train"), data.vocabulary.words)
 

@@ -114,27 +114,30 @@ def plugins_named(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def with_folders(section: _S, change: Callable[[str], str]) -> _S:
-    """The section with all folders changed that options of its components name, see `Folder`."""
+    """The section with all folders changed that it or options of its components name."""
     tree = section.model_dump(mode="json")
     changed = False
-    for path, option, folder in _folders(section):
+    for (*path, last), folder in _folders(section):
         new = change(folder)
         changed |= new != folder
         node: Any = tree
         for key in path:
             node = node[key]
-        node["options"][option] = new
+        node[last] = new
     return type(section).model_validate(tree) if changed else section
 
 
 def _folders(
     node: Any, path: tuple[str | int, ...] = ()
-) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    """Of all slots within a section: keys that lead there, the option, the folder it names."""
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Of all fields and options of type `Folder`: keys that lead there, the folder it names."""
+    if isinstance(node, Section):
+        named = [(name, getattr(node, name)) for name in folder_options(type(node))]
+        yield from (((*path, name), folder) for name, folder in named if folder is not None)
     if isinstance(node, Choice):
         for option in folder_options(node.component.options):
             if node.options.get(option) is not None:
-                yield path, option, node.options[option]
+                yield (*path, "options", option), node.options[option]
     for name, value in _inner(node):
         yield from _folders(value, (*path, name))
 

@@ -25,7 +25,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from rss_rl.components import DEFAULTS, Kind, default_estimator
+from rss_rl.components import DEFAULTS, Folder, Kind, default_estimator
 from rss_rl.config.choice import Choice, Section
 from rss_rl.config.workers import EstimatorConfig, LearnerConfig, OptimizerConfig, SamplerConfig
 
@@ -84,7 +84,7 @@ class ModelConfig(Section):
     )
 
 
-Reads = Literal["sentence", "example"]
+Reads = Literal["sentence", "example", "contextual"]
 """What a policy is shown when it selects words of a sentence."""
 
 
@@ -102,7 +102,14 @@ class PolicyConfig(Choice):
         default="sentence",
         description="sentence: a policy selects its words without knowing the other sentence of the"
         " example. example: beside each word also the other's mean vector, the product with it, and"
-        " how near the nearest word there is: the passage is read knowing the question.",
+        " how near the nearest word there is: the passage is read knowing the question."
+        " contextual: each word as the encoder `pretrained` sees it in its whole text, from states"
+        " that `rss-rl data encode` wrote; the classifier still gets the kept words alone.",
+    )
+    pretrained: Folder | None = Field(
+        default=None,
+        description="Folder of a transformer with its tokenizer, or its name on the Hugging Face"
+        " hub, for reads=contextual.",
     )
 
     @model_validator(mode="after")
@@ -111,6 +118,11 @@ class PolicyConfig(Choice):
             raise ValueError(
                 f"policy '{self.name}' is shown the ids of a sentence's words and nothing else:"
                 " set policy.reads=sentence, or choose a policy that reads vectors"
+            )
+        if (self.reads == "contextual") != (self.pretrained is not None):
+            raise ValueError(
+                "reads=contextual and pretrained are given together or not at all:"
+                " set policy.reads=contextual and policy.pretrained=FOLDER"
             )
         return self
 

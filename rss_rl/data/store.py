@@ -24,6 +24,7 @@ from rss_rl.data.manifest import Manifest
 from rss_rl.data.order import WINDOW_SHARDS
 from rss_rl.data.places import Files, open_files, refused
 from rss_rl.data.shard import Shard, StoredRow
+from rss_rl.data.states import StatesInfo, StatesReader, open_states, read_info
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import PAD, Vocabulary
 from rss_rl.durable import file_sha256
@@ -48,9 +49,14 @@ class Split:
         files: of the dataset.
         name: 'train', 'dev', 'test'.
         manifest: of the dataset.
+        states: of its tokens, which batches then have; None = they have none.
     """
 
-    def __init__(self, files: Files, name: str, manifest: Manifest) -> None:
+    def __init__(
+        self, files: Files, name: str, manifest: Manifest, states: StatesInfo | None = None
+    ) -> None:
+        self._states_info = states
+        self._states = states and StatesReader(files, states, name, manifest.sentences)
         self.name = name
         self._files, self._manifest, self._info = files, manifest, manifest.splits[name]
         self._starts = np.cumsum([0, *self.shard_rows], dtype=np.int64)  # [shards + 1]
@@ -59,7 +65,7 @@ class Split:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (Split, (self._files, self.name, self._manifest))
+        return (Split, (self._files, self.name, self._manifest, self._states_info))
 
     @property
     def labels(self) -> LabelSpec:
@@ -125,7 +131,10 @@ class Split:
         questions = np.array(numbers, dtype=np.int64) if self._info.questions else None
         marks = _padded_marks(stored, valid[0]) if self._info.marks else None
         people = _padded_annotations(stored, valid[0]) if self._info.annotations else None
-        return Batch(rows, tuple(tokens), tuple(valid), labels, known, marks, questions, people)
+        states = self._states.padded(rows, valid) if self._states else None
+        return Batch(
+            rows, tuple(tokens), tuple(valid), labels, known, marks, questions, people, states
+        )
 
     def words(self, row: int) -> tuple[tuple[str, ...], ...]:
         """The words of each sentence of a row, as they were written."""
@@ -233,11 +242,29 @@ class Prepared:
 
     Args:
         files: of the dataset.
+        states: of its tokens, which batches then have; see `with_states`.
     """
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
+    def __init__(self, files: Files, states: StatesInfo | None = None) -> None:
+        self._files, self._states = files, states
         self.manifest = files.manifest()
+
+    def with_states(self, encoder: str, digest: str) -> Prepared:
+        """The same with the states of its tokens, by an encoder.
+
+        Raises:
+            DataError: see `open_states`.
+        """
+        rows = {name: split.rows for name, split in self.manifest.splits.items()}
+        return Prepared(self._files, open_states(self._files, encoder, digest, rows))
+
+    def states(self) -> StatesInfo | None:
+        """What lies beside the data in their directory of states; see `rss_rl.data.states`.
+
+        Raises:
+            DataError: states.json cannot be read.
+        """
+        return self._states or read_info(self._files.folder)
 
     @property
     def place(self) -> str:
@@ -331,7 +358,7 @@ class Prepared:
                 where=self.place,
                 remedy=f"Its splits are: {', '.join(names)}",
             )
-        return Split(self._files, name, self.manifest)
+        return Split(self._files, name, self.manifest, self._states)
 
 
 def open_prepared(place: Path | str) -> Prepared:

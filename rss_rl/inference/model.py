@@ -27,6 +27,7 @@ from rss_rl.inference.choosing import mark_passage
 from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
 from rss_rl.models.encoders.protocol import WordEncoder
 from rss_rl.policies.deciding import decide
+from rss_rl.pretrained.context import ContextReader
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.training.memory_needs import memory_told
@@ -83,8 +84,11 @@ class Model:
         self._selects = config.phases[-1].selection == "sampled"
         self._new_words: dict[str, int] = {}
         encoder = getattr(models.classifier, "encoder", None)
-        self._word_encoder = encoder if isinstance(encoder, WordEncoder) else None
-        if self._word_encoder is not None:  # word vectors know no new words, the encoder does
+        # Word vectors know no new words, what reads them by their pieces does.
+        self._readers: list[WordEncoder | ContextReader] = []
+        self._readers += [encoder] if isinstance(encoder, WordEncoder) else []
+        self._readers += [] if models.context is None else [models.context]
+        if self._readers:
             models.classifier.embedding.beyond = UNKNOWN
 
     @property
@@ -171,13 +175,14 @@ class Model:
         return Encoded(given, sentences, ids, marks, names)
 
     def _ids(self, keys: Sequence[str]) -> Array:
-        """int64 [N]; words that training has not seen get new ids where the encoder reads words."""
+        """int64 [N]; words that training has not seen get new ids where something reads pieces."""
         ids = self.inputs.vocabulary.ids(keys)
-        if self._word_encoder is None or not (ids == UNKNOWN).any():
+        if not self._readers or not (ids == UNKNOWN).any():
             return ids
         unseen = {keys[place] for place in np.flatnonzero(ids == UNKNOWN).tolist()}
         new = sorted(unseen - self._new_words.keys())[: _NEW_WORDS - len(self._new_words)]
-        self._word_encoder.add_words(new)
+        for reader in self._readers:
+            reader.add_words(new)
         first = len(self.inputs.vocabulary) + len(self._new_words)
         self._new_words |= {word: first + number for number, word in enumerate(new)}
         places = zip(ids.tolist(), keys, strict=True)

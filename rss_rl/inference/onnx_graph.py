@@ -70,6 +70,8 @@ def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) 
         )
     if not config.model.encoder.can("onnx"):
         raise _refused(config, "the encoder has no such form")
+    if models.context is not None and config.phases[-1].selection == "sampled":
+        raise _refused(config, "the policy reads states of a pretrained encoder")
     _require("onnx", "onnxscript", "onnxruntime")
     score = inputs.labels.kind == "score"
     graph = _Graph(models, config.phases[-1].selection == "sampled", score).eval()

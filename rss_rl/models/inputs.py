@@ -14,12 +14,13 @@ from rss_rl.types import Array, Batch
 
 
 class TensorBatch(NamedTuple):
-    """tokens S x int64 [B, N_s]; valid S x bool [B, N_s]; labels [B]; marks int64 [B, N_0]."""
+    """A batch's arrays of the same names on a device; states are float32."""
 
     tokens: list[Tensor]
     valid: list[Tensor]
     labels: Tensor
     marks: Tensor | None = None
+    states: list[Tensor] | None = None
 
 
 def to_tensors(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
@@ -28,8 +29,11 @@ def to_tensors(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
 
 
 def tensor_batch(batch: Batch, device: torch.device) -> TensorBatch:
-    """The parts of a batch that a classifier reads, on `device`."""
+    """The parts of a batch that classifier and policy read, on `device`."""
     (labels,) = to_tensors([batch.labels], device)
     marks = None if batch.marks is None else torch.from_numpy(batch.marks).to(device)
     tokens, valid = to_tensors(batch.tokens, device), to_tensors(batch.valid, device)
-    return TensorBatch(tokens, valid, labels, marks)
+    states = None
+    if batch.states is not None:
+        states = [part.float() for part in to_tensors(batch.states, device)]
+    return TensorBatch(tokens, valid, labels, marks, states)

@@ -85,7 +85,9 @@ def load_ahead() -> None:
     """Begin with what `load_kernels` does while the caller goes on with something else."""
 
     def load() -> None:
-        with suppress(KernelsError):  # told to those who need them
+        # An error is told to those who need kernels; nobody does where the interpreter is ending,
+        # which starts no threads any more.
+        with suppress(KernelsError, RuntimeError):
             load_kernels()
 
     threading.Thread(target=load, name="kernels", daemon=True).start()

@@ -18,8 +18,15 @@ from rss_rl.ops.matching import MATCH_SIZE, Sequences, beside
 from rss_rl.policies.protocol import reads_tokens
 
 
-def input_size(reads: Reads, embedding: int) -> int:
-    """Numbers that a policy reads of a token, where a word vector has `embedding`."""
+def input_size(reads: Reads, embedding: int, states: int | None = None) -> int:
+    """Numbers that a policy reads of a token.
+
+    Args:
+        embedding: numbers of a word vector.
+        states: of what a pretrained encoder says of a token; None where the policy does not ask.
+    """
+    if states is not None:
+        return states
     return embedding if reads == "sentence" else 3 * embedding + MATCH_SIZE
 
 
@@ -43,6 +50,7 @@ def policy_inputs(
     tokens: Sequence[Tensor],
     valid: Sequence[Tensor],
     reads: Reads = "sentence",
+    states: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
     """What the policy reads of each sentence, whichever selections are then asked for.
 
@@ -50,13 +58,19 @@ def policy_inputs(
         embedding: word vectors of ids, the classifier's.
         tokens: S x int64 [B, N_s]. valid: S x bool [B, N_s], True = real token.
         reads: `sentence`: its own vectors. `example`: those and what it has in common with the
-            other sentences of the example, see `beside`.
+            other sentences of the example, see `beside`. `contextual`: each token as a
+            pretrained encoder sees it in its whole text.
+        states: S x [B, N_s, H], for a policy that reads `contextual`.
 
     Returns:
         S x [B, N_s, `input_size`]; the ids themselves for a policy that reads those.
     """
     if reads_tokens(policy):
         return list(tokens)
+    if reads == "contextual":
+        if states is None:
+            raise ValueError("a batch without states for a policy that reads them")
+        return list(states)
     vectors = [embedding(ids) for ids in tokens]
     if reads == "sentence":
         return vectors

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = ["Pretrained", "open_pretrained"]
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from rss_rl.durable import file_sha256
 from rss_rl.errors import ConfigError
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
@@ -66,6 +68,13 @@ class Pretrained:
                 remedy="Save it with tokenizer.json, as save_pretrained of a fast tokenizer does",
             )
         return found
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what makes up its answers: configuration, tokenizer and weights."""
+        files = [_CONFIG, _TOKENIZER, *(p.name for p in self.folder.glob("*.safetensors"))]
+        sums = [file_sha256(self.folder / name) for name in sorted(files)]
+        return hashlib.sha256("".join(sums).encode()).hexdigest()
 
     @property
     def longest(self) -> int:

@@ -125,6 +125,26 @@ class WordReader(nn.Module):
             weights = weights.index_add(0, at, weight.sum(1))
         return sums / weights.clamp_min(1e-6)
 
+    def word_states(self, words: Tensor, text: Tensor, texts: int) -> Tensor:
+        """Each word as the transformer sees it in its text: the mean of its pieces.
+
+        Args:
+            words: int64 [R], ids. text: int64 [R], ascending, the text of each.
+            texts: M.
+
+        Returns:
+            float32 [R, H].
+        """
+        pieces, count = self.table.of(words)
+        windows = cut(text, count, texts, self._room)
+        states = torch.zeros(len(pieces), self.size, device=words.device)
+        for group in self._groups(pieces, windows.length, windows.position, None):
+            read = group.inputs
+            states[read.pieces] = group.states[read.row, read.column].float()
+        owner = torch.repeat_interleave(torch.arange(len(words), device=words.device), count)
+        sums = torch.zeros(len(words), self.size, device=words.device)
+        return sums.index_add_(0, owner, states) / count[:, None]
+
     def class_logits(self, words: Tensor, text: Tensor, texts: int, kept: Tensor) -> Tensor:
         """What a classifier of texts answers, float32 [M, C]; pieces beyond its length are cut off.
 

@@ -273,7 +273,7 @@ class _Scorer:
 
     def _policy(self, tensors: TensorBatch) -> _Chosen:
         selections, scores = [], []
-        inputs = self._models.shown(tensors.tokens, tensors.valid)
+        inputs = self._models.shown(tensors.tokens, tensors.valid, tensors.states)
         for shown, valid in zip(inputs, tensors.valid, strict=True):
             selection, chances = decide(self._models.policy, shown, valid)
             selections.append(selection.cpu().numpy())

@@ -164,7 +164,7 @@ class _Reader:
 
     def _read(self, batch: Batch, tensors: TensorBatch) -> _Read:
         if self._config.phases[-1].selection == "sampled":
-            shown = self._models.shown(tensors.tokens, tensors.valid)
+            shown = self._models.shown(tensors.tokens, tensors.valid, tensors.states)
             pairs = zip(shown, tensors.valid, strict=True)
             selections = [self._models.policy.threshold(*pair) for pair in pairs]
         else:

@@ -11,11 +11,11 @@ import torch
 
 from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig
-from rss_rl.data.store import Prepared, open_prepared
+from rss_rl.data.store import Prepared
 from rss_rl.errors import DataError
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.reward import build_reward
-from rss_rl.rollouts.snapshot import Models
+from rss_rl.rollouts.snapshot import Models, open_data
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.evaluation import Mode, evaluate
 from rss_rl.training.run import open_models
@@ -56,7 +56,7 @@ def open_with_data(
         RssError: as `score_run` says.
     """
     config, models, inputs = open_models(path, which, trust)
-    prepared = open_prepared(config.data)
+    prepared = open_data(config)
     if not prepared.manifest.is_of_the_same_data(inputs.manifest):
         raise DataError(
             "the data are not those the run was trained on",

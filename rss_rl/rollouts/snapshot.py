@@ -26,6 +26,7 @@ __all__ = [
     "autocast",
     "autocast_dtype",
     "build_models",
+    "open_data",
     "build_prepared_models",
     "fixed_threads",
     "training_lengths",
@@ -40,9 +41,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from rss_rl.config import Reads, RunConfig
+from rss_rl.config import PolicyConfig, Reads, RunConfig
 from rss_rl.data.manifest import Manifest
-from rss_rl.data.store import Prepared
+from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.models.embedding import RowAverage, WordEmbedding
@@ -51,6 +52,8 @@ from rss_rl.models.protocol import Classifier
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
+from rss_rl.pretrained.context import ContextReader
+from rss_rl.pretrained.folder import open_pretrained
 from rss_rl.rollouts.device import multiplies_bfloat16
 from rss_rl.seeding import stream_key
 from rss_rl.types import Array, LabelSpec
@@ -176,12 +179,22 @@ class Models(NamedTuple):
     classifier: Classifier
     policy: PolicyModule
     reads: Reads = "sentence"
+    context: ContextReader | None = None
 
     def shown(
-        self, tokens: Sequence[torch.Tensor], valid: Sequence[torch.Tensor]
+        self,
+        tokens: Sequence[torch.Tensor],
+        valid: Sequence[torch.Tensor],
+        states: Sequence[torch.Tensor] | None = None,
     ) -> list[torch.Tensor]:
-        """What the policy reads of the sentences of a batch; see `policy_inputs`."""
-        return policy_inputs(self.policy, self.classifier.embedding, tokens, valid, self.reads)
+        """What the policy reads of the sentences of a batch; see `policy_inputs`.
+
+        States that a contextual policy reads and that are not given are computed.
+        """
+        if self.context is not None and states is None:
+            states = [self.context.states(*slot) for slot in zip(tokens, valid, strict=True)]
+        embedding = self.classifier.embedding
+        return policy_inputs(self.policy, embedding, tokens, valid, self.reads, states)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -455,10 +468,32 @@ def build_models(
         classifier = build_classifier(
             config.model, labels, sentences, vectors, trainable, lengths, words or None
         )
-        size = input_size(config.policy.reads, classifier.embedding.size)
+        context = _context(config.policy, words)
+        states = None if context is None else context.size
+        size = input_size(config.policy.reads, classifier.embedding.size, states)
         backend = outer_backend(config.model)
         policy = build_policy(config.policy, size, config.model.activation, words, backend)
-    return Models(classifier, policy, config.policy.reads)
+    return Models(classifier, policy, config.policy.reads, context)
+
+
+def _context(policy: PolicyConfig, words: Sequence[str]) -> ContextReader | None:
+    if policy.pretrained is None:
+        return None
+    return ContextReader(policy.pretrained, words)
+
+
+def open_data(config: RunConfig) -> Prepared:
+    """The data of a run, with the states of tokens that its policy reads.
+
+    Raises:
+        DataError: see `open_prepared` and `open_states`. StorageError: no answer from a URI.
+        ConfigError: the encoder of the states cannot be used.
+    """
+    prepared = open_prepared(config.data)
+    if config.policy.pretrained is None:
+        return prepared
+    digest = open_pretrained(config.policy.pretrained).digest
+    return prepared.with_states(config.policy.pretrained, digest)
 
 
 def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:

@@ -10,10 +10,9 @@ from typing import Any
 import gymnasium as gym
 
 from rss_rl.config import RunConfig
-from rss_rl.data.store import open_prepared
 from rss_rl.envs import ENV_ID
 from rss_rl.rollouts.reward import build_reward
-from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.rollouts.snapshot import build_prepared_models, open_data
 from rss_rl.training.run import open_models
 
 
@@ -42,11 +41,11 @@ def make_env(
         RssError: no run, no such checkpoint or split, or data that cannot be read.
     """
     if isinstance(run, RunConfig):
-        config, prepared = run, open_prepared(run.data)
+        config, prepared = run, open_data(run)
         models = build_prepared_models(config, prepared)
     else:
         config, models, _ = open_models(run, which)
-        prepared = open_prepared(config.data)
+        prepared = open_data(config)
     examples, vocabulary = prepared.split(split), prepared.vocabulary
     reward = build_reward(config, models, examples, vocabulary.words)
     given: dict[str, Any] = {

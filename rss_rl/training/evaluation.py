@@ -158,7 +158,7 @@ class _Evaluator:
         if mode == "all":
             return [np.repeat(valid[:, None], ROLES, axis=1)[None] for valid in batch.valid]
         chosen = []
-        shown = self._models.shown(tensors.tokens, tensors.valid)
+        shown = self._models.shown(tensors.tokens, tensors.valid, tensors.states)
         for slot, (vectors, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
             if mode == "sampled":
                 chosen.append(self._sample(batch, vectors, valid, slot, passes))

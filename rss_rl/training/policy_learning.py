@@ -65,8 +65,21 @@ def check_learns(models: Models, config: RunConfig) -> None:
         with models.evaluating(), torch.no_grad():
             valid = torch.ones_like(words, dtype=torch.bool)
             # Another sentence of the example is the same one: enough to ask for the rule.
-            shown, _ = models.shown([words, words], [valid, valid])
+            shown, _ = _tried(models, words, valid)
             _steerable_chances(models, shown, valid)
+
+
+def _tried(models: Models, tokens: Tensor, valid: Tensor) -> list[Tensor]:
+    """What the policy would read of a made-up example, twice the same sentence.
+
+    States are random there: no encoder is loaded for a trial.
+    """
+    states = None
+    if models.context is not None:
+        drawn = torch.Generator().manual_seed(0)
+        made = torch.randn(*tokens.shape, models.context.size, generator=drawn).to(tokens.device)
+        states = [made, made]
+    return models.shown([tokens, tokens], [valid, valid], states)
 
 
 def build_policy_learner(
@@ -85,7 +98,7 @@ def build_policy_learner(
         tokens = torch.zeros(
             1, 1, dtype=torch.int64, device=models.classifier.embedding.trainable.device
         )
-        shown = models.shown([tokens, tokens], [tokens.bool(), tokens.bool()])
+        shown = _tried(models, tokens, tokens.bool())
         drawn_roles(models.policy, shown[0], tokens.bool())
     return PolicyGradientLearner(
         models.policy,
@@ -191,7 +204,7 @@ def reached_share(
     tensors = tensor_batch(batch, device)
     # As the evaluation computes it, so that both keep the same.
     with models.evaluating(), torch.no_grad(), autocast(device, config.learner.precision):
-        shown = models.shown(tensors.tokens, tensors.valid)
+        shown = models.shown(tensors.tokens, tensors.valid, tensors.states)
         chances = [
             _steerable_chances(models, vectors, valid)
             for vectors, valid in zip(shown, tensors.valid, strict=True)

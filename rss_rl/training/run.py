@@ -28,7 +28,7 @@ from rss_rl.mirror.mirror import open_mirror
 from rss_rl.models.attention_choice import loadable_attention, settled_attention
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.snapshot import Models, build_prepared_models
+from rss_rl.rollouts.snapshot import Models, build_prepared_models, open_data
 from rss_rl.rollouts.weights import load_weights
 from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runs.provenance import provenance
@@ -126,7 +126,7 @@ def _check(config: RunConfig, roles: Roles | None) -> Prepared:
             where="sampler.backend",
             remedy="Give roles=RayRoles() after cluster.connect(), or set sampler.backend=local",
         )
-    prepared = open_prepared(config.data)
+    prepared = open_data(config)
     if not config.learner.actors:  # they look where they compute
         find_device(config.learner.device)
         check_room(config, prepared)

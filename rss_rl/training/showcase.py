@@ -74,7 +74,7 @@ def make_showcase(
     lines: dict[int, list[str]] = {row: [] for row in range(min(_TEXT_EXAMPLES, len(rows)))}
     attention = None
     with models.evaluating(), torch.inference_mode():
-        shown = models.shown(tensors.tokens, tensors.valid)
+        shown = models.shown(tensors.tokens, tensors.valid, tensors.states)
         for slot, (embedded, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
             decided = decide(models.policy, embedded, valid)
             chances = decided.probabilities.float().cpu().numpy()

@@ -89,6 +89,19 @@ def test_one_that_cannot_be_used(home: Path, content: bytes) -> None:
         ensure_token()
 
 
+def test_a_home_that_cannot_be_written(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster of a process needs no file: who starts it and its children know the token."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "")  # put back afterwards
+    monkeypatch.delenv("RAY_AUTH_TOKEN")
+    (home / ".ray").touch()
+    token, notes = ensure_token()
+    assert token.path is None
+    assert len(token.secret) == 64
+    assert token.secret not in repr(token) + "".join(notes)
+    assert "RAY_AUTH_TOKEN_PATH" in notes[0]
+    assert ensure_token() == (token, ())
+
+
 def test_no_place_for_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "file").touch()
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(home / "file" / "token"))

@@ -71,6 +71,25 @@ def test_what_was_begun_ahead_is_waited_for(cache: Path, monkeypatch: pytest.Mon
     assert len(list(cache.iterdir())) == 1
 
 
+@needs_compiler
+def test_who_ends_while_it_is_compiled_ahead_ends_in_silence(tmp_path: Path, sources: Path) -> None:
+    """As a command that is refused at once: Python starts no thread once it is ending."""
+    code = (
+        "import atexit, sys, time\n"
+        "from pathlib import Path\n"
+        "from rss_rl.ops import native\n"
+        "native._SOURCES = Path(sys.argv[1])\n"
+        "units = native._units\n"
+        "native._units = lambda folder: (time.sleep(0.5), units(folder))[1]\n"
+        "atexit.register(time.sleep, 2.0)\n"
+        "native.load_ahead()\n"
+    )
+    environment = {**os.environ, "RSS_RL_CACHE": str(tmp_path / "kept")}
+    command = [sys.executable, "-c", code, str(sources)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_what_cannot_be_compiled_ahead_is_told_later(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,113 @@
+"""States of prepared data: what a contextual policy reads, computed once."""
+
+from __future__ import annotations
+
+__all__ = ["encode"]
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from rss_rl.data.places import LocalFiles, open_files
+from rss_rl.data.staging import Progress
+from rss_rl.data.states import StatesInfo, StatesWriter, manifest_digest
+from rss_rl.data.store import Prepared, Split
+from rss_rl.errors import DataError
+from rss_rl.pretrained.context import ContextReader
+from rss_rl.types import Array
+
+_BATCH_TOKENS = 1 << 13
+_AHEAD = 256
+"""Rows that are read together, in batches of like lengths."""
+
+
+def encode(
+    data: str | Path,
+    pretrained: str,
+    *,
+    dtype: str = "float16",
+    force: bool = False,
+    sized: Callable[[int], None] = lambda _: None,
+    progress: Progress = lambda *_: None,
+) -> StatesInfo:
+    """Write what a pretrained encoder says of each token in its whole text beside prepared data.
+
+    Who is interrupted goes on where it stopped.
+
+    Args:
+        data: a directory that `prepare` wrote.
+        pretrained: folder of a transformer with its tokenizer, or its name on the hub.
+        dtype: `float16` or `float32`.
+        force: replace states of another encoder, or of other data.
+        sized: is told the bytes that it takes, before anything is written.
+        progress: is told of rows: what is done, how many are, of how many.
+
+    Returns:
+        What was written.
+
+    Raises:
+        DataError: no prepared directory, other states are there, or the disk refuses.
+        ConfigError: the transformer cannot be used.
+    """
+    files = open_files(data)
+    if not isinstance(files, LocalFiles):
+        raise DataError(
+            "states are written beside data in a directory, not at a URI",
+            where=str(data),
+            remedy="Encode a copy in a directory",
+        )
+    prepared = Prepared(files)
+    splits = prepared.manifest.splits
+    reader = ContextReader(pretrained, prepared.vocabulary.words)
+    info = StatesInfo.model_validate({
+        "encoder": pretrained,
+        "digest": reader.pretrained.digest,
+        "manifest": manifest_digest(files),
+        "size": reader.size,
+        "dtype": dtype,
+    })  # fmt: skip
+    writer = StatesWriter(files.folder, info, prepared.sentences, force=force)
+    left = writer.bytes_left({n: (s.rows, sum(s.tokens)) for n, s in splits.items()})
+    sized(left)
+    if left > (free := shutil.disk_usage(files.folder).free):
+        raise DataError(
+            f"the states take {left / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free",
+            where=str(files.folder),
+            remedy="Free space, or prepare the data on a larger disk",
+        )
+    for name, split_info in splits.items():
+        split = prepared.split(name)
+        for start in range(writer.next_row(name), split_info.rows, _AHEAD):
+            rows = np.arange(start, min(start + _AHEAD, split_info.rows))
+            for states in _states(split, rows, reader):
+                writer.write(name, states)
+            progress(f"encoding {name}", int(rows[-1]) + 1, split_info.rows)
+        writer.flush(name)
+    return writer.info
+
+
+def _states(split: Split, rows: Array, reader: ContextReader) -> list[tuple[Array, ...]]:
+    """Of each row, S x [N_s, H]."""
+    lengths = split.lengths(rows)
+    longest = lengths.max(1)
+    order = np.argsort(longest, kind="stable")
+    found: list[tuple[Array, ...]] = [()] * len(rows)
+    start = 0
+    while start < len(order):
+        end = start + 1
+        while end < len(order) and longest[order[end]] * (end + 1 - start) <= _BATCH_TOKENS:
+            end += 1
+        mine = order[start:end]
+        batch = split.batch(rows[mine])
+        slots = [
+            reader.states(torch.from_numpy(tokens), torch.from_numpy(valid)).numpy()
+            for tokens, valid in zip(batch.tokens, batch.valid, strict=True)
+        ]
+        for place, row in enumerate(mine.tolist()):
+            sizes = lengths[row]
+            found[row] = tuple(slot[place, : sizes[s]] for s, slot in enumerate(slots))
+        start = end
+    return found

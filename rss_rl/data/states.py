@@ -1,0 +1,299 @@
+"""States beside prepared data: each token as a pretrained encoder sees it in its whole text.
+
+    DATA/states.json                 which encoder, and the files; see `StatesInfo`
+    DATA/states-SPLIT-NNNNN.arrow    states of rows that follow each other, one record batch
+
+They are written file by file, each whole or not at all, so that who is interrupted goes on where
+the last file ended.
+
+Legend: S sentence slots, N_s tokens of a row's sentence s, H numbers of a state.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "STATES_FILE",
+    "StatesInfo",
+    "StatesReader",
+    "StatesWriter",
+    "manifest_digest",
+    "open_states",
+    "read_info",
+]
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, ValidationError
+
+from rss_rl.components import Options
+from rss_rl.data.places import Files, LocalFiles
+from rss_rl.data.shard_file import read_blocks
+from rss_rl.durable import disk_errors, file_sha256, replacing
+from rss_rl.errors import DataError
+from rss_rl.types import Array
+
+STATES_FILE = "states.json"
+_FILE_BYTES = 1 << 26
+_OPEN_FILES = 32
+_AGAIN = "Encode the data again: `rss-rl data encode DATA --pretrained FOLDER --force`"
+
+DType = Literal["float16", "float32"]
+
+
+class _File(Options):
+    name: str
+    first: int = Field(ge=0)
+    rows: int = Field(ge=1)
+    bytes: int = Field(ge=0)
+    sha256: str
+
+
+class StatesInfo(Options):
+    """What stands in states.json.
+
+    encoder        as it was named; digest: of its files
+    manifest       SHA-256 of the data's manifest
+    size           H
+    splits         the files of each split, in the order of their rows
+    """
+
+    version: Literal[1] = 1
+    encoder: str
+    digest: str
+    manifest: str
+    size: int = Field(ge=1)
+    dtype: DType = "float16"
+    splits: dict[str, tuple[_File, ...]] = Field(default_factory=dict)
+
+    def rows(self, split: str) -> int:
+        """Rows of a split that have states."""
+        return sum(file.rows for file in self.splits.get(split, ()))
+
+    def is_of(self, other: StatesInfo) -> bool:
+        """Whether both are the same encoder's, of the same data and kind."""
+        return self.model_copy(update={"splits": {}, "encoder": ""}) == other.model_copy(
+            update={"splits": {}, "encoder": ""}
+        )
+
+
+def read_info(folder: Path) -> StatesInfo | None:
+    """What a prepared directory says of its states; None where it has none.
+
+    Raises:
+        DataError: the file is damaged, or of another version.
+    """
+    path = folder / STATES_FILE
+    try:
+        return StatesInfo.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (ValidationError, OSError) as error:
+        what = str(error).splitlines()[0]
+        raise DataError(f"cannot be read ({what})", where=str(path), remedy=_AGAIN) from error
+
+
+def manifest_digest(files: Files) -> str:
+    """SHA-256 of the manifest of prepared data."""
+    return file_sha256(files.folder / "manifest.json")
+
+
+def open_states(files: Files, encoder: str, digest: str, rows: dict[str, int]) -> StatesInfo:
+    """The states of prepared data, by the encoder that a policy reads.
+
+    Args:
+        encoder, digest: of the encoder that is asked for.
+        rows: of each split.
+
+    Raises:
+        DataError: there are none, not of all rows, or of another encoder or other data.
+    """
+    remedy = f"Run `rss-rl data encode {files.place} --pretrained {encoder}`"
+    where = files.place
+    if not isinstance(files, LocalFiles):
+        raise DataError(
+            "states of tokens are read from a directory alone, not from a URI",
+            where=where,
+            remedy="Copy the data into a directory that all nodes see, and encode them there",
+        )
+    info = read_info(files.folder)
+    if info is None:
+        what = "policy.reads=contextual needs the states of their tokens, and there are none"
+        raise DataError(what, where=where, remedy=remedy)
+    if info.manifest != manifest_digest(files):
+        what = "the states of their tokens are those of other data"
+        raise DataError(what, where=where, remedy=f"{remedy} --force")
+    if info.digest != digest:
+        what = f"the states of their tokens are those of {info.encoder}, not of {encoder}"
+        raise DataError(what, where=where, remedy=f"{remedy} --force, or name that encoder")
+    for split, count in rows.items():
+        if (done := info.rows(split)) != count:
+            what = f"{done:,} of the {count:,} rows of {split} have states"
+            raise DataError(what, where=where, remedy=f"{remedy}: it goes on where it stopped")
+    return info
+
+
+class StatesWriter:
+    """Writes the states of rows in their order, and goes on where an earlier one stopped.
+
+    Args:
+        folder: of the prepared data.
+        info: without files.
+        sentences: S.
+        force: replace what is there.
+
+    Raises:
+        DataError: states of another encoder or of other data are there.
+    """
+
+    def __init__(self, folder: Path, info: StatesInfo, sentences: int, *, force: bool) -> None:
+        self._folder, self._sentences = folder, sentences
+        found = None if force else read_info(folder)
+        if found is not None and not found.is_of(info):
+            raise DataError(
+                f"there are states of {found.encoder} ({found.dtype}) or of other data already",
+                where=str(folder),
+                remedy="Replace them with --force",
+            )
+        self.info = found or info
+        if found is None:
+            for path in folder.glob("states-*.arrow"):
+                path.unlink()
+        self._dtype = np.dtype(info.dtype)
+        self._rows: list[tuple[Array, ...]] = []
+        self._bytes = 0
+
+    def bytes_left(self, splits: Mapping[str, tuple[int, int]]) -> int:
+        """What the rows without states will take, by rows and tokens of each split."""
+        each = self.info.size * self._dtype.itemsize
+        return sum(
+            int(tokens * each * (1 - self.info.rows(name) / rows))
+            for name, (rows, tokens) in splits.items()
+        )
+
+    def next_row(self, split: str) -> int:
+        """The first row of a split that has no states on the disk."""
+        return self.info.rows(split)
+
+    def write(self, split: str, states: tuple[Array, ...]) -> None:
+        """The next row's states, S x [N_s, H]."""
+        self._rows.append(tuple(part.astype(self._dtype) for part in states))
+        self._bytes += sum(part.nbytes for part in self._rows[-1])
+        if self._bytes >= _FILE_BYTES:
+            self.flush(split)
+
+    def flush(self, split: str) -> None:
+        """Write a file of the rows that wait."""
+        if not self._rows:
+            return
+        done = self.info.splits.get(split, ())
+        name = f"states-{split}-{len(done):05}.arrow"
+        path = self._folder / name
+        slots = range(self._sentences)
+        columns = [self._column([row[slot] for row in self._rows]) for slot in slots]
+        schema = states_schema(self._sentences, self.info.size, self.info.dtype)
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        with disk_errors(path, "cannot be written", "Free space and run it again", DataError):
+            with replacing(path) as temporary, pa.ipc.new_file(str(temporary), schema) as writer:
+                writer.write_batch(batch)
+            first, size = self.info.rows(split), path.stat().st_size
+            file = _File(
+                name=name, first=first, rows=len(self._rows), bytes=size, sha256=file_sha256(path)
+            )
+            splits = {**self.info.splits, split: (*done, file)}
+            self.info = self.info.model_copy(update={"splits": splits})
+            with replacing(self._folder / STATES_FILE) as temporary:
+                temporary.write_text(self.info.model_dump_json(indent=1), encoding="utf-8")
+        self._rows, self._bytes = [], 0
+
+    def _column(self, rows: Sequence[Array]) -> Any:
+        """list<fixed_size_list<H>>, an element for each row."""
+        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+        flat = pa.array(np.concatenate(rows).reshape(-1))
+        tokens = pa.FixedSizeListArray.from_arrays(flat, self.info.size)
+        return pa.ListArray.from_arrays(pa.array(offsets), tokens)
+
+
+def states_schema(sentences: int, size: int, dtype: DType) -> Any:
+    """The columns of a file: states_s, list<fixed_size_list<float, H>>, for sentence slot s."""
+    number = pa.float16() if dtype == "float16" else pa.float32()
+    kind = pa.list_(pa.list_(number, size))
+    return pa.schema([(f"states_{slot}", kind) for slot in range(sentences)])
+
+
+class StatesReader:
+    """The states of a split, read from memory maps.
+
+    Args:
+        files: of the data. info: of `open_states`. split: its name. sentences: S.
+    """
+
+    def __init__(self, files: Files, info: StatesInfo, split: str, sentences: int) -> None:
+        self._files, self._info, self._list = files, info, info.splits[split]
+        self._schema = states_schema(sentences, info.size, info.dtype)
+        self._starts = np.array([file.first for file in self._list], dtype=np.int64)
+        self._open: OrderedDict[int, list[tuple[Array, Array]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def row(self, row: int) -> list[Array]:
+        """S x [N_s, H], views of the map.
+
+        Raises:
+            DataError: the file is missing or damaged.
+        """
+        number = int(np.searchsorted(self._starts, row, side="right")) - 1
+        inside = row - int(self._starts[number])
+        return [values[o[inside] : o[inside + 1]] for o, values in self._file(number)]
+
+    def padded(self, rows: Sequence[int] | Array, valid: Sequence[Array]) -> tuple[Array, ...]:
+        """S x [B, N_s, H], zeros on padding; `valid` S x bool [B, N_s] says how long each is.
+
+        Raises:
+            DataError: a file is missing or damaged, or has other lengths.
+        """
+        found = [self.row(int(row)) for row in rows]
+        slots = []
+        for slot, mask in enumerate(valid):
+            states = np.zeros((*mask.shape, self._info.size), np.dtype(self._info.dtype))
+            parts = [each[slot] for each in found]
+            if [len(part) for part in parts] != mask.sum(1).tolist():
+                what = "has states of texts of other lengths"
+                raise DataError(what, where=self._files.place, remedy=_AGAIN)
+            if parts:
+                states[mask] = np.concatenate(parts)
+            slots.append(states)
+        return tuple(slots)
+
+    def _file(self, number: int) -> list[tuple[Array, Array]]:
+        """Offsets [rows + 1] and states [tokens, H] of each slot."""
+        with self._lock:
+            if number not in self._open:
+                self._open[number] = self._map(self._list[number])
+                if len(self._open) > _OPEN_FILES:
+                    self._open.popitem(last=False)
+            self._open.move_to_end(number)
+            return self._open[number]
+
+    def _map(self, file: _File) -> list[tuple[Array, Array]]:
+        path = self._files.fetch(file.name, file.bytes)
+        try:
+            if file_sha256(path) != file.sha256:
+                raise ValueError("is damaged: its SHA-256 is another")
+            blocks = read_blocks(path, self._schema)
+            if len(blocks) != 1 or blocks[0].num_rows != file.rows:
+                raise ValueError(f"has not the {file.rows} rows that {STATES_FILE} says")
+            blocks[0].validate(full=True)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            what = str(error).splitlines()[0]
+            raise DataError(what, where=str(path), remedy=_AGAIN) from error
+        return [_views(column, self._info.size) for column in blocks[0].columns]
+
+
+def _views(column: Any, size: int) -> tuple[Array, Array]:
+    numbers = column.values.values.to_numpy(zero_copy_only=True)
+    return column.offsets.to_numpy(zero_copy_only=True), numbers.reshape(-1, size)

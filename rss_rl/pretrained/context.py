@@ -1,0 +1,62 @@
+"""Words as a frozen transformer sees them in their whole text: what a contextual policy reads.
+
+Legend: B examples, N tokens of the longest sentence, H hidden size.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ContextReader"]
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from rss_rl.pretrained.folder import Pretrained, open_pretrained
+from rss_rl.pretrained.reader import WordReader
+
+
+class ContextReader:
+    """A transformer that nothing trains, loaded when it first reads.
+
+    Args:
+        name: of its folder, or on the Hugging Face hub.
+        words: of the ids.
+
+    Raises:
+        ConfigError: there is no such transformer, or it cannot be used.
+    """
+
+    def __init__(self, name: str, words: Sequence[str]) -> None:
+        self.pretrained: Pretrained = open_pretrained(name)
+        self._words = words
+
+    @property
+    def size(self) -> int:
+        """H."""
+        return int(self.pretrained.config.hidden_size)
+
+    @cached_property
+    def _reader(self) -> WordReader:
+        model = self.pretrained.encoder().requires_grad_(False)
+        return WordReader(self.pretrained, model, self._words).eval()
+
+    def add_words(self, words: Sequence[str]) -> None:
+        """Give the next ids to words that are read from now on."""
+        self._reader.table.add(words)
+
+    def states(self, tokens: Tensor, valid: Tensor) -> Tensor:
+        """Each token as the transformer sees it, the mean of its pieces in the last layer.
+
+        Args:
+            tokens: int64 [B, N]. valid: bool [B, N].
+
+        Returns:
+            float32 [B, N, H], zeros on padding.
+        """
+        texts = torch.arange(len(valid), device=valid.device)[:, None].expand_as(valid)
+        found = torch.zeros(*valid.shape, self.size, device=valid.device)
+        with torch.no_grad():
+            found[valid] = self._reader.word_states(tokens[valid], texts[valid], len(valid))
+        return found

@@ -1,0 +1,226 @@
+"""A policy that reads what a pretrained encoder says of each word in its whole text."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_transformers
+import torch
+from ray_nodes import own_ray
+from tiny_runs import Outcome
+from typer.testing import CliRunner
+
+import rss_rl
+from rss_rl.api.encoding import encode
+from rss_rl.cli.main import app
+from rss_rl.cluster.roles import RayRoles
+from rss_rl.config import RunConfig
+from rss_rl.data.states import STATES_FILE, StatesWriter
+from rss_rl.data.store import open_prepared
+from rss_rl.errors import ConfigError, DataError
+from rss_rl.inference.artifact import export_run
+from rss_rl.models.inputs import tensor_batch
+from rss_rl.results.score import open_with_data
+from rss_rl.rollouts.snapshot import build_prepared_models, open_data
+from rss_rl.training.run import train
+from rss_rl.training.session import UpdateReport
+
+_CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_transformers.save(tmp_path_factory.mktemp("tiny") / "bert")
+
+
+@pytest.fixture(scope="module")
+def data(
+    tiny: Callable[..., RunConfig], folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A copy of the tiny data with states beside them."""
+    copy = tmp_path_factory.mktemp("encoded") / "data"
+    shutil.copytree(tiny().data, copy)
+    encode(copy, str(folder), dtype="float32")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def configured(
+    tiny: Callable[..., RunConfig], data: Path, folder: Path
+) -> Callable[..., RunConfig]:
+    def make(**changes: Any) -> RunConfig:
+        policy = {"name": "rss", "reads": "contextual", "pretrained": str(folder)}
+        return tiny(**{"data": str(data), "policy": policy, **changes})
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def run(configured: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("contextual") / "run"
+    list(train(configured(), path))
+    return path
+
+
+def test_what_is_stored_is_what_is_computed_in_use(configured: Callable[..., RunConfig]) -> None:
+    config = configured()
+    prepared = open_data(config)
+    models = build_prepared_models(config, prepared)
+    for split in ("train", "dev"):
+        examples = prepared.split(split)
+        rows = np.arange(len(examples))[::-3]
+        batch = tensor_batch(examples.batch(rows), _CPU)
+        stored = models.shown(batch.tokens, batch.valid, batch.states)
+        computed = models.shown(batch.tokens, batch.valid)
+        for slot, valid in enumerate(batch.valid):
+            torch.testing.assert_close(stored[slot], computed[slot], rtol=1e-4, atol=1e-5)
+            assert not stored[slot][~valid].any()
+            assert stored[slot][valid].abs().sum(-1).min() > 0
+
+
+def test_a_word_is_seen_in_its_text(configured: Callable[..., RunConfig]) -> None:
+    config = configured()
+    models = build_prepared_models(config, open_data(config))
+    assert models.context is not None
+    tokens = torch.tensor([[2, 3, 4], [2, 5, 6], [2, 3, 4]])
+    valid = torch.ones(3, 3, dtype=torch.bool)
+    states = models.context.states(tokens, valid)
+    assert not torch.allclose(states[0, 0], states[1, 0])
+    torch.testing.assert_close(states[0], states[2])
+    valid[0, 2] = False  # a text alone is read as beside longer ones
+    alone = models.context.states(tokens[:1, :2], valid[:1, :2])
+    torch.testing.assert_close(models.context.states(tokens, valid)[:1, :2], alone)
+
+
+def test_stopped_and_resumed(
+    configured: Callable[..., RunConfig], run: Path, tmp_path: Path
+) -> None:
+    made: list[UpdateReport] = []
+    for event in train(configured(), tmp_path / "run", stop=lambda: len(made) >= 17):
+        if isinstance(event, UpdateReport):
+            made.append(event)
+    list(train(configured(), tmp_path / "run", resume=True))
+    Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
+
+
+def test_samplers_on_ray(configured: Callable[..., RunConfig], run: Path, tmp_path: Path) -> None:
+    config = configured(sampler={"backend": "ray", "actors": 2})
+    with own_ray(3):
+        list(train(config, tmp_path / "run", roles=RayRoles()))
+    Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
+
+
+def test_in_use_it_selects_as_on_its_data(run: Path) -> None:
+    _, _, prepared, _ = open_with_data(run, "best", None)
+    model = rss_rl.load(run)
+    split = prepared.split("dev")
+    texts = [split.words(row)[0] for row in range(len(split))]
+    stored = tensor_batch(split.batch(np.arange(len(split))), _CPU)
+    with model.models.evaluating(), torch.no_grad():
+        shown = model.models.shown(stored.tokens, stored.valid, stored.states)
+        chances = model.models.policy.probabilities(shown[0], stored.valid[0])
+    for row, found in enumerate(model.select(texts)):
+        count = len(found[0].words)
+        np.testing.assert_allclose(
+            found[0].probabilities, chances[row, :, :count].numpy(), atol=1e-5
+        )
+
+
+def test_an_export_takes_the_encoder_along(run: Path, folder: Path, tmp_path: Path) -> None:
+    texts = ["w1 w2 w3", "unheard of w1", "words that nobody has seen"]
+    before = rss_rl.load(run).predict(texts)
+    moved = shutil.move(export_run(run, tmp_path / "export"), tmp_path / "moved")
+    assert str(folder) not in (moved / "export.json").read_text()
+    after = rss_rl.load(moved).predict(texts)
+    assert [e.class_probabilities for e in after] == [e.class_probabilities for e in before]
+    assert [str(e.sentences) for e in after] == [str(e.sentences) for e in before]
+
+
+def test_encoding_resumes(
+    tiny: Callable[..., RunConfig], data: Path, folder: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A kill between two files costs what was not written; the files are the same in the end."""
+    copy = tmp_path / "data"
+    shutil.copytree(tiny().data, copy)
+    monkeypatch.setattr("rss_rl.data.states._FILE_BYTES", 2000)
+    written: list[str] = []
+    flush = StatesWriter.flush
+
+    def killed(self: StatesWriter, split: str) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(split)
+        flush(self, split)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StatesWriter, "flush", killed)
+        with pytest.raises(KeyboardInterrupt):
+            encode(copy, str(folder), dtype="float32")
+    record = json.loads((copy / STATES_FILE).read_text())
+    assert sum(len(files) for files in record["splits"].values()) == 3
+    done: list[int] = []
+    encode(copy, str(folder), dtype="float32", progress=lambda _, count, __: done.append(count))
+    digest = record["digest"]
+    one, two = (
+        open_prepared(place).with_states(str(folder), digest).split("train")
+        for place in (copy, data)
+    )
+    rows = np.arange(len(one))
+    left, right = one.batch(rows).states, two.batch(rows).states
+    assert left is not None
+    assert right is not None
+    for a, b in zip(left, right, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_the_command(tiny: Callable[..., RunConfig], folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(tiny().data, copy)
+    done = CliRunner().invoke(app, ["data", "encode", str(copy), "--pretrained", str(folder)])
+    assert done.exit_code == 0
+    assert "GB in" in done.stderr
+    assert "8 numbers a word" in done.stdout
+    shown = CliRunner().invoke(app, ["data", "show", str(copy)]).stdout
+    assert "8 numbers a token, float16" in shown
+    missing = ["data", "encode", str(copy), "--pretrained", str(tmp_path / "none")]
+    result = CliRunner().invoke(app, missing)
+    assert result.exit_code == 2
+    assert "no such folder" in result.stderr
+
+
+def test_refused(
+    tiny: Callable[..., RunConfig], configured: Callable[..., RunConfig], folder: Path,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """Before anything is written, each with the command that mends it."""
+    bare = configured(data=tiny().data)
+    with pytest.raises(DataError, match="there are none") as none:
+        list(train(bare, tmp_path / "run"))
+    assert "rss-rl data encode" in str(none.value)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match="given together"):
+        tiny(policy={"name": "rss", "reads": "contextual"})
+    other = tiny_transformers.save(tmp_path / "other", seed=1)
+    policy = {"name": "rss", "reads": "contextual", "pretrained": str(other)}
+    with pytest.raises(DataError, match="not of"):
+        list(train(configured(policy=policy), tmp_path / "run"))
+    copy = tmp_path / "data"
+    shutil.copytree(configured().data, copy)
+    with pytest.raises(DataError, match="--force"):
+        encode(copy, str(other))
+    damaged = next(copy.glob("states-train-*.arrow"))
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    with pytest.raises(DataError, match="damaged"):
+        list(train(configured(data=str(copy)), tmp_path / "run"))
+    record = json.loads((copy / STATES_FILE).read_text())
+    record["splits"]["train"] = record["splits"]["train"][:-1]
+    (copy / STATES_FILE).write_text(json.dumps(record))
+    with pytest.raises(DataError, match="0 of the"):
+        list(train(configured(data=str(copy)), tmp_path / "run"))
