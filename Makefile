@@ -7,7 +7,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv demo peers test test-full test-bare lint checks format bench bench-full clean
+.PHONY: help venv demo peers test test-full test-bare lint checks format docs dist bench bench-full clean
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -71,6 +71,12 @@ format: $(STAMP) ## reformat and fix what can be fixed
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+docs: $(STAMP) ## build the documentation site in site/, strictly and without a network
+	$(BIN)/python docs/build_site.py
+
+dist: $(STAMP) ## wheel and sdist in dist/, and the demo from the wheel in an empty environment
+	BIN=$(abspath $(BIN)) PIP_FLAGS="$(PIP_FLAGS)" .ci/dist
+
 bench: $(STAMP) ## speed and memory as ratios, written to bench/ (under 15 minutes on 2 cores)
 	$(BIN)/python tests/benchmarks/bench.py $(BENCH_ARGS)
 
@@ -78,4 +84,4 @@ bench-full: $(STAMP) ## the same with longer attention and peers (make peers fir
 	$(BIN)/python tests/benchmarks/bench.py --full $(BENCH_ARGS)
 
 clean: ## remove .venv, build products and caches
-	rm -rf .venv .venv-peers build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-peers build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

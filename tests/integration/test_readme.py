@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 
 import pytest
+from fences import fences, pages
 
 from rss_rl.config import load_config
 from rss_rl.data.corpora.planted import Planted, PlantedSettings
@@ -22,8 +23,8 @@ def test_the_python_examples(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pages = [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]
-    codes = [c for p in pages for c in re.findall(r"```python\n(.*?)```", p.read_text(), re.DOTALL)]
+    blocks = [fence for page in pages(repository) for fence in fences(page)]
+    codes = [f.text for f in blocks if f.language == "python" and f.excuse is None]
     monkeypatch.chdir(tmp_path)
     few = PlantedSettings(train=64, dev=16, test=16)
     prepare(Planted(pairs=False, settings=few), Path("runs/demo-data"), dim=8)
@@ -42,9 +43,8 @@ def test_the_python_examples(
 
 
 def test_links_lead_somewhere(repository: Path) -> None:
-    pages = [*repository.glob("*.md"), *(repository / "docs").rglob("*.md")]
-    assert len(pages) > 10
-    for page in pages:
+    assert len(pages(repository)) > 10
+    for page in pages(repository):
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), (page.name, target)

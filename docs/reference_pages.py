@@ -1,0 +1,138 @@
+"""Reference pages, written by the program: commands, configuration, components, Python."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import typer
+import typer.main
+from typer.core import TyperGroup
+
+import rss_rl
+from rss_rl.cli.config import describe_keys
+from rss_rl.cli.main import app
+from rss_rl.components import KINDS, built_in_names, describe, find_component
+
+CONFIGURATION = """# Configuration
+
+Every key of a configuration, as `rss-rl config show` prints them. On the command line a key is set
+by `KEY=VALUE` behind the name of the configuration; `[]` stands for the number of a list's item,
+from 0 (`phases.0.steps=100`). Options are those of the component that is used by default; the
+options of the others are under [Components](components.md).
+"""
+
+COMPONENTS = """# Components
+
+What is built in, as `rss-rl components KIND NAME` shows it; the same command shows installed
+plug-ins. How to write one: [Components: what can be plugged in](../docs/components.md).
+"""
+
+API = """# Python
+
+What `import rss_rl` offers, the model that it opens, and the contract tests for components.
+"""
+
+
+def reference_pages() -> dict[str, str]:
+    """File names and their Markdown."""
+    return {
+        "cli.md": "\n".join(_cli()),
+        "configuration.md": "\n".join(_configuration()),
+        "components.md": "\n".join(_components()),
+        "api.md": "\n".join(_api()),
+    }
+
+
+def commands(group: Any, name: str = "rss-rl") -> Iterator[tuple[str, Any]]:
+    """Every command with its full name, groups before what they hold."""
+    yield name, group
+    if isinstance(group, TyperGroup):
+        context = typer.Context(group, info_name=name)
+        for part in group.list_commands(context):
+            inner = group.get_command(context, part)
+            if inner is not None and not inner.hidden:
+                yield from commands(inner, f"{name} {part}")
+
+
+def _cli() -> Iterator[str]:
+    yield "# Command line\n"
+    for name, command in commands(typer.main.get_command(app)):
+        context = typer.Context(command, info_name=name)
+        yield f"## {name}\n"
+        yield f"{_plain(command.help)}\n"
+        yield f"```text\n{command.get_usage(context)}\n```\n"
+        parameters = (p for p in command.get_params(context) if p.name != "help")
+        records = filter(None, (parameter.get_help_record(context) for parameter in parameters))
+        rows = [(f"`{spelling}`", _plain(meaning)) for spelling, meaning in records]
+        yield from _table(("parameter", "meaning"), rows)
+        if command.epilog:
+            yield f"{_plain(command.epilog)}\n"
+
+
+def _plain(text: str | None) -> str:
+    return re.sub(r"\n{3,}", "\n\n", (text or "").replace("\f", "").strip())
+
+
+def _configuration() -> Iterator[str]:
+    yield CONFIGURATION
+    sections: dict[str, list[dict[str, Any]]] = {}
+    for key in describe_keys():
+        first, dot, _ = key["key"].partition(".")
+        sections.setdefault(first if dot else "", []).append(key)
+    for section, keys in sections.items():
+        yield f"## {section.removesuffix('[]') or 'The run'}\n"
+        yield from _table(("key", "type", "default", "meaning"), map(_key, keys))
+
+
+def _key(key: dict[str, Any]) -> tuple[str, ...]:
+    default = "required" if key["required"] else f"`{json.dumps(key['default'], default=str)}`"
+    choices = f" One of: {', '.join(key['choices'])}." if key["choices"] else ""
+    return f"`{key['key']}`", key["type"], default, key["description"] + choices
+
+
+def _components() -> Iterator[str]:
+    yield COMPONENTS
+    for kind, spec in KINDS.items():
+        yield f"## {spec.plural.replace('_', ' ').capitalize()}\n"
+        yield f"Named in `{spec.slot}`.\n"
+        for name in built_in_names(kind):
+            shown = describe(find_component(kind, name), name)
+            source = f" ({shown['source']})" if shown["source"] else ""
+            yield f"### {kind.replace('_', ' ')} {name}\n"
+            yield f"{shown['help']}{source}\n"
+            can = shown["capabilities"].items()
+            yield "".join(f"- `{what}`: {meaning}\n" for what, meaning in can)
+            yield from _table(
+                ("option", "type", "default", "meaning"), map(_option, shown["options"])
+            )
+
+
+def _option(option: dict[str, Any]) -> tuple[str, ...]:
+    default = "required" if option["required"] else f"`{json.dumps(option['default'])}`"
+    bounds = f" ({option['bounds']})" if option["bounds"] else ""
+    return f"`{option['name']}`", option["type"] + bounds, default, option["description"]
+
+
+def _api() -> Iterator[str]:
+    yield API
+    offered = [f"rss_rl.{name}" for name in rss_rl.__all__ if not name.startswith("_")]
+    for name in (
+        *offered,
+        "rss_rl.inference.model.Model",
+        "rss_rl.components.Component",
+        "rss_rl.testing",
+    ):
+        yield f"::: {name}\n"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    lines = [_row(row) for row in rows]
+    if lines:
+        yield "\n".join([_row(header), _row(["---"] * len(header)), *lines]) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(re.sub(r"\s+", " ", cell).replace("|", "\\|") for cell in cells) + " |"

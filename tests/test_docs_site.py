@@ -1,0 +1,127 @@
+"""The documentation site builds strictly, and its reference pages hold all that the program has."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import typer.main
+from typer.core import TyperGroup
+
+import rss_rl
+from rss_rl.cli.config import describe_keys
+from rss_rl.cli.main import app
+from rss_rl.components import KINDS, built_in_names
+
+if importlib.util.find_spec("zensical") is None:
+    pytest.skip("needs the extra `docs`: pip install 'rss-rl[docs]'", allow_module_level=True)
+
+LONGEST_S = 60
+"""Of processor time, which other work on the machine does not prolong much."""
+
+
+def build(repository: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, repository / "docs" / "build_site.py", "--out", out]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
+    out = tmp_path_factory.mktemp("docs") / "site"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = build(repository, out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < LONGEST_S
+    return out
+
+
+def text_of(page: Path) -> str:
+    """What a page says, without its tags."""
+    found = re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
+    return found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def names(group: Any, prefix: str) -> set[str]:
+    """Full names of all commands below a group."""
+    context, found = typer.Context(group, info_name=prefix), set()
+    for part in group.list_commands(context):
+        command = group.get_command(context, part)
+        name = f"{prefix} {part}"
+        found |= {name} | (names(command, name) if isinstance(command, TyperGroup) else set())
+    return found
+
+
+def test_the_reference_names_every_command(site: Path) -> None:
+    page = (site / "reference" / "cli.html").read_text(encoding="utf-8")
+    headings = {text.split("<")[0] for text in re.findall(r"<h2[^>]*>(.*?)</h2>", page)}
+    commands = names(typer.main.get_command(app), "rss-rl")
+    assert len(commands) > 20
+    assert commands | {"rss-rl"} == headings
+
+
+def test_the_reference_names_every_key_component_and_function(site: Path) -> None:
+    keys = {key["key"] for key in describe_keys()}
+    assert len(keys) > 50
+    page = (site / "reference" / "configuration.html").read_text(encoding="utf-8")
+    assert keys <= set(re.findall(r"<code>([^<]+)</code>", page))
+    page = text_of(site / "reference" / "components.html")
+    assert not [n for kind in KINDS for n in built_in_names(kind) if f" {n}" not in page]
+    page = (site / "reference" / "api.html").read_text(encoding="utf-8")
+    offered = [name for name in rss_rl.__all__ if not name.startswith("_")]
+    assert not [name for name in offered if f'id="rss_rl.{name}"' not in page]
+    assert 'id="rss_rl.testing.check_policy"' in page
+
+
+@pytest.fixture
+def spoilt(repository: Path, tmp_path: Path) -> Path:
+    """A copy of the pages and of what builds them."""
+    target = tmp_path / "copy"
+    shutil.copytree(repository / "docs", target / "docs")
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "zensical.toml"):
+        shutil.copyfile(repository / name, target / name)
+    (target / "tests" / "benchmarks").mkdir(parents=True)
+    for link in ("rss_rl", "tests/benchmarks/figures"):
+        (target / link).symlink_to(repository / link)
+    return target
+
+
+def add(page: Path, line: str) -> None:
+    with page.open("a", encoding="utf-8") as file:
+        file.write(f"\n{line}\n")
+
+
+def test_broken_links_and_missing_pages_fail_the_build(spoilt: Path, tmp_path: Path) -> None:
+    add(spoilt / "docs" / "data.md", "[a](nowhere.md) and [b](models.md#no-such-part)")
+    add(spoilt / "docs" / "alone.md", "# Alone")
+    (spoilt / "docs" / "tables.md").rename(spoilt / "docs" / "boards.md")
+    done = build(spoilt, tmp_path / "site")
+    assert done.returncode == 1
+    output = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
+    for said in (
+        "nowhere.md",
+        "no-such-part",
+        "docs/alone.md is not in the navigation",
+        "docs/tables.md is in the navigation and missing",
+    ):
+        assert said in output
+
+
+def test_what_the_site_would_fetch_or_show_as_markdown_fails_the_build(
+    spoilt: Path, tmp_path: Path
+) -> None:
+    add(spoilt / "docs" / "data.md", '<script src="https://example.org/a.js"></script>')
+    add(spoilt / "docs" / "tables.md", "A table:\n| a | b |\n|---|---|\n| 1 | 2 |")
+    done = build(spoilt, tmp_path / "site")
+    assert done.returncode == 1
+    assert "docs/data.html: fetches https://example.org/a.js" in done.stderr
+    assert "docs/tables.html: is shown as it was written: |---|---|" in done.stderr
