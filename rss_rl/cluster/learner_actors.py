@@ -24,7 +24,7 @@ from rss_rl.data.store import open_prepared
 from rss_rl.errors import LearnerError, LearnersLostError, RssError
 from rss_rl.learners.group import ProcessGroup
 from rss_rl.rollouts.device import find_device
-from rss_rl.rollouts.snapshot import PARTS, Piece, StoredPiece, StoredSnapshot, open_data
+from rss_rl.rollouts.snapshot import PARTS, Delta, StoredDelta, StoredSnapshot, open_data
 from rss_rl.training.evaluation import Mode
 from rss_rl.training.learner import LearnTask, LocalLearner
 from rss_rl.training.memory_needs import check_room
@@ -76,12 +76,12 @@ class LearnerActor:
         return getattr(self._learner, method)(*arguments)
 
     def publish(self, version: int, whole: bool) -> list[Any]:
-        """What the pieces to publish are, and each of `PARTS`: its piece, or None."""
+        """What the deltas to publish are, and each of `PARTS`: its delta, or None."""
         assert self._learner is not None
-        pieces = self._learner.publish(version, whole=whole).pieces
-        by_part: dict[str, Piece | None] = dict.fromkeys(PARTS)
-        by_part.update((piece.part, piece) for piece in pieces)
-        return [[(piece.part, piece.whole, piece.bytes) for piece in pieces], *by_part.values()]
+        deltas = self._learner.publish(version, whole=whole).deltas
+        by_part: dict[str, Delta | None] = dict.fromkeys(PARTS)
+        by_part.update((delta.part, delta) for delta in deltas)
+        return [[(delta.part, delta.whole, delta.bytes) for delta in deltas], *by_part.values()]
 
     def tensors(self) -> dict[str, Array]:
         """All that is learnt, as arrays."""
@@ -221,14 +221,14 @@ class RayLearners:
         return scalars
 
     def publish(self, version: int, *, whole: bool = True) -> StoredSnapshot:
-        """See `Learner`; the pieces stay in the object store."""
+        """See `Learner`; the deltas stay in the object store."""
         # Objects of their own: the driver fetches the first alone, samplers what they lack.
         call = self._actors[0].publish.options(num_returns=1 + len(PARTS))
         described, *references = call.remote(version, whole)
         by_part = dict(zip(PARTS, references, strict=True))
-        pieces = self._get([described], "publish", self._config.timeout_s)[0]
+        deltas = self._get([described], "publish", self._config.timeout_s)[0]
         stored = (
-            StoredPiece(part, complete, size, by_part[part]) for part, complete, size in pieces
+            StoredDelta(part, complete, size, by_part[part]) for part, complete, size in deltas
         )
         return StoredSnapshot(version, tuple(stored))
 

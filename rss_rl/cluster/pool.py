@@ -24,7 +24,7 @@ from rss_rl.errors import DataError, LearnersLostError, RssError, SamplerError, 
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.backend import BackendStats, Delivery
 from rss_rl.rollouts.rollout import Rollout, SampleJob
-from rss_rl.rollouts.snapshot import Publications, Snapshot, StoredPiece, StoredSnapshot
+from rss_rl.rollouts.snapshot import Publications, Snapshot, StoredDelta, StoredSnapshot
 
 _STATS_EVERY_S = 5.0
 _POLL_S = 0.2
@@ -127,8 +127,8 @@ class RayBackend:
     Args:
         config: of the samplers.
         spawn: starts an actor for a slot by its number and returns its handle. It has
-            `process() -> ActorProcess` and `sample(job, version, pieces)`, which loads what
-            Ray's references in `pieces` name and gives a `pyarrow.RecordBatch` and seconds, and no
+            `process() -> ActorProcess` and `sample(job, version, deltas)`, which loads what
+            Ray's references in `deltas` name and gives a `pyarrow.RecordBatch` and seconds, and no
             restarts of Ray's own: an actor that Ray restarts is silently empty.
         log: takes which samplers start and fail, and why.
 
@@ -142,7 +142,7 @@ class RayBackend:
         self._config, self._log = config, log
         self._waiting: deque[SampleJob] = deque()
         self._pending: dict[Any, _Slot] = {}  # in the order of submission
-        self._published: Publications[StoredPiece] = Publications()
+        self._published: Publications[StoredDelta] = Publications()
         self._version = -1
         self._stored = False  # by a learner actor, which may take them with it
         self._empty_since = time.monotonic()
@@ -172,13 +172,13 @@ class RayBackend:
         # References that others replace stay alive through the calls that were given them.
         self._stored = isinstance(snapshot, StoredSnapshot)
         if isinstance(snapshot, StoredSnapshot):
-            pieces = snapshot.pieces
+            deltas = snapshot.deltas
         else:
-            pieces = tuple(
-                StoredPiece(piece.part, piece.whole, piece.bytes, ray.put(piece))
-                for piece in snapshot.pieces
+            deltas = tuple(
+                StoredDelta(delta.part, delta.whole, delta.bytes, ray.put(delta))
+                for delta in snapshot.deltas
             )
-        self._published.add(pieces)
+        self._published.add(deltas)
         self._version = snapshot.version
 
     def room(self) -> int:
@@ -199,7 +199,7 @@ class RayBackend:
                 return
             job = self._waiting.popleft()
             # An actor takes its calls in turn, and is replaced if one fails: it holds the others'.
-            lacking = [piece.reference for piece in self._published.after(slot.given)]
+            lacking = [delta.reference for delta in self._published.after(slot.given)]
             slot.given = self._published.count
             call = slot.actor.sample.remote(job, self._version, lacking)
             slot.jobs[call] = _Assigned(job, time.monotonic())

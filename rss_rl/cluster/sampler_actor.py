@@ -20,7 +20,7 @@ from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models, open_data
 
 
 class SamplerActor:
-    """A sampler in a process of its own; it pulls the pieces of a snapshot that it lacks."""
+    """A sampler in a process of its own; it pulls the deltas of a snapshot that it lacks."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = RunConfig.model_validate(config)
@@ -33,23 +33,23 @@ class SamplerActor:
         return this_process()
 
     def sample(
-        self, job: SampleJob, version: int, pieces: list[Any]
+        self, job: SampleJob, version: int, deltas: list[Any]
     ) -> tuple[pa.RecordBatch, float]:
         """A rollout and the seconds it took.
 
         Args:
             version: of the policy.
-            pieces: references to what changed since the call before, to be loaded in this order; in
+            deltas: references to what changed since the call before, to be loaded in this order; in
                 a list, so that a fetch that fails is an error of this call.
         """
         started = time.perf_counter()
-        self.hold(version, pieces)
+        self.hold(version, deltas)
         rollout = self._sampler.sample(job).to_arrow()
         return rollout, time.perf_counter() - started
 
-    def hold(self, version: int, pieces: list[Any]) -> None:
+    def hold(self, version: int, deltas: list[Any]) -> None:
         """Load a publication; arguments as in `sample`."""
-        fetched = ray.get(pieces, timeout=self._config.sampler.timeout_s)
+        fetched = ray.get(deltas, timeout=self._config.sampler.timeout_s)
         self._sampler.load(Snapshot(version, tuple(fetched)))
 
 

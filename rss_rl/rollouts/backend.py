@@ -11,7 +11,7 @@ from typing import Protocol
 
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Piece, Publications, Snapshot, StoredSnapshot
+from rss_rl.rollouts.snapshot import Delta, Publications, Snapshot, StoredSnapshot
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,16 @@ class LocalBackend:
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._published: Publications[Piece] = Publications()
+        self._published: Publications[Delta] = Publications()
         self._version = -1
-        self._given = 0  # publications whose pieces went with the jobs so far
+        self._given = 0  # publications whose deltas went with the jobs so far
         self._waiting: deque[tuple[SampleJob, Snapshot]] = deque()
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """See `Backend`; weights must be of this process."""
         if not isinstance(snapshot, Snapshot):
             raise TypeError("weights in Ray's object store, for a sampler that does without Ray")
-        self._published.add(snapshot.pieces)
+        self._published.add(snapshot.deltas)
         self._version = snapshot.version
 
     def room(self) -> int:

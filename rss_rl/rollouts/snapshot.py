@@ -17,11 +17,11 @@ __all__ = [
     "POLICY",
     "WORDS",
     "Models",
-    "Piece",
+    "Delta",
     "Publications",
     "Publisher",
     "Snapshot",
-    "StoredPiece",
+    "StoredDelta",
     "StoredSnapshot",
     "autocast",
     "autocast_dtype",
@@ -63,7 +63,7 @@ PARTS = (CLASSIFIER, WORDS, POLICY)
 """The classifier without its trainable word vectors, those, and the policy."""
 
 
-class Piece(NamedTuple):
+class Delta(NamedTuple):
     """The state of a part, or of some rows of the word vectors.
 
     part     one of `PARTS`
@@ -83,7 +83,7 @@ class Piece(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """It needs no piece before it."""
+        """It needs no delta before it."""
         return self.rows is None
 
     @property
@@ -93,8 +93,8 @@ class Piece(NamedTuple):
         return sum(int(array.nbytes) for array in arrays if array is not None)
 
 
-class StoredPiece(NamedTuple):
-    """A piece in Ray's object store: `reference` is of Ray's, to a `Piece`."""
+class StoredDelta(NamedTuple):
+    """A delta in Ray's object store: `reference` is of Ray's, to a `Delta`."""
 
     part: str
     whole: bool
@@ -107,29 +107,29 @@ class Snapshot:
     """What changed since the snapshot before, or everything, under one version."""
 
     version: int
-    pieces: tuple[Piece, ...]
+    deltas: tuple[Delta, ...]
 
     @property
     def bytes(self) -> int:
         """What a sampler has to fetch that holds the one before."""
-        return sum(piece.bytes for piece in self.pieces)
+        return sum(delta.bytes for delta in self.deltas)
 
 
 @dataclass(frozen=True)
 class StoredSnapshot:
-    """A snapshot whose pieces lie in Ray's object store, where learners left them."""
+    """A snapshot whose deltas lie in Ray's object store, where learners left them."""
 
     version: int
-    pieces: tuple[StoredPiece, ...]
+    deltas: tuple[StoredDelta, ...]
 
     @property
     def bytes(self) -> int:
         """See `Snapshot`."""
-        return sum(piece.bytes for piece in self.pieces)
+        return sum(delta.bytes for delta in self.deltas)
 
 
 class _Published(Protocol):
-    """A piece, wherever it lies."""
+    """A delta, wherever it lies."""
 
     @property
     def part(self) -> str:
@@ -137,40 +137,40 @@ class _Published(Protocol):
 
     @property
     def whole(self) -> bool:
-        """It needs no piece before it."""
+        """It needs no delta before it."""
 
 
 _P = TypeVar("_P", bound=_Published)
 
 
 class Publications(Generic[_P]):
-    """The pieces that make up the newest state, so that a sampler is given what it lacks of them.
+    """The deltas that make up the newest state, so that a sampler is given what it lacks of them.
 
-    A whole piece takes the place of all before it of its part; rows are kept beside it.
+    A whole delta takes the place of all before it of its part; rows are kept beside it.
     """
 
     def __init__(self) -> None:
-        self._pieces: dict[str, list[tuple[int, _P]]] = {}
+        self._deltas: dict[str, list[tuple[int, _P]]] = {}
         self.count = 0
 
-    def add(self, pieces: Sequence[_P]) -> None:
+    def add(self, deltas: Sequence[_P]) -> None:
         """The next publication.
 
         Raises:
-            ValueError: rows of a part of which there is no whole piece.
+            ValueError: rows of a part of which there is no whole delta.
         """
         self.count += 1
-        for piece in pieces:
-            kept = self._pieces.setdefault(piece.part, [])
-            if piece.whole:
+        for delta in deltas:
+            kept = self._deltas.setdefault(delta.part, [])
+            if delta.whole:
                 kept.clear()
             elif not kept:
-                raise ValueError(f"rows of '{piece.part}' before the whole of it")
-            kept.append((self.count, piece))
+                raise ValueError(f"rows of '{delta.part}' before the whole of it")
+            kept.append((self.count, delta))
 
     def after(self, count: int) -> list[_P]:
         """What whoever holds the first `count` publications lacks, to be loaded in this order."""
-        return [piece for kept in self._pieces.values() for number, piece in kept if number > count]
+        return [delta for kept in self._deltas.values() for number, delta in kept if number > count]
 
 
 class Models(NamedTuple):
@@ -219,13 +219,13 @@ class Models(NamedTuple):
         return [*self.classifier.parameters(), *self.policy.parameters()]
 
     def parts(self) -> dict[str, list[nn.Parameter]]:
-        """The parameters of each of `PARTS` that may learn, in the order of a piece."""
+        """The parameters of each of `PARTS` that may learn, in the order of a delta."""
         words = self.classifier.embedding.trainable
         others = [p for p in _learnt(self.classifier) if p is not words]
         return {CLASSIFIER: others, WORDS: [words], POLICY: _learnt(self.policy)}
 
     def buffers(self) -> dict[str, list[torch.Tensor]]:
-        """The persistent buffers of each of `PARTS`, in the order of a piece."""
+        """The persistent buffers of each of `PARTS`, in the order of a delta."""
         found = {part: _persistent(module) for part, module in self.modules.items()}
         return found | {WORDS: []}
 
@@ -234,21 +234,21 @@ class Models(NamedTuple):
         return Publisher(self).publish(version, whole=True)
 
     def load(self, snapshot: Snapshot) -> None:
-        """Copy the pieces of a snapshot into the modules.
+        """Copy the deltas of a snapshot into the modules.
 
         Raises:
             ValueError: when it was made by other modules.
         """
         parts, buffers = self.parts(), self.buffers()
         with torch.no_grad():
-            for piece in snapshot.pieces:
-                if piece.rows is None:
-                    _load_weights(piece, parts[piece.part])
+            for delta in snapshot.deltas:
+                if delta.rows is None:
+                    _load_weights(delta, parts[delta.part])
                 else:
-                    _load_rows(piece.weights, piece.rows, parts[piece.part][0])
-                if piece.part == WORDS:
-                    _load_average(piece, self.classifier.embedding)
-                _load_buffers(piece.buffers, buffers[piece.part])
+                    _load_rows(delta.weights, delta.rows, parts[delta.part][0])
+                if delta.part == WORDS:
+                    _load_average(delta, self.classifier.embedding)
+                _load_buffers(delta.buffers, buffers[delta.part])
 
 
 class Publisher:
@@ -289,7 +289,7 @@ class Publisher:
         """Copies of what changed since the last call, or of everything where `whole`."""
         if whole:
             self.note_all()
-        pieces = []
+        deltas = []
         parts, buffers = self._models.parts(), self._models.buffers()
         for part in PARTS:
             raw = _bytes_of(buffers[part])
@@ -297,15 +297,15 @@ class Publisher:
             rows = self._changed_rows() if part == WORDS and part not in self._changed else None
             average = self._models.classifier.embedding.average if part == WORDS else None
             if rows is not None:
-                pieces.append(_with_average(_rows_piece(parts[part][0], rows), average))
+                deltas.append(_with_average(_rows_delta(parts[part][0], rows), average))
                 self._sent += len(rows)
             elif part in self._changed or not same:
-                pieces.append(_with_average(Piece(part, _flat(parts[part]), raw), average))
+                deltas.append(_with_average(Delta(part, _flat(parts[part]), raw), average))
                 self._buffers[part] = raw.tobytes()
                 self._sent = 0 if part == WORDS else self._sent
         self._changed.clear()
         self._forget_rows()
-        return Snapshot(version, tuple(pieces))
+        return Snapshot(version, tuple(deltas))
 
     def _changed_rows(self) -> torch.Tensor | None:
         """Those to be sent, int64 [R]; None where there are none, or all of them are better sent.
@@ -344,9 +344,9 @@ def _flat(parameters: Sequence[nn.Parameter]) -> Array:
     return copy
 
 
-def _rows_piece(table: nn.Parameter, rows: torch.Tensor) -> Piece:
+def _rows_delta(table: nn.Parameter, rows: torch.Tensor) -> Delta:
     values = _rows_of(table.detach(), rows)
-    return Piece(WORDS, values, np.zeros(0, np.uint8), rows.cpu().numpy())
+    return Delta(WORDS, values, np.zeros(0, np.uint8), rows.cpu().numpy())
 
 
 def _rows_of(table: torch.Tensor, rows: torch.Tensor) -> Array:
@@ -356,28 +356,28 @@ def _rows_of(table: torch.Tensor, rows: torch.Tensor) -> Array:
     return copy
 
 
-def _with_average(piece: Piece, average: RowAverage | None) -> Piece:
-    """The piece with what its word vectors follow."""
+def _with_average(delta: Delta, average: RowAverage | None) -> Delta:
+    """The delta with what its word vectors follow."""
     if average is None:
-        return piece
+        return delta
     count = len(average.since)
-    rows = torch.arange(count) if piece.rows is None else torch.from_numpy(piece.rows)
+    rows = torch.arange(count) if delta.rows is None else torch.from_numpy(delta.rows)
     clock = torch.cat([average.clock[None], average.since[rows]]).numpy()
-    return piece._replace(leading=_rows_of(average.leader, rows), clock=clock)
+    return delta._replace(leading=_rows_of(average.leader, rows), clock=clock)
 
 
-def _load_average(piece: Piece, embedding: WordEmbedding) -> None:
-    """Let word vectors follow what they follow where the piece comes from."""
-    if piece.leading is None or piece.clock is None:
+def _load_average(delta: Delta, embedding: WordEmbedding) -> None:
+    """Let word vectors follow what they follow where the delta comes from."""
+    if delta.leading is None or delta.clock is None:
         embedding.average = None
         return
     table, average = embedding.trainable.detach(), embedding.average
     if average is None:
         average = embedding.average = RowAverage(table.clone())
-    rows = np.arange(len(table)) if piece.rows is None else piece.rows
-    average.leader.numpy()[rows] = piece.leading.reshape(len(rows), -1)
-    average.since.numpy()[rows] = piece.clock[1:]
-    average.clock = torch.tensor(piece.clock[0], dtype=torch.float64)
+    rows = np.arange(len(table)) if delta.rows is None else delta.rows
+    average.leader.numpy()[rows] = delta.leading.reshape(len(rows), -1)
+    average.since.numpy()[rows] = delta.clock[1:]
+    average.clock = torch.tensor(delta.clock[0], dtype=torch.float64)
 
 
 def _bytes_of(buffers: Sequence[torch.Tensor]) -> Array:
@@ -387,15 +387,15 @@ def _bytes_of(buffers: Sequence[torch.Tensor]) -> Array:
     return copy
 
 
-def _load_weights(piece: Piece, parameters: Sequence[nn.Parameter]) -> None:
+def _load_weights(delta: Delta, parameters: Sequence[nn.Parameter]) -> None:
     expected = sum(p.numel() for p in parameters)
-    if piece.weights.shape != (expected,):
+    if delta.weights.shape != (expected,):
         raise ValueError(
-            f"a snapshot of {piece.weights.shape} for the {expected} parameters of '{piece.part}'"
+            f"a snapshot of {delta.weights.shape} for the {expected} parameters of '{delta.part}'"
         )
     start = 0
     for parameter in parameters:
-        _copy(piece.weights[start : start + parameter.numel()], parameter)
+        _copy(delta.weights[start : start + parameter.numel()], parameter)
         start += parameter.numel()
 
 

@@ -28,11 +28,11 @@ class FakeSampler:
         return this_process()
 
     def sample(
-        self, job: SampleJob, version: int, pieces: list[Any]
+        self, job: SampleJob, version: int, deltas: list[Any]
     ) -> tuple[pa.RecordBatch, float]:
         started = time.perf_counter()
-        for piece in ray.get(pieces, timeout=60):
-            piece.weights.sum()  # a real one reads every number once, into its modules
+        for delta in ray.get(deltas, timeout=60):
+            delta.weights.sum()  # a real one reads every number once, into its modules
         time.sleep(self._seconds)
         widths = [selection.shape[-1] for selection in self._pattern.selections]
         part = self._pattern.of(np.arange(len(job.rows)), widths)

@@ -51,9 +51,9 @@ class Held:
 
         self._snapshot, self._models = Snapshot, models()
 
-    def hold(self, version: int, pieces: list[Any]) -> int:
+    def hold(self, version: int, deltas: list[Any]) -> int:
         """As `SamplerActor.hold`; the version it holds."""
-        self._models.load(self._snapshot(version, tuple(ray.get(pieces, timeout=60))))
+        self._models.load(self._snapshot(version, tuple(ray.get(deltas, timeout=60))))
         return version
 
 
@@ -78,7 +78,7 @@ def publishing(settings: Settings) -> Iterator[Record]:
             times = []
             for version in range((settings.repeats + 1) * BURST):
                 started = time.perf_counter()
-                kept = [*kept[-1:], [ray.put(piece) for piece in own.publish(version).pieces]]
+                kept = [*kept[-1:], [ray.put(delta) for delta in own.publish(version).deltas]]
                 answers = [s.hold.remote(version, kept[-1]) for s in samplers]
                 assert ray.get(answers, timeout=60) == [version] * SAMPLERS
                 times.append(1000 * (time.perf_counter() - started))

@@ -123,7 +123,7 @@ def simulate(
     samplers: int, lag: int, sample_s: float, learn_s: float, parts: tuple[Any, ...], updates: int
 ) -> Simulated:
     """The real pipeline and pool, where samplers and learner only sleep."""
-    config, order, pieces, pattern = parts
+    config, order, deltas, pattern = parts
     sampler = config.sampler.model_validate(
         {"backend": "ray", "actors": samplers, "max_policy_lag": lag}
     )
@@ -141,7 +141,7 @@ def simulate(
     def go(first: int, count: int) -> None:
         for update in range(first, first + count):
             started = time.perf_counter()
-            pipeline.publish(Snapshot(update, pieces))
+            pipeline.publish(Snapshot(update, deltas))
             spent["publish"] += time.perf_counter() - started
             started = time.thread_time()  # waiting costs none
             pipeline.take(update)
@@ -186,7 +186,7 @@ def go(config: RunConfig, updates: int, samplers: int, exchange: float, say: Say
     prepared = open_prepared(config.data)
     learner = LocalLearner(config, prepared)
     order = BatchOrder(prepared.split("train"), config.batch_size, 0, reach=2 * samplers)
-    parts = (config, order, learner.publish(0).pieces, pattern_of(config, prepared, learner))
+    parts = (config, order, learner.publish(0).deltas, pattern_of(config, prepared, learner))
     costs = measure(config, prepared, parts, updates)
     say("costs in seconds", **asdict(costs))
     for number in (1, 2, 4):

@@ -41,7 +41,7 @@ class Actor:
     def process(self) -> ActorProcess:
         return this_process()
 
-    def sample(self, job: SampleJob, version: int, pieces: list[Any]) -> Any:
+    def sample(self, job: SampleJob, version: int, deltas: list[Any]) -> Any:
         if self._fail_sample is not None:
             raise_once_more(self._fail_sample)
         one = np.ones((1, len(job.rows), 1), np.float32)

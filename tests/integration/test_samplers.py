@@ -45,9 +45,9 @@ def pids(backend: RayBackend) -> list[int]:
 
 
 def changed(snapshot: Snapshot, change: Callable[[Array], Array]) -> Snapshot:
-    """With other weights in each piece."""
-    pieces = (piece._replace(weights=change(piece.weights)) for piece in snapshot.pieces)
-    return replace(snapshot, pieces=tuple(pieces))
+    """With other weights in each delta."""
+    deltas = (delta._replace(weights=change(delta.weights)) for delta in snapshot.deltas)
+    return replace(snapshot, deltas=tuple(deltas))
 
 
 def sample(backend: RayBackend, job: SampleJob, snapshot: Snapshot) -> list[Delivery]:

@@ -14,7 +14,7 @@ from rss_rl.models.inputs import tensor_batch
 from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import SampleJob, join_rollouts
 from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Models, Piece, Snapshot, build_prepared_models
+from rss_rl.rollouts.snapshot import Delta, Models, Snapshot, build_prepared_models
 
 _ROWS = np.array([4, 0, 9, 30, 17])
 _JOB = SampleJob(update=7, shard=0, rows=_ROWS, selections=3, scored=True, thresholded=True)
@@ -45,8 +45,8 @@ def test_other_weights_under_the_same_version_are_loaded(
     sampler, models = _sampler(tiny_config, tiny)
     backend = LocalBackend(sampler)
     first = models.publish(version=3)
-    moved = [piece._replace(weights=piece.weights + np.float32(0.3)) for piece in first.pieces]
-    other = replace(first, pieces=tuple(moved))
+    moved = [delta._replace(weights=delta.weights + np.float32(0.3)) for delta in first.deltas]
+    other = replace(first, deltas=tuple(moved))
     rewards = []
     for snapshot in (first, other):
         backend.publish(snapshot)
@@ -119,5 +119,5 @@ def test_a_sampler_needs_a_snapshot_of_its_own_models(
         sampler.sample(_JOB)
     with pytest.raises(ValueError, match="parameters"):
         sampler.load(
-            Snapshot(0, (Piece("policy", np.zeros(3, np.float32), np.zeros(0, np.uint8)),))
+            Snapshot(0, (Delta("policy", np.zeros(3, np.float32), np.zeros(0, np.uint8)),))
         )

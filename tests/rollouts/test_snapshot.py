@@ -22,8 +22,8 @@ from rss_rl.rollouts.snapshot import (
     PARTS,
     POLICY,
     WORDS,
+    Delta,
     Models,
-    Piece,
     Publications,
     Publisher,
     Snapshot,
@@ -61,16 +61,16 @@ def assert_same(one: Models, two: Models) -> None:
 
 
 def parts(snapshot: Snapshot) -> list[str]:
-    return [piece.part for piece in snapshot.pieces]
+    return [delta.part for delta in snapshot.deltas]
 
 
-def frozen(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+def frozen(deltas: Sequence[Delta]) -> tuple[Delta, ...]:
     """Read-only, as Ray hands them out."""
-    for piece in pieces:
-        for array in piece[1:]:
+    for delta in deltas:
+        for array in delta[1:]:
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
-    return tuple(pieces)
+    return tuple(deltas)
 
 
 def test_all_parameters_are_in_one_part(models: Models) -> None:
@@ -83,13 +83,13 @@ def test_snapshots_round_trip_and_do_not_alias(models: Models, other: Models) ->
     snapshot = models.publish(0)
     assert parts(snapshot) == list(PARTS)
     assert snapshot.bytes == 4 * sum(p.numel() for p in models.parameters())
-    other.load(Snapshot(0, frozen(snapshot.pieces)))
+    other.load(Snapshot(0, frozen(snapshot.deltas)))
     assert_same(models, other)
     before = [p.clone() for p in other.parameters()]
     for part in PARTS:
         add_(models, part, 1.0)
     again = other.publish(1)
-    for mine, theirs in zip(again.pieces, snapshot.pieces, strict=True):
+    for mine, theirs in zip(again.deltas, snapshot.deltas, strict=True):
         np.testing.assert_array_equal(mine.weights, theirs.weights)
     assert all(torch.equal(a, b) for a, b in zip(before, other.parameters(), strict=True))
 
@@ -98,7 +98,7 @@ def test_snapshots_round_trip_and_do_not_alias(models: Models, other: Models) ->
 def test_the_part_that_changed_travels_alone(models: Models, other: Models, part: str) -> None:
     publisher = Publisher(models)
     other.load(publisher.publish(0, whole=True))
-    assert publisher.publish(1, whole=False).pieces == ()
+    assert publisher.publish(1, whole=False).deltas == ()
     add_(models, part, 0.5)
     publisher.note(part)
     snapshot = publisher.publish(2, whole=False)
@@ -117,11 +117,11 @@ def test_of_word_vectors_the_rows_that_changed_travel(models: Models, other: Mod
             models.classifier.embedding.trainable[rows] += 0.5
         publisher.note(WORDS, torch.tensor(rows))
     snapshot = publisher.publish(1, whole=False)
-    (piece,) = snapshot.pieces
-    assert piece.rows is not None
-    assert piece.rows.tolist() == [2, 5, 7]
+    (delta,) = snapshot.deltas
+    assert delta.rows is not None
+    assert delta.rows.tolist() == [2, 5, 7]
     assert snapshot.bytes == 3 * (4 * size + 8)
-    other.load(Snapshot(1, frozen(snapshot.pieces)))
+    other.load(Snapshot(1, frozen(snapshot.deltas)))
     assert_same(models, other)
 
 
@@ -133,13 +133,13 @@ def test_all_word_vectors_travel_where_rows_have_come_to_as_much(models: Models)
     for version in range(1, 12):
         rows = torch.arange(count // 4)
         publisher.note(WORDS, rows)
-        (piece,) = publisher.publish(version, whole=False).pieces
-        kinds.append(piece.whole)
-        sent = 0 if piece.whole else sent + len(rows)
+        (delta,) = publisher.publish(version, whole=False).deltas
+        kinds.append(delta.whole)
+        sent = 0 if delta.whole else sent + len(rows)
         assert sent < count
     assert kinds[:5] == [False, False, False, count % 4 == 0, count % 4 != 0]
     publisher.note(WORDS, torch.arange(count))
-    assert publisher.publish(12, whole=False).pieces[0].whole
+    assert publisher.publish(12, whole=False).deltas[0].whole
 
 
 def test_rows_and_then_all_are_all(models: Models, other: Models) -> None:
@@ -171,41 +171,41 @@ def test_buffers_travel_whoever_changes_them(models: Models, other: Models, plac
         of.modules[place].add_module("counting", module)
     publisher = Publisher(models)
     other.load(publisher.publish(0, whole=True))
-    assert publisher.publish(1, whole=False).pieces == ()
+    assert publisher.publish(1, whole=False).deltas == ()
     mine.norm(torch.randn(5, 2))  # as a forward pass in training does: nobody is told
     mine.flags.logical_not_()
     mine.halves.add_(0.3)
     mine.cache.add_(1.0)
     snapshot = publisher.publish(2, whole=False)
     assert parts(snapshot) == [place]
-    other.load(Snapshot(2, frozen(snapshot.pieces)))
+    other.load(Snapshot(2, frozen(snapshot.deltas)))
     assert int(theirs.norm.num_batches_tracked) == 1
     assert_same(models, other)
     assert not theirs.cache.any()
-    assert publisher.publish(3, whole=False).pieces == ()
+    assert publisher.publish(3, whole=False).deltas == ()
 
 
 def test_snapshots_of_other_modules_are_refused(models: Models) -> None:
     nothing, size = np.zeros(0, np.uint8), models.classifier.embedding.size
-    for piece, message in (
-        (Piece(POLICY, np.zeros(3, np.float32), nothing), "parameters of 'policy'"),
-        (Piece(WORDS, np.zeros(size + 1, np.float32), nothing, np.array([1])), "word vectors"),
-        (models.publish(0).pieces[0]._replace(buffers=np.zeros(3, np.uint8)), "3 bytes for 0"),
+    for delta, message in (
+        (Delta(POLICY, np.zeros(3, np.float32), nothing), "parameters of 'policy'"),
+        (Delta(WORDS, np.zeros(size + 1, np.float32), nothing, np.array([1])), "word vectors"),
+        (models.publish(0).deltas[0]._replace(buffers=np.zeros(3, np.uint8)), "3 bytes for 0"),
     ):
         with pytest.raises(ValueError, match=message):
-            models.load(Snapshot(0, (piece,)))
+            models.load(Snapshot(0, (delta,)))
 
 
-def whole(part: str, tag: float) -> Piece:
-    return Piece(part, np.full(1, tag, np.float32), np.zeros(0, np.uint8))
+def whole(part: str, tag: float) -> Delta:
+    return Delta(part, np.full(1, tag, np.float32), np.zeros(0, np.uint8))
 
 
-def some(tag: float) -> Piece:
+def some(tag: float) -> Delta:
     return whole(WORDS, tag)._replace(rows=np.array([0]))
 
 
 def test_everyone_is_given_what_they_lack_in_order() -> None:
-    published: Publications[Piece] = Publications()
+    published: Publications[Delta] = Publications()
     with pytest.raises(ValueError, match="before the whole"):
         published.add([some(1)])
     published = Publications()
@@ -214,7 +214,7 @@ def test_everyone_is_given_what_they_lack_in_order() -> None:
     published.add([some(3)])
 
     def tags(count: int) -> list[tuple[str, float]]:
-        return [(piece.part, float(piece.weights[0])) for piece in published.after(count)]
+        return [(delta.part, float(delta.weights[0])) for delta in published.after(count)]
 
     words = [(WORDS, float(n)) for n in (1, 2, 3)]
     assert tags(0) == [(CLASSIFIER, 1), *words, (POLICY, 2)]
@@ -248,7 +248,7 @@ def test_a_learner_publishes_what_it_learnt(tiny_config: RunConfig, tiny: Prepar
     after = learner.publish(2, whole=False)
     assert parts(after) == [CLASSIFIER, WORDS]
     met = np.unique(np.concatenate([t.ravel() for t in tiny.split("train").batch(_ROWS).tokens]))
-    rows = after.pieces[1].rows
+    rows = after.deltas[1].rows
     assert rows is not None
     assert set(rows.tolist()) <= set(met.tolist())
     saved = {name: value.numpy().copy() for name, value in learner.tensors().items()}
@@ -295,6 +295,6 @@ def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
 def test_word_vectors_that_stay_fixed_never_travel(models: Models) -> None:
     classifier: Classifier = models.classifier
     fixed = classifier.embedding.fixed
-    sizes = {piece.part: piece.bytes for piece in models.publish(0).pieces}
+    sizes = {delta.part: delta.bytes for delta in models.publish(0).deltas}
     assert sizes[WORDS] == 4 * classifier.embedding.trainable.numel()
     assert all(buffer is not fixed for part in models.buffers().values() for buffer in part)

@@ -45,7 +45,7 @@ def test_samplers_read_the_average_that_the_learner_has(
     for number in range(6):
         learner.update(LearnTask(number, np.array([2 * number]), _WARM_UP, []))
         snapshot = learner.publish(number + 1, whole=False)
-        sizes += [len(p.rows) for p in snapshot.pieces if p.part == WORDS and p.rows is not None]
+        sizes += [len(p.rows) for p in snapshot.deltas if p.part == WORDS and p.rows is not None]
         by_rows.load(snapshot)
     count = len(by_rows.classifier.embedding.trainable)
     assert sizes
