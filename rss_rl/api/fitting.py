@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["fit"]
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from rss_rl.api.preparing import Rows, prepare
 from rss_rl.api.terminal import SafeConsole, say
 from rss_rl.api.training import settings, train
+from rss_rl.data.static_vectors import PACKAGES
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.runs.run_directory import CONFIG_FILE
@@ -69,11 +71,13 @@ def fit(
             " overwrite=True (--overwrite)",
         )
     given = {"force": True} | dict(prepared or {})
+    vectors, said = _vectors(given.get("vectors"))
+    given["vectors"] = vectors
     with shown.status("preparing the data"):
         found = prepare(data, text=text, label=label, text_b=text_b, out=folder, **given)
     base = _base(found)
     chosen = {} if keep is None else {"reward.target_share": keep}
-    lines = [f"Data: {folder}", f"  configuration: {base}"]
+    lines = [f"Data: {folder}", f"  vectors: {said}", f"  configuration: {base}"]
     for line in (*lines, *(f"  {key}={value}" for key, value in chosen.items())):
         say(shown, line)
     return train(
@@ -92,6 +96,19 @@ def _base(data: Prepared) -> str:
     train = data.manifest.splits["train"]
     words = max(tokens / train.rows for tokens in train.tokens)
     return "own_long" if words >= _LONG_TEXT else "own"
+
+
+def _vectors(given: Sequence[str | Path] | None) -> tuple[list[str | Path], str]:
+    """Those given, else those that an installed package carries, else none; what to say of it."""
+    if given:
+        return list(given), ", ".join(map(str, given))
+    for package in PACKAGES:
+        if find_spec(package) is not None:
+            return [f"static:{package}"], f"static:{package}, subword vectors that are installed"
+    return [], (
+        "learnt from these texts alone; --vectors FILE (vectors=[FILE]) gives others, as does"
+        f" `pip install {PACKAGES[0]}`"
+    )
 
 
 def _name(data: Rows) -> str:

@@ -115,6 +115,8 @@ def _prepare_into(
     settings: Mapping[str, Any],
 ) -> Prepared:
     given = {"shard_mb": SHARD_MB, "force": False, **settings}
+    named = given.get("vectors") or ()
+    given["vectors"] = [Path(v) for v in ([named] if isinstance(named, str | Path) else named)]
     report: Callable[..., None] = progress or (lambda what, done, end: None)
     with local_target(out, given["force"]) as folder:
         prepare_source(source, folder, progress=report, **given)

@@ -82,7 +82,8 @@ Vectors = Annotated[
     typer.Option(
         "--vectors",
         metavar="FILE",
-        help="GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE) or word2vec binary (.bin). "
+        help="GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE), word2vec binary (.bin), or "
+        "static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama. "
         "Repeat it to put several side by side. Without, all vectors are random.",
         rich_help_panel="Words and vectors",
     ),

@@ -16,6 +16,7 @@ from typing import IO, NamedTuple, cast
 import numpy as np
 
 from rss_rl.data.sources import BadRow
+from rss_rl.data.static_vectors import find_static, is_static
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 
@@ -63,6 +64,9 @@ def check_vectors(path: Path, *, skip_bad_rows: bool = False) -> None:
     Raises:
         DataError: it cannot, or does not.
     """
+    if is_static(path):
+        find_static(path)
+        return
     with closing(vector_lines(path, ())) as lines:
         try:
             first = next(lines)
@@ -78,6 +82,8 @@ def file_on_disk(path: Path) -> Path:
     >>> file_on_disk(Path("glove.6B.zip:glove.6B.300d.txt")).name
     'glove.6B.zip'
     """
+    if is_static(path):
+        return find_static(path).matrix
     return _parts(path)[0]
 
 

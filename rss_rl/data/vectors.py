@@ -1,4 +1,4 @@
-"""Word vectors from GloVe text and word2vec binary files, one or several side by side.
+"""Word vectors from GloVe text, word2vec binary files and subword vectors, side by side.
 
 Legend: V words of the vocabulary, E width of all files together, e width of one file.
 
@@ -20,7 +20,7 @@ __all__ = [
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from rss_rl.data.checks import Rejects
 from rss_rl.data.manifest import VECTORS_FILE, Coverage, SourceFile, VectorInfo
 from rss_rl.data.sources import BadRow
 from rss_rl.data.staging import Progress
+from rss_rl.data.static_vectors import find_static, is_static, static_vectors
 from rss_rl.data.vector_files import VectorLine, vector_lines
 from rss_rl.data.vocabulary import PAD, SPECIAL_WORDS, Vocabulary
 from rss_rl.durable import file_sha256
@@ -123,12 +124,12 @@ def source_file(path: Path) -> SourceFile:
     Raises:
         DataError: it cannot be read.
     """
+    if is_static(path):
+        matrix, _, tokenizer = find_static(path)
+        return _joined(str(path), (source_file(matrix), source_file(tokenizer)))
     if path.is_dir():
         parts = (source_file(file) for file in sorted(path.iterdir()) if file.is_file())
-        lines = hashlib.sha256()
-        for part in parts:
-            lines.update(f"{part.sha256}  {part.name}\n".encode("utf-8", "surrogateescape"))
-        return SourceFile(name=path.name, sha256=lines.hexdigest())
+        return _joined(path.name, parts)
     archive = str(path).partition(".zip:")
     file = Path(f"{archive[0]}.zip") if archive[2] else path
     try:
@@ -143,6 +144,13 @@ def source_file(path: Path) -> SourceFile:
     return SourceFile(name=path.name, sha256=digest)
 
 
+def _joined(name: str, parts: Iterable[SourceFile]) -> SourceFile:
+    lines = hashlib.sha256()
+    for part in parts:
+        lines.update(f"{part.sha256}  {part.name}\n".encode("utf-8", "surrogateescape"))
+    return SourceFile(name=name, sha256=lines.hexdigest())
+
+
 _RANGE = 0.05
 """Words without a vector are U(-0.05, 0.05) (spec, section 7)."""
 _REPORT_LINES = 10_000
@@ -154,7 +162,7 @@ class FileVectors:
 
     vectors  float32 [V, e], zeros where the file has none
     found    bool [V]
-    lines    lines of the file
+    lines    lines of the file, or pieces that have a vector
     """
 
     vectors: Array
@@ -172,7 +180,7 @@ def read_vectors(
 
     Args:
         path: GloVe text (plain, .gz, or in a .zip; ARCHIVE.zip:MEMBER names one of several), or
-            word2vec binary (.bin, .bin.gz).
+            word2vec binary (.bin, .bin.gz), or `static:FOLDER_OR_PACKAGE`.
         vocabulary: the wanted words.
         on_bad: called with each line that cannot be used; may raise.
         progress: called now and then with the number of lines read.
@@ -180,6 +188,8 @@ def read_vectors(
     Raises:
         DataError: the file cannot be read, or holds no vectors.
     """
+    if is_static(path):
+        return FileVectors(*static_vectors(path, vocabulary))
     wanted = _spellings(vocabulary)
     best = np.full(len(vocabulary), len(_FORMS), dtype=np.int8)  # [V] rank of the spelling found
     vectors: Array | None = None

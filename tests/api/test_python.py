@@ -211,3 +211,13 @@ def test_importing_costs_neither_torch_nor_ray() -> None:
     assert "'fit'" in found.stdout
     with pytest.raises(AttributeError, match="no attribute 'fitt'"):
         rss_rl.fitt  # noqa: B018
+
+
+def test_vectors_may_be_named_as_text(tmp_path: Path) -> None:
+    glove = tmp_path / "glove.txt"
+    glove.write_text("good 1 2 3\nbad 4 5 6\n")
+    rows = [{"t": f"a {word} one", "l": word} for word in ("good", "bad") for _ in range(20)]
+    for number, vectors in enumerate((str(glove), [str(glove)], [glove, str(glove)])):
+        out = tmp_path / f"out-{number}"
+        prepared = rss_rl.prepare(rows, text="t", label="l", out=out, vectors=vectors)
+        assert prepared.manifest.vectors.widths == (3,) * (number // 2 + 1)

@@ -14,6 +14,7 @@ from typing import Any
 
 from rss_rl.data.prepare import prepare as prepare_source
 from rss_rl.data.sources import SourceRequest, named_source
+from rss_rl.data.static_vectors import is_static
 from rss_rl.data.store import open_prepared
 from rss_rl.data.vector_files import file_on_disk
 from rss_rl.durable import disk_errors, replace_file
@@ -128,6 +129,8 @@ class TableData:
         return [self._under_root(name) for name in (self._table.vectors if own is None else own)]
 
     def _under_root(self, name: str) -> Path:
+        if is_static(Path(name)):
+            return Path(name)
         if self._root is None:
             raise DataError(
                 "where the datasets are is not said",

@@ -1,0 +1,120 @@
+"""Subword vectors: the mean of a word's pieces, from a matrix and a tokenizer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from static_vectors import MATRIX, PIECES, save
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from rss_rl.data.prepare import prepare
+from rss_rl.data.sources import RawExample
+from rss_rl.data.static_vectors import find_static, static_vectors
+from rss_rl.data.store import open_prepared
+from rss_rl.data.vectors import source_file
+from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
+
+SPECIAL = list(SPECIAL_WORDS)
+
+
+def test_a_word_is_the_mean_of_its_pieces(tmp_path: Path) -> None:
+    words = ["A", "abc", "bbcc", "ab", "xyz"]
+    vocabulary = Vocabulary((*SPECIAL, *words), len(SPECIAL) + 2)
+    vectors, found, rows = static_vectors(Path(f"static:{save(tmp_path)}"), vocabulary)
+    assert rows == len(PIECES)
+    assert found.tolist() == [False] * len(SPECIAL) + [True] * 4 + [False]
+    cut = [[1], [5, 4], [2, 3, 4, 4], [5]]  # longer than the tokenizer's file would let it be
+    wanted = [MATRIX[pieces].astype(np.float32).mean(0) for pieces in cut]
+    np.testing.assert_array_equal(vectors[len(SPECIAL) : -1], wanted)
+    assert not vectors[-1].any()
+
+
+def test_tokenizers_that_mark_where_words_begin(tmp_path: Path) -> None:
+    """They are given words as they stand behind a space, where that makes fewer pieces."""
+    pieces = {piece: number for number, piece in enumerate(["Ġ", "h", "i", "Ġh", "Ġhi", "hi"])}
+    for merges, row in (([("Ġ", "h"), ("Ġh", "i")], 4), ([("h", "i")], 5)):
+        own = Tokenizer(models.BPE(vocab=pieces, merges=merges))
+        own.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        own.save(str(save(tmp_path) / "tokenizer.json"))
+        vocabulary = Vocabulary((*SPECIAL, "hi"), len(SPECIAL) + 1)
+        vectors, _, _ = static_vectors(Path(f"static:{tmp_path}"), vocabulary)
+        np.testing.assert_array_equal(vectors[-1], MATRIX[row])
+
+
+class _Source:
+    name, sentences = "made", 1
+
+    def label_spec(self) -> LabelSpec:
+        return LabelSpec("classes", ("no", "yes"))
+
+    def splits(self) -> dict[str, tuple[Path, ...]]:
+        return {"train": ()}
+
+    def read(self, split: str) -> object:
+        rows = ((("a", "abc"), "no"), (("ab", "xyz"), "yes"))
+        return (RawExample(str(i), (row,), label) for i, (row, label) in enumerate(rows))
+
+
+def test_prepared_beside_others(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model" / "deep")
+    glove = tmp_path / "glove.txt"
+    glove.write_text("abc 1 2 3\nab 4 5 6\n")
+    named = Path(f"static:{tmp_path / 'model'}")
+    prepare(_Source(), tmp_path / "out", vectors=[glove, named])
+    prepared = open_prepared(tmp_path / "out")
+    info = prepared.manifest.vectors
+    assert info.widths == (3, 2)
+    assert info.coverage[1].words == 0.75
+    row = prepared.vocabulary.ids(["abc"])[0]
+    wanted = MATRIX[[5, 4]].astype(np.float32).mean(0) * info.scales[1]
+    np.testing.assert_allclose(prepared.vectors()[row], [1, 2, 3, *wanted], rtol=1e-6)
+    before = source_file(named).sha256
+    save(folder, MATRIX + 1)
+    assert source_file(named).sha256 != before
+
+
+def test_a_package_is_found_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "carries_vectors"
+    save(package / "weights", name="own_tokenizer_config.json")
+    (package / "weights" / "tokenizer_config.json").unlink()
+    (package / "__init__.py").write_text("raise SystemExit('code was run')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = find_static(Path("static:carries_vectors"))
+    assert found.matrix == package / "weights" / "m.safetensors"
+    assert found.tensor == "embeddings"
+    assert "carries_vectors" not in sys.modules
+
+
+def test_refused_before_a_row_is_read(tmp_path: Path) -> None:
+    def error(named: str | Path) -> str:
+        with pytest.raises(DataError) as caught:
+            prepare(_Source(), tmp_path / "out", vectors=[Path(f"static:{named}")])
+        assert not (tmp_path / "out").exists()
+        return str(caught.value)
+
+    assert "no such folder or installed package" in error("no_such_package")
+    assert "no such folder or installed package" in error("../nowhere")
+    (tmp_path / "empty").mkdir()
+    assert "no matrices" in error(tmp_path / "empty")
+    two = save(tmp_path / "two")
+    save_file({"more": MATRIX}, two / "n.safetensors")
+    assert "2 matrices" in error(two)
+    none = save(tmp_path / "none")
+    (none / "tokenizer.json").unlink()
+    assert "no tokenizers" in error(none)
+    broken = save(tmp_path / "broken")
+    (broken / "m.safetensors").write_bytes(b"x" * 20)
+    assert "cannot be read" in error(broken)
+
+
+@pytest.mark.parametrize("matrix", [MATRIX[:4], MATRIX * np.float16("nan")])
+def test_a_matrix_that_does_not_fit(tmp_path: Path, matrix: np.ndarray) -> None:
+    named = Path(f"static:{save(tmp_path / 'model', matrix)}")
+    with pytest.raises(DataError, match="finite rows"):
+        prepare(_Source(), tmp_path / "out", vectors=[named])
