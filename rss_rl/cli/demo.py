@@ -96,28 +96,20 @@ def _prepare(data: Path, seed: int, out: Console) -> None:
 
 def _read_out(out: Console, report: Mapping[str, Any]) -> None:
     """What the table says, in words."""
+    from rss_rl.results.in_words import in_words
+
     test = report["splits"]["test"]
-    chosen, everything = test["thresholded"], test.get("all")
-    lines = [
-        f"Reading {chosen['kept']:.0%} of the words, the model is right on "
-        f"{chosen['accuracy']:.1%} of test sentences it has never seen"
-    ]
-    if everything:
-        lines[0] += f"; trained to read every word, on {everything['accuracy']:.1%}"
-    if "random" in test:
-        lines.append(
-            f"With as many random words instead, it is right on {test['random']['accuracy']:.1%}"
-        )
+    chosen, lines = test["thresholded"], in_words(test, "accuracy", "test")
     if "rationale_f1" in chosen:
         lines.append(
             f"Nobody told it which words decide. Of the words it keeps, "
             f"{chosen['rationale_precision']:.0%} do, and it keeps "
             f"{chosen['rationale_recall']:.0%} of those that do (F1 {chosen['rationale_f1']:.2f}; "
-            f"random words: {chosen['rationale_f1_random']:.2f})"
+            f"random words: {chosen['rationale_f1_random']:.2f})."
         )
     out.print()
     for line in lines:
-        out.print(f"{line}.")
+        say(out, line)
 
 
 def _print_example(out: Console, run_dir: Path, data: Path) -> None:
