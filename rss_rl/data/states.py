@@ -47,8 +47,7 @@ DType = Literal["float16", "float32"]
 
 
 class _File(Options):
-    name: str
-    first: int = Field(ge=0)
+    name: str = Field(pattern=r"^states-[\w-]+-\d{5,}\.arrow$")
     rows: int = Field(ge=1)
     bytes: int = Field(ge=0)
     sha256: str
@@ -201,10 +200,8 @@ class StatesWriter:
         with disk_errors(path, "cannot be written", "Free space and run it again", DataError):
             with replacing(path) as temporary, pa.ipc.new_file(str(temporary), schema) as writer:
                 writer.write_batch(batch)
-            first, size = self.info.rows(split), path.stat().st_size
-            file = _File(
-                name=name, first=first, rows=len(self._rows), bytes=size, sha256=file_sha256(path)
-            )
+            size, digest = path.stat().st_size, file_sha256(path)
+            file = _File(name=name, rows=len(self._rows), bytes=size, sha256=digest)
             splits = {**self.info.splits, split: (*done, file)}
             self.info = self.info.model_copy(update={"splits": splits})
             with replacing(self._folder / STATES_FILE) as temporary:
@@ -236,7 +233,7 @@ class StatesReader:
     def __init__(self, files: Files, info: StatesInfo, split: str, sentences: int) -> None:
         self._files, self._info, self._list = files, info, info.splits[split]
         self._schema = states_schema(sentences, info.size, info.dtype)
-        self._starts = np.array([file.first for file in self._list], dtype=np.int64)
+        self._starts = np.cumsum([0, *(file.rows for file in self._list)], dtype=np.int64)
         self._open: OrderedDict[int, list[tuple[Array, Array]]] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -224,3 +224,8 @@ def test_refused(
     (copy / STATES_FILE).write_text(json.dumps(record))
     with pytest.raises(DataError, match="0 of the"):
         list(train(configured(data=str(copy)), tmp_path / "run"))
+    record["splits"]["train"] = [{"name": "../x.arrow", "rows": 1, "bytes": 1, "sha256": ""}]
+    (copy / STATES_FILE).write_text(json.dumps(record))
+    with pytest.raises(DataError, match="cannot be read"):
+        list(train(configured(data=str(copy)), tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
