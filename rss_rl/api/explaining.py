@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["explain_classifier"]
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,19 +89,38 @@ def _asked(
 ) -> tuple[str, dict[str, str], list[str]]:
     """The reward model that asks a classifier, its options, and what it says of each text."""
     if callable(classifier):
-        name = f"{classifier.__module__}:{classifier.__qualname__}"
-        if "<" in name:
+        names = (getattr(classifier, key, "") for key in ("__module__", "__qualname__"))
+        named = ":".join(map(str, names))
+        if not inspect.isfunction(classifier) or not _is_found(classifier, named):
             raise ConfigError(
-                "a function within another cannot be found by other processes",
-                where=name,
-                remedy="Define it at the top of a module",
+                f"other processes cannot find {classifier!r:.100} by its name",
+                where="classifier",
+                remedy="Give a function that is defined at the top of a module, not of a script"
+                " or notebook; it may call what you have",
             )
-        return name, {}, _said(classifier, texts, name)
+        return named, {}, _said(classifier, texts, named)
     named = str(classifier)
     if ":" in named and not Path(named).exists():
-        return named, {}, _said(imported(named), texts, named)
+        function = imported(named)
+        if not inspect.isfunction(function):
+            raise ConfigError(
+                f"is {type(function).__name__}, not a function",
+                where=named,
+                remedy="Write a function of its module that calls it",
+            )
+        return named, {}, _said(function, texts, named)
     folder = str(Path(named).resolve()) if Path(named).is_dir() else named
     return _explaining(), {"pretrained": folder}, _predicted(named, texts)
+
+
+def _is_found(function: Probabilities, named: str) -> bool:
+    module, _, name = named.partition(":")
+    if module == "__main__" or "<" in name:
+        return False
+    try:
+        return imported(named) is function
+    except ConfigError:
+        return False
 
 
 def _said(function: Probabilities, texts: list[str], where: str) -> list[str]:

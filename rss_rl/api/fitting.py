@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["fit"]
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,9 @@ from rich.console import Console
 from rss_rl.api.preparing import Rows, prepare
 from rss_rl.api.terminal import SafeConsole, say
 from rss_rl.api.training import settings, train
-from rss_rl.data.static_vectors import PACKAGES
+from rss_rl.data.static_vectors import PACKAGES, find_static
 from rss_rl.data.store import Prepared
-from rss_rl.errors import ConfigError
+from rss_rl.errors import ConfigError, DataError
 from rss_rl.runs.run_directory import CONFIG_FILE
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def fit(
             " overwrite=True (--overwrite)",
         )
     given = {"force": True} | dict(prepared or {})
-    vectors, said = _vectors(given.get("vectors"))
+    vectors, said = _vectors(given.get("vectors"), given.get("dim"))
     given["vectors"] = vectors
     with shown.status("preparing the data"):
         found = prepare(data, text=text, label=label, text_b=text_b, out=folder, **given)
@@ -98,14 +99,20 @@ def _base(data: Prepared) -> str:
     return "own_long" if words >= _LONG_TEXT else "own"
 
 
-def _vectors(given: Sequence[str | Path] | None) -> tuple[list[str | Path], str]:
+def _vectors(
+    given: str | Path | Sequence[str | Path] | None, dim: int | None
+) -> tuple[Sequence[str | Path], str]:
     """Those given, else those that an installed package carries, else none; what to say of it."""
-    if given:
-        return list(given), ", ".join(map(str, given))
+    if given is not None or dim is not None:
+        given = [given] if isinstance(given, str | Path) else given or ()
+        return given, ", ".join(map(str, given)) or "learnt from these texts alone, as asked"
     for package in PACKAGES:
-        if find_spec(package) is not None:
+        if find_spec(package) is None:
+            continue
+        with suppress(DataError):  # a version that carries none, or without what reads them
+            find_static(Path(f"static:{package}"))
             return [f"static:{package}"], f"static:{package}, subword vectors that are installed"
-    return [], (
+    return (), (
         "learnt from these texts alone; --vectors FILE (vectors=[FILE]) gives others, as does"
         f" `pip install {PACKAGES[0]}`"
     )

@@ -62,7 +62,7 @@ def fit(
     from rss_rl.api.fitting import fit as fit_rows
 
     shown = console(stderr=json_)
-    how: dict[str, Any] = {"task": task.value, "low": low, "high": high, "vectors": vectors or []}
+    how: dict[str, Any] = {"task": task.value, "low": low, "high": high, "vectors": vectors or None}
     run = fit_rows(
         data,
         text=text,

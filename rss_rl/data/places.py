@@ -12,7 +12,7 @@ mapped goes on reading it.
 
 from __future__ import annotations
 
-__all__ = ["CachedFiles", "Files", "LocalFiles", "open_files", "refused"]
+__all__ = ["CachedFiles", "Files", "LocalFiles", "check_sum", "open_files", "refused"]
 
 import fcntl
 import hashlib
@@ -33,6 +33,7 @@ from rss_rl.data.manifest import (
     VOCABULARY_FILE,
     Manifest,
 )
+from rss_rl.durable import file_sha256
 from rss_rl.errors import DataError, StorageError
 from rss_rl.storage import Storage, is_uri, open_storage
 
@@ -40,6 +41,8 @@ _AGAIN = "The file is cut short or damaged: prepare the data again"
 _POLL_S, _PATIENCE_S = 0.05, 120.0
 _STALE_S = 24 * 3600.0
 """A temporary file this old was left by a process that died."""
+_sound: set[tuple[int, int, int, int, str]] = set()
+"""Files whose SHA-256 this process has compared: device, inode, time of change, size, and it."""
 
 
 class Files(Protocol):
@@ -188,6 +191,24 @@ def refused(path: Path, error: OSError) -> DataError:
         where=str(path),
         remedy="Look at the disk, and at who may read the file",
     )
+
+
+def check_sum(path: Path, sha256: str | None) -> None:
+    """Compare the SHA-256 of a file, once a process; of data that keep none nothing is asked.
+
+    Raises:
+        ValueError: it is another. OSError: the file cannot be read.
+    """
+    if sha256 is None:
+        return
+    status = os.stat(path)
+    identity = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, sha256)
+    if identity in _sound:
+        return
+    found = file_sha256(path)
+    if found != sha256:
+        raise ValueError(f"is damaged: its SHA-256 is {found}, the manifest says {sha256}")
+    _sound.add(identity)
 
 
 def _missing(where: str) -> DataError:

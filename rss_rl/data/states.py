@@ -23,7 +23,7 @@ __all__ = [
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ import pyarrow as pa
 from pydantic import Field, ValidationError
 
 from rss_rl.components import Options
-from rss_rl.data.places import Files, LocalFiles
+from rss_rl.data.places import Files, LocalFiles, check_sum
 from rss_rl.data.shard_file import read_blocks
 from rss_rl.durable import disk_errors, file_sha256, replacing
 from rss_rl.errors import DataError
@@ -40,7 +40,8 @@ from rss_rl.types import Array
 
 STATES_FILE = "states.json"
 _FILE_BYTES = 1 << 26
-_OPEN_FILES = 32
+_OPEN_FILES = 1024
+"""Of 64 MB: maps take addresses, not memory."""
 _AGAIN = "Encode the data again: `rss-rl data encode DATA --pretrained FOLDER --force`"
 
 DType = Literal["float16", "float32"]
@@ -69,6 +70,10 @@ class StatesInfo(Options):
     size: int = Field(ge=1)
     dtype: DType = "float16"
     splits: dict[str, tuple[_File, ...]] = Field(default_factory=dict)
+
+    def files(self) -> Iterator[_File]:
+        """Of all splits."""
+        return (file for files in self.splits.values() for file in files)
 
     def rows(self, split: str) -> int:
         """Rows of a split that have states."""
@@ -159,10 +164,10 @@ class StatesWriter:
                 where=str(folder),
                 remedy="Replace them with --force",
             )
-        self.info = found or info
-        if found is None:
-            for path in folder.glob("states-*.arrow"):
-                path.unlink()
+        self.info = info
+        if found is not None and all(_is_whole(folder, file) for file in found.files()):
+            self.info = found
+        self._begun = self.info is found
         self._dtype = np.dtype(info.dtype)
         self._rows: list[tuple[Array, ...]] = []
         self._bytes = 0
@@ -181,15 +186,32 @@ class StatesWriter:
 
     def write(self, split: str, states: tuple[Array, ...]) -> None:
         """The next row's states, S x [N_s, H]."""
-        self._rows.append(tuple(part.astype(self._dtype) for part in states))
+        with np.errstate(over="ignore"):
+            row = tuple(part.astype(self._dtype) for part in states)
+        if not all(np.isfinite(part).all() for part in row):
+            raise DataError(
+                f"a state of {split}, row {self.info.rows(split) + len(self._rows)}, does not fit"
+                f" into {self._dtype}",
+                where=str(self._folder),
+                remedy="Use float32 (--dtype float32)",
+            )
+        self._rows.append(row)
         self._bytes += sum(part.nbytes for part in self._rows[-1])
         if self._bytes >= _FILE_BYTES:
             self.flush(split)
+
+    def _begin(self) -> None:
+        """Take away the states that are replaced: first what lists them."""
+        for path in (self._folder / STATES_FILE, *self._folder.glob("states-*.arrow")):
+            path.unlink(missing_ok=True)
+        self._begun = True
 
     def flush(self, split: str) -> None:
         """Write a file of the rows that wait."""
         if not self._rows:
             return
+        if not self._begun:
+            self._begin()
         done = self.info.splits.get(split, ())
         name = f"states-{split}-{len(done):05}.arrow"
         path = self._folder / name
@@ -214,6 +236,13 @@ class StatesWriter:
         flat = pa.array(np.concatenate(rows).reshape(-1))
         tokens = pa.FixedSizeListArray.from_arrays(flat, self.info.size)
         return pa.ListArray.from_arrays(pa.array(offsets), tokens)
+
+
+def _is_whole(folder: Path, file: _File) -> bool:
+    try:
+        return (folder / file.name).stat().st_size == file.bytes
+    except OSError:
+        return False
 
 
 def states_schema(sentences: int, size: int, dtype: DType) -> Any:
@@ -279,8 +308,7 @@ class StatesReader:
     def _map(self, file: _File) -> list[tuple[Array, Array]]:
         path = self._files.fetch(file.name, file.bytes)
         try:
-            if file_sha256(path) != file.sha256:
-                raise ValueError("is damaged: its SHA-256 is another")
+            check_sum(path, file.sha256)
             blocks = read_blocks(path, self._schema)
             if len(blocks) != 1 or blocks[0].num_rows != file.rows:
                 raise ValueError(f"has not the {file.rows} rows that {STATES_FILE} says")

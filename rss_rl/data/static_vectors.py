@@ -60,6 +60,16 @@ def find_static(path: Path) -> StaticFiles:
             where=str(folder),
             remedy="Name the folder of a model2vec or WordLlama model",
         )
+    with safe_open(matrices[0][0], framework="np") as tensors:
+        others = {"weights", "mapping"} & set(tensors.keys())
+        kind = tensors.get_slice(matrices[0][1]).get_dtype()
+    if others or kind not in ("F16", "F32", "F64"):
+        what = f"a tensor '{min(others)}'" if others else f"numbers of kind {kind}"
+        raise DataError(
+            f"has {what}, which is not read",
+            where=str(matrices[0][0]),
+            remedy="Save one matrix of float16 or float32 with a row for each piece",
+        )
     tokenizers = [file for file in sorted(folder.rglob("*tokenizer*.json")) if _tokenizer(file)]
     if len(tokenizers) != 1:
         raise DataError(
@@ -103,6 +113,12 @@ def static_vectors(path: Path, vocabulary: Vocabulary) -> tuple[Array, Array, in
         if pieces:
             vectors[number] = matrix[pieces].mean(0)
             found[number] = True
+    if not found.any():
+        raise DataError(
+            "has no vector for any word of the data",
+            where=str(path),
+            remedy="Check the model and its language",
+        )
     return vectors, found, len(matrix)
 
 

@@ -22,20 +22,17 @@ from safetensors.numpy import load_file
 from rss_rl.data import manifest as records
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.order import WINDOW_SHARDS
-from rss_rl.data.places import Files, open_files, refused
+from rss_rl.data.places import Files, check_sum, open_files, refused
 from rss_rl.data.shard import Shard, StoredRow
 from rss_rl.data.states import StatesInfo, StatesReader, open_states, read_info
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.data.vocabulary import PAD, Vocabulary
-from rss_rl.durable import file_sha256
 from rss_rl.errors import DataError, nearest
 from rss_rl.types import Array, Batch, LabelSpec
 
 OPEN_SHARDS = 2 * WINDOW_SHARDS
 """Shards of a split that stay mapped: those of two windows of `rss_rl.data.order`."""
 _TRIES = 3
-_sound: set[tuple[int, int, int, int, str]] = set()
-"""Files whose SHA-256 this process has compared: device, inode, time of change, size, and it."""
 
 
 class Split:
@@ -182,7 +179,7 @@ class Split:
             try:
                 status = os.stat(path)
                 identity = (status.st_dev, status.st_ino, status.st_mtime_ns)
-                _check_sum(path, info.sha256)
+                check_sum(path, info.sha256)
                 trusted = self._checked.get(number) == identity
                 shard = Shard(path, self._manifest, self._info, info.rows, trusted=trusted)
                 self._checked[number] = identity
@@ -200,24 +197,6 @@ def _blamed(files: Files, name: str, error: Exception) -> DataError:
     if isinstance(error, OSError) and error.errno is not None:
         return refused(files.folder / name, error)
     return files.damaged(name, str(error).splitlines()[0])
-
-
-def _check_sum(path: Path, sha256: str | None) -> None:
-    """Compare the SHA-256 of a file, once a process; of data that keep none nothing is asked.
-
-    Raises:
-        ValueError: it is another. OSError: the file cannot be read.
-    """
-    if sha256 is None:
-        return
-    status = os.stat(path)
-    identity = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, sha256)
-    if identity in _sound:
-        return
-    found = file_sha256(path)
-    if found != sha256:
-        raise ValueError(f"is damaged: its SHA-256 is {found}, the manifest says {sha256}")
-    _sound.add(identity)
 
 
 def _padded_marks(stored: Sequence[StoredRow], valid: Array) -> Array:
@@ -292,7 +271,7 @@ class Prepared:
         info = self.manifest.vocabulary
         path = self._files.fetch(records.VOCABULARY_FILE, info.bytes)
         try:
-            _check_sum(path, info.sha256)
+            check_sum(path, info.sha256)
             return Vocabulary.load(path, info.size, info.trainable)
         except DataError as error:
             raise self._files.damaged(records.VOCABULARY_FILE, error.what) from error
@@ -329,7 +308,7 @@ class Prepared:
         info = self.manifest.vectors
         path = self._files.fetch(records.VECTORS_FILE, info.bytes)
         try:
-            _check_sum(path, info.sha256)
+            check_sum(path, info.sha256)
         except (OSError, ValueError) as error:
             raise _blamed(self._files, records.VECTORS_FILE, error) from error
         return path

@@ -28,6 +28,11 @@ class Tokens(NamedTuple):
     keys: tuple[str, ...]
 
 
+_REPEATED = 1000
+"""Characters, at most, of texts that are kept in mind: datasets of pairs repeat a sentence in rows
+that stand together."""
+
+
 class Tokenizer:
     """NLTK's NLTKWordTokenizer, sentence by sentence; given tokens are kept as they are.
 
@@ -43,12 +48,18 @@ class Tokenizer:
         """The tokens of `text`; none for a text of white space."""
         if isinstance(text, tuple) and not isinstance(text, Words):
             return Tokens(text, text)
-        words = _words(text) if isinstance(text, str) else text
+        words = text
+        if isinstance(text, str):
+            words = _words(text) if len(text) <= _REPEATED else _cut(text)
         return Tokens(words, tuple(word.lower() for word in words) if self.lower else words)
 
 
-@lru_cache(maxsize=1024)  # datasets of pairs repeat a sentence in rows that stand together
+@lru_cache(maxsize=1024)
 def _words(text: str) -> tuple[str, ...]:
+    return _cut(text)
+
+
+def _cut(text: str) -> tuple[str, ...]:
     tokenize = _nltk()
     return tuple(word for sentence in _sentences(text) for word in tokenize(sentence))
 

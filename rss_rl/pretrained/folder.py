@@ -72,8 +72,9 @@ class Pretrained:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of what makes up its answers: configuration, tokenizer and weights."""
-        files = [_CONFIG, _TOKENIZER, *(p.name for p in self.folder.glob("*.safetensors"))]
-        sums = [file_sha256(self.folder / name) for name in sorted(files)]
+        kinds = (_CONFIG, "*tokenizer*.json", "special_tokens_map.json", "*.safetensors")
+        files = sorted({path for kind in kinds for path in self.folder.glob(kind)})
+        sums = [f"{path.name} {file_sha256(path)}" for path in files]
         return hashlib.sha256("".join(sums).encode()).hexdigest()
 
     @property

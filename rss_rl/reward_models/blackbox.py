@@ -91,7 +91,7 @@ class BlackboxReward:
     def __init__(
         self, classifier: _Classifier, setup: RewardSetup, target: str, where: str
     ) -> None:
-        self._classifier = classifier
+        self._classifier, self._where = classifier, where
         by_label = target == "label"
         self._classes = _classes(classifier.names, setup.labels.names, where) if by_label else None
 
@@ -99,6 +99,13 @@ class BlackboxReward:
         """`log_likelihood`, float32 [M] in nats; see `RewardModel.score`."""
         (words,), (valid,), (chosen,) = batch.tokens, batch.valid, selections
         told = self._classifier.log_probs(words, valid, chosen.any(1) & valid)  # [M, C]
+        if self._classes is not None and self._classes.max() >= told.shape[1]:
+            raise ComponentError(
+                f"knows {told.shape[1]} classes, and the data have one numbered"
+                f" {self._classes.max()}",
+                where=self._where,
+                remedy="Give the probability of every class",
+            )
         picked: Array = told[np.arange(len(told)), self._target(batch)].astype(np.float32)
         return {"log_likelihood": picked}
 
@@ -177,7 +184,11 @@ def ask(function: Probabilities, texts: list[str], where: str) -> Array:
         found = np.asarray(function(texts), dtype=np.float64)
     except Exception as error:
         raise ComponentError(f"raises {error!r:.300}", where=where, remedy=remedy) from error
+    names = getattr(function, "classes", None)
     good = found.ndim == 2 and found.shape[0] == len(texts) and found.shape[1] > 1
+    if good and names is not None and len(names) != found.shape[1]:
+        what = f"returns {found.shape[1]} probabilities, and its `classes` are {len(names)}"
+        raise ComponentError(what, where=where, remedy=remedy)
     if not good or not (np.isfinite(found) & (found >= 0) & (found <= 1.001)).all():
         shape = f"of shape {found.shape} for {len(texts)} texts"
         raise ComponentError(f"returns no probabilities, {shape}", where=where, remedy=remedy)
@@ -201,7 +212,7 @@ def _classes(theirs: Sequence[str] | None, names: Sequence[str], where: str) -> 
         ConfigError: it has no class of such a name.
     """
     if theirs is None:  # a function that names none: numbers
-        theirs = [str(number) for number in range(len(names))]
+        theirs = [str(number) for number in range(1 + max(map(_number, names)))]
     numbers = {name.lower(): number for number, name in enumerate(theirs)}
     lacking = [name for name in names if name.lower() not in numbers]
     if lacking:
@@ -212,6 +223,11 @@ def _classes(theirs: Sequence[str] | None, names: Sequence[str], where: str) -> 
             " use reward.model.options.target=prediction",
         )
     return np.array([numbers[name.lower()] for name in names], dtype=np.int64)
+
+
+def _number(name: str) -> int:
+    """Of a class that is named by its number; -1 for another name."""
+    return int(name) if name.isascii() and name.isdecimal() else -1
 
 
 def _build(setup: RewardSetup, options: BlackboxOptions) -> BlackboxReward:
@@ -230,10 +246,11 @@ def of_function(function: Probabilities, name: str) -> Component:
         classifier = _Function(function, name, setup, options.absent)
         return BlackboxReward(classifier, setup, options.target, name)
 
-    told = inspect.getdoc(function) or "A function from texts to probabilities of classes."
+    told = (inspect.getdoc(function) or "").strip()
+    told = told or "A function from texts to probabilities of classes."
     return Component(
         kind="reward_model",
-        name=name.partition(":")[2],
+        name=name.rpartition(":")[2],
         help=told.splitlines()[0],
         build=build,
         options=FunctionOptions,

@@ -62,6 +62,11 @@ def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> di
 
 
 def _explain(model: Model, asked: Asked, field: str, limits: Limits) -> Explanation:
+    for number, text in enumerate(asked.texts):
+        if len(text) > limits.characters:  # before it is cut into words, which takes seconds
+            place = f"{field}.texts.{number}"
+            what = f"{len(text):,} characters, at most {limits.characters:,}"
+            raise Problem(413, f"{place}: {what}", place)
     try:
         encoded = model.encode(asked.texts, f"{field}.texts")
     except DataError as error:

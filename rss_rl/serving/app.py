@@ -1,4 +1,4 @@
-"""The web application: the page, and the JSON interface behind it. It keeps no state."""
+"""The web application: the page, and the JSON interface behind it. It writes nothing down."""
 
 from __future__ import annotations
 

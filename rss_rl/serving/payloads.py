@@ -37,6 +37,11 @@ class Limits:
     wait_s: float = 10.0
     waiting: int = 16
 
+    @property
+    def characters(self) -> int:
+        """Of a text: many times those of so many words."""
+        return 20 * self.words
+
 
 class Problem(Exception):
     """A request that is not answered.

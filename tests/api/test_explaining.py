@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from pathlib import Path
 
@@ -99,16 +100,44 @@ def test_a_function_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_functions_that_cannot_be_asked(tmp_path: Path) -> None:
     texts = texts_of(40)
-    with pytest.raises(ConfigError, match="cannot be found by other processes"):
+    with pytest.raises(ConfigError, match="cannot find"):
         rss_rl.explain_classifier(
             lambda given: [[0.5, 0.5]] * len(given), texts, out=tmp_path / "r"
         )
+    for lost in (Named().told, Named(), functools.partial(beyond)):
+        with pytest.raises(ConfigError, match="cannot find"):
+            rss_rl.explain_classifier(lost, texts, out=tmp_path / "r")
+    with pytest.raises(ConfigError, match="is method, not a function"):
+        rss_rl.explain_classifier(f"{__name__}:NAMED.told", texts, out=tmp_path / "r")
     with pytest.raises(ConfigError, match="cannot be imported"):
         rss_rl.explain_classifier("no_such_module:asked", texts, out=tmp_path / "r")
     for wrong in (broken, one_number, beyond):
         with pytest.raises(ComponentError, match=r"raises|returns no probabilities"):
             rss_rl.explain_classifier(wrong, texts, out=tmp_path / "r")
     assert not (tmp_path / "r").exists()
+
+
+class Named:
+    def told(self, texts: list[str]) -> list[list[float]]:
+        return beyond(texts)
+
+    __call__ = told
+
+
+NAMED = Named()
+
+
+def two_of_three(texts: list[str]) -> list[list[float]]:
+    return [[0.9, 0.1, 0.0] if text.startswith("a") else [0.0, 0.3, 0.7] for text in texts]
+
+
+def test_a_class_that_is_never_said(tmp_path: Path) -> None:
+    """Classes without names are numbers, which a text may leave out."""
+    small = {"phases.0.steps": 4, "evaluation.every": 2, "batch_size": 8}
+    run = rss_rl.explain_classifier(
+        two_of_three, texts_of(60), out=tmp_path / "run", overrides=small
+    )
+    assert run.model.labels.names == ("0", "2")
 
 
 def broken(texts: list[str]) -> list[list[float]]:

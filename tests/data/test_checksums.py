@@ -79,7 +79,7 @@ def test_a_shard_is_read_through_once_a_process(
         read.append(path.name)
         return file_sha256(path)
 
-    monkeypatch.setattr(store, "file_sha256", counted)
+    monkeypatch.setattr(places, "file_sha256", counted)
     prepared = open_prepared(folder)
     assert read == []
     for _ in range(2):

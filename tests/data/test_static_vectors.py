@@ -108,6 +108,11 @@ def test_refused_before_a_row_is_read(tmp_path: Path) -> None:
     none = save(tmp_path / "none")
     (none / "tokenizer.json").unlink()
     assert "no tokenizers" in error(none)
+    weighed = save(tmp_path / "weighed")
+    save_file({"embeddings": MATRIX, "weights": np.ones(6)}, weighed / "m.safetensors")
+    assert "a tensor 'weights', which is not read" in error(weighed)
+    whole = save(tmp_path / "whole", MATRIX.astype(np.int8))
+    assert "numbers of kind I8" in error(whole)
     broken = save(tmp_path / "broken")
     (broken / "m.safetensors").write_bytes(b"x" * 20)
     assert "cannot be read" in error(broken)
@@ -118,3 +123,9 @@ def test_a_matrix_that_does_not_fit(tmp_path: Path, matrix: np.ndarray) -> None:
     named = Path(f"static:{save(tmp_path / 'model', matrix)}")
     with pytest.raises(DataError, match="finite rows"):
         prepare(_Source(), tmp_path / "out", vectors=[named])
+
+
+def test_a_model_that_knows_no_word(tmp_path: Path) -> None:
+    vocabulary = Vocabulary((*SPECIAL, "xyz"), len(SPECIAL) + 1)
+    with pytest.raises(DataError, match="no vector for any word"):
+        static_vectors(Path(f"static:{save(tmp_path)}"), vocabulary)

@@ -79,6 +79,7 @@ def resolved(config: RunConfig) -> dict[str, Any]:
         own = {key: value for key, value in before.items() if key in old[name]}
         section |= {**old[name], **own}
     model.pop("classifier")
+    assert policy.pop("pretrained") is None  # nobody read in context
     del learner["embedding_update"]
     model["encoder"] = config.model.encoder.name
     learner["estimator"] = config.estimator.name

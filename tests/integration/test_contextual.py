@@ -21,8 +21,9 @@ from rss_rl.api.encoding import encode
 from rss_rl.cli.main import app
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
-from rss_rl.data.states import STATES_FILE, StatesWriter
+from rss_rl.data.states import STATES_FILE, StatesInfo, StatesWriter
 from rss_rl.data.store import open_prepared
+from rss_rl.durable import file_sha256
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.artifact import export_run
 from rss_rl.models.inputs import tensor_batch
@@ -193,6 +194,44 @@ def test_the_command(tiny: Callable[..., RunConfig], folder: Path, tmp_path: Pat
     result = CliRunner().invoke(app, missing)
     assert result.exit_code == 2
     assert "no such folder" in result.stderr
+
+
+def test_force_keeps_what_is_there_until_there_is_something_else(
+    data: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    before = sorted(path.name for path in copy.glob("states*"))
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(9, 9, 0))  # type: ignore[attr-defined]
+        with pytest.raises(DataError, match="are free"):
+            encode(copy, str(folder), force=True)
+    assert sorted(path.name for path in copy.glob("states*")) == before
+    next(copy.glob("states-dev-*.arrow")).unlink()
+    encode(copy, str(folder), dtype="float32")  # what is listed and gone is written again
+    assert sorted(path.name for path in copy.glob("states*")) == before
+
+
+def test_states_beyond_float16_are_refused(tmp_path: Path) -> None:
+    info = StatesInfo(encoder="e", digest="d", manifest="m", size=2)
+    writer = StatesWriter(tmp_path, info, 1, force=False)
+    with pytest.raises(DataError, match=r"float16.*--dtype float32"):
+        writer.write("train", (np.array([[1e5, 1.0]], np.float32),))
+
+
+def test_files_are_hashed_once(
+    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, configured: Callable[..., RunConfig]
+) -> None:
+    monkeypatch.setattr("rss_rl.data.states._OPEN_FILES", 1)
+    hashed: list[Path] = []
+    monkeypatch.setattr("rss_rl.data.places._sound", set())
+    monkeypatch.setattr(
+        "rss_rl.data.places.file_sha256", lambda path: hashed.append(path) or file_sha256(path)
+    )
+    split = open_data(configured()).split("train")
+    for rows in (np.arange(8), np.arange(len(split)), np.arange(8)):
+        split.batch(rows)
+    assert len(hashed) == len(set(hashed)) > 0
 
 
 def test_refused(

@@ -26,6 +26,7 @@ from typing import Any
 import ray
 from kernel_cache import share_kernels
 
+from rss_rl.cluster.auth import ensure_token
 from rss_rl.cluster.processes import end_processes, session_processes
 
 START_S = 40
@@ -37,6 +38,7 @@ def own_ray(cpus: int, **options: Any) -> Iterator[None]:
 
     Without 'local' Ray would join what a test that runs beside this one has started.
     """
+    ensure_token()  # also where the home cannot be written, of which Ray knows nothing
     quiet = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
     ray.init("local", num_cpus=cpus, **quiet, **options)
     try:

@@ -19,6 +19,6 @@ def save(folder: Path, matrix: np.ndarray = MATRIX, name: str = "tokenizer.json"
     own.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     own.enable_truncation(2)
     own.save(str(folder / name))
-    save_file({"embeddings": matrix, "weights": np.ones(6, np.float32)}, folder / "m.safetensors")
+    save_file({"embeddings": matrix, "count": np.ones(6, np.float32)}, folder / "m.safetensors")
     (folder / "tokenizer_config.json").write_text("{}")
     return folder
