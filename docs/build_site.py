@@ -144,6 +144,8 @@ def build(out: Path) -> list[str]:
         command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
         if subprocess.run(command, cwd=root, check=False).returncode:
             return [*wrong, "zensical reported the above"]
+        if out.is_dir() and any(out.iterdir()) and not (out / "404.html").is_file():
+            return [*wrong, f"{out} holds something else than an earlier site: name another folder"]
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(root / settings["site_dir"], out)
     return wrong + faults(out)

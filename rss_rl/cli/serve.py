@@ -78,8 +78,8 @@ def serve(
     out, with the prediction that follows.
 
     Programs ask by `POST /predict`; `GET /schema` describes it, `GET /health` says whether the
-    server answers. Texts are written to no file. The connection is not encrypted: for other machines put a
-    server before it that does.
+    server answers. Texts are written to no file. The connection is not encrypted: for other
+    machines put a server before it that does.
     """
     _check(paths, token)
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = ["OPEN_SHARDS", "Prepared", "Split", "open_prepared"]
 
+import hashlib
 import os
 import threading
 from collections import OrderedDict
@@ -244,6 +245,12 @@ class Prepared:
             DataError: states.json cannot be read.
         """
         return self._states or read_info(self._files.folder)
+
+    def states_digest(self) -> str | None:
+        """SHA-256 of all that batches have of states; None where they have none."""
+        if self._states is None:
+            return None
+        return hashlib.sha256(self._states.model_dump_json().encode()).hexdigest()
 
     @property
     def place(self) -> str:

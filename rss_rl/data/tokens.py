@@ -48,8 +48,9 @@ class Tokenizer:
         """The tokens of `text`; none for a text of white space."""
         if isinstance(text, tuple) and not isinstance(text, Words):
             return Tokens(text, text)
-        words = text
-        if isinstance(text, str):
+        if not isinstance(text, str):
+            words: tuple[str, ...] = text
+        else:
             words = _words(text) if len(text) <= _REPEATED else _cut(text)
         return Tokens(words, tuple(word.lower() for word in words) if self.lower else words)
 

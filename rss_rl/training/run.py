@@ -42,6 +42,8 @@ from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.trainer import Event, find_best_metric
 
 _ATTENTION, _WORDS = "model.attention", "learner.embedding_update"
+_STATES = "data.states"
+"""Key of the states of tokens that a run began with, by their SHA-256."""
 _log = logging.getLogger("rss_rl.training")
 _LESS = (
     "Lower batch_size or batch_tokens (evaluation.batch_size), model.hidden, or cut long texts with"
@@ -206,6 +208,14 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
             where=prepared.place,
             remedy="Prepare them as they were, or start a new run in another directory",
         )
+    if (states := prepared.states_digest()) is not None:
+        if run.settled.get(_STATES, states) != states:
+            raise DataError(
+                "the states of tokens are not those the run began with",
+                where=prepared.place,
+                remedy="Encode the data as they were, or start a new run in another directory",
+            )
+        run.settle(_STATES, states)
     for name in _INPUTS:
         run.copy_in(prepared.folder / name)
 

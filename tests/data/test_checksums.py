@@ -12,7 +12,7 @@ from damaged import SHARD, use
 from typer.testing import CliRunner
 
 from rss_rl.cli.data import app
-from rss_rl.data import store
+from rss_rl.data import places
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.store import open_prepared

@@ -110,6 +110,21 @@ def test_stopped_and_resumed(
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
 
 
+def test_resumed_with_other_states(
+    tiny: Callable[..., RunConfig], data: Path, folder: Path, tmp_path: Path
+) -> None:
+    """They would make it another run than one that never stopped."""
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    policy = {"name": "rss", "reads": "contextual", "pretrained": str(folder)}
+    config = tiny(data=str(copy), policy=policy)
+    made: list[object] = []
+    list(train(config, tmp_path / "run", stop=lambda: bool(made.append(0)) or len(made) > 5))
+    encode(copy, str(folder), force=True)  # as float16
+    with pytest.raises(DataError, match="not those the run began with"):
+        list(train(config, tmp_path / "run", resume=True))
+
+
 def test_samplers_on_ray(configured: Callable[..., RunConfig], run: Path, tmp_path: Path) -> None:
     config = configured(sampler={"backend": "ray", "actors": 2})
     with own_ray(3):

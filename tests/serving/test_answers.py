@@ -156,6 +156,7 @@ def test_without_a_policy_words_can_be_named_only() -> None:
 def test_more_than_the_limits_is_413(client: TestClient) -> None:
     for body, field in (
         ({"examples": [{"texts": ["w3 " * 21]}]}, "examples.0.texts.0"),
+        ({"examples": [{"texts": ["x" * 401]}]}, "examples.0.texts.0"),
         ({"examples": [{"texts": ["w3"]}] * 4}, "examples"),
         ({"examples": [{"texts": ["w3 " * 2000]}]}, ""),
     ):
