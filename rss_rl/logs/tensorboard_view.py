@@ -6,8 +6,10 @@ __all__ = ["main_charts", "tensorboard_name"]
 
 import re
 from pathlib import PurePosixPath
+from typing import Any
 
 from rss_rl.config import RunConfig
+from rss_rl.metrics.measures import OWN, leading_measures
 
 _LONGEST = 100
 _DEV = "dev/(all|thresholded)"
@@ -30,15 +32,17 @@ def tensorboard_name(config: RunConfig) -> str:
     return f"{name[:_LONGEST]}_seed-{config.seed}".lstrip(".-_")
 
 
-def main_charts(metric: str) -> dict[str, dict[str, list[str]]]:
+def main_charts(metric: str) -> dict[str, dict[str, list[Any]]]:
     """The layout of Custom Scalars: by category and title the tags of a chart, as expressions.
 
     Args:
-        metric: that checkpoints are chosen by, a measure of dev.
+        metric: that checkpoints are chosen by; shown beside those that tasks are known by.
     """
+    own = {measure.name for measure in OWN}
+    scores = "|".join(sorted({*leading_measures(), metric} - own))
     charts = {
-        "reward": ["^reward/total$"],
-        f"{metric} on dev": [f"^{_DEV}/{re.escape(metric)}$"],
+        "reward, nats": ["^reward/total$"],
+        "score on dev": [f"^{_DEV}/({scores})$"],
         "share of words kept": ["^selection/kept$", f"^{_DEV}/kept$"],
         "policy lag, versions": ["^policy/lag$", "^policy/lag_max$"],
     }

@@ -55,7 +55,7 @@ class Showcase:
     """Of dev examples.
 
     heads, dependents  float32, probabilities of tokens to be head and dependent
-    markdown           a table of marked sentences, each with prediction and label
+    markdown           marked sentences, each below its prediction and label
     words, attention   of the first sentence, see `attention_map`; None where there is none
     """
 
@@ -98,15 +98,20 @@ def make_showcase(
                 texts.append(mark_sentence(examples.words(row)[slot], selection[row]))
             if slot == 0 and predicts:
                 attention = _first_attention(models, tensors, torch.from_numpy(selection[0]))
-        columns = {"dev examples": [" ‖ ".join(texts) for texts in lines.values()]}
+        heads = [f"label *{_label(examples.labels, batch.labels[row])}*" for row in lines]
         if predicts:
             found = _predictions(models, tensors, selections, len(lines))
-            columns["prediction"] = [_label(examples.labels, value) for value in found]
-        columns["label"] = [_label(examples.labels, value) for value in batch.labels[: len(lines)]]
+            heads = [
+                f"predicted *{_label(examples.labels, value)}*, {head}"
+                for value, head in zip(found, heads, strict=True)
+            ]
+        quoted = [f"> {' ‖ '.join(texts)}" for texts in lines.values()]
     return Showcase(
         np.concatenate(gathered[HEAD]),
         np.concatenate(gathered[DEPENDENT]),
-        _table(columns),
+        "\n\n".join(
+            [_LEGEND, *(part for pair in zip(heads, quoted, strict=True) for part in pair)]
+        ),
         examples.words(0)[0],
         attention,
     )
@@ -138,13 +143,6 @@ def _label(labels: LabelSpec, value: float) -> str:
     if labels.kind == "classes":
         return _escaped(labels.names[int(value)])
     return f"{labels.kind} {int(value)}"
-
-
-def _table(columns: dict[str, list[str]]) -> str:
-    """Markdown of columns by their headings, with the legend of the marks below."""
-    lines = [list(columns), ["---"] * len(columns), *zip(*columns.values(), strict=True)]
-    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{rows}\n\n{_LEGEND}"
 
 
 def _first_attention(models: Models, tensors: TensorBatch, selection: Tensor) -> Array | None:

@@ -226,15 +226,15 @@ def test_tensorboard_shows_predictions_and_labels_beside_marked_sentences(
     model, dev = Model(*open_models(finished[0])), tiny.split("dev")
     shown = make_showcase(model.models, dev, torch.device("cpu")).markdown
     page = rendered(shown)
-    assert page.count("<tr>") == 1 + 4
-    headings = [cell.split("</th>")[0] for cell in page.split("<th>")[1:]]
-    assert headings == ["dev examples", "prediction", "label"]
-    cells = [cell.split("</td>")[0] for cell in page.split("<td>")[1:]]
+    above = [part.rsplit("<p>", 1)[1].split("</p>")[0] for part in page.split("<blockquote>")[:-1]]
+    cells = [part.split("</blockquote>")[0] for part in page.split("<blockquote>")[1:]]
     told = model.predict([dev.words(row) for row in range(4)])
-    assert cells[1::3] == [explanation.prediction for explanation in told]
-    names = dev.labels.names
-    assert cells[2::3] == [names[label] for label in dev.batch(np.arange(4)).labels]
-    for cell, explanation in zip(cells[::3], told, strict=True):
+    names = [dev.labels.names[label] for label in dev.batch(np.arange(4)).labels]
+    assert above == [
+        f"predicted <em>{explanation.prediction}</em>, label <em>{name}</em>"
+        for explanation, name in zip(told, names, strict=True)
+    ]
+    for cell, explanation in zip(cells, told, strict=True):
         kept = sum(int(sentence.kept.sum()) for sentence in explanation.sentences)
         assert cell.count("<strong>") == kept
 
@@ -254,10 +254,15 @@ def test_tensorboard_names_runs_and_opens_on_their_main_charts(
     (written,) = found.Tensors("custom_scalars__config__")
     layout = layout_pb2.Layout.FromString(written.tensor_proto.string_val[0])
     (category,) = layout.category
-    titles = ["reward", "accuracy on dev", "share of words kept", "policy lag, versions"]
+    titles = ["reward, nats", "score on dev", "share of words kept", "policy lag, versions"]
     assert [chart.title for chart in category.chart] == titles
     tags = found.Tags()["tensors"]
     assert "selection/examples/text_summary" in tags
+    (score,) = category.chart[1].multiline.tag
+    assert [name for name in sorted(tags) if re.search(score, name)] == [
+        "dev/all/accuracy",
+        "dev/thresholded/accuracy",
+    ]
     for chart in category.chart:
         assert any(re.search(tag, name) for tag in chart.multiline.tag for name in tags)
 

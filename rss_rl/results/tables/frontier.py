@@ -24,6 +24,7 @@ from rss_rl.logs.metrics import read_metrics
 from rss_rl.metrics.measures import task_measures
 from rss_rl.results import output
 from rss_rl.results.summary import Spread
+from rss_rl.results.tables.hparams import write_hparams
 from rss_rl.results.tables.plan import Plan, state_of
 from rss_rl.results.tables.results import RowResult, collect_results
 from rss_rl.results.tables.spec import Row, Table, heading, percent_scale
@@ -243,6 +244,7 @@ def write_frontier(plan: Plan, show: Callable[[str], None] = lambda _: None) -> 
     }
     if metrics:
         contents["frontier.png"] = _draw(plan, results, metrics[0])
+    write_hparams(plan)
     return output.write_files(plan.folder, contents, "frontier")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from rss_rl.results import output
 from rss_rl.results.summary import is_number
+from rss_rl.results.tables.hparams import write_hparams
 from rss_rl.results.tables.plan import Plan
 from rss_rl.results.tables.results import RowResult, collect_results, finished_runs
 from rss_rl.results.tables.spec import heading, percent_scale
@@ -45,6 +46,7 @@ def write_table(plan: Plan, show: Callable[[str], None] = lambda _: None) -> lis
         "runs.csv": runs_as_csv(plan),
         "table.png": draw(plan, results),
     }
+    write_hparams(plan)
     return output.write_files(plan.folder, contents, "table")
 
 
