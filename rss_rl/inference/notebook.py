@@ -14,6 +14,7 @@ from html import escape
 _KEPT = (
     "background:rgba(255,170,0,.35);color:inherit;font-weight:600;border-radius:3px;padding:0 2px"
 )
+_TABLE = "color:inherit;border-collapse:collapse"
 _CELL = "padding:1px 10px 1px 0;text-align:left"
 _BAR = "display:inline-block;height:.6em;background:rgba(120,130,150,.75)"
 _MOST_CLASSES = 8
@@ -37,7 +38,8 @@ def table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     """A table of texts."""
     head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in header)
     rows = (f"<tr>{''.join(map(_cell, row))}</tr>" for row in body)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    head = f"<thead><tr>{head}</tr></thead>"
+    return f'<table style="{_TABLE}">{head}<tbody>{"".join(rows)}</tbody></table>'
 
 
 def facts(title: str, about: Mapping[str, str]) -> str:
@@ -46,7 +48,7 @@ def facts(title: str, about: Mapping[str, str]) -> str:
         f'<tr><th style="{_CELL}">{escape(name)}</th>{_cell(text)}</tr>'
         for name, text in about.items()
     )
-    return f"<p><b>{escape(title)}</b></p><table><tbody>{rows}</tbody></table>"
+    return f'<p><b>{escape(title)}</b></p><table style="{_TABLE}"><tbody>{rows}</tbody></table>'
 
 
 def shares(found: Mapping[str, float]) -> str:
@@ -57,7 +59,7 @@ def shares(found: Mapping[str, float]) -> str:
         f'<span style="{_BAR};width:{100 * value:.0f}px"></span></td></tr>'
         for name, value in largest
     )
-    return f"<table><tbody>{rows}</tbody></table>"
+    return f'<table style="{_TABLE}"><tbody>{rows}</tbody></table>'
 
 
 def _cell(text: str) -> str:
