@@ -319,8 +319,8 @@ def _draw(plan: Plan, results: Sequence[RowResult], metric: str) -> bytes:
         axes.errorbar(
             [100 * share.mean for share in kept],
             [scale * value.mean for value in values],
-            xerr=[100 * (share.deviation or 0.0) for share in kept],
-            yerr=[scale * (value.deviation or 0.0) for value in values],
+            xerr=output.whiskers([share.deviation for share in kept], 100),
+            yerr=output.whiskers([value.deviation for value in values], scale),
             fmt="o-",
             markersize=5,
             capsize=2.5,

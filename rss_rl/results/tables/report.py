@@ -296,20 +296,20 @@ def _draw_panel(axes: Axes, title: str, metric: str, results: Sequence[RowResult
     ours, published = [], []
     for number, result in enumerate(results):
         if found := result.metrics.get(metric):
-            deviation = scale * (found.deviation or 0.0)
+            deviation = None if found.deviation is None else scale * found.deviation
             ours.append((scale * found.mean, deviation, number - _BESIDE))
         if figure := result.row.figure(result.dataset.name, metric):
-            published.append((figure[0], figure[1] or 0.0, number + _BESIDE))
+            published.append((figure[0], figure[1], number + _BESIDE))
     # Both are drawn where there is no point too, so that any panel has the whole legend.
     for points, colour, marker, label in (
         (published, _PUBLISHED, "D", "published"),
         (ours, _OURS, "o", "ours"),
     ):
-        values, deviations, heights = np.reshape(points, (-1, 3)).T
+        values, deviations, heights = np.reshape(np.array(points, float), (-1, 3)).T
         axes.errorbar(
             values,
             heights,
-            xerr=deviations,
+            xerr=output.whiskers(deviations),
             fmt=marker,
             color=colour,
             markersize=5,

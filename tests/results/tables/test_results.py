@@ -18,6 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 from rss_rl.errors import CheckpointError
+from rss_rl.results import output
 from rss_rl.results.summary import Spread
 from rss_rl.results.tables.plan import Plan, plan_runs, state_of
 from rss_rl.results.tables.report import as_csv, as_markdown, draw, runs_as_csv, write_table
@@ -267,6 +268,14 @@ def test_a_table_written_again_lists_no_run_that_is_gone(plan: Plan) -> None:
     write_table(plan)
     left = sorted(path.name for path in foreign.parent.iterdir())
     assert left == ["mine", "planted_resan_seed-1"]
+
+
+def test_error_bars_are_of_several_runs() -> None:
+    assert output.whiskers([None, None]) is None
+    found = output.whiskers([0.1, None], 100)
+    assert found is not None
+    assert found[0] == pytest.approx(10)
+    assert math.isnan(found[1])
 
 
 def coloured(pixels: Any, colour: str) -> int:
