@@ -8,6 +8,7 @@ that the navigation leaves out, or anything that a browser would fetch from else
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -46,12 +47,28 @@ def gather(pages: Path) -> list[str]:
         for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", source.read_text(encoding="utf-8")):
             picture = Path(os.path.normpath(source.parent / target))
             _place(picture, pages / picture.relative_to(REPOSITORY))
+    for source in sorted((REPOSITORY / "docs").rglob("*.ipynb")):
+        path = (pages / source.relative_to(REPOSITORY)).with_suffix(".md")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_notebook_page(source), encoding="utf-8")
+        texts[path.relative_to(pages).as_posix()] = source
+        _place(source, path.with_suffix(".ipynb"))  # to be downloaded
     generated = reference_pages()
     for name, text in generated.items():
         path = pages / "reference" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return [*texts, *(f"reference/{name}" for name in generated)]
+
+
+def _notebook_page(source: Path) -> str:
+    """The cells of a notebook as Markdown, without what they put out."""
+    parts = []
+    for cell in json.loads(source.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+    title, *rest = parts
+    return "\n\n".join([title, f"[This page as a notebook]({source.name})", *rest]) + "\n"
 
 
 def _place(source: Path, target: Path) -> None:

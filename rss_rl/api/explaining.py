@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from rss_rl.api.fitting import fit
-from rss_rl.api.terminal import SafeConsole
+from rss_rl.api.terminal import SafeConsole, busy
 from rss_rl.api.training import settings
 from rss_rl.components import built_in_names, find_component, imported
 from rss_rl.errors import ConfigError, DataError
@@ -57,7 +57,7 @@ def explain_classifier(
         RssError: any other expected failure of a training.
     """
     shown = console or SafeConsole(highlight=False)
-    with shown.status("asking the classifier"):
+    with busy(shown, "asking the classifier"):
         name, options, said = _asked(classifier, list(texts))
     if len(set(said)) < 2:
         raise DataError(

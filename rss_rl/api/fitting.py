@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from rss_rl.api.preparing import Rows, prepare
-from rss_rl.api.terminal import SafeConsole, say
+from rss_rl.api.terminal import SafeConsole, busy, say
 from rss_rl.api.training import settings, train
 from rss_rl.data.static_vectors import PACKAGES, find_static
 from rss_rl.data.store import Prepared
@@ -74,7 +74,7 @@ def fit(
     given = {"force": True} | dict(prepared or {})
     vectors, said = _vectors(given.get("vectors"), given.get("dim"))
     given["vectors"] = vectors
-    with shown.status("preparing the data"):
+    with busy(shown, "preparing the data"):
         found = prepare(data, text=text, label=label, text_b=text_b, out=folder, **given)
     base = _base(found)
     chosen = {} if keep is None else {"reward.target_share": keep}

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 __all__ = ["Progress", "make_progress"]
 
+import io
+import math
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -20,7 +23,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rss_rl.api.terminal import say
+from rss_rl.api.terminal import SafeConsole, say
 from rss_rl.metrics.measures import brief_measures
 from rss_rl.results.output import describe_scores
 from rss_rl.training.life import LearnersLost
@@ -29,6 +32,8 @@ from rss_rl.training.session import UpdateReport
 from rss_rl.training.trainer import Evaluated, PhaseBegan
 
 _SMOOTHING = 0.9
+_PER_SECOND = 4
+_WIDTH = 110
 _STOPPING = "stopping after this update; Ctrl-C again quits at once"
 _TRAINING = {
     "reward/total": "reward",
@@ -94,8 +99,9 @@ def _dev_numbers(event: Evaluated) -> str:
 
 
 def make_progress(console: Console) -> Progress:
-    """The way to show progress that suits the console."""
-    return _LiveProgress(console) if console.is_terminal else _PlainProgress(console)
+    """The way to show progress that suits the console: live in a terminal or a notebook's cell."""
+    live = console.is_terminal or console.is_jupyter
+    return _LiveProgress(console) if live else _PlainProgress(console)
 
 
 class _PlainProgress:
@@ -136,6 +142,61 @@ class _PlainProgress:
         pass
 
 
+class _Cell:
+    """A part of a notebook cell's output that is drawn anew, as `rich.live.Live` does a terminal's.
+
+    Rich needs ipywidgets for that, which not every notebook has.
+    """
+
+    def __init__(self, draw: Callable[[], RenderableType]) -> None:
+        self._draw, self._drawn = draw, -math.inf
+        self._shown: Any = None
+
+    def start(self) -> None:
+        from IPython.display import HTML, display
+
+        self._shown = display(HTML(self._html()), display_id=True)
+
+    def refresh(self) -> None:
+        """Draw anew, unless that was done less than a quarter of a second ago."""
+        from IPython.display import HTML
+
+        if self._shown is not None and time.monotonic() - self._drawn >= 1 / _PER_SECOND:
+            self._shown.update(HTML(self._html()))
+
+    def stop(self) -> None:
+        """Leave nothing behind."""
+        from IPython.display import HTML
+
+        if self._shown is not None:
+            self._shown.update(HTML(""))
+
+    def _html(self) -> str:
+        self._drawn = time.monotonic()
+        out = SafeConsole(file=io.StringIO(), record=True, force_jupyter=False, width=_WIDTH)
+        out.print(self._draw())
+        page = "<pre style='line-height:1.3;white-space:pre'>{code}</pre>"
+        return out.export_html(inline_styles=True, code_format=page)
+
+
+class _Terminal:
+    """The last lines of a terminal, drawn anew by a thread."""
+
+    def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
+        self._live = Live(console=console, get_renderable=draw, refresh_per_second=_PER_SECOND)
+
+    def start(self) -> None:
+        self._live.start()
+
+    def refresh(self) -> None:
+        """Nothing to be done."""
+
+    def stop(self) -> None:
+        # The last drawing would stay on the screen beside the lines that sum the phases up.
+        self._live.transient = True
+        self._live.stop()
+
+
 class _LiveProgress:
     """A panel that is drawn anew four times a second; a line stays behind for each past phase."""
 
@@ -144,7 +205,7 @@ class _LiveProgress:
         self._phase = _Phase()
         self._started = time.monotonic()
         self._stopping = False
-        self._live = Live(console=console, get_renderable=self._panel, refresh_per_second=4)
+        self._place = _Cell(self._panel) if console.is_jupyter else _Terminal(console, self._panel)
 
     def show(self, event: RunEvent) -> None:
         """See `Progress`."""
@@ -155,6 +216,7 @@ class _LiveProgress:
         if isinstance(event, LearnersLost):
             say(self._console, _lost(event))
         self._phase.take(event)
+        self._place.refresh()
 
     def stopping(self) -> None:
         """See `Progress`; the next drawing shows it."""
@@ -206,10 +268,8 @@ class _LiveProgress:
         return line
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._place.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The last drawing would stay on the screen beside the lines that sum the phases up.
-        self._live.transient = True
-        self._live.stop()
+        self._place.stop()

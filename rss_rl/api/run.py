@@ -6,15 +6,18 @@ __all__ = ["Run"]
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rss_rl
 from rss_rl.components import EVERYTHING, NOTHING, Trust
 from rss_rl.config import RunConfig, plugins_named
-from rss_rl.errors import CheckpointError, ConfigError
-from rss_rl.metrics.measures import brief_measures
+from rss_rl.errors import CheckpointError, ConfigError, RssError
+from rss_rl.metrics.measures import brief_measures, find_measure, format_measure, in_order
+from rss_rl.results.summary import is_number
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, REPORT_FILE, RunDirectory
 
 if TYPE_CHECKING:
@@ -78,6 +81,19 @@ class Run:
         from rss_rl.logs.metrics import read_metrics
 
         return read_metrics(self.path)
+
+    def curves(self) -> pa.Table:
+        """The same in wide form: a row for each update with anything logged, for plots.
+
+        Columns: update int64; phase, the name of the phase that the update belongs to; then every
+        tag as float64, those of dev first, null where it was not logged. Units: docs/metrics.md.
+
+        Raises:
+            CheckpointError: the metrics are damaged.
+        """
+        from rss_rl.results.curves import wide_curves
+
+        return wide_curves(self.path, [phase.name for phase in self.config.phases])
 
     def evaluate(
         self,
@@ -154,16 +170,43 @@ class Run:
         return rss_rl.train(self.path, names, resume=True, callbacks=callbacks)
 
     def __repr__(self) -> str:
-        state = "finished" if self.finished else "not finished"
-        return f"rss_rl.Run({str(self.path)!r}, {state}){self._summary()}"
-
-    def _summary(self) -> str:
-        if not self.finished:
-            return ""
         lines = [
             f"\n{split}, {mode}: "
             + "  ".join(f"{name} {value:.4g}" for name, value in brief_measures(scores).items())
-            for split, modes in self.report["splits"].items()
-            for mode, scores in modes.items()
+            for split, mode, scores in self._rows()
         ]
-        return "".join(lines)
+        return f"rss_rl.Run({str(self.path)!r}, {self._state()}){''.join(lines)}"
+
+    def _repr_html_(self) -> str:
+        from rss_rl.inference.notebook import table
+
+        rows = self._rows()
+        names = in_order({name for *_, scores in rows for name in brief_measures(scores)})
+        body = [
+            [split, mode, *(format_measure(name, scores.get(name)) for name in names)]
+            for split, mode, scores in rows
+        ]
+        header = ["split", "selection", *(find_measure(name).label for name in names)]
+        scores = table(header, body) if body else ""
+        return f"<p><b>rss_rl.Run</b> {escape(str(self.path))}, {escape(self._state())}</p>{scores}"
+
+    def _state(self) -> str:
+        """Whether it is finished, and what keeps its report from being read."""
+        try:
+            return "finished" if self.finished and self.report else "not finished"
+        except RssError as error:
+            return f"its report cannot be read: {error.what}"
+
+    def _rows(self) -> list[tuple[str, str, dict[str, float]]]:
+        """Split, mode and scores of the report; what cannot be read or is no number is left out."""
+        rows = []
+        with suppress(RssError):
+            for split, modes in _mapping(self.report.get("splits")).items():
+                for mode, scores in _mapping(modes).items():
+                    numbers = {n: v for n, v in _mapping(scores).items() if is_number(v)}
+                    rows.append((split, mode, numbers))
+        return rows
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -8,12 +8,18 @@ what they are given.
 
 from __future__ import annotations
 
-__all__ = ["SafeConsole", "guarded_streams", "plain_table", "printable", "say"]
+__all__ = ["SafeConsole", "busy", "guarded_streams", "plain_table", "printable", "say"]
 
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+)
 from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -95,6 +101,14 @@ class SafeConsole(Console):
 def say(out: Console, text: str, style: str | None = None) -> None:
     """Print a text as it is: no markup is read in it, and long lines are the terminal's to wrap."""
     out.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def busy(out: Console, what: str) -> AbstractContextManager[object]:
+    """Say what takes a while: beside a spinner, or as a line where rich would need ipywidgets."""
+    if not out.is_jupyter:
+        return out.status(what)
+    say(out, what)
+    return nullcontext()
 
 
 def plain_table(

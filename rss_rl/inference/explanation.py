@@ -7,13 +7,14 @@ from __future__ import annotations
 
 __all__ = ["Explanation", "MarkedSentence", "word_offsets"]
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
 
+from rss_rl.inference import notebook
 from rss_rl.types import DEPENDENT, HEAD, Array
 
 _QUOTES = {"``": '"', "''": '"'}
@@ -48,12 +49,19 @@ class MarkedSentence:
         return " ".join(f"[{word}]" if kept else word for word, kept in pairs)
 
     def _repr_html_(self) -> str:
-        pairs = zip(self.words, self.kept, strict=True)
         shown = (
-            f"<mark>{html.escape(word)}</mark>" if kept else html.escape(word)
-            for word, kept in pairs
+            (notebook.kept_word if kept else notebook.left_word)(word, self._about(index))
+            for index, (word, kept) in enumerate(zip(self.words, self.kept, strict=True))
         )
         return f"<p>{' '.join(shown)}</p>"
+
+    def _about(self, index: int) -> str:
+        """How likely a word is to be selected, and whether the model knows it."""
+        known = "" if self.known[index] else "not in the vocabulary"
+        if self.probabilities is None:
+            return known
+        head, dependent = self.probabilities[[HEAD, DEPENDENT], index]
+        return f"head {head:.0%}, dependent {dependent:.0%}{known and f'; {known}'}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data, a mapping for each word."""
@@ -91,7 +99,7 @@ class Explanation:
     def kept(self) -> float:
         """Share of the words of all sentences that are selected as head or dependent."""
         kept = sum(int(sentence.kept.sum()) for sentence in self.sentences)
-        return kept / sum(len(sentence.words) for sentence in self.sentences)
+        return kept / max(1, sum(len(sentence.words) for sentence in self.sentences))
 
     @property
     def title(self) -> str:
@@ -107,7 +115,8 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         sentences = "".join(sentence._repr_html_() for sentence in self.sentences)
-        return f"<p><b>{html.escape(self.title)}</b>, {self.kept:.0%} kept</p>{sentences}"
+        classes = notebook.shares(self.class_probabilities) if self.class_probabilities else ""
+        return f"<p><b>{escape(self.title)}</b>, {self.kept:.0%} kept</p>{sentences}{classes}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""

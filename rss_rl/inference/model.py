@@ -22,6 +22,7 @@ from rss_rl.data.store import Prepared
 from rss_rl.data.tokens import Tokens
 from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import ConfigError, DataError
+from rss_rl.inference import notebook
 from rss_rl.inference.artifact import open_result
 from rss_rl.inference.choosing import mark_passage
 from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
@@ -102,18 +103,30 @@ class Model:
         return self._selects
 
     def __repr__(self) -> str:
-        labels = self.labels
-        names = f" ({', '.join(labels.names)})" if labels.names else ""
-        policy = f"policy {self.config.policy.name}" if self._selects else "reads every word"
-        share = self.config.reward.target_share
-        asked = (
-            "" if share is None or not self._selects else f", {share:.0%} of the words asked for"
-        )
+        about = self._about()
+        asked = f", {about['asked for']} asked for" if "asked for" in about else ""
         return (
-            f"rss_rl.Model: predicts {labels.kind}{names}; encoder"
-            f" {self.config.model.encoder.name}, {policy}{asked}; trained on"
-            f" {self.inputs.manifest.name}"
+            f"rss_rl.Model: predicts {about['predicts']}; encoder {about['encoder']},"
+            f" {about['words']}{asked}; trained on {about['trained on']}"
         )
+
+    def _repr_html_(self) -> str:
+        return notebook.facts("rss_rl.Model", self._about())
+
+    def _about(self) -> dict[str, str]:
+        """What the model is, in a few words each."""
+        labels, share = self.labels, self.config.reward.target_share
+        names = f" ({', '.join(labels.names)})" if labels.names else ""
+        asked = (
+            {} if share is None or not self._selects else {"asked for": f"{share:.0%} of the words"}
+        )
+        return {
+            "predicts": f"{labels.kind}{names}",
+            "encoder": self.config.model.encoder.name,
+            "words": f"policy {self.config.policy.name}" if self._selects else "reads every word",
+            **asked,
+            "trained on": self.inputs.manifest.name,
+        }
 
     def select(
         self, examples: Sequence[Example], *, sampled_seed: int | None = None

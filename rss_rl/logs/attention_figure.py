@@ -91,8 +91,9 @@ def _draw(words: Sequence[str], attention: Array) -> Figure | None:
         axis.set_tick_params(length=0, labelsize=8)
     for label in axes.get_xticklabels():
         label.set(rotation=60, ha="right", rotation_mode="anchor")
-    axes.set_xlabel("dependent", fontsize=8, color="0.4")
-    axes.set_ylabel("head", fontsize=8, color="0.4")
+    axes.set_title("Attention from heads to dependents", fontsize=9)
+    axes.set_xlabel("dependent: gives context", fontsize=8, color="0.3")
+    axes.set_ylabel("head: looks for it", fontsize=8, color="0.3")
     axes.spines[:].set_visible(False)
     axes.set_xticks(np.arange(len(dependents) + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(len(heads) + 1) - 0.5, minor=True)
@@ -101,6 +102,7 @@ def _draw(words: Sequence[str], attention: Array) -> Figure | None:
     bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=7, length=0)
+    bar.set_label("weight, mean over features", fontsize=7, color="0.3")
     return figure
 
 

@@ -1,6 +1,6 @@
 """The metrics of a run, on disk: TensorBoard events for the eye, Parquet for programs.
 
-    run/tensorboard/events...            scalars, histograms, texts, images
+    run/tensorboard/NAME/events...       scalars, histograms, texts, images
     run/metrics/part-000000.parquet      scalars; a part a flush
 
 Both forget what was written after the step a run is resumed from, so that no point is there twice.
@@ -28,6 +28,7 @@ from torch.utils.tensorboard import SummaryWriter
 from rss_rl.durable import disk_errors, replacing
 from rss_rl.errors import CheckpointError
 from rss_rl.logs.metric_registry import find_metric
+from rss_rl.logs.tensorboard_view import main_charts
 from rss_rl.types import Array
 
 SCHEMA = pa.schema(
@@ -64,6 +65,7 @@ class MetricsWriter:
         resume_rows: what `rows` was when that checkpoint was saved; rows of its own step that came
             after it are dropped too. None keeps all of that step.
         sinks: where scalars go beside TensorBoard and Parquet.
+        name: that TensorBoard shows the run under; a run that has event files keeps their folder.
 
     Raises:
         CheckpointError: metrics on disk are damaged, or the disk refuses.
@@ -75,6 +77,7 @@ class MetricsWriter:
         resume_step: int | None = None,
         resume_rows: int | None = None,
         sinks: Sequence[ScalarSink] = (),
+        name: str = "",
     ) -> None:
         last = -1 if resume_step is None else resume_step
         self._directory, self._sinks = run_dir / "metrics", tuple(sinks)
@@ -83,7 +86,8 @@ class MetricsWriter:
         with self._disk_errors():
             self._directory.mkdir(parents=True, exist_ok=True)
             self._flushed = _drop_after(self._directory, last, resume_rows)
-            self._events = _open_event_files(run_dir / "tensorboard", purge_step=last + 1)
+            folder = _events_folder(run_dir / "tensorboard", name)
+            self._events = _open_event_files(folder, purge_step=last + 1)
 
     @property
     def rows(self) -> int:
@@ -114,6 +118,11 @@ class MetricsWriter:
                 self._columns[name].append(entry)
         for sink in self._sinks:
             sink.scalars(step, finite)
+
+    def charts(self, metric: str) -> None:
+        """Lay out the charts that TensorBoard's Custom Scalars open on; see `main_charts`."""
+        with self._disk_errors():
+            self._events.add_custom_scalars(main_charts(metric))
 
     def histogram(self, step: int, tag: str, values: Array) -> None:
         """Write the distribution of `values`, any shape; nothing where it is empty.
@@ -241,6 +250,12 @@ def _drop_after(directory: Path, step: int, rows: int | None) -> int:
         elif kept.num_rows < table.num_rows:
             _write(part, kept)
     return stay
+
+
+def _events_folder(directory: Path, name: str) -> Path:
+    """Where a run's event files are or shall be; they void each other within one folder only."""
+    older = sorted(directory.rglob("events.out.tfevents.*"))
+    return older[-1].parent if older else directory / name
 
 
 def _open_event_files(directory: Path, purge_step: int) -> SummaryWriter:

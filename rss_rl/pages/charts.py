@@ -19,10 +19,13 @@ from matplotlib.ticker import MaxNLocator
 COLOURS = 4
 """Series that the style sheet has colours for; the numbers of series wrap around."""
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 24.0, 34.0, 44.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 66.0, 24.0, 34.0, 44.0
 _TICKS = 5
-_LETTER = 6.3
+_LETTER = 7.0
 """Width of a letter of a label, on average, in the units of a chart."""
+_ROW = 11.0
+"""Height of a line of labels."""
+_Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,10 @@ class Chart:
 
 
 class _Scale:
-    """From values to places along an axis."""
+    """From values to places along an axis, which ends at ticks, or where the values do (`tight`).
+
+    whole  ticks are whole numbers
+    """
 
     def __init__(
         self,
@@ -104,6 +110,8 @@ class _Scale:
         *,
         logarithmic: bool = False,
         shares: bool = False,
+        tight: bool = False,
+        whole: bool = False,
     ) -> None:
         self._log = logarithmic
         if shares:
@@ -114,10 +122,14 @@ class _Scale:
             self.ticks = [10.0**power for power in range(int(low), int(high) + 1)]
         else:
             span = 0.0 if high > low else abs(high) or 1.0
-            ticks = MaxNLocator(_TICKS).tick_values(low - span / 2, high + span / 2)
+            locator = MaxNLocator(_TICKS, integer=whole)
+            ticks = locator.tick_values(low - span / 2, high + span / 2)
             # Rounded: a tick of 1 may come a little above it.
             self.ticks = [float(t) for t in ticks if not shares or 0 <= round(t, 9) <= 1]
-            low, high = self.ticks[0], self.ticks[-1]
+            if tight and high > low:
+                self.ticks = [tick for tick in self.ticks if low <= tick <= high]
+            else:
+                low, high = self.ticks[0], self.ticks[-1]
         self._low, self._span = low, high - low
         self._start, self._length = start, end - start
 
@@ -135,25 +147,43 @@ def draw(chart: Chart) -> str:
     svg.set("class", "chart")
     svg.set("aria-label", _description(chart))
     right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
-    x = _Scale(chart.values(0), _LEFT, right, logarithmic=chart.logarithmic)
+    x = _Scale(
+        chart.values(0),
+        _LEFT,
+        right,
+        logarithmic=chart.logarithmic,
+        tight=not chart.points,
+        whole=chart.x_format.endswith(".0f"),
+    )
     y = _Scale(chart.values(1), bottom, _TOP, shares=chart.shares)
     _text(svg, chart.title, _LEFT, 16, "title")
-    for tick in y.ticks:
+    for tick, written in zip(y.ticks, _written(y.ticks, chart.y_format), strict=True):
         _line(svg, (_LEFT, y(tick)), (right, y(tick)), "grid")
-        _text(svg, format(tick, chart.y_format), _LEFT - 6, y(tick) + 4, "tick end")
-    for tick in x.ticks:
+        _text(svg, written, _LEFT - 6, y(tick) + 4, "tick end")
+    for tick, written in zip(x.ticks, _written(x.ticks, chart.x_format), strict=True):
         _line(svg, (x(tick), bottom), (x(tick), bottom + 4), "grid")
-        _text(svg, format(tick, chart.x_format), x(tick), bottom + 17, "tick middle")
+        _text(svg, written, x(tick), bottom + 17, "tick middle")
     _text(svg, chart.x_label, (_LEFT + right) / 2, chart.height - 8, "tick middle")
     up = _text(svg, chart.y_label, 0, 0, "tick middle")
     up.set("transform", f"translate(13 {(_TOP + bottom) / 2:g}) rotate(-90)")
-    _levels(svg, chart, x, y)
+    taken = _levels(svg, chart, x, y)
     for line in chart.lines:
         _draw_line(svg, line, x, y)
     for point in chart.points:
         _draw_point(svg, point, x, y)
-    _labels(svg, chart, x, y)
+    _labels(svg, chart, x, y, taken)
     return ET.tostring(svg, encoding="unicode")
+
+
+def _written(ticks: Sequence[float], form: str) -> list[str]:
+    """Ticks as text; shares that lie close get as many decimals as they have."""
+    texts = [format(tick, form) for tick in ticks]
+    for places in range(1, 5) if form.endswith("%") else ():
+        told = (float(text.rstrip("%")) / 100 for text in texts)
+        if all(abs(value - tick) < 1e-9 for value, tick in zip(told, ticks, strict=True)):
+            break
+        texts = [f"{tick:.{places}%}" for tick in ticks]
+    return texts
 
 
 def _description(chart: Chart) -> str:
@@ -166,16 +196,21 @@ def _description(chart: Chart) -> str:
     return "; ".join(parts)
 
 
-def _levels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale) -> None:
+def _levels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale) -> list[_Box]:
+    """Draw them; the boxes of their labels."""
     right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
+    taken = []
     for number, level in enumerate(chart.levels):
         if level.axis == "y":
             _line(svg, (_LEFT, y(level.at)), (right, y(level.at)), "level")
-            _text(svg, level.label, _LEFT + 4, y(level.at) - 4, "tick")
-            continue
-        _line(svg, (x(level.at), _TOP), (x(level.at), bottom), "level")
-        # Beginnings that are close to each other are written below each other.
-        _text(svg, level.label, x(level.at) + 3, _TOP + 9 + 11 * (number % 2), "tick")
+            place = (_LEFT + 4, y(level.at) - 4)
+        else:
+            _line(svg, (x(level.at), _TOP), (x(level.at), bottom), "level")
+            # Beginnings that are close to each other are written below each other.
+            place = (x(level.at) + 3, _TOP + 9 + _ROW * (number % 2))
+        _text(svg, level.label, *place, "tick")
+        taken.append(_box(level.label, *place))
+    return taken
 
 
 def _draw_line(svg: ET.Element, line: Line, x: _Scale, y: _Scale) -> None:
@@ -207,20 +242,44 @@ def _draw_point(svg: ET.Element, point: Point, x: _Scale, y: _Scale) -> None:
     _dot(svg, (x(point.x), y(point.y)), kind, point.label)
 
 
-def _labels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale) -> None:
-    """Of lines at their ends and of points beside them, moved down where they would overlap."""
-    taken: list[tuple[float, float, float, float]] = []
+def _labels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale, taken: Sequence[_Box]) -> None:
+    """Of lines at their ends and of points beside them, where nothing is written yet.
+
+    A point that has no such place keeps its label to itself: it is shown under the mouse.
+    """
+    boxes = list(taken)
     for text, place, kind, ends in _wanted(chart, x, y):
-        width = _LETTER * len(text)
-        left = place[0] - width - 6 if ends or place[0] + width + 8 > chart.width else place[0] + 8
-        top = place[1] - 6 if ends else place[1] + 4
-        for _ in range(12):
-            box = (left, top - 9, left + width, top + 2)
-            if not any(_overlap(box, other) for other in taken):
-                break
-            top += 11
-        taken.append((left, top - 9, left + width, top + 2))
-        _text(svg, text, left, top, f"label {kind}")
+        places = list(_around(text, place, ends))
+        inside = [found for found in places if _fits(_box(text, *found), chart)]
+        free = [f for f in inside if not any(_overlap(_box(text, *f), other) for other in boxes)]
+        if not free and not ends:
+            continue
+        left, base = (free or inside or places)[0]
+        boxes.append(_box(text, left, base))
+        _text(svg, text, left, base, f"label {kind}")
+
+
+def _around(text: str, place: tuple[float, float], ends: bool) -> Iterator[tuple[float, float]]:
+    """Where a label may begin, the nearest first: of a line before its end, above or below it."""
+    width = _LETTER * len(text)
+    for row in range(8):
+        for up in (-_ROW * row, _ROW * row):
+            if ends:
+                yield place[0] - width - 6, place[1] - 6 + up
+            else:
+                yield place[0] + 8, place[1] + 4 + up
+                yield place[0] - width - 8, place[1] + 4 + up
+
+
+def _box(text: str, left: float, base: float) -> _Box:
+    """What a text covers: left, top, right, bottom."""
+    return left, base - 9, left + _LETTER * len(text), base + 2
+
+
+def _fits(box: _Box, chart: Chart) -> bool:
+    """Whether a label lies within the axes; on the right it may reach to the end of the chart."""
+    inside = box[0] >= _LEFT and box[2] <= chart.width
+    return inside and box[1] >= _TOP - _ROW and box[3] <= chart.height - _BOTTOM + 6
 
 
 def _wanted(
@@ -242,7 +301,7 @@ def _wanted(
             )
 
 
-def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+def _overlap(one: _Box, other: _Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 

@@ -27,6 +27,7 @@ from rss_rl.metrics.measures import (
     task_measures,
 )
 from rss_rl.pages.assets import filled
+from rss_rl.pages.charts import COLOURS
 from rss_rl.pages.report_charts import curve_charts, frontier_chart, words_chart
 from rss_rl.pages.report_texts import marked_text
 from rss_rl.results.agreement import score_run_agreement
@@ -162,6 +163,7 @@ def report_page(facts: Facts) -> str:
         tables=[(group, *_score_table(group)) for group in facts.groups],
         groups=facts.groups,
         curves=curve_charts(facts.groups, metric),
+        drawn=COLOURS,
         frontier=frontier_chart(facts.groups, facts.split, metric),
         reading=reading,
         split=facts.split,

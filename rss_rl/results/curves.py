@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["Curve", "read_curves", "smoothed", "together"]
+__all__ = ["Curve", "read_curves", "smoothed", "together", "wide_curves"]
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.results.summary import Spread, spread
@@ -33,6 +34,33 @@ def read_curves(run: Path) -> dict[str, Curve]:
         curve.steps.append(row["step"])
         curve.values.append(row["value"])
     return curves
+
+
+def wide_curves(run: Path, phases: Sequence[str]) -> pa.Table:
+    """A row for each update: update, phase, then every tag, those of dev first.
+
+    Args:
+        phases: names, in their order.
+
+    Raises:
+        CheckpointError: its metrics are damaged.
+    """
+    curves = read_curves(run)
+    tags = sorted(curves, key=lambda tag: not tag.startswith("dev/"))
+    # Of several values at an update the last: a phase opens where the one before it was scored.
+    by_tag = {tag: dict(zip(*curves[tag], strict=True)) for tag in tags}
+    updates = sorted({step for own in by_tag.values() for step in own})
+    indices = by_tag.get("phase/index", {})
+    first = indices[min(indices)] if indices else 0.0
+    names, index = [], first  # before its first update, a training is scored in its first phase
+    for update in updates:
+        index = indices.get(update, index)
+        names.append(phases[int(index)])
+    columns: dict[str, pa.Array] = {"update": pa.array(updates, pa.int64())}
+    columns["phase"] = pa.array(names, pa.string())
+    for tag in tags:
+        columns[tag] = pa.array([by_tag[tag].get(update) for update in updates], pa.float64())
+    return pa.table(columns)
 
 
 def smoothed(curve: Curve, points: int) -> Curve:

@@ -13,6 +13,7 @@ __all__ = [
     "markdown_table",
     "panels",
     "png",
+    "whiskers",
     "write_files",
 ]
 
@@ -25,9 +26,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rss_rl.durable import disk_errors, replacing
 from rss_rl.metrics.measures import find_measure, format_measure
 from rss_rl.results.summary import Spread
+from rss_rl.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,6 +98,16 @@ def panels(count: int, across: int, size: tuple[float, float]) -> tuple[Figure, 
     for unused in axes[max(1, count) :]:
         unused.set_axis_off()
     return figure, axes[: max(1, count)]
+
+
+def whiskers(deviations: Sequence[float | None], scale: int = 1) -> Array | None:
+    """Lengths of error bars to each side: NaN, which draws none, of single runs; None of no other.
+
+    Args:
+        scale: 100 for percent.
+    """
+    found = scale * np.array(deviations, float)
+    return None if np.isnan(found).all() else found
 
 
 def png(figure: Figure) -> bytes:

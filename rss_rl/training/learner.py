@@ -295,8 +295,8 @@ class LocalLearner:
 
     def showcase(self) -> Showcase:
         """See `Learner`."""
-        dev, attends = self._prepared.split("dev"), self.config.predicts
-        return make_showcase(self.models, dev, self.device, attends)
+        dev = self._prepared.split("dev")
+        return make_showcase(self.models, dev, self.device, self.config.predicts)
 
     def tensors(self) -> dict[str, Any]:
         """See `Learner`."""

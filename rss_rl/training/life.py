@@ -12,6 +12,7 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import LearnersLostError
 from rss_rl.logs.metrics import MetricsWriter
+from rss_rl.logs.tensorboard_view import tensorboard_name
 from rss_rl.runs.checkpoint import (
     Checkpoint,
     check_step,
@@ -26,7 +27,7 @@ from rss_rl.training.observer import Observer
 from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.roles import Roles
 from rss_rl.training.safe_point import SafePoint
-from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer
+from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer, find_best_metric
 
 FORK = "fork"
 """Mark of the checkpoint at which the comparison with every token branches off."""
@@ -111,9 +112,10 @@ def _live(
     around.observer.begin_from(start)
     sinks = around.roles.sinks(str(path.relative_to(around.observer.run_dir.parent)))
     with (
-        MetricsWriter(path, step, rows, sinks) as writer,
+        MetricsWriter(path, step, rows, sinks, tensorboard_name(config)) as writer,
         around.roles.learner(config, around.prepared) as learner,
     ):
+        writer.charts(find_best_metric(config, around.prepared).name)
         trainer = _trainer(config, path, around, start, writer, learner)
         try:
             for event in trainer.events():

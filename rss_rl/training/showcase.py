@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Showcase", "make_showcase", "mark_sentence"]
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,24 +19,35 @@ from rss_rl.models.attention_map import attention_map
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.policies.deciding import decide
 from rss_rl.rollouts.snapshot import Models
-from rss_rl.types import DEPENDENT, HEAD, Array
+from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
 
 _HISTOGRAM_EXAMPLES = 256
 _TEXT_EXAMPLES = 4
+_LEGEND = "**bold**: kept; ʰ as a head alone, ᵈ as a dependent alone"
+_MARKS = re.compile(r"[\\`*_{}\[\]()<>|&~#!]")
+"""What Markdown or HTML may read as more than a letter."""
 
 
 def mark_sentence(words: Sequence[str], selection: Array) -> str:
-    """Markdown of a sentence: **both**, **head**ʰ, **dependent**ᵈ; the rest struck through.
+    """Markdown of a sentence: **both**, **head**ʰ, **dependent**ᵈ; the rest plain.
+
+    TensorBoard's Markdown knows bold, italics, code and tables, no strikethrough and no HTML.
 
     Args:
         selection: bool [2, N], N at least the number of words.
     """
     marked = []
-    for position, word in enumerate(words):
+    for position, word in enumerate(map(_escaped, words)):
         head, dependent = selection[HEAD, position], selection[DEPENDENT, position]
         role = "" if head and dependent else "ʰ" if head else "ᵈ"
-        marked.append(f"**{word}**{role}" if head or dependent else f"~~{word}~~")
+        marked.append(f"**{word}**{role}" if head or dependent else word)
     return " ".join(marked)
+
+
+def _escaped(text: str) -> str:
+    """A text that Markdown shows as it is, on one line."""
+    line = " ".join(text.split())
+    return _MARKS.sub(lambda mark: f"&#{ord(mark[0])};", line)
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,7 @@ class Showcase:
     """Of dev examples.
 
     heads, dependents  float32, probabilities of tokens to be head and dependent
-    markdown           marked sentences
+    markdown           marked sentences, each below its prediction and label
     words, attention   of the first sentence, see `attention_map`; None where there is none
     """
 
@@ -64,34 +76,73 @@ class Showcase:
 
 
 def make_showcase(
-    models: Models, examples: Split, device: torch.device, attends: bool = True
+    models: Models, examples: Split, device: torch.device, predicts: bool = True
 ) -> Showcase:
-    """Of the first examples of a split; `attends`: the classifier's attention is shown."""
+    """Of the first examples of a split; `predicts`: the classifier is trained, and shown too."""
     rows = np.arange(min(_HISTOGRAM_EXAMPLES, len(examples)))
     batch = examples.batch(rows)
     tensors = tensor_batch(batch, device)
     gathered: dict[int, list[Array]] = {HEAD: [], DEPENDENT: []}
     lines: dict[int, list[str]] = {row: [] for row in range(min(_TEXT_EXAMPLES, len(rows)))}
-    attention = None
+    attention, selections = None, []
     with models.evaluating(), torch.inference_mode():
         shown = models.shown(tensors.tokens, tensors.valid, tensors.states)
         for slot, (embedded, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
             decided = decide(models.policy, embedded, valid)
+            selections.append(decided.selection)
             chances = decided.probabilities.float().cpu().numpy()
             selection = decided.selection.cpu().numpy()
             for role, values in gathered.items():
                 values.append(chances[:, role][batch.valid[slot]])
             for row, texts in lines.items():
                 texts.append(mark_sentence(examples.words(row)[slot], selection[row]))
-            if slot == 0 and attends:
+            if slot == 0 and predicts:
                 attention = _first_attention(models, tensors, torch.from_numpy(selection[0]))
+        heads = [f"label *{_label(examples.labels, batch.labels[row])}*" for row in lines]
+        if predicts:
+            found = _predictions(models, tensors, selections, len(lines))
+            heads = [
+                f"predicted *{_label(examples.labels, value)}*, {head}"
+                for value, head in zip(found, heads, strict=True)
+            ]
+        quoted = [f"> {' ‖ '.join(texts)}" for texts in lines.values()]
     return Showcase(
         np.concatenate(gathered[HEAD]),
         np.concatenate(gathered[DEPENDENT]),
-        "\n\n".join(" ‖ ".join(texts) for texts in lines.values()),
+        "\n\n".join(
+            [_LEGEND, *(part for pair in zip(heads, quoted, strict=True) for part in pair)]
+        ),
         examples.words(0)[0],
         attention,
     )
+
+
+def _predictions(
+    models: Models, tensors: TensorBatch, selections: Sequence[Tensor], count: int
+) -> Array:
+    """What the classifier says of the first `count` examples from their selections alone."""
+
+    def first(tensor: Tensor) -> Tensor:
+        return tensor[:count]
+
+    classifier = models.classifier
+    logits = classifier(
+        [first(ids) for ids in tensors.tokens],
+        [first(mask) for mask in tensors.valid],
+        [first(selection) for selection in selections],
+        None if tensors.marks is None else first(tensors.marks),
+    )
+    predicted: Array = classifier.predict(logits).cpu().numpy()
+    return predicted
+
+
+def _label(labels: LabelSpec, value: float) -> str:
+    """The name of a class, a score, or the number of a sentence or candidate, as Markdown."""
+    if labels.kind == "score":
+        return f"{value:.2f}"
+    if labels.kind == "classes":
+        return _escaped(labels.names[int(value)])
+    return f"{labels.kind} {int(value)}"
 
 
 def _first_attention(models: Models, tensors: TensorBatch, selection: Tensor) -> Array | None:

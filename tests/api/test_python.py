@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,7 +20,7 @@ import rss_rl
 from rss_rl.api.training import kept_warning
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.errors import ConfigError, DataError
-from rss_rl.inference.explanation import word_offsets
+from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
 from rss_rl.training.phase_budget import PhaseBudget, seconds
 from rss_rl.training.session import UpdateReport
 from rss_rl.training.trainer import Evaluated
@@ -88,7 +91,7 @@ def test_answers_print_render_and_know_where_words_stand(run: rss_rl.Run) -> Non
     assert [text[slice(*span)] for span in sentence.offsets] == ["A", '"', "dull", '"', "film", "."]
     assert repr(sentence).replace("[", "").replace("]", "") == "A `` dull '' film ."
     assert repr(found).startswith(str(found.prediction))
-    assert found._repr_html_().count("<mark>") == int(sentence.kept.sum())
+    assert found._repr_html_().count("<mark ") == int(sentence.kept.sum())
     words = found.to_dict()["sentences"][0]
     assert (words[2]["word"], words[2]["start"], words[2]["end"]) == ("dull", 3, 7)
     json.dumps(found.to_dict())
@@ -96,6 +99,64 @@ def test_answers_print_render_and_know_where_words_stand(run: rss_rl.Run) -> Non
     assert "trained on rows" in repr(run.model)
     given = run.model.explain(("two", "words"))
     assert given.sentences[0].offsets is None
+
+
+def test_notebooks_show_runs_models_and_selections(run: rss_rl.Run) -> None:
+    page = run._repr_html_()
+    assert str(run.path) in page
+    kept = run.report["splits"]["test"]["thresholded"]["kept"]
+    assert f">{kept:.1%}</td>" in page
+    assert ">review" not in page
+    assert "down, up" in run.model._repr_html_()
+    found = run.model.explain("<script>alert(1)</script> & dull")
+    assert "<script" not in found._repr_html_()
+    assert "&lt;" in found._repr_html_()
+    assert found._repr_html_().count("<tr>") == 2  # classes
+    for shown in (page, run.model._repr_html_(), found._repr_html_()):
+        assert "http" not in shown
+        _balanced(shown)
+
+
+def _balanced(page: str) -> None:
+    """Every element is closed in its turn."""
+    ElementTree.fromstring(f"<div>{page}</div>")
+
+
+def test_a_damaged_report_is_shown_as_such(run: rss_rl.Run, tmp_path: Path) -> None:
+    shutil.copytree(run.path, tmp_path / "copy")
+    copy = rss_rl.Run(tmp_path / "copy")
+    for content in (
+        "{",
+        "{}",
+        "[]",
+        '{"splits": 3}',
+        '{"splits": {"dev": {"all": {"loss": "x"}}}}',
+    ):
+        (copy.path / "report.json").write_text(content)
+        assert "copy" in copy._repr_html_()
+        assert "copy" in repr(copy)
+
+
+def test_an_empty_sentence_is_shown(run: rss_rl.Run) -> None:
+    empty = MarkedSentence((), np.zeros(0, bool), np.zeros((2, 0), bool), None)
+    assert Explanation((empty,), None, None)._repr_html_()
+
+
+def test_curves_have_a_row_for_each_update(run: rss_rl.Run) -> None:
+    table = run.curves()
+    assert table.column_names[:2] == ["update", "phase"]
+    assert table["update"].to_pylist() == list(range(15))
+    names = ["warm-up"] * 7 + ["frozen"] * 4 + ["co-train"] * 4
+    assert table["phase"].to_pylist() == names
+    tags = table.column_names[2:]
+    scores = [tag for tag in tags if tag.startswith("dev/")]
+    assert tags[: len(scores)] == scores
+    long = run.metrics().to_pylist()
+    assert set(tags) == {row["tag"] for row in long}
+    last = {(row["step"], row["tag"]): row["value"] for row in long}
+    for row in table.to_pylist():
+        for tag in tags:
+            assert row[tag] == last.get((row["update"], tag))
 
 
 @pytest.mark.parametrize(

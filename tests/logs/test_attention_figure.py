@@ -26,6 +26,8 @@ def attention() -> Array:
 def test_heads_and_dependents_are_named_and_others_are_not(attention: Array) -> None:
     svg = attention_svg(WORDS, attention)
     assert svg is not None
+    for part in (">Attention from heads to dependents<", ">weight, mean over features<"):
+        assert part in svg
     for part in ("owl$", "a_word_that_is_…", "&lt;b&gt;", ">the<"):
         assert part in svg
     assert svg == attention_svg(WORDS, attention)

@@ -127,6 +127,24 @@ def test_a_resume_within_the_same_second_is_read_after_what_it_resumes(tmp_path:
     assert shown(tmp_path, "train/loss") == [(1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0)]
 
 
+@pytest.mark.parametrize("before", ["", "older_seed-0"])
+def test_a_run_keeps_the_folder_of_its_events(tmp_path: Path, before: str) -> None:
+    with MetricsWriter(tmp_path, name=before) as writer:
+        for step in (1, 2, 3):
+            writer.scalars(step, {"train/loss": 1.0})
+    with MetricsWriter(tmp_path, 2, name="newer_seed-0") as writer:
+        writer.scalars(3, {"train/loss": 2.0})
+    folder = tmp_path / "tensorboard" / before
+    assert {path.parent for path in tmp_path.rglob("events.out.*")} == {folder}
+    found = EventAccumulator(str(folder), {"tensors": 0}).Reload().Tensors("train/loss")
+    values = [tensor_util.make_ndarray(event.tensor_proto).item() for event in found]
+    assert [(event.step, value) for event, value in zip(found, values, strict=True)] == [
+        (1, 1.0),
+        (2, 1.0),
+        (3, 2.0),
+    ]
+
+
 def test_a_new_run_starts_without_old_metrics(tmp_path: Path) -> None:
     write_steps(tmp_path, 1, 5, 1.0)
     (tmp_path / "metrics" / "part-000000.parquet").write_bytes(b"damaged")

@@ -268,3 +268,17 @@ def test_a_mirror_that_lost_its_lease_does_not_write(tmp_path: Path) -> None:
             made.finish()
         made.close()
     assert set(storage.files()) == {WRITER_FILE}
+
+
+def test_event_files_go_there_and_back_in_the_folder_that_names_the_run(tmp_path: Path) -> None:
+    name = "tensorboard/films_rss_keep-0.3_seed-1/events.out.tfevents.1.host.2.0"
+    storage = open_storage(str(tmp_path / "there"))
+    with RunDirectory.create(tmp_path / "here", CONFIG) as run:
+        (run.path / name).parent.mkdir(parents=True)
+        (run.path / name).write_bytes(b"events")
+        made = mirror(storage, run.path)
+        checkpoint(run.path, 4, 4)
+        made.finish()
+        made.close()
+    assert continue_from(storage, tmp_path / "back", CONFIG)
+    assert (tmp_path / "back" / name).read_bytes() == b"events"

@@ -17,7 +17,7 @@ from rss_rl.cli.main import app
 from rss_rl.config import RunConfig
 from rss_rl.data.prepare import prepare
 from rss_rl.inference.model import load_model
-from rss_rl.pages.charts import Chart, Line, Point, draw
+from rss_rl.pages.charts import Chart, Level, Line, Point, draw
 from rss_rl.pages.report import Facts, gather_facts, report_page
 from rss_rl.pages.report_texts import marked_text
 from rss_rl.results.reading import Reading, ReadText, WordCount, read_split, words_by_share
@@ -174,8 +174,51 @@ def test_a_chart_stays_in_its_frame() -> None:
         assert min(places) >= 0
         assert max(places) <= end
     (circle,) = svg.iter("circle")
-    assert 58 < float(circle.attrib["cx"]) < chart.width - 24
+    assert 66 < float(circle.attrib["cx"]) < chart.width - 24
     assert draw(Chart("none", "x", "y")) == ""
+
+
+def texts_of(chart: Chart, kind: str) -> list[ET.Element]:
+    found = ET.fromstring(draw(chart)).iter("text")
+    return [text for text in found if kind in text.attrib["class"].split()]
+
+
+def test_the_axis_of_curves_ends_at_the_last_update() -> None:
+    chart = Chart("t", "updates", "y", lines=[Line("one", [(0, 0.0), (1300, 1.0)])])
+    (line,) = ET.fromstring(draw(chart)).iter("polyline")
+    assert line.attrib["points"].split()[-1].startswith(f"{chart.width - 24:g},")
+    ticks = [float(text.text.replace(",", "")) for text in texts_of(chart, "middle")[:-2]]
+    assert max(ticks) <= 1300
+    few = Chart("t", "updates", "y", lines=[Line("one", [(0, 0.0), (2, 1.0)])])
+    assert [text.text for text in texts_of(few, "middle")[:-2]] == ["0", "1", "2"]
+
+
+def test_ticks_of_shares_that_lie_close_say_what_they_are() -> None:
+    points = [(0, 0.497), (10, 0.504)]
+    chart = Chart("t", "x", "y", lines=[Line("", points)], y_format=".0%", shares=True)
+    ticks = [float(text.text.rstrip("%")) for text in texts_of(chart, "end")]
+    assert np.ptp(np.diff(ticks)) == pytest.approx(0)
+    assert len(set(ticks)) > 2
+
+
+def test_labels_neither_overlap_nor_leave_the_axes() -> None:
+    points = [Point(100 + number, 0.0, f"word{number}") for number in range(40)]
+    points += [Point(500, 1.0, "alone"), Point(1000, 0.5, "at the right")]
+    chart = Chart("t", "x", "y", points=points, levels=[Level(0.02, "asked for")], width=900)
+    labels = texts_of(chart, "label")
+    assert {"word0", "alone", "at the right"} <= {label.text for label in labels}
+    boxes = [
+        (x, y - 9, x + 7 * len(label.text), y + 2)
+        for label in labels
+        for x, y in [(float(label.attrib["x"]), float(label.attrib["y"]))]
+    ]
+    for number, box in enumerate(boxes):
+        assert box[0] >= 66
+        assert box[2] <= chart.width
+        assert box[3] <= chart.height - 44 + 6
+        for other in boxes[:number]:
+            apart = box[0] >= other[2] or other[0] >= box[2]
+            assert apart or box[1] >= other[3] or other[1] >= box[3]
 
 
 def test_an_unfinished_run_says_so(runs: list[Path], tmp_path: Path) -> None:

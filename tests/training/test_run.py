@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import html
+import re
+import warnings
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+from tensorboard.plugins.custom_scalar import layout_pb2
 
 from rss_rl.config import PhaseConfig, RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.errors import CheckpointError, ConfigError, NonFiniteError
+from rss_rl.inference.model import Model
 from rss_rl.logs.metrics import read_metrics
+from rss_rl.logs.tensorboard_view import tensorboard_name
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training import learner
 from rss_rl.training.evaluation import evaluate
 from rss_rl.training.run import ALL_TOKENS, Finished, open_models, train
 from rss_rl.training.session import UpdateReport
-from rss_rl.training.showcase import mark_sentence
+from rss_rl.training.showcase import make_showcase, mark_sentence
 from rss_rl.training.trainer import Evaluated, PhaseBegan, Stopped
 
 
@@ -190,7 +198,73 @@ def test_a_best_metric_of_another_task_is_refused(tiny_config: RunConfig, tmp_pa
 def test_sentences_are_marked_by_role() -> None:
     selection = np.array([[True, True, False, False], [True, False, True, False]])
     text = mark_sentence(["a", "b", "c", "d"], selection)
-    assert text == "**a** **b**ʰ **c**ᵈ ~~d~~"
+    assert text == "**a** **b**ʰ **c**ᵈ d"
+
+
+def rendered(markdown: str) -> str:
+    """What TensorBoard's text plugin puts into its page."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of the parser that it brings along
+        from tensorboard import plugin_util
+    page: str = plugin_util.markdown_to_safe_html(markdown)
+    return page
+
+
+def test_marked_sentences_read_in_tensorboard_as_they_were_written() -> None:
+    words = ["*a*", "x|y", "<b>", "~~no~~", "[l](u)", "`c`", "a\nb", "&amp;"]
+    kept = np.array([[n < 3 for n in range(len(words))]] * 2)
+    page = rendered(f"| x |\n| --- |\n| {mark_sentence(words, kept)} |")
+    cell = page.split("<td>")[1].split("</td>")[0]
+    bold, plain = (html.unescape(part) for part in cell.rsplit("</strong>", 1))
+    assert bold == "<strong>*a*</strong> <strong>x|y</strong> <strong><b>"
+    assert plain == " ~~no~~ [l](u) `c` a b &amp;"
+
+
+def test_tensorboard_shows_predictions_and_labels_beside_marked_sentences(
+    finished: tuple[Path, list[object]], tiny: Prepared
+) -> None:
+    model, dev = Model(*open_models(finished[0])), tiny.split("dev")
+    shown = make_showcase(model.models, dev, torch.device("cpu")).markdown
+    page = rendered(shown)
+    above = [part.rsplit("<p>", 1)[1].split("</p>")[0] for part in page.split("<blockquote>")[:-1]]
+    cells = [part.split("</blockquote>")[0] for part in page.split("<blockquote>")[1:]]
+    told = model.predict([dev.words(row) for row in range(4)])
+    names = [dev.labels.names[label] for label in dev.batch(np.arange(4)).labels]
+    assert above == [
+        f"predicted <em>{explanation.prediction}</em>, label <em>{name}</em>"
+        for explanation, name in zip(told, names, strict=True)
+    ]
+    for cell, explanation in zip(cells, told, strict=True):
+        kept = sum(int(sentence.kept.sum()) for sentence in explanation.sentences)
+        assert cell.count("<strong>") == kept
+
+
+def shown_in_tensorboard(path: Path, config: RunConfig) -> EventAccumulator:
+    folder = path / "tensorboard" / tensorboard_name(config)
+    return EventAccumulator(str(folder), {"tensors": 0}).Reload()
+
+
+def test_tensorboard_names_runs_and_opens_on_their_main_charts(
+    finished: tuple[Path, list[object]], tiny_config: RunConfig
+) -> None:
+    path, _ = finished
+    names = sorted(p.parent.name for p in path.rglob("events.out.tfevents.*"))
+    assert names == ["tiny_all-words_seed-0", "tiny_rss_cost-0.02_seed-0"]
+    found = shown_in_tensorboard(path, tiny_config)
+    (written,) = found.Tensors("custom_scalars__config__")
+    layout = layout_pb2.Layout.FromString(written.tensor_proto.string_val[0])
+    (category,) = layout.category
+    titles = ["reward, nats", "score on dev", "share of words kept", "policy lag, versions"]
+    assert [chart.title for chart in category.chart] == titles
+    tags = found.Tags()["tensors"]
+    assert "selection/examples/text_summary" in tags
+    (score,) = category.chart[1].multiline.tag
+    assert [name for name in sorted(tags) if re.search(score, name)] == [
+        "dev/all/accuracy",
+        "dev/thresholded/accuracy",
+    ]
+    for chart in category.chart:
+        assert any(re.search(tag, name) for tag in chart.multiline.tag for name in tags)
 
 
 def test_update_reports_hold_plain_numbers(finished: tuple[Path, list[object]]) -> None:

@@ -24,6 +24,7 @@ from rss_rl.logs.metrics import read_metrics
 from rss_rl.metrics.measures import task_measures
 from rss_rl.results import output
 from rss_rl.results.summary import Spread
+from rss_rl.results.tables.hparams import write_hparams
 from rss_rl.results.tables.plan import Plan, state_of
 from rss_rl.results.tables.results import RowResult, collect_results
 from rss_rl.results.tables.spec import Row, Table, heading, percent_scale
@@ -243,6 +244,7 @@ def write_frontier(plan: Plan, show: Callable[[str], None] = lambda _: None) -> 
     }
     if metrics:
         contents["frontier.png"] = _draw(plan, results, metrics[0])
+    write_hparams(plan)
     return output.write_files(plan.folder, contents, "frontier")
 
 
@@ -317,8 +319,8 @@ def _draw(plan: Plan, results: Sequence[RowResult], metric: str) -> bytes:
         axes.errorbar(
             [100 * share.mean for share in kept],
             [scale * value.mean for value in values],
-            xerr=[100 * (share.deviation or 0.0) for share in kept],
-            yerr=[scale * (value.deviation or 0.0) for value in values],
+            xerr=output.whiskers([share.deviation for share in kept], 100),
+            yerr=output.whiskers([value.deviation for value in values], scale),
             fmt="o-",
             markersize=5,
             capsize=2.5,

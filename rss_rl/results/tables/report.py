@@ -12,6 +12,7 @@ import numpy as np
 
 from rss_rl.results import output
 from rss_rl.results.summary import is_number
+from rss_rl.results.tables.hparams import write_hparams
 from rss_rl.results.tables.plan import Plan
 from rss_rl.results.tables.results import RowResult, collect_results, finished_runs
 from rss_rl.results.tables.spec import heading, percent_scale
@@ -45,6 +46,7 @@ def write_table(plan: Plan, show: Callable[[str], None] = lambda _: None) -> lis
         "runs.csv": runs_as_csv(plan),
         "table.png": draw(plan, results),
     }
+    write_hparams(plan)
     return output.write_files(plan.folder, contents, "table")
 
 
@@ -294,20 +296,20 @@ def _draw_panel(axes: Axes, title: str, metric: str, results: Sequence[RowResult
     ours, published = [], []
     for number, result in enumerate(results):
         if found := result.metrics.get(metric):
-            deviation = scale * (found.deviation or 0.0)
+            deviation = None if found.deviation is None else scale * found.deviation
             ours.append((scale * found.mean, deviation, number - _BESIDE))
         if figure := result.row.figure(result.dataset.name, metric):
-            published.append((figure[0], figure[1] or 0.0, number + _BESIDE))
+            published.append((figure[0], figure[1], number + _BESIDE))
     # Both are drawn where there is no point too, so that any panel has the whole legend.
     for points, colour, marker, label in (
         (published, _PUBLISHED, "D", "published"),
         (ours, _OURS, "o", "ours"),
     ):
-        values, deviations, heights = np.reshape(points, (-1, 3)).T
+        values, deviations, heights = np.reshape(np.array(points, float), (-1, 3)).T
         axes.errorbar(
             values,
             heights,
-            xerr=deviations,
+            xerr=output.whiskers(deviations),
             fmt=marker,
             color=colour,
             markersize=5,

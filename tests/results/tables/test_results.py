@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import shutil
 from dataclasses import replace
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -13,8 +14,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 from table_runs import make_table, report_by_hand, table_tree
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import plugin_data_pb2
 
 from rss_rl.errors import CheckpointError
+from rss_rl.results import output
 from rss_rl.results.summary import Spread
 from rss_rl.results.tables.plan import Plan, plan_runs, state_of
 from rss_rl.results.tables.report import as_csv, as_markdown, draw, runs_as_csv, write_table
@@ -222,6 +226,56 @@ def test_files(plan: Plan) -> None:
     for colour, without in ((PUBLISHED, without_theirs), (OURS, without_ours)):
         legend_alone = coloured(imread(BytesIO(draw(plan, without))), colour)
         assert coloured(picture, colour) > 1.5 * legend_alone
+
+
+def test_tensorboard_lists_runs_with_what_differs_and_their_scores_of_dev(plan: Plan) -> None:
+    resan, mean = (plan.runs_of(row, plan.datasets[0])[0] for row in plan.rows)
+    for run, value in ((resan, 0.5), (mean, 0.75)):
+        report_by_hand(run, dev={"accuracy": value, "kept": 0.25, "loss": 1.0}, accuracy=0.1)
+    write_table(plan)
+    folder = plan.folder / "tensorboard"
+    found = {path.name: EventAccumulator(str(path)).Reload() for path in folder.iterdir()}
+    assert set(found) == {"planted_resan_seed-0", "planted_mean_seed-0"}
+    told = {name: session(events) for name, events in found.items()}
+    given = told["planted_mean_seed-0"]
+    assert (given["dataset"], given["row"], given["seed"]) == ("planted", "mean", 0)
+    assert (given["model.encoder.name"], given["phases.0.name"]) == ("mean", "all")
+    assert told["planted_resan_seed-0"]["phases.1.policy"] is True
+    assert "phases.1.policy" not in given  # no second phase
+    assert not {"data", "batch_size", "policy.options.hidden"} & set(given)  # equal, or the place
+    for name, value in (("planted_resan_seed-0", 0.5), ("planted_mean_seed-0", 0.75)):
+        assert sorted(found[name].Tags()["scalars"]) == ["dev/accuracy", "dev/kept"]
+        (point,) = found[name].Scalars("dev/accuracy")
+        assert (point.step, point.value) == (7, value)
+
+
+def session(events: EventAccumulator) -> dict[str, Any]:
+    """Settings of a run, as the HPARAMS tab reads them."""
+    (content,) = events.PluginTagToContent("hparams").values()
+    record = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info
+    return {
+        name: getattr(value, value.WhichOneof("kind")) for name, value in record.hparams.items()
+    }
+
+
+def test_a_table_written_again_lists_no_run_that_is_gone(plan: Plan) -> None:
+    first, second = plan.runs_of(plan.rows[0], plan.datasets[0])
+    report_by_hand(first, accuracy=0.5)
+    report_by_hand(second, accuracy=0.5)
+    write_table(plan)
+    (foreign := plan.folder / "tensorboard" / "mine").mkdir()
+    shutil.rmtree(first.path)
+    write_table(plan)
+    left = sorted(path.name for path in foreign.parent.iterdir())
+    assert left == ["mine", "planted_resan_seed-1"]
+
+
+def test_error_bars_are_of_several_runs() -> None:
+    assert output.whiskers([None, None]) is None
+    found = output.whiskers([0.1, None], 100)
+    assert found is not None
+    assert found[0] == pytest.approx(10)
+    assert math.isnan(found[1])
 
 
 def coloured(pixels: Any, colour: str) -> int:

@@ -1,0 +1,98 @@
+"""The runs of a table for TensorBoard's HPARAMS tab: what differs between them, scores of dev.
+
+    FOLDER/tensorboard/PLACE_ROW_seed-N/events...    settings that differ, scores of dev
+
+Records are written as TensorBoard reads them, without TensorFlow; equal runs make equal files.
+"""
+
+from __future__ import annotations
+
+__all__ = ["write_hparams"]
+
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.hparams import summary_v2
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from rss_rl.durable import disk_errors
+from rss_rl.results import output
+from rss_rl.results.summary import is_number
+from rss_rl.results.tables.plan import Plan, PlannedRun
+from rss_rl.results.tables.results import finished_runs
+from rss_rl.runs.run_directory import REPORT_FILE
+
+_EVENTS = "events.out.tfevents.0.rss-rl"
+_ELSEWHERE = ("data", "seed")
+"""Keys of a configuration that the place and the seed of a run tell."""
+_Value = bool | float | str
+
+
+def write_hparams(plan: Plan) -> None:
+    """Write what TensorBoard lists of the finished runs; those of runs that are gone go.
+
+    Raises:
+        CheckpointError: a report is damaged, or the disk refuses.
+    """
+    folder = plan.folder / "tensorboard"
+    finished = [(run, report) for run, report, _ in finished_runs(plan.runs)]
+    differing = _differing([run for run, _ in finished])
+    written = set()
+    for (run, report), settings in zip(finished, differing, strict=True):
+        place = folder / f"{run.fold.name}_{run.row.name}_seed-{run.seed}"
+        scores = report["splits"].get("dev", {}).get(run.row.mode, {})
+        names = (*plan.table.metrics, "kept")
+        shown = {f"dev/{name}": scores[name] for name in names if is_number(scores.get(name))}
+        content = _events(run, settings, shown, report.get("best_step", 0))
+        written.update(output.write_files(place, {_EVENTS: content}, "table"))
+    with disk_errors(folder, "the table cannot be written", output.FREE_SPACE):
+        for file in set(folder.glob(f"*/{_EVENTS}")) - written:
+            file.unlink()
+            file.parent.rmdir()
+
+
+def _differing(runs: list[PlannedRun]) -> list[dict[str, _Value]]:
+    """Of each run: dataset, row and seed, and every key that has not the same value in all."""
+    flat = [dict(_flat(run.config.model_dump(mode="json"))) for run in runs]
+    keys = sorted({key for own in flat for key in own if key.split(".")[0] not in _ELSEWHERE})
+    several = [key for key in keys if len({repr(own.get(key)) for own in flat}) > 1]
+    found = []
+    for run, own in zip(runs, flat, strict=True):
+        told: dict[str, _Value] = {
+            "dataset": run.fold.name,
+            "row": run.row.name,
+            "seed": run.seed,
+        }
+        found.append(told | {key: own[key] for key in several if key in own})
+    return found
+
+
+def _flat(tree: Any, key: str = "") -> Iterator[tuple[str, _Value]]:
+    """Keys joined by dots, entries of lists by their number; without what is null."""
+    if isinstance(tree, Mapping | list):
+        pairs = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
+        for name, value in pairs:
+            yield from _flat(value, f"{key}.{name}" if key else str(name))
+    elif tree is not None:
+        yield key, tree
+
+
+def _events(
+    run: PlannedRun, settings: Mapping[str, _Value], scores: Mapping[str, float], step: int
+) -> bytes:
+    """The content of an event file; its times are those of the report."""
+    now = (run.path / REPORT_FILE).stat().st_mtime
+    started = summary_v2.hparams_pb(settings, trial_id=run.label, start_time_secs=now)
+    values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scores.items()]
+    stream = io.BytesIO()
+    writer = RecordWriter(stream)
+    for event in (
+        Event(wall_time=now, file_version="brain.Event:2"),
+        Event(wall_time=now, summary=started),
+        Event(wall_time=now, step=step, summary=Summary(value=values)),
+    ):
+        writer.write(event.SerializeToString())
+    return stream.getvalue()
