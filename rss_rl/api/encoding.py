@@ -13,7 +13,7 @@ import torch
 
 from rss_rl.data.places import LocalFiles, open_files
 from rss_rl.data.staging import Progress
-from rss_rl.data.states import StatesInfo, StatesWriter, manifest_digest
+from rss_rl.data.states import StatesInfo, StatesWriter, alone, manifest_digest
 from rss_rl.data.store import Prepared, Split
 from rss_rl.errors import DataError
 from rss_rl.pretrained.context import ContextReader
@@ -69,23 +69,24 @@ def encode(
         "size": reader.size,
         "dtype": dtype,
     })  # fmt: skip
-    writer = StatesWriter(files.folder, info, prepared.sentences, force=force)
-    left = writer.bytes_left({n: (s.rows, sum(s.tokens)) for n, s in splits.items()})
-    sized(left)
-    if left > (free := shutil.disk_usage(files.folder).free):
-        raise DataError(
-            f"the states take {left / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free",
-            where=str(files.folder),
-            remedy="Free space, or prepare the data on a larger disk",
-        )
-    for name, split_info in splits.items():
-        split = prepared.split(name)
-        for start in range(writer.next_row(name), split_info.rows, _AHEAD):
-            rows = np.arange(start, min(start + _AHEAD, split_info.rows))
-            for states in _states(split, rows, reader):
-                writer.write(name, states)
-            progress(f"encoding {name}", int(rows[-1]) + 1, split_info.rows)
-        writer.flush(name)
+    with alone(files.folder):
+        writer = StatesWriter(files.folder, info, prepared.sentences, force=force)
+        left = writer.bytes_left({n: (s.rows, sum(s.tokens)) for n, s in splits.items()})
+        sized(left)
+        if left > (free := shutil.disk_usage(files.folder).free):
+            raise DataError(
+                f"the states take {left / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free",
+                where=str(files.folder),
+                remedy="Free space, or prepare the data on a larger disk",
+            )
+        for name, split_info in splits.items():
+            split = prepared.split(name)
+            for start in range(writer.next_row(name), split_info.rows, _AHEAD):
+                rows = np.arange(start, min(start + _AHEAD, split_info.rows))
+                for states in _states(split, rows, reader):
+                    writer.write(name, states)
+                progress(f"encoding {name}", int(rows[-1]) + 1, split_info.rows)
+            writer.flush(name)
     return writer.info
 
 

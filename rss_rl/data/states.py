@@ -16,14 +16,17 @@ __all__ = [
     "StatesInfo",
     "StatesReader",
     "StatesWriter",
+    "alone",
     "manifest_digest",
     "open_states",
     "read_info",
 ]
 
+import fcntl
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -140,6 +143,30 @@ def open_states(files: Files, encoder: str, digest: str, rows: dict[str, int]) -
             what = f"{done:,} of the {count:,} rows of {split} have states"
             raise DataError(what, where=where, remedy=f"{remedy}: it goes on where it stopped")
     return info
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else writes states beside these data meanwhile.
+
+    Raises:
+        DataError: somebody does, or the folder cannot be written.
+    """
+    path = folder / ".states.lock"
+    with disk_errors(path, "cannot be written", "Choose data that you may write", DataError):
+        stream = path.open("wb")
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(
+                "another process encodes these data",
+                where=str(folder),
+                remedy="Wait for it, or end it",
+            ) from None
+        except OSError:  # a filesystem without locks
+            pass
+        yield
 
 
 class StatesWriter:

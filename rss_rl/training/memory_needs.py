@@ -36,6 +36,8 @@ _MOMENTS = {"adam": 2, "adadelta": 2, "sgd": 0}
 _LEARNT, _READ = (2, 4), (1, 1)
 """Numbers of a cell that are alive at once, in E and in D; source2token, the least of the encoders
 with weights, takes 10 where E = D, others 12 to 50."""
+_OF_A_STATE = 2 + 2 * 4.0
+"""Bytes for each number of a state: as stored, as read, and beside the word vector."""
 _OF_A_BIT = 2 * (8 + 1)
 """Bytes of a cell of a selection: for each role a uniform number and a bit."""
 _SMALL = 1 << 28
@@ -62,6 +64,8 @@ def run_needs(config: RunConfig, prepared: Prepared) -> list[Need]:
     batch = _cells(manifest.splits["train"], config.batch_size, config.batch_tokens)
     cells = batch / max(1, config.learner.actors)
     learnt.append(Need(cells * _FLOAT * _sum(_LEARNT, size), "batch_size, model.hidden"))
+    if config.policy.pretrained is not None and (states := prepared.states()) is not None:
+        learnt.append(Need(cells * _OF_A_STATE * states.size, "batch_size"))
     sampler = config.sampler
     drawn = sampler.selections * batch / min(sampler.shards, config.batch_size) * _OF_A_BIT
     learnt.append(Need(drawn, "batch_size, sampler.selections"))

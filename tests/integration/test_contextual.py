@@ -21,7 +21,7 @@ from rss_rl.api.encoding import encode
 from rss_rl.cli.main import app
 from rss_rl.cluster.roles import RayRoles
 from rss_rl.config import RunConfig
-from rss_rl.data.states import STATES_FILE, StatesInfo, StatesWriter
+from rss_rl.data.states import STATES_FILE, StatesInfo, StatesWriter, alone
 from rss_rl.data.store import open_prepared
 from rss_rl.durable import file_sha256
 from rss_rl.errors import ConfigError, DataError
@@ -225,6 +225,11 @@ def test_force_keeps_what_is_there_until_there_is_something_else(
     next(copy.glob("states-dev-*.arrow")).unlink()
     encode(copy, str(folder), dtype="float32")  # what is listed and gone is written again
     assert sorted(path.name for path in copy.glob("states*")) == before
+
+
+def test_one_encodes_at_a_time(data: Path, folder: Path) -> None:
+    with alone(data), pytest.raises(DataError, match="another process encodes"):
+        encode(data, str(folder), dtype="float32")
 
 
 def test_states_beyond_float16_are_refused(tmp_path: Path) -> None:
