@@ -72,7 +72,7 @@ def test_a_snapshot_holds_what_learns(configured: Callable[..., RunConfig]) -> N
     """Adapters and head: neither the transformer, nor word vectors after the first time."""
     config = configured()
     models = build_prepared_models(config, open_prepared(config.data))
-    classifier = models.publish(0).pieces[0]
+    classifier = models.publish(0).deltas[0]
     learning = [p for p in models.classifier.parameters() if p.requires_grad]
     assert len(classifier.weights) == sum(p.numel() for p in learning)
     assert len(classifier.weights) < sum(p.numel() for p in models.classifier.parameters()) / 2
