@@ -35,6 +35,7 @@ import pyarrow as pa
 from pydantic import Field, ValidationError
 
 from rss_rl.components import Options
+from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.places import Files, LocalFiles, check_sum
 from rss_rl.data.shard_file import read_blocks
 from rss_rl.durable import disk_errors, file_sha256, replacing
@@ -107,7 +108,7 @@ def read_info(folder: Path) -> StatesInfo | None:
 
 def manifest_digest(files: Files) -> str:
     """SHA-256 of the manifest of prepared data."""
-    return file_sha256(files.folder / "manifest.json")
+    return file_sha256(files.folder / MANIFEST_FILE)
 
 
 def open_states(files: Files, encoder: str, digest: str, rows: dict[str, int]) -> StatesInfo:

@@ -13,7 +13,7 @@ import pytest
 import tiny_transformers
 import torch
 from ray_nodes import own_ray
-from tiny_runs import Outcome
+from tiny_runs import Outcome, stop_and_resume
 from typer.testing import CliRunner
 
 import rss_rl
@@ -30,7 +30,6 @@ from rss_rl.models.inputs import tensor_batch
 from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import build_prepared_models, open_data
 from rss_rl.training.run import train
-from rss_rl.training.session import UpdateReport
 
 _CPU = torch.device("cpu")
 
@@ -102,11 +101,7 @@ def test_a_word_is_seen_in_its_text(configured: Callable[..., RunConfig]) -> Non
 def test_stopped_and_resumed(
     configured: Callable[..., RunConfig], run: Path, tmp_path: Path
 ) -> None:
-    made: list[UpdateReport] = []
-    for event in train(configured(), tmp_path / "run", stop=lambda: len(made) >= 17):
-        if isinstance(event, UpdateReport):
-            made.append(event)
-    list(train(configured(), tmp_path / "run", resume=True))
+    stop_and_resume(configured(), tmp_path / "run", 17)
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
 
 
@@ -240,18 +235,23 @@ def test_states_beyond_float16_are_refused(tmp_path: Path) -> None:
 
 
 def test_files_are_hashed_once(
-    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, configured: Callable[..., RunConfig]
+    tiny: Callable[..., RunConfig], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """However often their maps are closed and opened again."""
+    copy = tmp_path / "data"
+    shutil.copytree(tiny().data, copy)
+    monkeypatch.setattr("rss_rl.data.states._FILE_BYTES", 2000)
     monkeypatch.setattr("rss_rl.data.states._OPEN_FILES", 1)
+    info = encode(copy, str(folder))
+    assert len(info.splits["train"]) > 2
     hashed: list[Path] = []
-    monkeypatch.setattr("rss_rl.data.places._sound", set())
     monkeypatch.setattr(
         "rss_rl.data.places.file_sha256", lambda path: hashed.append(path) or file_sha256(path)
     )
-    split = open_data(configured()).split("train")
-    for rows in (np.arange(8), np.arange(len(split)), np.arange(8)):
-        split.batch(rows)
-    assert len(hashed) == len(set(hashed)) > 0
+    split = open_prepared(copy).with_states(str(folder), info.digest).split("train")
+    for _ in range(2):
+        split.batch(np.arange(len(split)))
+    assert len(hashed) == len(set(hashed)) > 2
 
 
 def test_refused(

@@ -15,7 +15,7 @@ import torch
 from ray_nodes import own_ray
 from safetensors.numpy import load_file
 from starlette.testclient import TestClient
-from tiny_runs import Outcome
+from tiny_runs import Outcome, stop_and_resume
 
 import rss_rl
 from rss_rl.cluster.roles import RayRoles
@@ -26,7 +26,6 @@ from rss_rl.inference.artifact import export_run
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.serving.app import make_app
 from rss_rl.training.run import train
-from rss_rl.training.session import UpdateReport
 
 
 @pytest.fixture(scope="session")
@@ -53,11 +52,7 @@ def run(configured: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathF
 def test_stopped_and_resumed(
     configured: Callable[..., RunConfig], run: Path, tmp_path: Path
 ) -> None:
-    made: list[UpdateReport] = []
-    for event in train(configured(), tmp_path / "run", stop=lambda: len(made) >= 17):
-        if isinstance(event, UpdateReport):
-            made.append(event)
-    list(train(configured(), tmp_path / "run", resume=True))
+    stop_and_resume(configured(), tmp_path / "run", 17)
     Outcome.read(tmp_path / "run").assert_equals(Outcome.read(run))
 
 

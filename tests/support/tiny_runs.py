@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from rss_rl.config import RunConfig
 from rss_rl.data.sources import BadRow, RawExample
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.training.run import ALL_TOKENS
+from rss_rl.training.run import ALL_TOKENS, train
 from rss_rl.training.session import UpdateReport
 from rss_rl.types import LabelSpec
 
@@ -131,6 +132,15 @@ def reports_of(events: Iterable[object]) -> list[UpdateReport]:
     """The updates of the main part of a run, without those of the comparison."""
     updates = [event for event in events if isinstance(event, UpdateReport)]
     return [update for update in updates if update.phase != ALL_TOKENS]
+
+
+def stop_and_resume(config: RunConfig, path: Path, updates: int) -> None:
+    """Train in this process, stopped after so many updates and resumed to the end."""
+    made: list[UpdateReport] = []
+    for event in train(config, path, stop=lambda: len(made) >= updates):
+        if isinstance(event, UpdateReport):
+            made.append(event)
+    list(train(config, path, resume=True))
 
 
 def assert_each_example_once_an_epoch(reports: Iterable[UpdateReport]) -> None:
