@@ -11,6 +11,7 @@ import pytest
 import selection_pays
 import torch
 from apart import OK, TOO_SLOW
+from compiling import needs_compiler
 from lengths import Place, Results
 from long_texts import EXACT, KERNELS, Kernel
 from suite.timing import Settings
@@ -85,12 +86,14 @@ def test_expected_times_are_overhead_and_share_of_pairs(monkeypatch: pytest.Monk
     assert [record.ratio for record in shares] == pytest.approx([1, 0.5, 1])
 
 
+@needs_compiler
 def test_tokens_that_may_not_look_find_nothing() -> None:
     seen = [selection_pays.attention(2, 12, 0.5, looks=looks)() for looks in (True, False)]
     assert all(isinstance(context, torch.Tensor) for context in seen)
     assert [bool(context.any()) for context in seen] == [True, False]  # type: ignore[attr-defined]
 
 
+@needs_compiler
 def test_models_of_selections_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection_pays, "LEAST_S", 0.0)
     monkeypatch.setattr(selection_pays, "SIZE", 4)

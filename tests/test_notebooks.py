@@ -13,15 +13,18 @@ NOTEBOOK = "docs/tutorials/first-run.ipynb"
 
 
 @pytest.fixture(scope="module")
-def cells(repository: Path) -> list[Any]:
-    """The code cells, executed by a kernel of their own."""
+def cells(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The code cells, executed by a kernel of their own, which a read-only home is enough for."""
     nbclient = pytest.importorskip("nbclient", reason="nbclient and ipykernel run notebooks")
     pytest.importorskip("ipykernel", reason="nbclient and ipykernel run notebooks")
     import nbformat
 
     notebook = nbformat.read(repository / NOTEBOOK, as_version=4)
     client = nbclient.NotebookClient(notebook, timeout=90, kernel_name="python3")
-    client.execute(env=os.environ | {"MPLBACKEND": "module://matplotlib_inline.backend_inline"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
+        patch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+        client.execute(env=dict(os.environ))
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from compiling import needs_compiler
 from wheels import run
 
 
@@ -57,6 +58,7 @@ def test_the_parts_of_the_pages_travel(installed: Path, tmp_path: Path) -> None:
     assert {"serve.html", "serve.css", "serve.js", "words.css"} <= set(names)
 
 
+@needs_compiler
 def test_the_sources_of_the_kernels_travel(installed: Path, tmp_path: Path) -> None:
     code = (
         "from rss_rl.ops.native import load_kernels\n"
