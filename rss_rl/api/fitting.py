@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-__all__ = ["fit"]
+__all__ = ["Choice", "choices", "fit", "guess_task"]
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from rss_rl.api.preparing import Rows, prepare
+from rss_rl.api.preparing import Rows, prepare, row_files
 from rss_rl.api.terminal import SafeConsole, busy, say
 from rss_rl.api.training import settings, train
+from rss_rl.config.loading import load_config
+from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
+from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.static_vectors import PACKAGES, find_static
-from rss_rl.data.store import Prepared
+from rss_rl.data.store import open_prepared
+from rss_rl.data.vector_files import check_vectors
+from rss_rl.data.vectors import source_file
 from rss_rl.errors import ConfigError, DataError
+from rss_rl.packaged import find_config
 from rss_rl.runs.run_directory import CONFIG_FILE
 
 if TYPE_CHECKING:
@@ -26,6 +36,22 @@ if TYPE_CHECKING:
 
 _LONG_TEXT = 100
 """Words of a text, on average, from which on no attention between all pairs of words is used."""
+_LOOKED_AT = 10_000
+"""Rows whose labels tell classes from scores."""
+_MOST_CLASSES = 20
+"""Whole numbers that are labels name classes if there are no more of them."""
+_SHORT_EPOCHS = {"warm-up": 4.0, "parts": 3.0, "frozen": 2.0, "co-train": 6.0}
+_LONG_EPOCHS = {"warm-up": 2.0, "parts": 2.5, "frozen": 1.5, "co-train": 2.5}
+_FEWEST, _MOST = 500, 6000
+"""Updates of all phases together: a small table needs several dozen epochs, a large one few."""
+
+
+class Choice(NamedTuple):
+    """A setting that follows from the data, and why."""
+
+    key: str
+    value: Any
+    why: str
 
 
 def fit(
@@ -35,6 +61,8 @@ def fit(
     label: str,
     text_b: str | None = None,
     keep: float | None = None,
+    dev: Rows | None = None,
+    test: Rows | None = None,
     time: str | float | None = None,
     out: str | Path | None = None,
     overrides: Mapping[str, Any] | Sequence[str] = (),
@@ -47,15 +75,17 @@ def fit(
     what follows from the data.
 
     Args:
-        data, text, label, text_b: see `rss_rl.prepare`.
-        keep: share of the words that the policy shall keep, as `reward.target_share`; None leaves
-            it to `reward.sparsity_cost`.
+        data, text, label, text_b, dev, test: see `rss_rl.prepare`.
+        keep: share of the words that the policy shall keep, as `reward.target_share`; default 0.4,
+            of long texts 0.2.
         time: bound of the training, see `rss_rl.train`.
         out: directory of the run; default `runs/NAME` after the file. The prepared data lie in
-            `data` beside its files, so that one directory holds all.
+            `NAME-data-KEY` beside it. The key is a hash of the rows and of how they are prepared,
+            so that the same table is prepared once.
         overrides: settings that differ from those chosen here; they come last.
-        prepared: further arguments of `rss_rl.prepare`, such as `{"task": "score"}`.
-        overwrite: replace a run, and its data, that are there.
+        prepared: further arguments of `rss_rl.prepare`, such as `{"task": "score"}`; without a
+            task it follows from the labels.
+        overwrite: replace a run that is there.
         callbacks, console: see `rss_rl.train`.
 
     Raises:
@@ -63,7 +93,6 @@ def fit(
     """
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / _name(data)
-    folder = path.with_name(f"{path.name}-data")
     if (path / CONFIG_FILE).is_file() and not overwrite:
         raise ConfigError(
             "there is a run already",
@@ -71,19 +100,42 @@ def fit(
             remedy=f"Resume it (rss-rl train --resume {path}), give another directory, or"
             " overwrite=True (--overwrite)",
         )
-    given = {"force": True} | dict(prepared or {})
-    vectors, said = _vectors(given.get("vectors"), given.get("dim"))
-    given["vectors"] = vectors
-    with busy(shown, "preparing the data"):
-        found = prepare(data, text=text, label=label, text_b=text_b, out=folder, **given)
-    base = _base(found)
-    chosen = {} if keep is None else {"reward.target_share": keep}
-    lines = [f"Data: {folder}", f"  vectors: {said}", f"  configuration: {base}"]
-    for line in (*lines, *(f"  {key}={value}" for key, value in chosen.items())):
+    with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
+        splits = {"rows": data, "dev": dev, "test": test}
+        files = {
+            name: row_files(rows, Path(scratch) / f"{name}.parquet")
+            for name, rows in splits.items()
+            if rows is not None
+        }
+        how = {"text": text, "label": label, "text_b": text_b} | dict(prepared or {})
+        how["vectors"], said = _vectors(how.get("vectors"), how.get("dim"))
+        key = _key(files, how)
+        how["task"] = how.get("task") or guess_task(files["rows"], label)
+        folder = path.with_name(f"{_name(data)}-data-{key}")
+        there = (folder / MANIFEST_FILE).is_file()
+        if not there:
+            with busy(shown, "preparing the data"):
+                prepare(
+                    files["rows"], out=folder, dev=files.get("dev"), test=files.get("test"), **how
+                )
+    manifest = open_prepared(folder).manifest
+    base = "own_long" if _words(manifest) >= _LONG_TEXT else "own"
+    lines = [
+        f"Data: {folder}{', prepared before' if there else ''}",
+        f"  task={how['task']}",
+        f"  vectors: {said}",
+        f"  configuration: {base}",
+    ]
+    chosen = choices(manifest, keep)
+    given = settings(overrides)
+    chosen += _decays(base, chosen, given)
+    width = max(len(f"{choice.key}={choice.value}") for choice in chosen)
+    lines += [f"  {f'{key}={value}':<{width}}  {why}" for key, value, why in chosen]
+    for line in lines:
         say(shown, line)
     return train(
         base,
-        [*settings({"data": str(folder)} | chosen), *settings(overrides)],
+        [*settings({"data": str(folder)}), *_set(chosen), *given],
         out=path,
         time=time,
         overwrite=overwrite,
@@ -92,11 +144,92 @@ def fit(
     )
 
 
-def _base(data: Prepared) -> str:
-    """The configuration that fits the length of the texts."""
-    train = data.manifest.splits["train"]
-    words = max(tokens / train.rows for tokens in train.tokens)
-    return "own_long" if words >= _LONG_TEXT else "own"
+def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
+    """Settings of `own.yaml` and `own_long.yaml` that follow from rows and length of the texts.
+
+    Batches are larger where there are many short texts. Every phase has so many epochs, fewer where
+    that would be more than some thousand updates, more where it would be a few dozen. The share is
+    that which is asked for.
+    """
+    rows, words = manifest.splits["train"].rows, _words(manifest)
+    long = words >= _LONG_TEXT
+    batch = 16 if long else 32 if rows < 5000 else 64
+    epochs = _LONG_EPOCHS if long else _SHORT_EPOCHS
+    updates = sum(epochs.values()) * rows / batch
+    bounded = min(max(updates, _FEWEST), _MOST)
+    steps = [max(round(count * rows / batch * bounded / updates), 1) for count in epochs.values()]
+    length = "long texts" if long else "short texts"
+    share = (keep, "as asked") if keep is not None else (0.2 if long else 0.4, length)
+    read = f"of {rows:,} rows: {sum(steps) * batch / rows:.3g} epochs"
+    return [
+        Choice("reward.target_share", *share),
+        Choice("batch_size", batch, f"{rows:,} {length}, of {words:,.0f} words"),
+        *(
+            Choice(f"phases.{number}.steps", count, f"{name}, {read}" if not number else name)
+            for number, (name, count) in enumerate(zip(epochs, steps, strict=True))
+        ),
+        Choice("evaluation.every", max(sum(steps) // 15, 1), "15 evaluations"),
+    ]
+
+
+def _decays(base: str, chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
+    """Rates that fall until the last update, where the settings tell which one that is."""
+    keys = ("learner.supervised.decay_updates", "learner.policy.decay_updates")
+    without = settings(dict.fromkeys(keys))
+    config = load_config(find_config(base), [*_set(chosen), *without, *overrides])
+    steps = [phase.steps for phase in config.phases]
+    return (
+        []
+        if None in steps
+        else [Choice(key, sum(filter(None, steps)), "all updates") for key in keys]
+    )
+
+
+def _set(chosen: Sequence[Choice]) -> list[str]:
+    return settings({choice.key: choice.value for choice in chosen})
+
+
+def _words(manifest: Manifest) -> float:
+    """Words of a text, on average; of the longer ones of pairs."""
+    train = manifest.splits["train"]
+    return max(tokens / train.rows for tokens in train.tokens)
+
+
+def guess_task(files: Sequence[Path], label: str) -> str:
+    """`score` if the labels are numbers that are not whole or too many for classes."""
+    seen = {value for value in islice(_labels(files, label), _LOOKED_AT) if value is not None}
+    try:
+        numbers = {float(value) for value in seen}
+    except (TypeError, ValueError):
+        return "classes"
+    whole = all(number.is_integer() for number in numbers)
+    return "classes" if whole and len(numbers) <= _MOST_CLASSES else "score"
+
+
+def _labels(files: Sequence[Path], label: str) -> Iterator[Any]:
+    for path in files:
+        for record in read_records(path):
+            if isinstance(record, Record):
+                yield record.values.get(label) or None
+
+
+def _key(files: Mapping[str, Sequence[Path]], how: Mapping[str, Any]) -> str:
+    """A hash of all that the prepared data follow from: files, columns, settings.
+
+    Raises:
+        DataError: a file cannot be read or has not the columns that are named.
+    """
+    wanted = [name for name in (how["text"], how["text_b"], how["label"]) if name]
+    for path in (path for paths in files.values() for path in paths):
+        require_columns(path, column_names(path), wanted)
+    for path in how["vectors"]:
+        check_vectors(Path(path))
+    read = {**files, "vectors": [Path(path) for path in how["vectors"]]}
+    sums = {name: [source_file(path).sha256 for path in paths] for name, paths in read.items()}
+    named = [path.name for path in files["rows"]]  # the ids of examples
+    others = {key: value for key, value in how.items() if key != "vectors"}
+    content = json.dumps([SCHEMA_VERSION, sums, named, others], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()[:8]
 
 
 def _vectors(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Rows", "prepare"]
+__all__ = ["Rows", "prepare", "row_files"]
 
 import math
 import tempfile
@@ -90,7 +90,7 @@ def prepare(
             _refuse({"--from": folder, "--option": options or None}, "known datasets")
             rows = {"rows": data, "dev": dev, "test": test}
             files = {
-                name: _files(given, Path(scratch) / f"{name}.parquet")
+                name: row_files(given, Path(scratch) / f"{name}.parquet")
                 for name, given in rows.items()
                 if given is not None
             }
@@ -214,8 +214,12 @@ def _only(files: Sequence[Path] | None) -> Path | None:
     return None if files is None else files[0]
 
 
-def _files(rows: Rows, path: Path) -> list[Path]:
-    """Files with the rows: those that were named, or one that is written here."""
+def row_files(rows: Rows, path: Path) -> list[Path]:
+    """Files with the rows: those that were named, or one that is written at `path`.
+
+    Raises:
+        DataError: rows of no known kind, or none.
+    """
     if isinstance(rows, str | Path):
         return [Path(rows)]
     if isinstance(rows, list | tuple) and rows and all(isinstance(r, str | Path) for r in rows):

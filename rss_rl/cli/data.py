@@ -40,7 +40,6 @@ _COUNTS = (
     TextColumn("{task.completed:,.0f}"),
     TimeElapsedColumn(),
 )
-_VECTORS, _ROWS = "Words and vectors", "Bad rows and output"
 
 PREPARE_EPILOG = """
 Examples:
@@ -104,7 +103,10 @@ def prepare(
     ] = None,
     vectors: options.Vectors = None,
     dim: Annotated[
-        int, typer.Option("--dim", min=1, help="Width of random vectors.", rich_help_panel=_VECTORS)
+        int,
+        typer.Option(
+            "--dim", min=1, help="Width of random vectors.", rich_help_panel=options.VECTORS
+        ),
     ] = 100,
     text: Annotated[
         str | None,
@@ -131,14 +133,8 @@ def prepare(
     task: options.Task = options.TaskKind.classes,
     low: options.Low = None,
     high: options.High = None,
-    dev: Annotated[
-        Path | None,
-        table_option("--dev", "Development split. Default: cut from the training rows.", "FILE"),
-    ] = None,
-    test: Annotated[
-        Path | None,
-        table_option("--test", "Test split. Default: cut from the training rows.", "FILE"),
-    ] = None,
+    dev: options.DevRows = None,
+    test: options.TestRows = None,
     split: Annotated[
         str,
         table_option("--split", "Shares of train, dev and test when they are cut.", "A/B/C"),
@@ -155,7 +151,7 @@ def prepare(
         typer.Option(
             "--lower/--no-lower",
             help="Do not tell 'The' from 'the'. Lists of words are always kept as they are.",
-            rich_help_panel=_VECTORS,
+            rich_help_panel=options.VECTORS,
         ),
     ] = True,
     seed: Annotated[
@@ -173,7 +169,7 @@ def prepare(
             "--max-words",
             min=1,
             help="Words of a text, at most; what a longer one costs is said when it is prepared.",
-            rich_help_panel=_ROWS,
+            rich_help_panel=options.BAD_ROWS,
         ),
     ] = None,
     too_long: Annotated[
@@ -182,20 +178,15 @@ def prepare(
             "--too-long",
             help="Whether texts with more words than --max-words are cut (the default) or their "
             "rows left out. Both are counted.",
-            rich_help_panel=_ROWS,
+            rich_help_panel=options.BAD_ROWS,
         ),
     ] = None,
-    skip_bad_rows: Annotated[
+    skip_bad_rows: options.SkipBadRows = False,
+    force: Annotated[
         bool,
         typer.Option(
-            "--skip-bad-rows",
-            help="Leave rows that cannot be used out, count them and list them in rejects.jsonl. "
-            "Without, the first one stops.",
-            rich_help_panel=_ROWS,
+            "--force", help="Replace a prepared dataset.", rich_help_panel=options.BAD_ROWS
         ),
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a prepared dataset.", rich_help_panel=_ROWS)
     ] = False,
     json_: options.Json = False,
 ) -> None:

@@ -19,9 +19,11 @@ Examples:
 
 `rss-rl fit pairs.tsv --text a --text-b b --label score --task score --time 5m --out runs/pairs`
 
-It prepares the table, trains `configs/own.yaml` on it, prints what it chose and writes a report to
-open in a browser; KEY=VALUE settings behind the file override what it chose. For data that are
-prepared already, and for all settings, see `rss-rl data prepare` and `rss-rl train`.
+It prepares the table, trains `configs/own.yaml` (long texts: `own_long`) on it, and writes a report
+to open in a browser. What it chooses follows from the number of rows, the labels and the length of
+the texts alone; it prints each choice, and KEY=VALUE settings behind the file override them. The
+same table is prepared once. For data that are prepared already, and for all settings, see
+`rss-rl data prepare` and `rss-rl train`.
 """
 
 
@@ -41,7 +43,7 @@ def fit(
         typer.Option(
             "--keep",
             metavar="SHARE",
-            help="Share of the words to keep, as reward.target_share=SHARE. Default: what pays.",
+            help="Share of the words to keep. Default: 0.4, of texts over 100 words 0.2.",
         ),
     ] = None,
     time: options.Time = None,
@@ -51,10 +53,18 @@ def fit(
             "--out", metavar="DIR", help="Directory of the run. Default: runs/FILE's name."
         ),
     ] = None,
-    task: options.Task = options.TaskKind.classes,
+    dev: options.DevRows = None,
+    test: options.TestRows = None,
+    task: Annotated[
+        options.TaskKind | None,
+        options.table_option(
+            "--task", "Whether labels name classes or are numbers. Default: as they look.", None
+        ),
+    ] = None,
     low: options.Low = None,
     high: options.High = None,
     vectors: options.Vectors = None,
+    skip_bad_rows: options.SkipBadRows = False,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
 ) -> None:
@@ -62,13 +72,21 @@ def fit(
     from rss_rl.api.fitting import fit as fit_rows
 
     shown = console(stderr=json_)
-    how: dict[str, Any] = {"task": task.value, "low": low, "high": high, "vectors": vectors or None}
+    how: dict[str, Any] = {
+        "task": task and task.value,
+        "low": low,
+        "high": high,
+        "vectors": vectors or None,
+        "skip_bad_rows": skip_bad_rows,
+    }
     run = fit_rows(
         data,
         text=text,
         label=label or "",
         text_b=text_b,
         keep=keep,
+        dev=dev,
+        test=test,
         time=time,
         out=out,
         overrides=overrides or [],

@@ -39,6 +39,7 @@ TextColumn = Annotated[
 TextB = Annotated[
     str | None, typer.Option("--text-b", metavar="COLUMN", help="Column of a pair's second text.")
 ]
+VECTORS, BAD_ROWS = "Words and vectors", "Bad rows and output"
 ConfigName = Annotated[
     str,
     typer.Argument(
@@ -77,6 +78,22 @@ Low = Annotated[
     table_option("--low", "Lowest possible score. Default: of the training rows.", None),
 ]
 High = Annotated[float | None, table_option("--high", "Highest possible score.", None)]
+DevRows = Annotated[
+    Path | None,
+    table_option("--dev", "Development split. Default: cut from the training rows.", "FILE"),
+]
+TestRows = Annotated[
+    Path | None, table_option("--test", "Test split. Default: cut from the training rows.", "FILE")
+]
+SkipBadRows = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad-rows",
+        help="Leave rows that cannot be used out, count them and list them in rejects.jsonl. "
+        "Without, the first one stops.",
+        rich_help_panel=BAD_ROWS,
+    ),
+]
 Vectors = Annotated[
     list[Path] | None,
     typer.Option(
@@ -85,7 +102,7 @@ Vectors = Annotated[
         help="GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE), word2vec binary (.bin), or "
         "static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama. "
         "Repeat it to put several side by side. Without, all vectors are random.",
-        rich_help_panel="Words and vectors",
+        rich_help_panel=VECTORS,
     ),
 ]
 Overwrite = Annotated[

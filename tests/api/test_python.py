@@ -33,6 +33,7 @@ SMALL = {
     "phases.0.steps": 6,
     "phases.1.steps": 4,
     "phases.2.steps": 4,
+    "phases.3.steps": 4,
 }
 
 
@@ -56,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> rss_rl.Run:
         rows(), text="review", label="stars", keep=0.4, out=out, overrides=SMALL,
         callbacks=[events.append],
     )  # fmt: skip
-    assert sum(isinstance(event, UpdateReport) for event in events) == 14
+    assert sum(isinstance(event, UpdateReport) for event in events) == 18
     assert any(isinstance(event, Evaluated) for event in events)
     return found
 
@@ -65,7 +66,7 @@ def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> 
     assert run.finished
     assert run.config.reward.target_share == 0.4
     assert run.config.evaluation.best_metric == "auto"
-    assert run.report["steps"] == 14
+    assert run.report["steps"] == 18
     assert set(run.metrics()["tag"].to_pylist()) >= {"reward/total", "train/loss"}
     again = rss_rl.Run(run.path)
     dev = again.evaluate("dev", ["thresholded"])["thresholded"]
@@ -145,8 +146,8 @@ def test_an_empty_sentence_is_shown(run: rss_rl.Run) -> None:
 def test_curves_have_a_row_for_each_update(run: rss_rl.Run) -> None:
     table = run.curves()
     assert table.column_names[:2] == ["update", "phase"]
-    assert table["update"].to_pylist() == list(range(15))
-    names = ["warm-up"] * 7 + ["frozen"] * 4 + ["co-train"] * 4
+    assert table["update"].to_pylist() == list(range(19))
+    names = ["warm-up"] * 7 + ["parts"] * 4 + ["frozen"] * 4 + ["co-train"] * 4
     assert table["phase"].to_pylist() == names
     tags = table.column_names[2:]
     scores = [tag for tag in tags if tag.startswith("dev/")]
@@ -216,9 +217,11 @@ def test_settings_may_be_a_mapping_or_a_tree(run: rss_rl.Run, tmp_path: Path) ->
 def test_time_bounds_a_training(run: rss_rl.Run, tmp_path: Path) -> None:
     tree = run.config.model_dump(mode="json")
     phases = [dict(phase, steps=100_000) for phase in tree["phases"]]
+    for learner in ("supervised", "policy"):
+        tree["learner"][learner]["decay_updates"] = None
     found = rss_rl.train({**tree, "phases": phases}, out=tmp_path / "run", time="3s")
     assert found.finished
-    assert 3 <= found.report["steps"] < 100_000  # each of three phases made an update
+    assert 4 <= found.report["steps"] < 100_000  # each of four phases made an update
     assert found.report["wall_seconds"] < 60
 
 

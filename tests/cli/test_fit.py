@@ -5,12 +5,16 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import static_vectors
 from typer.testing import CliRunner
 
+from rss_rl.api.fitting import choices, guess_task
 from rss_rl.cli.main import app
+from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import open_prepared
 
 SMALL = [
@@ -22,6 +26,7 @@ SMALL = [
     "phases.0.steps=4",
     "phases.1.steps=4",
     "phases.2.steps=4",
+    "phases.3.steps=4",
 ]
 
 
@@ -42,6 +47,11 @@ def fitted(table: Path, out: Path, *more: str) -> str:
     result = CliRunner().invoke(app, ["fit", str(table), *how, *more, *SMALL])
     assert result.exit_code == 0, result.output
     return result.stdout
+
+
+def prepared_for(run: Path) -> Manifest:
+    """What the data are that a run read."""
+    return open_prepared(json.loads((run / "config.json").read_text())["config"]["data"]).manifest
 
 
 def test_it_ends_with_a_page_to_open(table: Path, tmp_path: Path) -> None:
@@ -68,9 +78,73 @@ def test_vectors_of_a_package_serve_where_none_are_given(
     (tmp_path / "packages" / "carries_vectors_for_fit" / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path / "packages"))
     assert "static:carries_vectors_for_fit" in fitted(table, tmp_path / "with")
-    with_them = open_prepared(tmp_path / "with-data").manifest.vectors
-    assert with_them.widths == (2,)
+    assert prepared_for(tmp_path / "with").vectors.widths == (2,)
     glove = tmp_path / "glove.txt"
     glove.write_text("fine 1 2 3\ndull 4 5 6\n")
     fitted(table, tmp_path / "given", "--vectors", str(glove))
-    assert open_prepared(tmp_path / "given-data").manifest.vectors.widths == (3,)
+    assert prepared_for(tmp_path / "given").vectors.widths == (3,)
+
+
+def test_a_table_is_prepared_once(table: Path, tmp_path: Path) -> None:
+    """Again where its content, a column or a setting differs; not for another run's directory."""
+    first = fitted(table, tmp_path / "first")
+    assert "prepared before" not in first
+    assert "prepared before" in fitted(table, tmp_path / "second")
+    assert prepared_for(tmp_path / "first") == prepared_for(tmp_path / "second")
+    shorter = tmp_path / table.name
+    shorter.write_text("".join(table.read_text().splitlines(keepends=True)[:-20]))
+    assert "prepared before" not in fitted(shorter, tmp_path / "third")
+    assert "prepared before" not in fitted(table, tmp_path / "fourth", "--dev", str(shorter))
+    assert prepared_for(tmp_path / "fourth").splits["dev"].rows == 100
+
+
+def test_what_it_chooses_is_said_and_can_be_overridden(table: Path, tmp_path: Path) -> None:
+    said = " ".join(fitted(table, tmp_path / "run").split())
+    for choice in ("task=classes", "reward.target_share=0.4 as asked", "batch_size=32 "):
+        assert choice in said
+    config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    assert config["batch_size"] == 8  # the last word is the user's
+    assert config["learner"]["policy"]["decay_updates"] == 16
+
+
+@pytest.mark.parametrize(
+    ("labels", "task"),
+    [
+        (("1", "2", "5"), "classes"),
+        (("1.0", "2.0"), "classes"),
+        (("0.5", "1"), "score"),
+        (tuple(map(str, range(30))), "score"),
+        (("1", "two"), "classes"),
+        (("", "0.25", "3"), "score"),  # a row without a label says nothing
+    ],
+)
+def test_the_task_follows_from_the_labels(
+    labels: tuple[str, ...], task: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n" + "".join(f"a,{label}\n" for label in labels))
+    assert guess_task([path], "label") == task
+
+
+def test_schedules_follow_from_rows_and_length() -> None:
+    def steps(rows: int, words: int) -> tuple[int, list[int]]:
+        found = {choice.key: choice.value for choice in choices(manifest(rows, words), None)}
+        return found["batch_size"], [found[f"phases.{n}.steps"] for n in range(4)]
+
+    assert steps(3_200, 20) == (32, [400, 300, 200, 600])
+    assert steps(1_600, 800) == (16, [200, 250, 150, 250])
+    assert sum(steps(200, 20)[1]) == 500  # many epochs of little
+    batch, few = steps(1_000_000, 20)
+    assert (batch, sum(few)) == (64, 6000)
+    assert few[3] == 2 * few[1]
+
+
+def test_long_texts_keep_a_fifth_unless_asked() -> None:
+    for words, keep, share in ((20, None, 0.4), (800, None, 0.2), (800, 0.5, 0.5)):
+        first = choices(manifest(1000, words), keep)[0]
+        assert (first.key, first.value) == ("reward.target_share", share)
+
+
+def manifest(rows: int, words: int) -> Any:
+    """The part of a manifest that choices look at."""
+    return SimpleNamespace(splits={"train": SimpleNamespace(rows=rows, tokens=(rows * words,))})
