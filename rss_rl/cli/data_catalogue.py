@@ -60,7 +60,8 @@ the folder's fetched.json.
 """
 
 _TASKS = {"made": ("made sentences", "-"), "included": ("real sentences", "-")}
-"""Task of a source that needs no files of one's own, by its capability, and for what else is asked."""
+"""Task and other columns of a source that needs none of one's files, by its capability."""
+
 _BARS = (
     TextColumn("{task.description}"),
     BarColumn(bar_width=20),

@@ -1,4 +1,4 @@
-"""The reviews that travel with the package: whole, in fixed splits, marked, and with their licence."""
+"""The reviews that travel with the package: in fixed splits, marked, and with their licence."""
 
 from __future__ import annotations
 

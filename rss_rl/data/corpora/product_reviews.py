@@ -50,7 +50,7 @@ class ProductReviews:
 
     def splits(self) -> Mapping[str, tuple[Path, ...]]:
         """Every split is in the one file."""
-        return {split: (_FILE,) for split in ("train", "dev", "test")}
+        return dict.fromkeys(("train", "dev", "test"), (_FILE,))
 
     def read(self, split: str) -> Iterator[RawExample | BadRow]:
         """Stream one split."""
@@ -87,7 +87,7 @@ def _build(request: SourceRequest, options: Options) -> ProductReviews:
 
 PRODUCT_REVIEWS = SourceComponent(
     name="product-reviews",
-    help="real sentences of product reviews (CC BY 4.0, MIT) that people rated, negative / positive",
+    help="real sentences of product reviews (CC BY 4.0, MIT), negative / positive as people rated",
     build=_build,
     capabilities=frozenset({"included", "rationales"}),
     source="Hu & Liu, KDD 2004; Hutto & Gilbert, ICWSM 2014",
