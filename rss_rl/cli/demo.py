@@ -5,9 +5,8 @@ from __future__ import annotations
 __all__ = ["EPILOG", "demo"]
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -16,6 +15,9 @@ from rss_rl.api.terminal import say
 from rss_rl.cli import options
 from rss_rl.cli.options import console, end_run, write_page
 from rss_rl.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from rss_rl.api.run import Run
 
 EPILOG = """
 Examples:
@@ -116,7 +118,7 @@ def demo(
     run = train(shown.config, settings, out=run_dir, overwrite=True, console=out)
     end_run(run, out, as_json=json_)
     if not json_:
-        _read_out(out, run.report, shown)
+        _read_out(out, run, shown)
         _print_example(out, run_dir, data, shown)
         write_page(run, out)
 
@@ -150,12 +152,14 @@ def _prepare(shown: _Demo, data: Path, seed: int, out: Console) -> None:
     say(out, f"Sentences: {rows}, {shown.origin.format(seed=seed)}, in {data}")
 
 
-def _read_out(out: Console, report: Mapping[str, Any], shown: _Demo) -> None:
+def _read_out(out: Console, run: Run, shown: _Demo) -> None:
     """What the table says, in words."""
     from rss_rl.results.in_words import in_words
 
-    test = report["splits"]["test"]
+    test = run.report["splits"]["test"]
     chosen, lines = test["thresholded"], in_words(test, "accuracy", "test")
+    if (share := run.config.reward.target_share) is not None:
+        lines.insert(0, f"It was asked to keep {share:.0%} of the words.")
     if "rationale_f1" in chosen:
         lines.append(
             f"Nobody told it the {shown.marked}. Of the words it keeps, "

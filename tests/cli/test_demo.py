@@ -28,6 +28,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_it_says_what_it_reads_and_how_well_it_went(ran: tuple[Path, str]) -> None:
     _, said = ran
     assert "Sentences: 1,741 train, 221 dev, 426 test, of product reviews, rated by people" in said
+    assert "It was asked to keep 15% of the words. Reading " in said
     assert "with as many random words instead it is" in said
     assert "Trained to read every word" in said
     assert "random words: 0." in said

@@ -10,7 +10,6 @@ import pytest
 
 from rss_rl.data.corpora.product_reviews import PRODUCT_REVIEWS, ProductReviews
 from rss_rl.data.sources import RawExample, SourceRequest, named_source
-from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import DataError
 from rss_rl.testing import check_source
 
@@ -58,11 +57,6 @@ def test_marks_are_of_words_everywhere_the_same() -> None:
     assert set(map(len, marked.values())) == {1}
     assert marked["great"] == marked["problem"] == {True}
     assert marked["the"] == marked["camera"] == {False}
-
-
-def test_words_are_looked_up_as_those_of_a_text() -> None:
-    (first, *_) = rows("train")
-    assert Tokenizer()(first.texts[0]).keys == tuple(word.lower() for word in first.texts[0])
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
