@@ -159,6 +159,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
         "rss-rl data prepare",
         {
             "made": "makes its examples: needs no files",
+            "included": "reads files that travel with it: needs none of yours",
             "rationales": "tells which words people marked",
             "pairs": "two texts an example",
             "passages": "a passage and a question an example",
@@ -484,9 +485,10 @@ def _example(component: Component, name: str, options: Mapping[str, Any]) -> Any
     """A configuration, or for a source a command, that names it with these options."""
     spec = KINDS[component.kind]
     if component.kind == "source":
-        made = component.can("made", component.options.model_construct())
+        usual = component.options.model_construct()
+        own = component.can("made", usual) or component.can("included", usual)
         given = "".join(f" --option {key}={json.dumps(value)}" for key, value in options.items())
-        return f"{spec.slot} {name}{'' if made else ' --from FOLDER'}{given} --out DIR"
+        return f"{spec.slot} {name}{'' if own else ' --from FOLDER'}{given} --out DIR"
     tree: Any = {"name": name, "options": options} if options else name
     tree = [tree] if spec.many else tree
     for key in reversed(spec.slot.split(".")):

@@ -59,6 +59,8 @@ checks and unpacks them. A proxy is taken from HTTPS_PROXY. What came, with its 
 the folder's fetched.json.
 """
 
+_TASKS = {"made": ("made sentences", "-"), "included": ("real sentences", "-")}
+"""Task and other columns of a source that needs none of one's files, by its capability."""
 
 _BARS = (
     TextColumn("{task.description}"),
@@ -112,9 +114,9 @@ def fetch(
     json_: options.Json = False,
 ) -> None:
     """Download a dataset, check it, and unpack it to where `rss-rl data prepare` reads it."""
-    if name in known_sources() and known_sources()[name].can("made"):
+    if way := _without_files(name):
         raise DataError(
-            f"{name} is made and not fetched", remedy=f"rss-rl data prepare {name} --out DIR"
+            f"{name} is {way} and not fetched", remedy=f"rss-rl data prepare {name} --out DIR"
         )
     found = entry(name)
     folder = to or found.default_folder
@@ -193,7 +195,13 @@ def _way(name: str) -> str:
     known = CATALOGUE.get(name)
     if known is not None:
         return "fetch" if known.direct else "by hand"
-    return "made" if known_sources()[name].can("made") else "by hand"
+    return _without_files(name) or "by hand"
+
+
+def _without_files(name: str) -> str:
+    """How a source does without files of one's own: made or included; empty if it does not."""
+    source = known_sources().get(name)
+    return next((way for way in _TASKS if source is not None and source.can(way)), "")
 
 
 def _print_all(console: Console, names: list[str]) -> None:
@@ -207,8 +215,7 @@ def _print_all(console: Console, names: list[str]) -> None:
     for name in names:
         known = CATALOGUE.get(name)
         if known is None:
-            made = known_sources()[name].can("made")
-            task, unknown = ("made sentences", "-") if made else ("?", "?")
+            task, unknown = _TASKS.get(_without_files(name), ("?", "?"))
             shown.add_row(name, task, unknown, unknown, unknown, _way(name))
             continue
         rows = "-" if known.vectors else " / ".join(f"{n:,}" for n in known.rows.values()) or "?"
@@ -244,10 +251,10 @@ def _details(name: str) -> Iterator[tuple[str, str]]:
     yield "name", name
     if source is not None:
         yield "what", source.help
-        made = source.can("made")
-        yield "reads", source.needs or ("nothing: it is made" if made else "?")
+        way = _without_files(name)
+        yield "reads", source.needs or (f"nothing: it is {way}" if way else "?")
         if known is None:
-            files = "" if made else " --from FOLDER"
+            files = "" if way else " --from FOLDER"
             yield "use", f"rss-rl data prepare {name}{files} --out prepared/{name}"
     if known is None:
         return

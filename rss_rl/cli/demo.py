@@ -1,13 +1,12 @@
-"""`rss-rl demo`: train on made sentences, and say in words how well it went."""
+"""`rss-rl demo`: train on made or on real sentences, and say in words how well it went."""
 
 from __future__ import annotations
 
 __all__ = ["EPILOG", "demo"]
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -17,51 +16,110 @@ from rss_rl.cli import options
 from rss_rl.cli.options import console, end_run, write_page
 from rss_rl.errors import CheckpointError
 
+if TYPE_CHECKING:
+    from rss_rl.api.run import Run
+
 EPILOG = """
 Examples:
 
 `rss-rl demo`
 
 `rss-rl demo --seed 1 --run-dir runs/demo-1`
+
+`rss-rl demo --real`
+
+`rss-rl demo --real reward.target_share=0.3`
 """
-_SOURCE, _CONFIG = "planted", "demo"
-_DIM = 64
-"""Numbers of a word vector: as many as the model of configs/demo.yaml has hidden features."""
+
+
+class _Demo(NamedTuple):
+    """What one of the demos trains on, and how it speaks of that.
+
+    dim       numbers of a word vector: as many as the model of the configuration has features
+    settings  that the configuration has not, as it also serves without the demo
+    marked    what the marked words are
+    example   number of the test sentence that is shown
+    """
+
+    source: str
+    config: str
+    dim: int
+    settings: tuple[str, ...]
+    origin: str
+    marked: str
+    example: int
+
+
+_MADE = _Demo(
+    source="planted",
+    config="demo",
+    dim=64,
+    settings=("sampler.backend=ray",),
+    origin="made with seed {seed}",
+    marked="words that decide the label",
+    example=0,
+)
+_REAL = _Demo(
+    source="product-reviews",
+    config="demo_real",
+    dim=50,
+    settings=(),
+    origin="of product reviews, rated by people",
+    marked="words that people, shown each alone, found positive or negative",
+    example=3,
+)
 
 
 def demo(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...", help="Settings that differ from `configs/demo.yaml`."
+            metavar="[KEY=VALUE]...",
+            help="Settings that differ from `configs/demo.yaml`, or `configs/demo_real.yaml`.",
         ),
     ] = None,
+    real: Annotated[
+        bool,
+        typer.Option(
+            "--real",
+            help="Train on real text: sentences of product reviews, which travel with the package.",
+        ),
+    ] = False,
     run_dir: Annotated[
-        Path, typer.Option("--run-dir", metavar="DIR", help="Directory of the run.")
-    ] = Path("runs/demo"),
+        Path | None,
+        typer.Option(
+            "--run-dir",
+            metavar="DIR",
+            help="Directory of the run. Default: runs/demo, or runs/demo-real.",
+        ),
+    ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Of the sentences and of the training.")
+        int, typer.Option("--seed", min=0, help="Of the made sentences and of the training.")
     ] = 0,
     json_: options.Json = False,
 ) -> None:
-    """Train on made sentences of which it is known which words decide the label.
+    """Train on made sentences of which it is known which words decide the label, or on real ones.
 
-    Prepares the sentences, trains with Ray samplers, and compares the words that the policy keeps
-    with those that decide. A demo that is there already is replaced.
+    Prepares the sentences, trains (on made ones with Ray samplers), and compares the words that the
+    policy keeps with those that decide; on real ones, where it keeps 15% of the words, with words
+    that people found positive or negative. Ends with the path of a page to open. A demo that is
+    there already is replaced.
     """
+    shown = _REAL if real else _MADE
     out = console(stderr=json_)
+    run_dir = run_dir or Path("runs/demo-real" if real else "runs/demo")
     data = run_dir.with_name(f"{run_dir.name}-data").resolve()
     _check_replaceable(run_dir, data)
-    _prepare(data, seed, out)
+    _prepare(shown, data, seed, out)
     from rss_rl.api.training import train
 
-    fixed = [f"data={json.dumps(str(data))}", f"seed={seed}", "sampler.backend=ray"]
+    fixed = [f"data={json.dumps(str(data))}", f"seed={seed}", *shown.settings]
     settings = [*fixed, *(overrides or [])]
-    run = train(_CONFIG, settings, out=run_dir, overwrite=True, console=out)
+    run = train(shown.config, settings, out=run_dir, overwrite=True, console=out)
     end_run(run, out, as_json=json_)
     if not json_:
-        _read_out(out, run.report)
-        _print_example(out, run_dir, data)
+        _read_out(out, run, shown)
+        _print_example(out, run_dir, data, shown)
         write_page(run, out)
 
 
@@ -83,28 +141,30 @@ def _check_replaceable(run_dir: Path, data: Path) -> None:
         )
 
 
-def _prepare(data: Path, seed: int, out: Console) -> None:
+def _prepare(shown: _Demo, data: Path, seed: int, out: Console) -> None:
     from rss_rl.data.prepare import prepare
     from rss_rl.data.sources import SourceRequest, named_source
 
-    with out.status("making sentences"):
-        source = named_source(_SOURCE, SourceRequest(seed=seed))
-        manifest = prepare(source, data, dim=_DIM, seed=seed, force=True)
+    with out.status("preparing sentences"):
+        source = named_source(shown.source, SourceRequest(seed=seed))
+        manifest = prepare(source, data, dim=shown.dim, seed=seed, force=True)
     rows = ", ".join(f"{info.rows:,} {name}" for name, info in manifest.splits.items())
-    say(out, f"Sentences: {rows}, made with seed {seed}, in {data}")
+    say(out, f"Sentences: {rows}, {shown.origin.format(seed=seed)}, in {data}")
 
 
-def _read_out(out: Console, report: Mapping[str, Any]) -> None:
+def _read_out(out: Console, run: Run, shown: _Demo) -> None:
     """What the table says, in words."""
     from rss_rl.results.in_words import in_words
 
-    test = report["splits"]["test"]
+    test = run.report["splits"]["test"]
     chosen, lines = test["thresholded"], in_words(test, "accuracy", "test")
+    if (share := run.config.reward.target_share) is not None:
+        lines.insert(0, f"It was asked to keep {share:.0%} of the words.")
     if "rationale_f1" in chosen:
         lines.append(
-            f"Nobody told it which words decide. Of the words it keeps, "
-            f"{chosen['rationale_precision']:.0%} do, and it keeps "
-            f"{chosen['rationale_recall']:.0%} of those that do (F1 {chosen['rationale_f1']:.2f}; "
+            f"Nobody told it the {shown.marked}. Of the words it keeps, "
+            f"{chosen['rationale_precision']:.0%} are such words, and it keeps "
+            f"{chosen['rationale_recall']:.0%} of them (F1 {chosen['rationale_f1']:.2f}; "
             f"random words: {chosen['rationale_f1_random']:.2f})."
         )
     out.print()
@@ -112,17 +172,17 @@ def _read_out(out: Console, report: Mapping[str, Any]) -> None:
         say(out, line)
 
 
-def _print_example(out: Console, run_dir: Path, data: Path) -> None:
+def _print_example(out: Console, run_dir: Path, data: Path, shown: _Demo) -> None:
     from rss_rl.cli.select import print_explanation
     from rss_rl.data.store import open_prepared
     from rss_rl.inference.model import load_model
 
     test = open_prepared(data).split("test")
-    batch = test.batch([0])
-    words = test.words(0)
+    batch = test.batch([shown.example])
+    words = test.words(shown.example)
     out.print("\nA test sentence, with what was kept in brackets:\n")
     print_explanation(out, load_model(run_dir).explain(words[0]), details=False)
     out.print(f"label: {test.labels.names[int(batch.labels[0])]}")
     for sentence, bits in zip(words, batch.rationale or (), strict=False):
-        planted = [word for word, bit in zip(sentence, bits[0], strict=False) if bit]
-        say(out, f"words that decide it: {' '.join(planted)}")
+        marked = [word for word, bit in zip(sentence, bits[0], strict=False) if bit]
+        say(out, f"{shown.marked}: {' '.join(marked)}")

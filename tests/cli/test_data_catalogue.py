@@ -59,6 +59,9 @@ class TestList:
         for words in ("train 549,367", "94,550,081 bytes", "rss-rl data fetch snli", "by hand"):
             assert words in text
         assert "nothing: it is made" in run("list", "planted").output
+        included = run("list", "product-reviews").output
+        assert "nothing: it is included" in included
+        assert "--from" not in included
         unknown = run("list", "cr").output
         assert "size not known" in unknown
         assert "checksum not known" in unknown
@@ -75,6 +78,7 @@ class TestList:
         assert known["snli"]["get"] == "fetch"
         assert known["who-did-what"]["get"] == "by hand"
         assert known["planted"]["get"] == "made"
+        assert known["product-reviews"]["get"] == "included"
         assert json.loads(run("list", "trec", "--json").output) == known["trec"]
 
 

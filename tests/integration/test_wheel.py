@@ -58,6 +58,18 @@ def test_the_parts_of_the_pages_travel(installed: Path, tmp_path: Path) -> None:
     assert {"serve.html", "serve.css", "serve.js", "words.css"} <= set(names)
 
 
+def test_the_reviews_travel_with_their_licence(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from rss_rl.data.corpora.product_reviews import ProductReviews\n"
+        "(file,) = ProductReviews().splits()['test']\n"
+        "print(len(list(ProductReviews().read('test'))))\n"
+        "print(file.with_name('product_reviews.LICENSE.txt').read_text())"
+    )
+    rows, licence = run(installed / "python", "-c", code, cwd=tmp_path).split("\n", 1)
+    assert rows == "426"
+    assert "Copyright (c) 2016 C.J. Hutto" in licence
+
+
 @needs_compiler
 def test_the_sources_of_the_kernels_travel(installed: Path, tmp_path: Path) -> None:
     code = (

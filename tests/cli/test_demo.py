@@ -1,0 +1,58 @@
+"""`rss-rl demo --real`, cut short: what it prepares, says and leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rss_rl.cli.main import app
+
+BRIEF = ["phases.0.steps=4", "phases.1.steps=2", "phases.2.steps=4", "phases.3.steps=4"]
+
+
+def demo(*more: str) -> Result:
+    return CliRunner().invoke(app, ["demo", "--real", "model.attention=eager", *BRIEF, *more])
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    run = tmp_path_factory.mktemp("demo") / "run"
+    result = demo("--run-dir", str(run), "--seed", "3")
+    assert result.exit_code == 0, result.output
+    return run, " ".join(result.stdout.split())
+
+
+def test_it_says_what_it_reads_and_how_well_it_went(ran: tuple[Path, str]) -> None:
+    _, said = ran
+    assert "Sentences: 1,741 train, 221 dev, 426 test, of product reviews, rated by people" in said
+    assert "It was asked to keep 15% of the words. Reading " in said
+    assert "with as many random words instead it is" in said
+    assert "Trained to read every word" in said
+    assert "random words: 0." in said
+    assert "found positive or negative: love" in said
+    assert "label: positive" in said
+
+
+def test_it_ends_with_a_page_to_open(ran: tuple[Path, str]) -> None:
+    run, said = ran
+    page = run / "report.html"
+    assert said.endswith(str(page))
+    assert "15% (asked for)" in page.read_text(encoding="utf-8")
+
+
+def test_it_trains_the_shipped_configuration(ran: tuple[Path, str]) -> None:
+    config = json.loads((ran[0] / "config.json").read_text())["config"]
+    assert (config["seed"], config["reward"]["target_share"]) == (3, 0.15)
+    assert config["data"] == str(ran[0].with_name("run-data").resolve())
+
+
+def test_another_run_is_not_replaced(ran: tuple[Path, str], tmp_path: Path) -> None:
+    other = tmp_path / "run"
+    other.mkdir()
+    (other / "config.json").write_text((ran[0] / "config.json").read_text())
+    result = demo("--run-dir", str(other))
+    assert result.exit_code == 2
+    assert "a run that is no demo is there" in result.stderr

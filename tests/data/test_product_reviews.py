@@ -1,0 +1,71 @@
+"""The reviews that travel with the package: in fixed splits, marked, and with their licence."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rss_rl.data.corpora.product_reviews import PRODUCT_REVIEWS, ProductReviews
+from rss_rl.data.sources import RawExample, SourceRequest, named_source
+from rss_rl.errors import DataError
+from rss_rl.testing import check_source
+
+SPLITS = {"train": 1741, "dev": 221, "test": 426}
+
+
+def rows(split: str) -> list[RawExample]:
+    found = list(ProductReviews().read(split))
+    assert all(isinstance(row, RawExample) for row in found)
+    return [row for row in found if isinstance(row, RawExample)]
+
+
+def test_it_keeps_what_sources_promise() -> None:
+    check_source(PRODUCT_REVIEWS)
+
+
+def test_the_splits_are_fixed() -> None:
+    """Figures in the documentation rest on them."""
+    ids = {split: [row.id for row in rows(split)] for split in SPLITS}
+    assert {split: len(of) for split, of in ids.items()} == SPLITS
+    digest = hashlib.sha256(repr(ids).encode()).hexdigest()
+    assert digest.startswith("c72b76c787bb4d8e")
+
+
+def test_no_review_is_in_two_splits() -> None:
+    split_of = {"0": "dev", "1": "test", "2": "test"}
+    for split in SPLITS:
+        reviews = {row.id.partition("-")[0] for row in rows(split)}
+        assert {split_of.get(review[-1], "train") for review in reviews} == {split}
+
+
+def test_no_text_occurs_twice() -> None:
+    texts = Counter(row.texts for split in SPLITS for row in rows(split))
+    assert texts.most_common(1)[0][1] == 1
+
+
+def test_marks_are_of_words_everywhere_the_same() -> None:
+    """A word was rated by itself, so that it is marked wherever it stands, or nowhere."""
+    marked: dict[str, set[bool]] = {}
+    for split in SPLITS:
+        for row in rows(split):
+            assert row.rationale is not None
+            for word, bit in zip(row.texts[0], row.rationale[0], strict=True):
+                marked.setdefault(word.lower(), set()).add(bit)
+    assert set(map(len, marked.values())) == {1}
+    assert marked["great"] == marked["problem"] == {True}
+    assert marked["the"] == marked["camera"] == {False}
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="travel with the package"):
+        named_source("product-reviews", SourceRequest(tmp_path))
+
+
+def test_the_licence_lies_beside_the_file() -> None:
+    (file,) = ProductReviews().splits()["train"]
+    text = file.with_name("product_reviews.LICENSE.txt").read_text(encoding="utf-8")
+    for owed in ("Bing Liu", "CC BY 4.0", "C.J. Hutto", "MIT License", "Changed"):
+        assert owed in text
