@@ -9,6 +9,8 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -163,7 +165,13 @@ def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, inse
     if before:
         say(out, f"{before:,} of {of:,} files are complete already")
     try:
-        with Interruption(_stopping) as interruption, out.status("starting") as status:
+        # Ray Data is waited for without an end: there the signal itself ends the waiting.
+        announce = _stopping if address is None else _stop_now
+        with (
+            suppress(KeyboardInterrupt),
+            Interruption(announce) as interruption,
+            out.status("starting") as status,
+        ):
             show = _progress(status)
 
             def progress(counts: Counts) -> None:
@@ -177,11 +185,11 @@ def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, inse
                 progress(Counts(0, 0))
     finally:
         if done < of:
-            say(out, f"{done:,} of {of:,} files are complete and stay in {job.target.uri};")
+            say(out, f"{job.complete():,} of {of:,} files are complete in {job.target.uri};")
             say(out, f"go on with: {_command()}")
     if done < of:
         raise typer.Exit(interruption.exit_code)
-    there = f"; {before:,} files were there" if before else ""
+    there = f"; {before:,} were complete already" if before else ""
     typer.echo(f"wrote {job.target.uri}: {done - before:,} files, {_rows(total)}{there}")
 
 
@@ -200,16 +208,9 @@ def _scored(
 
         yield from score_here(packed, job, stop, progress)
         return
-    from rss_rl.cluster.connection import connect, shutdown
     from rss_rl.cluster.scoring import score_on_ray
 
-    cluster = connect(address, insecure=insecure)
-    try:
-        for note in cluster.notes:
-            say(out, note)
-        yield from score_on_ray(packed, job, stop)
-    finally:
-        shutdown(cluster)
+    yield from score_on_ray(packed, job, partial(say, out), address=address, insecure=insecure)
 
 
 def _command() -> str:
@@ -219,6 +220,11 @@ def _command() -> str:
 
 def _stopping() -> None:
     os.write(2, b"\nstopping: files that are not complete are left out; once more: at once\n")
+
+
+def _stop_now() -> None:
+    _stopping()
+    raise KeyboardInterrupt
 
 
 def _progress(status: Status) -> Callable[..., None]:

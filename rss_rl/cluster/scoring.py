@@ -9,8 +9,8 @@ from __future__ import annotations
 __all__ = ["check_ray_data", "score_on_ray"]
 
 import logging
-import queue
-import threading
+import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -19,13 +19,13 @@ import ray
 from ray.exceptions import RayError
 
 from rss_rl.cluster.actors import last_line
+from rss_rl.cluster.connection import connect, shutdown
 from rss_rl.errors import ClusterError, ConfigError, DataError, RssError
 from rss_rl.inference.artifact import PackedModel
 from rss_rl.inference.folder import FileScorer, FolderJob
 from rss_rl.inference.scoring import Counts
 
-_RETRIES = 2
-_POLL_S = 0.2
+_ATTEMPTS = 3
 
 
 def check_ray_data() -> None:
@@ -41,16 +41,37 @@ def check_ray_data() -> None:
         )
 
 
-class _Scorer:
-    """An actor of Ray Data's; errors of ours come back as rows, whole."""
+class _Attempts:
+    """How often each file was begun, which outlives the actors that are lost with it."""
 
-    def __init__(self, job: FolderJob, packed: list[Any]) -> None:
-        self._scorer = FileScorer(job, ray.get(packed[0]))
+    def __init__(self) -> None:
+        self._begun: Counter[str] = Counter()
+
+    def begin(self, name: str) -> int:
+        """Count one more."""
+        self._begun[name] += 1
+        return self._begun[name]
+
+
+class _Scorer:
+    """An actor of Ray Data's; errors of ours come back as rows, whole.
+
+    Ray Data itself gives a file that kills its actor to the next one for ever.
+    """
+
+    def __init__(self, job: FolderJob, packed: list[Any], attempts: Any) -> None:
+        self._scorer, self._attempts = FileScorer(job, ray.get(packed[0])), attempts
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         (name,) = batch["name"]
         counts, error = Counts(0, 0), {"what": "", "where": "", "remedy": ""}
         try:
+            if ray.get(self._attempts.begin.remote(str(name))) > _ATTEMPTS:
+                raise DataError(
+                    f"the process that scored it was lost {_ATTEMPTS} times",
+                    where=str(name),
+                    remedy="Look at the memory of the nodes; a row may be too long for it",
+                )
             counts = self._scorer.score(str(name))
         except RssError as found:
             error = {"what": found.what, "where": found.where, "remedy": found.remedy}
@@ -58,72 +79,62 @@ class _Scorer:
         return {key: [value] for key, value in row.items()}
 
 
-def score_on_ray(packed: PackedModel, job: FolderJob, stop: Callable[[], bool]) -> Iterator[Counts]:
-    """Score the files that wait, on the cluster that this process has joined.
+def score_on_ray(
+    packed: PackedModel,
+    job: FolderJob,
+    note: Callable[[str], None],
+    *,
+    address: str,
+    insecure: bool = False,
+) -> Iterator[Counts]:
+    """Score the files that wait, on a cluster; there must be some.
 
     Args:
-        stop: polled; True ends it, and files that are in work are scored by the next call.
+        note: takes what the user should know of the cluster.
+        address, insecure: see `connect`.
 
     Yields:
-        What was in a file, in the order in which they are done.
+        What was in a file, in the order in which they are done. KeyboardInterrupt ends it at once;
+        files that are in work are scored by the next call.
 
     Raises:
-        RssError: a file cannot be scored; the actors are lost again and again.
+        RssError: no cluster; a file cannot be scored; the actors are lost again and again.
     """
-    results: queue.Queue[Any] = queue.Queue()
-    rows = _dataset(packed, job).iter_rows()
-    threading.Thread(target=_collect, args=(rows, results), daemon=True).start()
-    for _ in job.waiting:
-        row = _next(results, stop)
-        if row is None:
-            return
-        if row["what"]:
-            raise DataError(row["what"], where=row["where"], remedy=row["remedy"])
-        yield Counts(row["rows"], row["bad"])
+    # Ray would say in red of each pool of Ray Data's that its actors may not restart.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    cluster = connect(address, insecure=insecure)
+    try:
+        for line in cluster.notes:
+            note(line)
+        attempts = ray.remote(_Attempts).options(num_cpus=0).remote()
+        for row in _dataset(packed, job, attempts).iter_rows():
+            if row["what"]:
+                raise DataError(row["what"], where=row["where"], remedy=row["remedy"])
+            yield Counts(row["rows"], row["bad"])
+    except RayError as error:
+        raise ClusterError(
+            f"a file could not be scored: {last_line(error)}",
+            where=cluster.address,
+            remedy="Look at the memory of the nodes, and repeat the command to go on",
+        ) from error
+    finally:
+        shutdown(cluster)
 
 
-def _dataset(packed: PackedModel, job: FolderJob) -> Any:
+def _dataset(packed: PackedModel, job: FolderJob, attempts: Any) -> Any:
     import ray.data
 
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     ray.data.DataContext.get_current().enable_progress_bars = False
     names = job.waiting
     cpus = ray.cluster_resources()["CPU"]  # type: ignore[no-untyped-call]
-    actors = min(len(names), int(cpus))
     found = ray.data.from_items([{"name": name} for name in names], override_num_blocks=len(names))
     return found.map_batches(
         _Scorer,
         batch_size=1,
-        fn_constructor_args=(job, [ray.put(packed)]),
-        compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=1),
+        fn_constructor_args=(job, [ray.put(packed)], attempts),
+        compute=ray.data.ActorPoolStrategy(
+            size=min(len(names), int(cpus)), max_tasks_in_flight_per_actor=1
+        ),
         num_cpus=1,
-        max_restarts=_RETRIES,
-        max_task_retries=_RETRIES,
     )
-
-
-def _collect(rows: Any, results: queue.Queue[Any]) -> None:
-    """In a thread, as waiting for Ray Data cannot be interrupted."""
-    try:
-        for row in rows:
-            results.put(row)
-    except Exception as error:  # a thread's would be lost
-        results.put(error)
-
-
-def _next(results: queue.Queue[Any], stop: Callable[[], bool]) -> dict[str, Any] | None:
-    """A row as it comes; None where it was stopped before."""
-    while not stop():
-        try:
-            found: dict[str, Any] | Exception = results.get(timeout=_POLL_S)
-        except queue.Empty:
-            continue
-        if isinstance(found, RayError):
-            raise ClusterError(
-                f"a scorer was lost: {last_line(found)}",
-                remedy="Look at the memory of the nodes, and repeat the command to go on",
-            ) from found
-        if isinstance(found, Exception):
-            raise found
-        return found
-    return None

@@ -55,6 +55,10 @@ class FolderJob:
         """Names of the files that are not scored yet, the largest first."""
         return sorted(self.files.keys() - self.done, key=lambda name: (-self.files[name], name))
 
+    def complete(self) -> int:
+        """How many outputs are there now."""
+        return len(self.files.keys() & self.target.files().keys())
+
 
 def begin_folder(
     model: PackedModel,
