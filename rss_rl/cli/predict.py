@@ -112,7 +112,9 @@ def predict(
     from rss_rl.inference.scoring import check_target, score_file
 
     columns, trusted = text_columns(text, text_b), trust(trust_plugins)
-    if address is not None or is_uri(source) or is_uri(target) or Path(source).is_dir():
+    file, written = Path(source), Path(target)
+    folder = is_uri(source) or is_uri(target) or file.is_dir() or not file.suffix
+    if folder or address is not None:
         if address is not None:
             from rss_rl.cluster.scoring import check_ray_data
 
@@ -129,7 +131,6 @@ def predict(
         )
         _score_folder(packed, job, address, insecure)
         return
-    file, written = Path(source), Path(target)
     check_target(file, written, overwrite=overwrite)
     model = load_model(path, checkpoint(which), trusted)
     out = console(stderr=True)
