@@ -115,7 +115,8 @@ def score_on_ray(
         raise ClusterError(
             f"a file could not be scored: {last_line(error)}",
             where=cluster.address,
-            remedy="Look at the memory of the nodes, and repeat the command to go on",
+            remedy="Look whether the nodes have this rss-rl and enough memory; the same command"
+            " goes on",
         ) from error
     finally:
         shutdown(cluster)
@@ -124,7 +125,7 @@ def score_on_ray(
 def _dataset(packed: PackedModel, job: FolderJob, attempts: Any) -> Any:
     import ray.data
 
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     ray.data.DataContext.get_current().enable_progress_bars = False
     names = job.waiting
     cpus = ray.cluster_resources()["CPU"]  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ from typing import Any
 import fsspec
 import pyarrow.parquet as pq
 import pytest
+import torch
 from scored import outputs, texts_folder, write_texts
 from typer.testing import CliRunner
 
@@ -197,6 +198,37 @@ def test_no_file_sees_the_new_words_of_another(
     job = begin(packed, source, tmp_path / "out")
     assert sum(score_here(packed, job, lambda: False, lambda _: None), Counts(0, 0)).rows == 345
     assert len(models) == loaded
+
+
+def test_one_thread_computes_whatever_the_machine_has(
+    packed: PackedModel, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two give other last bits where a layer is wide."""
+    seen: list[int] = []
+    monkeypatch.setattr(
+        Model,
+        "read",
+        lambda model, cut, read=Model.read: (
+            seen.append(torch.get_num_threads()) or read(model, cut)
+        ),
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        FileScorer(begin(packed, source, tmp_path / "out"), packed).score("a.parquet")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1]
+
+
+def test_ray_data_is_asked_for_by_name(
+    run: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rss_rl.cluster.scoring.find_spec", lambda name: None)
+    told = typed(run, source, tmp_path / "out", "--address", "local", code=2)
+    assert "Install rss-rl[data]" in told
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_machine_that_does_not_see_the_output_is_refused(
