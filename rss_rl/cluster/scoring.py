@@ -128,14 +128,14 @@ def _dataset(packed: PackedModel, job: FolderJob, attempts: Any) -> Any:
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     ray.data.DataContext.get_current().enable_progress_bars = False
     names = job.waiting
-    cpus = ray.cluster_resources()["CPU"]  # type: ignore[no-untyped-call]
+    cpus = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call]
     found = ray.data.from_items([{"name": name} for name in names], override_num_blocks=len(names))
     return found.map_batches(
         _Scorer,
         batch_size=1,
         fn_constructor_args=(job, [ray.put(packed)], attempts),
         compute=ray.data.ActorPoolStrategy(
-            size=min(len(names), int(cpus)), max_tasks_in_flight_per_actor=1
+            size=min(len(names), max(1, int(cpus))), max_tasks_in_flight_per_actor=1
         ),
         num_cpus=1,
     )

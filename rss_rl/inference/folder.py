@@ -90,7 +90,6 @@ def begin_folder(
         "model": model.sha256,
         "step": model.step,
         "columns": list(columns),
-        "skip_bad_rows": skip_bad_rows,
         "input": files_of.uri,
         "files": files,
     }

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,7 +113,7 @@ def test_what_is_complete_is_not_scored_again(run: Path, source: Path, tmp_path:
     assert outputs(target) == whole
 
 
-@pytest.mark.parametrize("other", ["model", "columns", "skip_bad_rows", "input, files"])
+@pytest.mark.parametrize("other", ["model", "columns", "input, files"])
 def test_another_call_is_refused(
     other: str, run: Path, source: Path, scored: Path, tmp_path: Path
 ) -> None:
@@ -120,8 +124,6 @@ def test_another_call_is_refused(
         other = "model, step"
     elif other == "columns":
         more = ["--text-b", "id"]
-    elif other == "skip_bad_rows":
-        more = ["--skip-bad-rows"]
     else:
         source = texts_folder(tmp_path / "in", {"a.parquet": 5, "new.parquet": 3})
     told = typed(run, source, scored, *more, code=2)
@@ -160,8 +162,8 @@ def test_a_bad_row_is_named_and_what_is_done_is_kept(run: Path, tmp_path: Path) 
     assert f"{source}/bad.parquet, row 2: column 'review' holds no text" in told
     assert f"1 of 2 files are complete in {target}; go on with: rss-rl" in told
     assert set(outputs(target)) == {"good.parquet", "_predict.json"}
-    told = typed(run, source, target, "--skip-bad-rows", "--overwrite")
-    assert "2 files, 102 rows, 1 of them with an error" in told
+    told = typed(run, source, target, "--skip-bad-rows")
+    assert "1 files, 3 rows, 1 of them with an error; 1 were complete already" in told
     assert "no column 'reviews'" in typed(
         run, source, tmp_path / "new", "--text", "reviews", code=2
     )
@@ -177,6 +179,27 @@ def test_a_stop_leaves_the_file_in_work_out(
     assert told == [Counts(256, 0)]
     assert set(outputs(tmp_path / "out")) == {"_predict.json"}
     assert json.loads(job.record)["files"] == job.files
+
+
+@pytest.mark.parametrize("address", [None, "local"])
+def test_a_signal_ends_it_and_what_to_do_is_said(
+    address: str | None, run: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray Data's waiting is broken off; where rows are read here, reading stops by itself."""
+
+    def scoring(*given: Any, **more: Any) -> Iterator[Counts]:
+        yield Counts(5, 0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        while address is not None or not given[2]():
+            time.sleep(0.01)
+
+    monkeypatch.setattr(folder_module, "score_here", scoring)
+    monkeypatch.setattr("rss_rl.cluster.scoring.score_on_ray", scoring)
+    target = tmp_path / "out"
+    monkeypatch.setattr("sys.argv", ["rss-rl", "predict", "a b", "--overwrite"])
+    told = typed(run, source, target, *(["--address", address] if address else []), code=143)
+    assert f"0 of 3 files are complete in {target}; go on with: rss-rl predict 'a b'" in told
+    assert "--overwrite" not in told
 
 
 @pytest.mark.parametrize(("new", "loaded"), [({}, 1), ({"unseen": 99}, 3)])
