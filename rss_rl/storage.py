@@ -7,7 +7,7 @@ moved to its name.
 
 from __future__ import annotations
 
-__all__ = ["Storage", "is_uri", "open_storage"]
+__all__ = ["Storage", "StoredFile", "is_uri", "open_storage"]
 
 import os
 import re
@@ -47,6 +47,11 @@ class Storage:
     uri: str
     filesystem: fs.FileSystem
     root: str
+
+    def is_file(self) -> bool:
+        """Whether what was opened is one file, and no directory."""
+        with self._refusals(""):
+            return bool(self.filesystem.get_file_info(self.root).type == fs.FileType.File)
 
     def files(self, below: str = "") -> dict[str, int]:
         """Size in bytes of every file below the root, by name; empty where there is no directory.
@@ -96,6 +101,11 @@ class Storage:
                 raise ValueError(f"larger than {_MOST_READ} bytes")
             with self.filesystem.open_input_stream(path) as stream:
                 return bytes(stream.read() if limit is None else stream.read(limit))
+
+    def open(self, name: str) -> pa.NativeFile:
+        """A file, open for reading in any order."""
+        with self._refusals(name):
+            return self.filesystem.open_input_file(self._path(name))
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, in place of one that may be there."""
@@ -194,6 +204,25 @@ class Storage:
                 where=where,
                 remedy="Look at the address, your credentials and the free space",
             ) from error
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file on a storage, to be read in any order without a copy of it."""
+
+    storage: Storage
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.storage.uri.rstrip('/')}/{self.name}"
+
+    def open(self) -> pa.NativeFile:
+        """The file, open for reading.
+
+        Raises:
+            StorageError: there is none, or the filesystem refuses.
+        """
+        return self.storage.open(self.name)
 
 
 def open_storage(place: str) -> Storage:

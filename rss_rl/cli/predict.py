@@ -1,24 +1,32 @@
-"""`rss-rl predict`: a whole file of texts through a trained model."""
+"""`rss-rl predict`: a whole file of texts through a trained model, or a folder of them."""
 
 from __future__ import annotations
 
 __all__ = ["EPILOG", "predict"]
 
 import os
+import shlex
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.status import Status
 
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
 from rss_rl.cli.options import checkpoint, console, text_columns, trust
+from rss_rl.storage import is_uri
 
 if TYPE_CHECKING:
+    from rss_rl.inference.artifact import PackedModel
+    from rss_rl.inference.folder import FolderJob
     from rss_rl.inference.scoring import Counts
 
 EPILOG = """
@@ -27,19 +35,34 @@ Examples:
 `rss-rl predict runs/reviews --input reviews.csv --text review --output scored.parquet`
 
 `rss-rl predict models/sick --input pairs.jsonl --text a --text-b b --output scored.csv`
+
+`rss-rl predict models/reviews --input s3://bucket/reviews --text review
+--output s3://bucket/scored --address auto` gives each file of a folder to the next free CPU of a
+Ray cluster. Repeat the command to go on where it was stopped or killed.
+
+`rss-rl predict models/reviews --input reviews/ --text review --output scored/ --address local`
+does so with the CPUs of this machine.
 """
 
 
 def predict(
     path: options.ModelPath,
     source: Annotated[
-        Path,
-        typer.Option("--input", metavar="FILE", help="CSV, TSV, JSON lines or Parquet, also .gz."),
+        str,
+        typer.Option(
+            "--input",
+            metavar="FILE|FOLDER|URI",
+            help="CSV, TSV, JSON lines or Parquet, also .gz; or a folder of Parquet files, here or "
+            "at a URI (s3://, gs://, ...).",
+        ),
     ],
     target: Annotated[
-        Path,
+        str,
         typer.Option(
-            "--output", metavar="FILE", help="The same formats, not .gz; appears when complete."
+            "--output",
+            metavar="FILE|FOLDER|URI",
+            help="The same formats, not .gz; appears when complete. Of a folder or URI: a folder "
+            "or its URI, which gets a Parquet file for each.",
         ),
     ],
     text: options.TextColumn = None,
@@ -49,29 +72,74 @@ def predict(
         typer.Option("--skip-bad-rows", help="Write what is wrong with a row into column `error`."),
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an output that is there; never the input.")
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace an output that is there, of a folder that of another call; never the "
+            "input.",
+        ),
+    ] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            metavar="HOST:PORT",
+            help="Score the files of a folder on a Ray cluster: 'auto' for the one that runs on "
+            "this machine, 'local' for one that is started here. Needs rss-rl[data], and rss-rl on "
+            "the nodes. Default: one file after the other, without Ray.",
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure", help="Work even on a cluster that lets in anybody without a token."
+        ),
     ] = False,
     which: options.Which = "best",
     trust_plugins: options.TrustPlugins = False,
 ) -> None:
-    """Predict for every row of a file, in constant memory.
+    """Predict for every row of a file, or of a folder of files, in constant memory.
 
     The output has a row for each row read: its number, prediction, probabilities, the share of
     words kept, the words, the numbers of those selected as head or dependent, and the columns of
-    the input.
+    the input. Of a folder the output is a folder with a file for each file, and a first column that
+    names it. Files that are complete are kept when it is stopped or killed, and the same command
+    goes on with the others.
     """
+    from rss_rl.inference.artifact import pack_model
+    from rss_rl.inference.folder import begin_folder
     from rss_rl.inference.model import load_model
     from rss_rl.inference.scoring import check_target, score_file
 
-    check_target(source, target, overwrite=overwrite)
-    model = load_model(path, checkpoint(which), trust(trust_plugins))
+    columns, trusted = text_columns(text, text_b), trust(trust_plugins)
+    file, written = Path(source), Path(target)
+    folder = is_uri(source) or is_uri(target) or file.is_dir() or not file.suffix
+    if folder or address is not None:
+        if address is not None:
+            from rss_rl.cluster.scoring import check_ray_data
+
+            check_ray_data()
+        packed = pack_model(path, checkpoint(which), trusted)
+        job = begin_folder(
+            packed,
+            source,
+            target,
+            columns,
+            trusted,
+            skip_bad_rows=skip_bad_rows,
+            overwrite=overwrite,
+        )
+        _score_folder(packed, job, address, insecure)
+        return
+    check_target(file, written, overwrite=overwrite)
+    model = load_model(path, checkpoint(which), trusted)
     out = console(stderr=True)
     with Interruption(_stopping) as interruption, out.status("reading") as status:
         counts = score_file(
             model,
-            source,
-            target,
-            text_columns(text, text_b),
+            file,
+            written,
+            columns,
             skip_bad_rows=skip_bad_rows,
             overwrite=overwrite,
             progress=_progress(status),
@@ -80,20 +148,92 @@ def predict(
     if not counts.complete:
         say(out, f"stopped after {counts.rows:,} rows; {target} was not written")
         raise typer.Exit(interruption.exit_code)
-    bad = f", {counts.bad:,} of them with an error" if counts.bad else ""
-    typer.echo(f"wrote {target}: {counts.rows:,} rows{bad}")
+    typer.echo(f"wrote {target}: {_rows(counts)}")
+
+
+def _rows(counts: Counts) -> str:
+    return f"{counts.rows:,} rows" + (
+        f", {counts.bad:,} of them with an error" if counts.bad else ""
+    )
+
+
+def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, insecure: bool) -> None:
+    """Score what waits, and say at the end what is there and how to go on."""
+    from rss_rl.inference.scoring import Counts
+
+    out, before, of = console(stderr=True), len(job.done), len(job.files)
+    done, total = before, Counts(0, 0)
+    if before:
+        say(out, f"{before:,} of {of:,} files are complete already")
+    try:
+        # Ray Data is waited for without an end: there the signal itself ends the waiting.
+        announce = _stopping if address is None else _stop_now
+        with (
+            suppress(KeyboardInterrupt),
+            Interruption(announce) as interruption,
+            out.status("starting") as status,
+        ):
+            show = _progress(status)
+
+            def progress(counts: Counts) -> None:
+                """What is in work beside what is done."""
+                show(total + counts, f"{done:,} of {of:,} files, ")
+
+            scored = _scored(packed, job, address, insecure, out, interruption.asked, progress)
+            for counts in scored:
+                done += 1
+                total += counts
+                progress(Counts(0, 0))
+    finally:
+        if done < of:
+            say(out, f"{job.complete():,} of {of:,} files are complete in {job.target.uri};")
+            say(out, f"go on with: {_command()}")
+    if done < of:
+        raise typer.Exit(interruption.exit_code)
+    there = f"; {before:,} were complete already" if before else ""
+    typer.echo(f"wrote {job.target.uri}: {done - before:,} files, {_rows(total)}{there}")
+
+
+def _scored(
+    packed: PackedModel,
+    job: FolderJob,
+    address: str | None,
+    insecure: bool,
+    out: Console,
+    stop: Callable[[], bool],
+    progress: Callable[[Counts], None],
+) -> Iterator[Counts]:
+    """What was in each file that waits, as it is done, here or on a cluster."""
+    if address is None or not job.waiting:
+        from rss_rl.inference.folder import score_here
+
+        yield from score_here(packed, job, stop, progress)
+        return
+    from rss_rl.cluster.scoring import score_on_ray
+
+    yield from score_on_ray(packed, job, partial(say, out), address=address, insecure=insecure)
+
+
+def _command() -> str:
+    """This command, without what would replace what is done."""
+    return shlex.join(["rss-rl", *(word for word in sys.argv[1:] if word != "--overwrite")])
 
 
 def _stopping() -> None:
-    os.write(2, b"\nstopping after this block of rows; once more to stop at once\n")
+    os.write(2, b"\nstopping: files that are not complete are left out; once more: at once\n")
 
 
-def _progress(status: Status) -> Callable[[Counts], None]:
+def _stop_now() -> None:
+    _stopping()
+    raise KeyboardInterrupt
+
+
+def _progress(status: Status) -> Callable[..., None]:
     """Shows the rows done, and how many a second."""
     began = time.monotonic()
 
-    def show(counts: Counts) -> None:
+    def show(counts: Counts, before: str = "") -> None:
         rate = counts.rows / max(time.monotonic() - began, 1e-9)
-        status.update(f"{counts.rows:,} rows, {rate:,.0f} a second, {counts.bad:,} bad")
+        status.update(f"{before}{counts.rows:,} rows, {rate:,.0f} a second, {counts.bad:,} bad")
 
     return show

@@ -34,6 +34,7 @@ from rss_rl.errors import ClusterError
 
 _compiled: Any = _raylet  # ships no types
 ADDRESS_VARIABLE = "RAY_ADDRESS"
+_LOCAL_ADDRESS = "local"
 _OBJECT_STORE = 512 * 2**20
 """Bytes; Ray would take 30% of the machine's. Snapshots and rollouts are 10 to 50 MB each."""
 _END_S = 10.0
@@ -76,7 +77,8 @@ def connect(
     """Join the cluster at `address` or RAY_ADDRESS, or start one on this machine.
 
     Args:
-        address: host:port of a head, 'auto' for the one on this machine, or None.
+        address: host:port of a head, 'auto' for the one on this machine, 'local' to start one
+            whatever RAY_ADDRESS says, or None.
         cores: logical CPUs wanted; a cluster started here has as many, or all of the machine's
             where that is more, so that too few never leave an actor waiting for ever.
         dashboard: start it, on 127.0.0.1 only; only of a cluster started here.
@@ -90,11 +92,12 @@ def connect(
         guarded = os.environ.get(MODE_VARIABLE, "").lower() == "token"
         return _describe(ray.init(ignore_reinit_error=True), "found", guarded)
     before = os.environ.get(MODE_VARIABLE)
-    where = address or os.environ.get(ADDRESS_VARIABLE)
+    where = address or os.environ.get(ADDRESS_VARIABLE) or _LOCAL_ADDRESS
+    joins = where != _LOCAL_ADDRESS
     try:
-        for name, value in (_QUIET if where else _QUIET | _LOCAL).items():
+        for name, value in (_QUIET if joins else _QUIET | _LOCAL).items():
             os.environ.setdefault(name, value)
-        if where:
+        if joins:
             return _join(where, insecure, timeout_s, before)
         return _start(cores, dashboard, insecure, before)
     except BaseException:
@@ -151,7 +154,7 @@ def _start(cores: int, dashboard: bool, insecure: bool, before: str | None) -> C
     context = _init(
         "this machine",
         # Not None: Ray would join whatever cluster somebody has started on this machine.
-        address="local",
+        address=_LOCAL_ADDRESS,
         num_cpus=max(os.cpu_count() or 1, cores),
         object_store_memory=_OBJECT_STORE,
         include_dashboard=dashboard,
@@ -198,7 +201,7 @@ def _resolve(where: str) -> str:
 
 def _init(where: str, **options: Any) -> Any:
     quiet()
-    local = options.get("address") == "local"
+    local = options.get("address") == _LOCAL_ADDRESS
     try:
         with _own_handlers():
             return ray.init(log_to_driver=False, configure_logging=False, **options)

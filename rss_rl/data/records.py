@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "Record",
+    "Source",
     "column_names",
     "column_types",
     "file_kind",
@@ -33,7 +34,10 @@ import pyarrow.parquet as pq
 from rss_rl.data.checks import is_storable
 from rss_rl.data.sources import BadRow
 from rss_rl.errors import DataError, nearest
+from rss_rl.storage import StoredFile
 
+Source = Path | StoredFile
+"""What rows are read from; on a storage that is a Parquet file."""
 _KINDS = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -65,12 +69,14 @@ class Record:
         return BadRow(self.file, self.row, reason, remedy, content, by_convention)
 
 
-def file_kind(path: Path) -> str:
+def file_kind(path: Source) -> str:
     """'csv', 'tsv', 'jsonl' or 'parquet', by the ending; text may be gzipped (.csv.gz).
 
     Raises:
         DataError: another ending.
     """
+    if isinstance(path, StoredFile):
+        return "parquet"
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     kind = _KINDS.get(suffix.lower())
     if kind is None or (kind == "parquet" and path.suffix == ".gz"):
@@ -82,7 +88,7 @@ def file_kind(path: Path) -> str:
     return kind
 
 
-def read_records(path: Path, kind: str = "", *, quoted: bool = True) -> Iterator[Record | BadRow]:
+def read_records(path: Source, kind: str = "", *, quoted: bool = True) -> Iterator[Record | BadRow]:
     """Stream the rows of a file.
 
     Args:
@@ -95,7 +101,7 @@ def read_records(path: Path, kind: str = "", *, quoted: bool = True) -> Iterator
     """
     kind = kind or file_kind(path)
     with _blamed_on(path):
-        if kind == "parquet":
+        if isinstance(path, StoredFile) or kind == "parquet":
             yield from _read_parquet(path)
         elif kind == "jsonl":
             yield from _read_json_lines(path)
@@ -104,7 +110,7 @@ def read_records(path: Path, kind: str = "", *, quoted: bool = True) -> Iterator
 
 
 @contextmanager
-def _blamed_on(path: Path) -> Iterator[None]:
+def _blamed_on(path: Source) -> Iterator[None]:
     """What goes wrong in reading, told apart: the system refuses the file, or it is damaged."""
     try:
         yield
@@ -125,14 +131,14 @@ def _refusal(error: BaseException) -> str:
     return str(error) if number is None else os.strerror(number)
 
 
-def column_names(path: Path, kind: str = "") -> list[str]:
+def column_names(path: Source, kind: str = "") -> list[str]:
     """Names of the columns: of the header, the schema, or the first readable JSON object.
 
     Raises:
         DataError: the file cannot be read, or has no header or no JSON object.
     """
     kind = kind or file_kind(path)
-    if kind == "parquet":
+    if isinstance(path, StoredFile) or kind == "parquet":
         with _parquet(path) as file:
             return list(file.schema_arrow.names)
     if kind == "jsonl":
@@ -157,7 +163,7 @@ def _first_keys(path: Path) -> list[str]:
     )
 
 
-def column_types(path: Path) -> dict[str, pa.DataType]:
+def column_types(path: Source) -> dict[str, pa.DataType]:
     """Every column of a file with the Arrow type that keeps its values.
 
     Of Parquet those of its schema; a delimited file holds texts alone. JSON lines are read once
@@ -178,7 +184,7 @@ def column_types(path: Path) -> dict[str, pa.DataType]:
     return dict.fromkeys(names, pa.string())
 
 
-def require_columns(path: Path, have: Sequence[str], want: Sequence[str]) -> None:
+def require_columns(path: Source, have: Sequence[str], want: Sequence[str]) -> None:
     """Check that all columns of `want` are there.
 
     Raises:
@@ -204,7 +210,7 @@ def _open_text(path: Path) -> IO[str]:
         raise _not_opened(path, error) from error
 
 
-def _not_opened(path: Path, error: OSError) -> DataError:
+def _not_opened(path: Source, error: OSError) -> DataError:
     return DataError(
         f"cannot be opened ({_refusal(error)})", where=str(path), remedy="Check the path"
     )
@@ -362,11 +368,12 @@ def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
                 yield Record(file, row, values)
 
 
-def _parquet(path: Path) -> Any:
-    if path.is_dir():
+def _parquet(path: Source) -> Any:
+    if isinstance(path, Path) and path.is_dir():
         raise _not_opened(path, IsADirectoryError(errno.EISDIR, ""))
+    source = path.open() if isinstance(path, StoredFile) else path
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(source)
         _ = file.schema_arrow.names  # which need not be UTF-8
         return file
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
@@ -379,7 +386,7 @@ def _parquet(path: Path) -> Any:
         ) from error
 
 
-def _read_parquet(path: Path) -> Iterator[Record | BadRow]:
+def _read_parquet(path: Source) -> Iterator[Record | BadRow]:
     with _parquet(path) as file:
         names = file.schema_arrow.names
         if len(set(names)) < len(names):
@@ -392,7 +399,7 @@ def _read_parquet(path: Path) -> Iterator[Record | BadRow]:
                 yield Record(str(path), row, dict(zip(names, values, strict=True)))
 
 
-def _python_values(path: Path, name: str, column: Any) -> list[Any]:
+def _python_values(path: Source, name: str, column: Any) -> list[Any]:
     """Values of a column; nanoseconds, for which Python has no type, as text or whole numbers."""
     kind = column.type
     try:

@@ -14,13 +14,24 @@ model.onnx            where it was asked for
 
 from __future__ import annotations
 
-__all__ = ["EXPORT_FILE", "ONNX_FILE", "WEIGHTS_FILE", "export_run", "is_export", "open_result"]
+__all__ = [
+    "EXPORT_FILE",
+    "ONNX_FILE",
+    "WEIGHTS_FILE",
+    "PackedModel",
+    "export_run",
+    "is_export",
+    "open_result",
+    "pack_model",
+]
 
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,6 +65,7 @@ _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _OWN_SUM = "record_sha256"
 _TAKEN = "pretrained-"
+_FOR_PEOPLE = frozenset({"README.md", "config.yaml", ONNX_FILE})
 _PLAIN = frozenset({".json", ".safetensors", ".txt"})
 """Endings of files that are taken along: none of them can hold code that is run."""
 _AGAIN = "Export the run again"
@@ -214,7 +226,40 @@ def open_result(
     return _open_export(path, trust) if is_export(path) else open_models(path, which, trust)
 
 
-def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]:
+@dataclass(frozen=True)
+class PackedModel:
+    """An export to be sent to other machines.
+
+    step    of the checkpoint
+    sha256  equal for equal weights, words and configuration, of a run and of its export
+    files   what opening it needs, by name
+    """
+
+    step: int
+    sha256: str
+    files: Mapping[str, bytes]
+
+    def unpack(self, folder: Path) -> None:
+        """Write the files into a folder, for `open_result`."""
+        for name, content in self.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+
+
+def pack_model(path: Path, which: str | int = "best", trust: Trust = NOTHING) -> PackedModel:
+    """An export, or a run as it would be exported; arguments and errors as of `open_result`."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "export"
+        export = path if is_export(path) else export_run(path, out, which=which, trust=trust)
+        record = _export_record(export)
+        sums = {name: sum_ for name, sum_ in record["sha256"].items() if name not in _FOR_PEOPLE}
+        with disk_errors(export, "cannot be read", _AGAIN):
+            files = {name: (export / name).read_bytes() for name in (EXPORT_FILE, *sums)}
+    content = json.dumps([record["config"], sums], sort_keys=True)
+    return PackedModel(record["step"], hashlib.sha256(content.encode()).hexdigest(), files)
+
+
+def _export_record(path: Path) -> dict[str, Any]:
     record = read_json(path / EXPORT_FILE, remedy=_AGAIN)
     version, sums = record.get("schema_version"), record.get("sha256")
     where = str(path / EXPORT_FILE)
@@ -228,6 +273,12 @@ def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]
         raise CheckpointError(
             "is not the record that was exported (its SHA-256 differs)", where=where, remedy=_AGAIN
         )
+    return record
+
+
+def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]:
+    record = _export_record(path)
+    sums, where = record["sha256"], str(path / EXPORT_FILE)
     for name in (WEIGHTS_FILE, MANIFEST_FILE, VOCABULARY_FILE):
         _check_sum(path / name, sums.get(name))
     tree = record.get("config")

@@ -102,6 +102,11 @@ class Model:
         """Whether there is a policy that selects."""
         return self._selects
 
+    @property
+    def has_new_words(self) -> bool:
+        """Whether it keeps words that training has not seen, which later texts may share."""
+        return bool(self._new_words)
+
     def __repr__(self) -> str:
         about = self._about()
         asked = f", {about['asked for']} asked for" if "asked for" in about else ""

@@ -2,6 +2,7 @@
 
 Columns of the output; those of a second text end in `_b`:
 
+file                 the file of the input, where that is a folder
 row                  number of the row that was read, from 1
 error                what is wrong with the row; all that follows is empty then
 prediction           name of the class, sentence or candidate; the score
@@ -24,17 +25,19 @@ __all__ = [
     "open_writer",
     "read_texts",
     "score_file",
+    "score_stored",
 ]
 
 import csv
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,6 +45,7 @@ import pyarrow.parquet as pq
 from rss_rl.data.checks import is_storable
 from rss_rl.data.records import (
     Record,
+    Source,
     column_names,
     column_types,
     file_kind,
@@ -53,9 +57,11 @@ from rss_rl.durable import disk_errors, is_same_file, sync_directory, sync_file
 from rss_rl.errors import DataError, StorageError
 from rss_rl.inference.explanation import Explanation
 from rss_rl.inference.model import Encoded, Model, cuts
+from rss_rl.storage import Storage, StoredFile
 from rss_rl.types import DEPENDENT, HEAD
 
 Rows = Sequence[Mapping[str, Any]]
+Writer = AbstractContextManager[Callable[[Rows], None]]
 _BLOCK = 256
 _BY_TEXT = {
     "words": pa.list_(pa.string()),
@@ -71,6 +77,11 @@ class Counts:
     rows: int
     bad: int
     complete: bool = True
+
+    def __add__(self, other: Counts) -> Counts:
+        """Both together."""
+        complete = self.complete and other.complete
+        return Counts(self.rows + other.rows, self.bad + other.bad, complete)
 
 
 def check_target(source: Path, target: Path, *, overwrite: bool = False) -> None:
@@ -125,29 +136,92 @@ def score_file(
     """
     check_target(source, target, overwrite=overwrite)
     temporary = target.with_name(f".tmp-{os.getpid()}-{target.name}")
-    rows = read_texts(source, columns, model.inputs.sentences)
-    given = column_types(source)
-    own = own_columns(model.labels.kind == "score", model.inputs.sentences)
-    beside = columns_beside(own, given)
-    written = own | {beside[name]: kind for name, kind in given.items()}
-    counts = Counts(0, 0)
     try:
         with disk_errors(target, "cannot be written", "Give another --output", StorageError):
-            with open_writer(temporary, written) as write:
-                while block := list(islice(rows, _BLOCK)):
-                    scored = list(_score(model, block, skip_bad_rows, beside))
-                    write(scored)
-                    bad = sum(row["error"] is not None for row in scored)
-                    counts = Counts(counts.rows + len(block), counts.bad + bad)
-                    progress(counts)
-                    if stop():
-                        return replace(counts, complete=False)
+            counts = _score_all(
+                model,
+                source,
+                lambda written: open_writer(temporary, written),
+                columns,
+                skip_bad_rows=skip_bad_rows,
+                progress=progress,
+                stop=stop,
+            )
+            if not counts.complete:
+                return counts
             sync_file(temporary)
             check_target(source, target, overwrite=overwrite)  # it may have come meanwhile
             os.replace(temporary, target)
             sync_directory(target.absolute().parent)
     finally:
         temporary.unlink(missing_ok=True)
+    return counts
+
+
+def score_stored(
+    model: Model,
+    source: StoredFile,
+    target: Storage,
+    columns: tuple[str, ...] = (),
+    *,
+    skip_bad_rows: bool = False,
+    progress: Callable[[Counts], None] = lambda counts: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Counts:
+    """As `score_file`, of a Parquet file on a storage, into one of the same name on another.
+
+    What is written has no name until it is complete, so that a kill leaves nothing behind.
+
+    Raises:
+        DataError, StorageError: as `score_file`; there is no answer from a storage.
+    """
+    remedy = "Name a directory with free space in TMPDIR"
+    here = Path(tempfile.gettempdir())
+    with (
+        disk_errors(here, "cannot be written", remedy, StorageError),
+        tempfile.TemporaryFile() as file,
+    ):
+        counts = _score_all(
+            model,
+            source,
+            lambda written: _parquet_writer(file, pa.schema(list(written.items()))),
+            columns,
+            skip_bad_rows=skip_bad_rows,
+            progress=progress,
+            stop=stop,
+        )
+        if counts.complete:
+            target.upload(file, source.name)
+    return counts
+
+
+def _score_all(
+    model: Model,
+    source: Source,
+    open_: Callable[[Mapping[str, pa.DataType]], Writer],
+    columns: tuple[str, ...],
+    *,
+    skip_bad_rows: bool,
+    progress: Callable[[Counts], None],
+    stop: Callable[[], bool],
+) -> Counts:
+    """Write the scored rows with what `open_` gives for their columns; the rest as `score_file`."""
+    rows = read_texts(source, columns, model.inputs.sentences)
+    given = column_types(source)
+    file = {"file": source.name} if isinstance(source, StoredFile) else {}
+    own = dict.fromkeys(file, pa.string())
+    own |= own_columns(model.labels.kind == "score", model.inputs.sentences)
+    beside = columns_beside(own, given)
+    counts = Counts(0, 0)
+    with open_(own | {beside[name]: kind for name, kind in given.items()}) as write:
+        while block := list(islice(rows, _BLOCK)):
+            scored = [file | row for row in _score(model, block, skip_bad_rows, beside)]
+            write(scored)
+            bad = sum(row["error"] is not None for row in scored)
+            counts += Counts(len(block), bad)
+            progress(counts)
+            if stop():
+                return replace(counts, complete=False)
     return counts
 
 
@@ -203,7 +277,7 @@ class TextRow:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_texts(path: Path, columns: Sequence[str], texts: int) -> Iterator[TextRow]:
+def read_texts(path: Source, columns: Sequence[str], texts: int) -> Iterator[TextRow]:
     """Stream the texts of a CSV, TSV, JSON-lines or Parquet file.
 
     Args:
@@ -324,8 +398,8 @@ def open_writer(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[Call
     schema = pa.schema(list(columns.items()))
     kind = _writable_kind(path)
     if kind == "parquet":
-        with pq.ParquetWriter(path, schema) as writer:
-            yield lambda rows: writer.write_table(_table(rows, schema))
+        with _parquet_writer(path, schema) as write:
+            yield write
         return
     # Half a character that stood in a column beside the texts: in JSON its escape is what it was.
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
@@ -337,6 +411,12 @@ def open_writer(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[Call
         table = csv.writer(stream, delimiter="\t" if kind == "tsv" else ",")
         table.writerow(schema.names)
         yield lambda rows: table.writerows(_fields(row, schema.names) for row in rows)
+
+
+@contextmanager
+def _parquet_writer(target: Path | BinaryIO, schema: pa.Schema) -> Iterator[Callable[[Rows], None]]:
+    with pq.ParquetWriter(target, schema) as writer:
+        yield lambda rows: writer.write_table(_table(rows, schema))
 
 
 def _table(rows: Rows, schema: pa.Schema) -> pa.Table:

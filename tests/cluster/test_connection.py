@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,14 +64,24 @@ def use(info: ClusterInfo) -> int:
     return int(ray.get(ray.remote(lambda: os.getpid()).remote(), timeout=30))
 
 
+def test_no_call_starts_a_cluster_by_itself() -> None:
+    late = "import rss_rl.cluster.connection, ray; ray.put(1)"
+    done = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True)
+    assert "Ray has not been started yet" in done.stderr
+
+
 class TestOneStartedHere:
     """Guarded, small, and gone without remains."""
 
     def test_it_is_guarded_and_leaves_nothing(
-        self, nobodys_home: Path, capfd: pytest.CaptureFixture[str]
+        self,
+        nobodys_home: Path,
+        capfd: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         shared = set(os.listdir("/dev/shm"))
-        info = connect(cores=3)
+        monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # which 'local' does not heed
+        info = connect("local", cores=3)
         try:
             assert (info.how, info.authenticated, info.nodes) == ("started", True, 1)
             file = nobodys_home / ".ray" / "auth_token"

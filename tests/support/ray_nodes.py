@@ -13,6 +13,7 @@ import secrets
 import shutil
 import socket
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
@@ -66,17 +67,19 @@ def bare_environment(root: Path) -> Path:
 class Nodes:
     """A head and what joined it. Close it, whatever happened.
 
-    token: None for a cluster that checks none.
+    token: None for a cluster that checks none. installed: with rss_rl, as this process has it.
     """
 
     token: str | None
+    installed: bool = False
     root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="rn", dir="/tmp")))
     port: int = field(default_factory=free_port)
     dashboard_port: int = field(default_factory=free_port)
 
     def __post_init__(self) -> None:
         self._started: list[subprocess.Popen[bytes]] = []
-        self.bin = bare_environment(self.root / "environment")
+        own = Path(sys.executable).parent
+        self.bin = own if self.installed else bare_environment(self.root / "environment")
         if self.token is not None:
             self.token_path.write_text(self.token)
             self.token_path.chmod(0o600)

@@ -1,0 +1,141 @@
+"""Scoring a folder with Ray Data: actors that hold the model, and files that are given to them.
+
+A row of the dataset is the name of a file, so that Ray starts, scales and replaces the actors, and
+what a file gives is what it gives in one process. Rows themselves never pass through Ray.
+"""
+
+from __future__ import annotations
+
+__all__ = ["check_ray_data", "score_on_ray"]
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from rss_rl.cluster.actors import last_line
+from rss_rl.cluster.connection import connect, shutdown
+from rss_rl.errors import ClusterError, ConfigError, DataError, RssError
+from rss_rl.inference.artifact import PackedModel
+from rss_rl.inference.folder import FileScorer, FolderJob
+from rss_rl.inference.scoring import Counts
+
+_ATTEMPTS = 3
+
+
+def check_ray_data() -> None:
+    """Refuse to continue without Ray Data.
+
+    Raises:
+        ConfigError: naming the extra that has it.
+    """
+    if not find_spec("pandas"):
+        raise ConfigError(
+            "Ray Data needs pandas, which is not installed",
+            remedy="Install rss-rl[data], or leave --address out to work on this machine alone",
+        )
+
+
+class _Attempts:
+    """How often each file was begun, which outlives the actors that are lost with it."""
+
+    def __init__(self) -> None:
+        self._begun: Counter[str] = Counter()
+
+    def begin(self, name: str) -> int:
+        """Count one more."""
+        self._begun[name] += 1
+        return self._begun[name]
+
+
+class _Scorer:
+    """An actor of Ray Data's; errors of ours come back as rows, whole.
+
+    Ray Data itself gives a file that kills its actor to the next one for ever.
+    """
+
+    def __init__(self, job: FolderJob, packed: list[Any], attempts: Any) -> None:
+        self._scorer, self._attempts = FileScorer(job, ray.get(packed[0])), attempts
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        (name,) = batch["name"]
+        counts, error = Counts(0, 0), {"what": "", "where": "", "remedy": ""}
+        try:
+            if ray.get(self._attempts.begin.remote(str(name))) > _ATTEMPTS:
+                raise DataError(
+                    f"the process that scored it was lost {_ATTEMPTS} times",
+                    where=str(name),
+                    remedy="Look at the memory of the nodes; a row may be too long for it",
+                )
+            counts = self._scorer.score(str(name))
+        except RssError as found:
+            error = {"what": found.what, "where": found.where, "remedy": found.remedy}
+        row = {"rows": counts.rows, "bad": counts.bad} | error
+        return {key: [value] for key, value in row.items()}
+
+
+def score_on_ray(
+    packed: PackedModel,
+    job: FolderJob,
+    note: Callable[[str], None],
+    *,
+    address: str,
+    insecure: bool = False,
+) -> Iterator[Counts]:
+    """Score the files that wait, on a cluster; there must be some.
+
+    Args:
+        note: takes what the user should know of the cluster.
+        address, insecure: see `connect`.
+
+    Yields:
+        What was in a file, in the order in which they are done. KeyboardInterrupt ends it at once;
+        files that are in work are scored by the next call.
+
+    Raises:
+        RssError: no cluster; a file cannot be scored; the actors are lost again and again.
+    """
+    # Ray would say in red of each pool of Ray Data's that its actors may not restart.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    cluster = connect(address, insecure=insecure)
+    try:
+        for line in cluster.notes:
+            note(line)
+        attempts = ray.remote(_Attempts).options(num_cpus=0).remote()
+        for row in _dataset(packed, job, attempts).iter_rows():
+            if row["what"]:
+                raise DataError(row["what"], where=row["where"], remedy=row["remedy"])
+            yield Counts(row["rows"], row["bad"])
+    except RayError as error:
+        raise ClusterError(
+            f"a file could not be scored: {last_line(error)}",
+            where=cluster.address,
+            remedy="Look whether the nodes have this rss-rl and enough memory; the same command"
+            " goes on",
+        ) from error
+    finally:
+        shutdown(cluster)
+
+
+def _dataset(packed: PackedModel, job: FolderJob, attempts: Any) -> Any:
+    import ray.data
+
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    names = job.waiting
+    cpus = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call]
+    found = ray.data.from_items([{"name": name} for name in names], override_num_blocks=len(names))
+    return found.map_batches(
+        _Scorer,
+        batch_size=1,
+        fn_constructor_args=(job, [ray.put(packed)], attempts),
+        compute=ray.data.ActorPoolStrategy(
+            size=min(len(names), max(1, int(cpus))), max_tasks_in_flight_per_actor=1
+        ),
+        num_cpus=1,
+    )
