@@ -41,6 +41,7 @@ _LOOKED_AT = 10_000
 _MOST_CLASSES = 20
 """Whole numbers that are labels name classes if there are no more of them."""
 _SHORT_EPOCHS = {"warm-up": 4.0, "parts": 3.0, "frozen": 2.0, "co-train": 6.0}
+_PAIR_EPOCHS = {"warm-up": 6.0, "parts": 1.5, "frozen": 2.0, "co-train": 6.5}
 _LONG_EPOCHS = {"warm-up": 2.0, "parts": 2.5, "frozen": 1.5, "co-train": 2.5}
 _FEWEST, _MOST = 500, 6000
 """Updates of all phases together: a small table needs several dozen epochs, a large one few."""
@@ -148,17 +149,18 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
     """Settings of `own.yaml` and `own_long.yaml` that follow from rows and length of the texts.
 
     Batches are larger where there are many short texts. Every phase has so many epochs, fewer where
-    that would be more than some thousand updates, more where it would be a few dozen. The share is
-    that which is asked for.
+    that would be more than some thousand updates, more where it would be a few dozen. Pairs learn
+    less from random parts: what counts in one text is often what the other says, too.
     """
     rows, words = manifest.splits["train"].rows, _words(manifest)
     long = words >= _LONG_TEXT
     batch = 16 if long else 32 if rows < 5000 else 64
-    epochs = _LONG_EPOCHS if long else _SHORT_EPOCHS
+    pairs = len(manifest.splits["train"].tokens) == 2 and not long
+    epochs = _LONG_EPOCHS if long else _PAIR_EPOCHS if pairs else _SHORT_EPOCHS
     updates = sum(epochs.values()) * rows / batch
     bounded = min(max(updates, _FEWEST), _MOST)
     steps = [max(round(count * rows / batch * bounded / updates), 1) for count in epochs.values()]
-    length = "long texts" if long else "short texts"
+    length = "long texts" if long else "pairs of short texts" if pairs else "short texts"
     share = (keep, "as asked") if keep is not None else (0.2 if long else 0.4, length)
     read = f"of {rows:,} rows: {sum(steps) * batch / rows:.3g} epochs"
     return [
@@ -167,6 +169,11 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
         *(
             Choice(f"phases.{number}.steps", count, f"{name}, {read}" if not number else name)
             for number, (name, count) in enumerate(zip(epochs, steps, strict=True))
+        ),
+        *(
+            [Choice("phases.3.mixed_share", 0.0, "random parts of two texts seldom match")]
+            if pairs
+            else []
         ),
         Choice("evaluation.every", max(sum(steps) // 15, 1), "15 evaluations"),
     ]
