@@ -153,6 +153,7 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
     less from random parts: what counts in one text is often what the other says, too.
     """
     rows, words = manifest.splits["train"].rows, _words(manifest)
+    dev = manifest.splits["dev"].rows
     long = words >= _LONG_TEXT
     batch = 16 if long else 32 if rows < 5000 else 64
     pairs = len(manifest.splits["train"].tokens) == 2 and not long
@@ -175,7 +176,7 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
             if pairs
             else []
         ),
-        Choice("evaluation.every", max(sum(steps) // 15, 1), "15 evaluations"),
+        Choice("evaluation.every", max(50, round(dev / batch)), "steers the share"),
     ]
 
 

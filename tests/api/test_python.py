@@ -30,6 +30,7 @@ SMALL = {
     "model.attention": "eager",
     "batch_size": 16,
     "evaluation.every": 6,
+    "evaluation.all_tokens": False,
     "phases.0.steps": 6,
     "phases.1.steps": 4,
     "phases.2.steps": 4,
