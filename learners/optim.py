@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from rss_rl.config import OptimizerConfig
 from rss_rl.errors import CheckpointError, NonFiniteError
-from rss_rl.learners.adadelta import ROW_STEPS, Adadelta
+from rss_rl.learners.adadelta import ROW_STEPS, RowAdadelta
 from rss_rl.learners.group import ALONE, Group
 from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
-from rss_rl.ops.attention import KernelBackend
 
 
 class GradientStep:
@@ -30,7 +29,6 @@ class GradientStep:
         name: of the parameter group, for errors.
         module: whose parameters are updated.
         embedding: prefixes of the names of parameters that are embeddings.
-        backend: see `Adadelta`.
         by_row: Adam updates of an embedding the rows alone that have a gradient, see `RowAdam`.
         group: of learners whose sparse gradients of embeddings are added up here.
 
@@ -44,7 +42,6 @@ class GradientStep:
         module: nn.Module,
         config: OptimizerConfig,
         embedding: tuple[str, ...] = (),
-        backend: KernelBackend = "eager",
         *,
         by_row: bool = False,
         group: Group = ALONE,
@@ -79,7 +76,7 @@ class GradientStep:
         groups += [
             {"params": each, "lr": config.learning_rate * rate} for rate, each in apart.items()
         ]
-        self.optimizer = _optimizer(groups, config, backend, by_row=by_row)
+        self.optimizer = _optimizer(groups, config, by_row=by_row)
         self._embeddings = embeddings
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
         self._decay = config.decay_updates
@@ -198,15 +195,12 @@ class _Tables:
 
 
 def _optimizer(
-    groups: list[dict[str, Any]],
-    config: OptimizerConfig,
-    backend: KernelBackend,
-    *,
-    by_row: bool,
+    groups: list[dict[str, Any]], config: OptimizerConfig, *, by_row: bool
 ) -> torch.optim.Optimizer:
     if config.name == "adadelta":
-        given = {"lr": config.learning_rate, "rho": config.rho, "eps": config.eps}
-        return Adadelta(groups, **given, foreach=True, backend=backend)
+        return RowAdadelta(
+            groups, lr=config.learning_rate, rho=config.rho, eps=config.eps, foreach=True
+        )
     if config.name == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate, foreach=True)
     adam = RowAdam if by_row else torch.optim.Adam
@@ -225,7 +219,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 _QUANTITIES: dict[type[torch.optim.Optimizer], frozenset[str]] = {
     torch.optim.Adam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
     RowAdam: frozenset({"step", "exp_avg", "exp_avg_sq"}),
-    Adadelta: frozenset({"step", "square_avg", "acc_delta"}),
+    RowAdadelta: frozenset({"step", "square_avg", "acc_delta"}),
     torch.optim.SGD: frozenset(),
 }
 

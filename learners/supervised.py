@@ -21,7 +21,6 @@ from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.embedding import RowAverage
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
-from rss_rl.ops.attention import KernelBackend
 
 _AVERAGE = "average/"
 
@@ -69,7 +68,6 @@ class SupervisedLearner:
         average: m in (0, 1), or None for a classifier that learns itself. In update t of the run at
             most (1 + t) / (10 + t), so that the first weights are soon forgotten.
         group: learners that share each batch; after an error in one of them it is of no use.
-        backend: of the optimiser, see `Adadelta`.
         by_row: an update of the word vectors costs what its batch has of words, see `RowAdam` and
             `RowAverage`; else Adam, the average and learners in a group go through all of them.
 
@@ -84,7 +82,6 @@ class SupervisedLearner:
         autocast: torch.dtype | None,
         average: float | None = None,
         group: Group = ALONE,
-        backend: KernelBackend = "eager",
         *,
         by_row: bool = True,
     ) -> None:
@@ -107,7 +104,6 @@ class SupervisedLearner:
             self._learning,
             config,
             ("embedding.",),
-            backend,
             by_row=by_row,
             group=group,
         )

@@ -79,7 +79,7 @@ class ModelConfig(Section):
     attention: Literal["auto", "eager", "compiled"] = Field(
         default="auto",
         description="What computes feature-wise attention and what stands around it. compiled:"
-        " kernels, in C++ on the CPU (linear maps, gates, pooling, RSS and Adadelta too) and"
+        " kernels, in C++ on the CPU (linear maps, gates, pooling and RSS too) and"
         " Triton's on CUDA; auto: compiled where the machine that begins the run can.",
     )
 

@@ -27,7 +27,6 @@ from rss_rl.learners.pathwise import PathwiseLearner
 from rss_rl.learners.phases import Turn
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.learners.supervised import SupervisedLearner
-from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import BitEstimator, GateEstimator, LogProbEstimator
@@ -144,7 +143,6 @@ class LocalLearner:
             dtype,
             config.learner.weight_average,
             group,
-            outer_backend(config.model),
             by_row=config.learner.embedding_update != "all",
         )
         self._reward: Reward | None = None

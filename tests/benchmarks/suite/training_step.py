@@ -20,7 +20,6 @@ from rss_rl.config import ModelConfig, OptimizerConfig
 from rss_rl.data.batching import padding_share
 from rss_rl.data.order import BatchOrder
 from rss_rl.learners.supervised import SupervisedLearner
-from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops.attention import feature_wise_attention
@@ -36,7 +35,12 @@ from suite.workers import Worker
 HIDDEN = 300
 _BATCH, _BATCHES = 64, 4
 _CLASSES = LabelSpec("classes", ("no", "maybe", "yes"))
-_DROPOUT, _RATE, _RHO, _EPS, _CLIP = 0.25, 0.5, 0.95, 1e-8, 5.0
+_DROPOUT, _CLIP = 0.25, 5.0
+RULES = {
+    "adam": OptimizerConfig(learning_rate=1e-3, clip_norm=_CLIP),
+    "adadelta": OptimizerConfig(name="adadelta", learning_rate=0.5, eps=1e-8, clip_norm=_CLIP),
+}
+"""That of the shipped configurations, and the papers'."""
 TUNED = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
@@ -128,7 +132,9 @@ def _turn(
     return turn
 
 
-def ours(size: str, precision: str, threads: int, clock: str) -> Callable[[], float]:
+def ours(
+    size: str, precision: str, threads: int, clock: str, rule: str = "adam"
+) -> Callable[[], float]:
     """Turns of our training step, pairs a second, in a process such as a learner's."""
     keep_freed_memory()
     sizes = SIZES[size]
@@ -137,11 +143,8 @@ def ours(size: str, precision: str, threads: int, clock: str) -> Callable[[], fl
     resan = {"name": "resan", "options": {"keep_unselected": True}}
     config = ModelConfig(encoder=resan, hidden=HIDDEN, dropout=_DROPOUT)
     model = build_classifier(config, _CLASSES, 2, vectors, sizes.words)
-    rule = OptimizerConfig(
-        name="adadelta", learning_rate=_RATE, rho=_RHO, eps=_EPS, clip_norm=_CLIP
-    )
     autocast = torch.bfloat16 if precision == "bfloat16" else None
-    learner = SupervisedLearner(model, rule, autocast, backend=outer_backend(config))
+    learner = SupervisedLearner(model, RULES[rule], autocast)
     keys = torch.arange(_BATCH)
 
     def step(batch: TensorBatch) -> None:
@@ -150,12 +153,19 @@ def ours(size: str, precision: str, threads: int, clock: str) -> Callable[[], fl
     return _turn(step, sizes, threads, clock)
 
 
-def plain(size: str, threads: int, clock: str) -> Callable[[], float]:
+def plain(size: str, threads: int, clock: str, rule: str = "adam") -> Callable[[], float]:
     """Turns of the plain eager step, pairs a second."""
     sizes = SIZES[size]
     torch.manual_seed(0)
     model = PlainReSAN(sizes.words, HIDDEN, HIDDEN, 3, _DROPOUT).train()
-    optimizer = torch.optim.Adadelta(model.parameters(), lr=_RATE, rho=_RHO, eps=_EPS)
+    given = RULES[rule]
+    optimizer: torch.optim.Optimizer
+    if rule == "adam":
+        optimizer = torch.optim.Adam(model.parameters(), lr=given.learning_rate)
+    else:
+        optimizer = torch.optim.Adadelta(
+            model.parameters(), lr=given.learning_rate, rho=given.rho, eps=given.eps
+        )
 
     def step(batch: TensorBatch) -> None:
         optimizer.zero_grad()
@@ -167,7 +177,10 @@ def plain(size: str, threads: int, clock: str) -> Callable[[], float]:
 
 
 def training_step(settings: Settings) -> Iterator[Record]:
-    """Ours in float32 and bfloat16 beside the plain step, untuned and with the allocator tuned."""
+    """Ours in float32 and bfloat16 beside the plain step, untuned and with the allocator tuned.
+
+    With Adam as configurations ship, and with the papers' Adadelta in float32.
+    """
     common = {"threads": settings.threads, "clock": settings.clock}
     for name, size in SIZES.items():
         lengths, epoch = bucketed(size)
@@ -186,11 +199,19 @@ def training_step(settings: Settings) -> Iterator[Record]:
                 for key, kind, more, variables in (
                     ("float32", "ours", {"precision": "float32"}, {}),
                     ("bfloat16", "ours", {"precision": "bfloat16"}, {}),
+                    ("Adadelta", "ours", {"precision": "float32", "rule": "adadelta"}, {}),
                     ("plain eager", "plain", {}, {}),
+                    ("plain eager, Adadelta", "plain", {"rule": "adadelta"}, {}),
                     ("plain eager, allocator tuned", "plain", {}, TUNED),
                 )
             }
             found = in_turns(turns, settings.repeats)
+        yield compared(
+            f"step/{name}/Adadelta against plain eager",
+            found["Adadelta"],
+            found["plain eager, Adadelta"],
+            "pairs/s",
+        )
         for precision in ("float32", "bfloat16"):
             for other in ("plain eager", "plain eager, allocator tuned"):
                 yield compared(
