@@ -1,19 +1,23 @@
 """Publishing 12 MB of weights to two samplers: from the learner's modules into theirs.
 
+    python tests/benchmarks/publishing.py --pretrained FOLDER
+
 A benchmark of `bench.py`. A turn copies all parameters, puts them into the object store, and ends
-when both sampler processes have loaded them and said so. What an update has to publish where less
-changed, `publishing_sizes.py` shows.
+when both sampler processes have loaded them and said so. With FOLDER, that of a transformer: what
+an update of its LoRA adapters, the classifier's head and the policy publishes. What other updates
+have to publish where less changed, `publishing_sizes.py` shows.
 """
 
 from __future__ import annotations
 
 __all__ = ["publishing"]
 
+import argparse
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,7 +27,14 @@ from suite.records import Record, limited
 from suite.timing import Settings
 
 from rss_rl.config import RunConfig
-from rss_rl.rollouts.snapshot import Models, build_models
+from rss_rl.rollouts.snapshot import (
+    CLASSIFIER,
+    POLICY,
+    Models,
+    Publisher,
+    Snapshot,
+    build_models,
+)
 from rss_rl.training.memory import keep_freed_memory
 
 PARAMETERS, SAMPLERS, LIMIT_MS, BURST = 3_000_000, 2, 15.0, 10
@@ -43,13 +54,26 @@ def models() -> Models:
     return build_models(config, LABELS, 2, np.zeros((words, 300), np.float32), words)
 
 
+def adapted(pretrained: str) -> Models:
+    """A transformer with LoRA adapters and a policy over vectors of 100 numbers."""
+    encoder = {"name": "transformer", "options": {"pretrained": pretrained, "learns": "lora"}}
+    tree: dict[str, Any] = {
+        "data": "none",
+        "model": {"encoder": encoder, "hidden": 128},
+        "phases": [{"name": "both", "supervised": True, "policy": True, "steps": 1}],
+    }
+    words = [f"word{number}" for number in range(1000)]
+    config = RunConfig.model_validate(tree)
+    return build_models(config, LABELS, 1, np.zeros((1000, 100), np.float32), 1000, words)
+
+
 class Held:
     """The part of a sampler actor that takes snapshots."""
 
-    def __init__(self) -> None:
+    def __init__(self, pretrained: str = "") -> None:
         from rss_rl.rollouts.snapshot import Snapshot
 
-        self._snapshot, self._models = Snapshot, models()
+        self._snapshot, self._models = Snapshot, adapted(pretrained) if pretrained else models()
 
     def hold(self, version: int, deltas: list[Any]) -> int:
         """As `SamplerActor.hold`; the version it holds."""
@@ -59,6 +83,16 @@ class Held:
 
 def publishing(settings: Settings) -> Iterator[Record]:
     """Milliseconds of a publication beside their limit; a repeat is the median of ten."""
+    own = models()
+    times, _ = published((settings.repeats + 1) * BURST, lambda version: own.publish(version))
+    rounds = np.array(times[BURST:]).reshape(-1, BURST)  # the first one does not count
+    yield limited("publish/12 MB to 2 samplers", np.median(rounds, 1).tolist(), LIMIT_MS, "ms")
+
+
+def published(
+    count: int, publish: Callable[[int], Snapshot], pretrained: str = ""
+) -> tuple[list[float], list[int]]:
+    """Milliseconds and bytes of so many publications."""
     keep_freed_memory()  # as a learner does
     with tempfile.TemporaryDirectory(prefix="pub-") as folder:
         ray.init(
@@ -73,16 +107,39 @@ def publishing(settings: Settings) -> Iterator[Record]:
         )
         try:
             actor = ray.remote(Held)
-            samplers = [actor.remote() for _ in range(SAMPLERS)]
-            own, kept = models(), list[Any]()
-            times = []
-            for version in range((settings.repeats + 1) * BURST):
+            samplers = [actor.remote(pretrained) for _ in range(SAMPLERS)]
+            kept, times, sizes = list[Any](), list[float](), list[int]()
+            for version in range(count):
                 started = time.perf_counter()
-                kept = [*kept[-1:], [ray.put(delta) for delta in own.publish(version).deltas]]
+                snapshot = publish(version)
+                kept = [*kept[-1:], [ray.put(delta) for delta in snapshot.deltas]]
                 answers = [s.hold.remote(version, kept[-1]) for s in samplers]
-                assert ray.get(answers, timeout=60) == [version] * SAMPLERS
+                assert ray.get(answers, timeout=300) == [version] * SAMPLERS
                 times.append(1000 * (time.perf_counter() - started))
+                sizes.append(snapshot.bytes)
         finally:
             ray.shutdown()
-    rounds = np.array(times[BURST:]).reshape(-1, BURST)  # the first one does not count
-    yield limited("publish/12 MB to 2 samplers", np.median(rounds, 1).tolist(), LIMIT_MS, "ms")
+    return times, sizes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--pretrained", required=True, metavar="FOLDER", help="A transformer's.")
+    given = parser.parse_args()
+    publisher = Publisher(adapted(given.pretrained))
+
+    def publish(version: int) -> Snapshot:
+        publisher.note(CLASSIFIER)
+        publisher.note(POLICY)
+        return publisher.publish(version, whole=not version)
+
+    times, sizes = published(6 * BURST, publish, given.pretrained)
+    rounds = np.median(np.array(times[BURST:]).reshape(-1, BURST), 1)
+    print(
+        f"{sizes[-1] / 1e6:.2f} MB to {SAMPLERS} samplers: {np.median(rounds):.1f} ms"
+        f" ({rounds.min():.1f} to {rounds.max():.1f}, {len(rounds)} times the median of {BURST})"
+    )
+
+
+if __name__ == "__main__":
+    main()
