@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 RESULTS = Path("tests/benchmarks/results")
@@ -112,3 +115,24 @@ def test_what_cannot_be_written_is_an_error(
 def test_a_table_by_hand_has_a_reason(copy: Path) -> None:
     hand_made(f"<!-- by hand: an example -->\n\n{TABLE}")(copy)
     assert run(copy, "--check").returncode == 0
+
+
+def test_runs_rule_out_only_summaries_that_they_cannot_have(repository: Path) -> None:
+    source = repository / "docs" / "result_tables.py"
+    spec = importlib.util.spec_from_file_location("result_tables", source)
+    assert spec is not None
+    assert spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        count = int(generator.integers(2, 11))
+        known = int(generator.integers(1, count))
+        runs = [float(x) for x in generator.normal(0.8, 0.02, count)]
+        mean, deviation = statistics.fmean(runs), statistics.stdev(runs)
+        assert program.possible(runs[:known], count, f"{mean:.3f}", f"{deviation:.3f}")
+        # The unknown runs spread least where they are equal, and add up to what is missing.
+        missing = (count * mean - sum(runs[:known])) / (count - known)
+        least = statistics.stdev(runs[:known] + [missing] * (count - known))
+        assert program.possible(runs[:known], count, f"{mean:.9f}", f"{least + 1e-7:.9f}")
+        assert not program.possible(runs[:known], count, f"{mean:.9f}", f"{least - 1e-7:.9f}")
