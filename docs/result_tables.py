@@ -97,7 +97,7 @@ def rendered(name: str, files: Sequence[Path], root: Path) -> str:
     """A table as Markdown.
 
     Raises:
-        RssError: the table or a file is missing, or figures contradict each other.
+        RssError: the table, a file or a column is missing, or figures contradict each other.
     """
     path = root / "docs" / "result_tables.yaml"
     layouts = read_tree(path)
@@ -111,15 +111,23 @@ def rendered(name: str, files: Sequence[Path], root: Path) -> str:
         if set(layout.where) <= set(line.values()) and line.get("fold") not in layout.without
     ]
     header = [column[0] for column in layout.columns]
-    if layout.rows:
-        return markdown_table(header, [[cell(part, found) for part in row] for row in layout.rows])
+    body = [[cell(part, found) for part in row] for row in layout.rows] or grouped(
+        layout, [*found, *published_lines(layout, root)]
+    )
+    for number, title in enumerate(header):
+        cells = [row[number] for row in body]
+        if not (all(cells) if layout.rows else any(cells)):
+            raise RssError(f"the column '{title}' has no figures", where=f"{path}, {name}")
+    return markdown_table(header, body)
+
+
+def grouped(layout: Layout, found: Sequence[Line]) -> list[list[str]]:
+    """The cells of a table whose rows are groups of lines."""
     groups: dict[str, list[Line]] = {}
     for number, line in enumerate(found):
         groups.setdefault(str(number) if layout.each_line else line["row"], []).append(line)
-    for line in published_lines(layout, root):
-        groups.get(line["row"], []).append(line)
     body = [[cell(part, lines) for _, part in layout.columns] for lines in groups.values()]
-    return markdown_table(header, [row for row in body if row[0]])
+    return [row for row in body if row[0]]
 
 
 def read_lines(file: Path) -> Sequence[Line]:
@@ -229,23 +237,22 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="write nothing, exit 1 on a difference"
     )
-    parser.add_argument("--root", type=Path, default=REPOSITORY, help="default: this repository")
-    given = parser.parse_args()
+    check = parser.parse_args().check
     differ = False
-    for document in documents(given.root):
+    for document in documents(REPOSITORY):
         try:
-            new = rewritten(document, given.root)
+            new = rewritten(document, REPOSITORY)
         except RssError as error:
             sys.stderr.write(f"error: {document.name}: {error}\n")
             return 1
         old = document.read_text(encoding="utf-8")
         differ |= old != new
-        if given.check:
+        if check:
             lines = old.splitlines(keepends=True), new.splitlines(keepends=True)
             sys.stdout.writelines(difflib.unified_diff(*lines, document.name, "from the CSVs", n=0))
         elif old != new:
             document.write_text(new, encoding="utf-8")
-    return int(differ and given.check)
+    return int(differ and check)
 
 
 if __name__ == "__main__":

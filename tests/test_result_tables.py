@@ -91,6 +91,10 @@ TABLE = "| a | b |\n|---|---|\n| 1 | .5 |"
             lambda root: change(root / PAPERS, "<!-- end -->", ""),
             "a table with decimals has no CSV",
         ),
+        (
+            lambda root: change(root / RESULTS / "recorded/sick.csv", "epoch_s", "epoch_ms"),
+            "the column 'epoch' has no figures",
+        ),
         (hand_made(TABLE), "a table with decimals has no CSV"),
         (
             lambda root: change(
@@ -99,7 +103,7 @@ TABLE = "| a | b |\n|---|---|\n| 1 | .5 |"
             "pearson 0.8636 (0.0006) contradicts the runs that are kept",
         ),
     ],
-    ids=["missing file", "unknown table", "no end", "by hand", "contradiction"],
+    ids=["missing file", "unknown table", "no end", "no column", "by hand", "contradiction"],
 )
 def test_what_cannot_be_written_is_an_error(
     copy: Path, spoil: Callable[[Path], None], said: str
