@@ -66,11 +66,16 @@ def csv_text(records: Sequence[Mapping[str, Any]], header: Sequence[str] = ()) -
     return out.getvalue()
 
 
-def format_spread(found: Spread | None, scale: int) -> str:
-    """Mean and, over several runs, standard deviation in brackets; `scale` 100 for percent."""
+def format_spread(found: Spread | None, scale: float, places: int | None = None) -> str:
+    """Mean and, over several runs, standard deviation in brackets; `scale` 100 for percent.
+
+    Args:
+        places: decimals; default one of percent, four of other scores.
+    """
     if found is None:
         return NONE
-    places = 1 if scale > 1 else 4
+    if places is None:
+        places = 1 if scale > 1 else 4
     mean = f"{scale * found.mean:.{places}f}"
     return mean if found.deviation is None else f"{mean} ({scale * found.deviation:.{places}f})"
 
