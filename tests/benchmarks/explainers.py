@@ -11,8 +11,9 @@ whole text, and all are asked in turn for one text after another, in one process
 
   random                 uniform scores
   LIME                   `lime`, --samples texts from which random words are removed
-  KernelSHAP             `shap.KernelExplainer`, --samples texts, which do not determine the values of as many words:
-                         a fifth of the words have one, by the package's path of the lasso
+  KernelSHAP             `shap.KernelExplainer`, --samples texts; these do not determine a value for
+                         each of as many words, so a fifth of the words have one, by the package's
+                         path of the lasso
   SHAP, partition        `shap.PartitionExplainer`, --samples texts: Owen values
   integrated gradients   `captum`, 50 steps from padding to the pieces' vectors, of the log-odds,
                          summed over the pieces of a word
