@@ -27,7 +27,9 @@ that of `rss_rl.ops.rationales`. The explainers ask the classifier with bfloat16
 --precision says so, all alike; judged is in float32.
 
 OUT/explainers.jsonl holds a line for each text and method: the same command goes on from it. Also
-written: explainers.json, the means; the table is printed. Seconds are of the processor.
+written: explainers.json, the means over the texts that all methods have scored; the table is
+printed. Seconds are of the processor. Passes are the texts that the classifier reads; the one pass
+of a contextual policy's encoder is not counted.
 """
 
 from __future__ import annotations
@@ -347,23 +349,26 @@ def lines_of(
 
 
 def means(lines: Sequence[dict[str, Any]], base: str) -> dict[str, dict[str, Any]]:
-    """Of each method: its measures, and how much less sufficiency is than that of `base`.
+    """Measures of each method on the texts that all have scored, and those of `base` less its own.
 
-    The difference is the mean over texts with its 95% interval, by 10,000 bootstrap samples.
+    A difference is the mean over texts with its 95% interval, by 10,000 bootstrap samples.
     """
     by: dict[str, dict[str, dict[str, Any]]] = {}
     for line in lines:
         by.setdefault(line["method"], {})[line["review"]] = line
+    of_all = set.intersection(*(set(own) for own in by.values()))
     found: dict[str, dict[str, Any]] = {}
-    for name, own in by.items():
+    for name, every in by.items():
+        own = {review: row for review, row in every.items() if review in of_all}
         rows = list(own.values())
         found[name] = {"texts": len(rows)}
         for key in MEASURES:
             values = [row[key] for row in rows if row.get(key) is not None]
             found[name][key] = float(np.mean(values)) if values else None
-        shared = [review for review in own if review in by.get(base, {})]
         for key in ("sufficiency", "comprehensiveness", "auprc"):
-            pairs = [(by[base][r].get(key), own[r].get(key)) for r in shared]
+            pairs = [
+                (row.get(key), own[r].get(key)) for r, row in by.get(base, {}).items() if r in own
+            ]
             differences = np.array([a - b for a, b in pairs if a is not None and b is not None])
             if len(differences) and name != base:
                 draws = np.random.default_rng(0).integers(
