@@ -2,7 +2,8 @@
 #   PYTHON=...     interpreter to build .venv with (3.11 or newer)
 #   PIP_FLAGS=...  further options for pip, such as --extra-index-url for another build of torch
 #   PYTEST_ARGS=.. further options for pytest
-# Comparisons with RLlib, Stable-Baselines3, LIME, SHAP and Captum run in .venv-peers: RLlib pins another Gymnasium.
+# Comparisons with RLlib, Stable-Baselines3, LIME, SHAP and Captum run in .venv-peers: RLlib pins another
+# Gymnasium.
 #   BENCH_ARGS=... further options for the benchmarks, such as --compare OLD/bench.json
 
 SHELL := /bin/sh

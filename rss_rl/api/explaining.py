@@ -55,7 +55,7 @@ def explain_classifier(
         keep: share of the words to select.
         vectors: files of word vectors for the policy to read, see `rss_rl.prepare`.
         contextual: the policy also reads each word as the classifier's encoder sees it in its whole
-            text: it explains better, and costs one pass of the classifier a text.
+            text, at one pass of the classifier a text.
         time, out, overrides, overwrite, console: see `rss_rl.fit`.
 
     Raises:

@@ -54,7 +54,7 @@ def explain_classifier(
         typer.Option(
             "--contextual",
             help="The policy also reads each word as the classifier's encoder sees it in its whole"
-            " text. It explains better, and costs one pass of the classifier a text.",
+            " text, at one pass of the classifier a text.",
         ),
     ] = False,
     time: options.Time = None,

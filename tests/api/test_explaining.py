@@ -68,7 +68,7 @@ def test_from_texts_to_marked_words(folder: Path, tmp_path: Path) -> None:
 def test_long_texts_and_a_policy_that_reads_as_the_classifier_does(
     folder: Path, tmp_path: Path
 ) -> None:
-    """A classifier says how likely classes are and nothing of a gradient, whatever policy learns."""
+    """A classifier says how likely classes are and nothing of a gradient, whatever learns."""
     draw = random.Random(0)
     texts = [" ".join(draw.choices(["zzz", "aaa", "qq", "xy"], k=110)) for _ in range(40)]
     balanced(folder, texts)
