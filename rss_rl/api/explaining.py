@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rss_rl.reward_models.blackbox import Probabilities
 
 _UPDATES = 400
+_SELECTIONS = 4
 _AT_ONCE = 16
 
 
@@ -32,6 +33,8 @@ def explain_classifier(
     keep: float = 0.2,
     time: str | float | None = None,
     out: str | Path = "runs/explained",
+    vectors: str | Path | Sequence[str | Path] | None = None,
+    contextual: bool = False,
     overrides: Mapping[str, Any] | Sequence[str] = (),
     overwrite: bool = False,
     console: Console | None = None,
@@ -50,6 +53,9 @@ def explain_classifier(
             classes in an attribute `classes`.
         texts: of the kind that are to be explained; some hundreds at least. They need no labels.
         keep: share of the words to select.
+        vectors: files of word vectors for the policy to read, see `rss_rl.prepare`.
+        contextual: the policy also reads each word as the classifier's encoder sees it in its whole
+            text, at one pass of the classifier a text.
         time, out, overrides, overwrite, console: see `rss_rl.fit`.
 
     Raises:
@@ -65,11 +71,23 @@ def explain_classifier(
             where="texts",
             remedy="Give texts of which it says different things",
         )
-    chosen = {
+    chosen: dict[str, Any] = {
         "reward.model": {"name": name, "options": {**options, "target": "label"}},
         "phases": [{"name": "explain", "policy": True, "steps": _UPDATES}],
         "evaluation.best_metric": "reward",
+        "evaluation.every": _UPDATES // 8,
+        # There are probabilities alone, no gradient of them.
+        "learner.estimator": "reinforce",
+        "sampler.selections": _SELECTIONS,
     }
+    if contextual:
+        if "pretrained" not in options:
+            raise ConfigError(
+                "is a function, which has no encoder to read words with",
+                where="contextual",
+                remedy="Leave contextual out, or give a transformer's folder",
+            )
+        chosen |= {"policy.reads": "contextual", "policy.pretrained": options["pretrained"]}
     rows = [{"text": text, "said": name} for text, name in zip(texts, said, strict=True)]
     return fit(
         rows,
@@ -79,6 +97,7 @@ def explain_classifier(
         time=time,
         out=out,
         overrides=[*settings(chosen), *settings(overrides)],
+        prepared={"vectors": vectors},
         overwrite=overwrite,
         console=shown,
     )

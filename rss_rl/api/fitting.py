@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
+from rss_rl.api.encoding import encode
 from rss_rl.api.preparing import Rows, prepare, row_files
 from rss_rl.api.terminal import SafeConsole, busy, say
 from rss_rl.api.training import settings, train
@@ -127,16 +128,21 @@ def fit(
         f"  vectors: {said}",
         f"  configuration: {base}",
     ]
-    chosen = choices(manifest, keep)
     given = settings(overrides)
+    chosen = _not_replaced(choices(manifest, keep), given)
     chosen += _decays(base, chosen, given)
     width = max(len(f"{choice.key}={choice.value}") for choice in chosen)
     lines += [f"  {f'{key}={value}':<{width}}  {why}" for key, value, why in chosen]
     for line in lines:
         say(shown, line)
+    asked = [*settings({"data": str(folder)}), *_set(chosen), *given]
+    encoder = load_config(find_config(base), asked).policy.pretrained
+    if encoder is not None:
+        with busy(shown, f"encoding the data with {encoder}, for the policy to read"):
+            encode(folder, encoder)
     return train(
         base,
-        [*settings({"data": str(folder)}), *_set(chosen), *given],
+        asked,
         out=path,
         time=time,
         overwrite=overwrite,
@@ -191,6 +197,12 @@ def _decays(base: str, chosen: Sequence[Choice], overrides: Sequence[str]) -> li
         if None in steps
         else [Choice(key, sum(filter(None, steps)), "all updates") for key in keys]
     )
+
+
+def _not_replaced(chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
+    """Those of keys that no override sets, alone or with the section that they are of."""
+    keys = [f"{setting.partition('=')[0]}." for setting in overrides]
+    return [choice for choice in chosen if not f"{choice.key}.".startswith(tuple(keys))]
 
 
 def _set(chosen: Sequence[Choice]) -> list[str]:

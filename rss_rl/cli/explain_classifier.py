@@ -48,6 +48,15 @@ def explain_classifier(
     keep: Annotated[
         float, typer.Option("--keep", metavar="SHARE", help="Share of the words to mark.")
     ] = 0.2,
+    vectors: options.Vectors = None,
+    contextual: Annotated[
+        bool,
+        typer.Option(
+            "--contextual",
+            help="The policy also reads each word as the classifier's encoder sees it in its whole"
+            " text, at one pass of the classifier a text.",
+        ),
+    ] = False,
     time: options.Time = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the run.")] = Path(
         "runs/explained"
@@ -69,6 +78,8 @@ def explain_classifier(
         classifier,
         texts,
         keep=keep,
+        vectors=vectors or None,
+        contextual=contextual,
         time=time,
         out=out,
         overrides=overrides or [],

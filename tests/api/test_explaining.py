@@ -65,6 +65,27 @@ def test_from_texts_to_marked_words(folder: Path, tmp_path: Path) -> None:
     assert marked.selection.shape == (2, 3)
 
 
+def test_long_texts_and_a_policy_that_reads_as_the_classifier_does(
+    folder: Path, tmp_path: Path
+) -> None:
+    """A classifier says how likely classes are and nothing of a gradient, whatever learns."""
+    draw = random.Random(0)
+    texts = [" ".join(draw.choices(["zzz", "aaa", "qq", "xy"], k=110)) for _ in range(40)]
+    balanced(folder, texts)
+    (tmp_path / "texts.csv").write_text("text\n" + "\n".join(texts) + "\n")
+    (tmp_path / "vectors.txt").write_text("zzz 1 0\naaa 0 1\nqq 1 1\nxy 0 0\n")
+    given = ["explain-classifier", str(folder), str(tmp_path / "texts.csv"), "--text", "text"]
+    more = ["--contextual", "--vectors", str(tmp_path / "vectors.txt"), "--out"]
+    small = ["phases.0.steps=2", "evaluation.every=2", "batch_size=4", "policy.options.hidden=4"]
+    done = CliRunner().invoke(app, [*given, *more, str(tmp_path / "run"), *small])
+    assert done.exit_code == 0, done.output
+    assert "phases.1" not in done.output  # there is one phase
+    run = rss_rl.Run(tmp_path / "run")
+    assert run.config.policy.pretrained == str(folder)
+    (marked,) = run.model.select([("zzz", "aaa", "unheard")])[0]
+    assert marked.selection.shape == (2, 3)
+
+
 WORDS = ["zzz", "aaa", "qq", "xy", "bo", "vvv"]
 SMALL = ["phases.0.steps=30", "evaluation.every=15", "batch_size=16", "policy.options.hidden=8"]
 
@@ -114,6 +135,8 @@ def test_functions_that_cannot_be_asked(tmp_path: Path) -> None:
     for wrong in (broken, one_number, beyond):
         with pytest.raises(ComponentError, match=r"raises|returns no probabilities"):
             rss_rl.explain_classifier(wrong, texts, out=tmp_path / "r")
+    with pytest.raises(ConfigError, match="has no encoder"):
+        rss_rl.explain_classifier(two_of_three, texts, contextual=True, out=tmp_path / "r")
     assert not (tmp_path / "r").exists()
 
 
