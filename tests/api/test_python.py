@@ -81,7 +81,7 @@ def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> 
 
 
 def test_fit_does_not_replace_a_run_unasked(run: rss_rl.Run) -> None:
-    with pytest.raises(ConfigError, match="there is a run already"):
+    with pytest.raises(ConfigError, match="there is already a run"):
         rss_rl.fit(rows(), text="review", label="stars", out=run.path)
 
 
