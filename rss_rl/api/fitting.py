@@ -163,12 +163,14 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
     steps = [max(round(count * rows / batch * bounded / updates), 1) for count in epochs.values()]
     length = "long texts" if long else "pairs of short texts" if pairs else "short texts"
     share = (keep, "as asked") if keep is not None else (0.2 if long else 0.4, length)
-    read = f"of {rows:,} rows: {sum(steps) * batch / rows:.3g} epochs"
+    epochs_of_all = f"all phases: {sum(steps) * batch / rows:.3g} epochs of {rows:,} rows"
     return [
         Choice("reward.target_share", *share),
         Choice("batch_size", batch, f"{rows:,} {length}, of {words:,.0f} words"),
         *(
-            Choice(f"phases.{number}.steps", count, f"{name}, {read}" if not number else name)
+            Choice(
+                f"phases.{number}.steps", count, f"{name}; {epochs_of_all}" if not number else name
+            )
             for number, (name, count) in enumerate(zip(epochs, steps, strict=True))
         ),
         *(
