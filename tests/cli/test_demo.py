@@ -32,7 +32,7 @@ def test_it_says_what_it_reads_and_how_well_it_went(ran: tuple[Path, str]) -> No
     assert "with as many random words it is" in said
     assert "For a model trained to read every word" in said
     assert "random words: 0." in said
-    assert "found positive or negative: love" in said
+    assert "positive or negative on their own: love" in said
     assert "label: positive" in said
 
 
