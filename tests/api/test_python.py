@@ -265,8 +265,8 @@ def test_another_share_than_was_asked_for_is_said(run: rss_rl.Run) -> None:
     assert said(0.22, 0.2) is None
     assert "20% were asked for" in (said(0.9, 0.2) or "")
     assert said(0.5, None) is None
-    assert "chooses nothing" in (said(0.999, None) or "")
-    assert "chooses nothing" in (said(0.0, None) or "")
+    assert "does not select" in (said(0.999, None) or "")
+    assert "does not select" in (said(0.0, None) or "")
     assert said(None, None) is None
 
 
