@@ -100,7 +100,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "logits": "independent bits, drawn as uniform < sigmoid(logit); log_probs follow",
             "gates": "differentiable gates for pathwise gradients",
             "gates_first": "learns through its gates where no estimator is named",
-            "share": "keeps what is over one half likely, or by `steered`: a share steers it",
+            "share": "keeps what has a probability, or `steered`, over 0.5: a share steers it",
             "token_ids": "reads token ids in place of embedded tokens",
             "budget": "keeps the share that its option `share` gives",
             "random": "keeps each token with the probability that its option `probability` gives:"
@@ -424,7 +424,8 @@ def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Componen
     if ":" in name:
         if not trust.admits(name):
             raise ConfigError(
-                f"'{name:.200}' would import code that this file names and nobody else",
+                f"'{name:.200}' is code that only this file asks for, and opening it would "
+                f"import that code",
                 remedy="Trust the file with --trust-plugins (trust_plugins=True), name the same"
                 " component on the command line, or install its package as a plug-in",
             )

@@ -223,7 +223,7 @@ def test_later_overrides_win(minimal: Path) -> None:
         ("phases.5=3", "no item 5 in a list of 2"),
         ("model=[1", "the value is not valid YAML"),
         ("model={hidden: 3, hidden: 4}", "key 'hidden' is given twice"),
-        ("modle.hidden=3", "unknown key 'modle'; did you mean 'model'?"),
+        ("modle.hidden=3", "or a KEY=VALUE setting: unknown key 'modle'; did you mean 'model'?"),
         ("model.hidden=three", "model.hidden: Input should be a valid integer"),
     ],
 )

@@ -97,7 +97,7 @@ def fit(
     path = Path(out) if out is not None else Path("runs") / _name(data)
     if (path / CONFIG_FILE).is_file() and not overwrite:
         raise ConfigError(
-            "there is a run already",
+            "there is already a run",
             where=str(path),
             remedy=f"Resume it (rss-rl train --resume {path}), give another directory, or"
             " overwrite=True (--overwrite)",
@@ -123,7 +123,7 @@ def fit(
     manifest = open_prepared(folder).manifest
     base = "own_long" if _words(manifest) >= _LONG_TEXT else "own"
     lines = [
-        f"Data: {folder}{', prepared before' if there else ''}",
+        f"Data: {folder}{', already prepared' if there else ''}",
         f"  task={how['task']}",
         f"  vectors: {said}",
         f"  configuration: {base}",
@@ -169,12 +169,14 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
     steps = [max(round(count * rows / batch * bounded / updates), 1) for count in epochs.values()]
     length = "long texts" if long else "pairs of short texts" if pairs else "short texts"
     share = (keep, "as asked") if keep is not None else (0.2 if long else 0.4, length)
-    read = f"of {rows:,} rows: {sum(steps) * batch / rows:.3g} epochs"
+    epochs_of_all = f"all phases: {sum(steps) * batch / rows:.3g} epochs of {rows:,} rows"
     return [
         Choice("reward.target_share", *share),
         Choice("batch_size", batch, f"{rows:,} {length}, of {words:,.0f} words"),
         *(
-            Choice(f"phases.{number}.steps", count, f"{name}, {read}" if not number else name)
+            Choice(
+                f"phases.{number}.steps", count, f"{name}; {epochs_of_all}" if not number else name
+            )
             for number, (name, count) in enumerate(zip(epochs, steps, strict=True))
         ),
         *(
@@ -182,7 +184,7 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
             if pairs
             else []
         ),
-        Choice("evaluation.every", max(50, round(dev / batch)), "steers the share"),
+        Choice("evaluation.every", max(50, round(dev / batch)), "to steer the share kept"),
     ]
 
 
@@ -195,7 +197,7 @@ def _decays(base: str, chosen: Sequence[Choice], overrides: Sequence[str]) -> li
     return (
         []
         if None in steps
-        else [Choice(key, sum(filter(None, steps)), "all updates") for key in keys]
+        else [Choice(key, sum(filter(None, steps)), "until the last update") for key in keys]
     )
 
 
@@ -264,9 +266,10 @@ def _vectors(
             continue
         with suppress(DataError):  # a version that carries none, or without what reads them
             find_static(Path(f"static:{package}"))
-            return [f"static:{package}"], f"static:{package}, subword vectors that are installed"
+            said = f"static:{package}, subword vectors of an installed package"
+            return [f"static:{package}"], said
     return (), (
-        "learnt from these texts alone; --vectors FILE (vectors=[FILE]) gives others, as does"
+        "learnt from these texts alone. To use others, give --vectors FILE (vectors=[FILE]), or"
         f" `pip install {PACKAGES[0]}`"
     )
 

@@ -44,8 +44,8 @@ def print_report(out: Console, run: Path, report: Mapping[str, Any]) -> None:
     if any("rationale_f1" in scores for scores in every):
         say(
             out,
-            "precision, recall, F1: of the kept tokens against those the label follows from; "
-            "random F1: as many random tokens",
+            "precision, recall, F1: the kept tokens compared with those that decide the label; "
+            "random F1: the same for as many random tokens",
             "dim",
         )
     say(out, f"\nRun:     {run}")

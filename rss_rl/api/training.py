@@ -192,13 +192,13 @@ def kept_warning(config: RunConfig, report: Mapping[str, Any]) -> str | None:
     asked = config.reward.target_share
     if asked is not None and abs(kept - asked) > _FAR_FROM_SHARE:
         return (
-            f"{kept:.1%} of dev's words are kept, {asked:.0%} were asked for. Train longer (more"
-            " steps of the phases in which the policy learns), or from another"
-            " initial_probability of the policy"
+            f"the policy keeps {kept:.1%} of dev's words; {asked:.0%} were asked for. Train "
+            f"longer (more steps in the phases in which the policy learns), or start from "
+            f"another initial_probability of the policy"
         )
     if asked is None and not _COLLAPSED < kept < 1 - _COLLAPSED:
         return (
-            f"the policy keeps {kept:.1%} of dev's words, so it chooses nothing. Ask for a share:"
+            f"the policy keeps {kept:.1%} of dev's words, so it does not select. Ask for a share:"
             " reward.target_share=0.3 (--keep 0.3)"
         )
     return None

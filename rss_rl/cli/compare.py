@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 EPILOG = """
 Examples:
 
-`rss-rl compare runs/lambda-0.1-seed-* runs/lambda-1-seed-*` takes runs that differ in the seed
-alone as one group, and tests the groups' difference over the seeds that they share.
+`rss-rl compare runs/lambda-0.1-seed-* runs/lambda-1-seed-*` groups runs that differ only in the
+seed, and tests the difference between the groups over the seeds that they share.
 
 `rss-rl compare runs/a runs/b --out comparison` also writes `compare.md` and `curves.png` there.
 """
@@ -153,7 +153,7 @@ def _verdict(found: Difference) -> str:
     from rss_rl.results.comparing import FEWEST
 
     if len(found.seeds) < FEWEST:
-        return f"no claim: {len(found.seeds)} seeds in common, {FEWEST} are the least"
+        return f"no claim: seeds in common: {len(found.seeds)}, at least {FEWEST} are needed"
     assert found.mean is not None
     if found.t_test is None:
         return "no difference" if found.mean == 0 else "no claim: all differences are the same"
@@ -176,9 +176,9 @@ def _markdown(parts: Sequence[_Part]) -> str:
         if part.note or not part.body:
             texts.append(part.note or "None.")
     texts.append(
-        "Runs that differ in the seed alone are one group. Mean (sample standard deviation). Tests "
-        "are paired over the seeds that both groups have: a t-test, and all flips of the "
-        "differences' signs. Several groups against A are several tests: p is not corrected."
+        "Runs that differ only in the seed form one group. Scores are mean (sample standard "
+        "deviation). Tests are paired over the seeds that both groups have: a t-test, and an "
+        "exact sign-flip test. p is not corrected for comparing several groups with A."
     )
     return "\n\n".join(texts) + "\n"
 

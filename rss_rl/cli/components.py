@@ -21,9 +21,9 @@ Examples:
 
 `rss-rl components` shows the kinds.
 
-`rss-rl components policies` shows all that are installed, plug-ins too.
+`rss-rl components policies` shows all installed policies, plug-ins included.
 
-`rss-rl components policies rss` shows all about one, with its options.
+`rss-rl components policies rss` shows one policy with its options.
 
 `rss-rl components encoders my_package.my_module:ENCODER` shows one that is not installed.
 """
@@ -39,7 +39,7 @@ def components(
     ] = None,
     json_: options.Json = False,
 ) -> None:
-    """Show what can be plugged into a run: built in, or offered by an installed package."""
+    """Show the components that a run can use, built in or from an installed package."""
     tree = _kinds() if kind is None else _all(kind) if name is None else _one(kind, name)
     if json_:
         typer.echo(json.dumps(tree, indent=2, default=str))

@@ -33,7 +33,7 @@ Examples:
 
 `rss-rl config show sick reward.sparsity_cost=0.05` shows what `rss-rl train` would run.
 
-`rss-rl config show sick > mine.yaml` begins a configuration of your own.
+`rss-rl config show sick > mine.yaml` starts a configuration of your own.
 """
 
 
@@ -43,7 +43,7 @@ def show(
         str | None,
         typer.Argument(
             metavar="[CONFIG]",
-            help="A YAML file, or a name that `rss-rl config list` shows. Without: all keys.",
+            help="A YAML file, or a name that `rss-rl config list` shows. Default: all keys.",
         ),
     ] = None,
     overrides: options.Overrides = None,
@@ -68,7 +68,7 @@ def _template() -> str:
 
 @app.command("list")
 def list_(json_: options.Json = False) -> None:
-    """List the configurations that are shipped."""
+    """List the configurations that come with the package."""
     root = configs_root()
     if json_:
         known = [{"name": name, "path": str(root / f"{name}.yaml")} for name in packaged_configs()]

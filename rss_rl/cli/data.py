@@ -54,7 +54,7 @@ Examples:
 
 `rss-rl data prepare reviews.csv --text review --label stars --out s3://bucket/reviews`
 
-What is read from a URI is kept in the directory RSS_RL_CACHE (~/.cache/rss-rl), up to
+Data read from a URI are cached in the directory RSS_RL_CACHE (~/.cache/rss-rl), up to
 RSS_RL_CACHE_GB (20) gigabytes.
 """
 
@@ -99,7 +99,7 @@ def prepare(
     ],
     from_: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FOLDER", help="Where a known dataset's files lie."),
+        typer.Option("--from", metavar="FOLDER", help="Folder with the files of a known dataset."),
     ] = None,
     vectors: options.Vectors = None,
     dim: Annotated[
@@ -124,7 +124,8 @@ def prepare(
         str | None,
         table_option(
             "--rationale",
-            "Column with a list of 0 and 1, one for each word of --text: the words that matter.",
+            "Column with a list of 0 and 1, one for each word of --text: 1 for the words that "
+            "matter.",
         ),
     ] = None,
     rationale_b: Annotated[
@@ -137,9 +138,9 @@ def prepare(
     test: options.TestRows = None,
     split: Annotated[
         str,
-        table_option("--split", "Shares of train, dev and test when they are cut.", "A/B/C"),
+        table_option("--split", "Shares of train, dev and test in a random split.", "A/B/C"),
     ] = "0.8/0.1/0.1",
-    split_seed: Annotated[int, table_option("--split-seed", "Seed of the cut.", None)] = 0,
+    split_seed: Annotated[int, table_option("--split-seed", "Seed of the random split.", None)] = 0,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -150,17 +151,21 @@ def prepare(
         bool,
         typer.Option(
             "--lower/--no-lower",
-            help="Do not tell 'The' from 'the'. Lists of words are always kept as they are.",
+            help="Convert text to lower case. Lists of words are always kept as they are.",
             rich_help_panel=options.VECTORS,
         ),
     ] = True,
     seed: Annotated[
-        int, typer.Option("--seed", help="Of random vectors, made datasets and cut splits.")
+        int,
+        typer.Option(
+            "--seed",
+            help="Seed of random vectors, generated datasets and random splits of known ones.",
+        ),
     ] = 0,
     shard_mb: Annotated[
         int,
         typer.Option(
-            "--shard-mb", min=1, help="Megabytes of a file of the prepared data, at most."
+            "--shard-mb", min=1, help="Largest size of a file of the prepared data, in megabytes."
         ),
     ] = SHARD_MB,
     max_words: Annotated[
@@ -168,7 +173,7 @@ def prepare(
         typer.Option(
             "--max-words",
             min=1,
-            help="Words of a text, at most; what a longer one costs is said when it is prepared.",
+            help="Longest text, in words. Preparing reports what long texts cost.",
             rich_help_panel=options.BAD_ROWS,
         ),
     ] = None,
@@ -176,8 +181,8 @@ def prepare(
         TooLong | None,
         typer.Option(
             "--too-long",
-            help="Whether texts with more words than --max-words are cut (the default) or their "
-            "rows left out. Both are counted.",
+            help="Whether texts over --max-words are cut (the default) or their rows left out. "
+            "Both are counted.",
             rich_help_panel=options.BAD_ROWS,
         ),
     ] = None,
@@ -185,12 +190,12 @@ def prepare(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Replace a prepared dataset.", rich_help_panel=options.BAD_ROWS
+            "--force", help="Replace existing prepared data.", rich_help_panel=options.BAD_ROWS
         ),
     ] = False,
     json_: options.Json = False,
 ) -> None:
-    """Turn a dataset into files that training reads: tokens, vocabulary, vectors, counts.
+    """Turn a dataset into the files that training reads: tokens, vocabulary, vectors, counts.
 
     Give a name that `rss-rl data list` shows, or one or more .csv, .tsv, .jsonl or .parquet
     files of your own, for which --text and --label name the columns.
@@ -234,14 +239,14 @@ def encode(
         ),
     ],
     dtype: Annotated[
-        StateType, typer.Option("--dtype", help="Of the numbers that are written.")
+        StateType, typer.Option("--dtype", help="Type of the numbers that are written.")
     ] = StateType.float16,
     force: Annotated[
         bool, typer.Option("--force", help="Replace states of another encoder.")
     ] = False,
     json_: options.Json = False,
 ) -> None:
-    """Write each word as a pretrained encoder sees it in its whole text beside prepared data.
+    """Store a pretrained encoder's state of each word, in its whole text, with prepared data.
 
     A policy with policy.reads=contextual reads these states. If the command is stopped, give it
     again: it resumes.
@@ -271,7 +276,7 @@ def show(
         str, typer.Argument(metavar="PREPARED", help="A prepared directory, or its URI.")
     ],
     examples: Annotated[
-        int, typer.Option("--examples", min=0, help="Show so many training rows too.")
+        int, typer.Option("--examples", min=0, help="Also show this many training rows.")
     ] = 0,
     json_: options.Json = False,
 ) -> None:

@@ -53,10 +53,10 @@ Examples:
 
 `rss-rl data fetch lambada --mirror https://mirror.example.org/lambada`
 
-The same command resumes a download that stopped. Without a way
-to the internet, put the files named by `rss-rl data list NAME` into the folder by hand: the command
-checks and unpacks them. A proxy is taken from HTTPS_PROXY. What came, with its SHA-256, is noted in
-the folder's fetched.json.
+The same command resumes an interrupted download. Without access
+to the internet, put the files named by `rss-rl data list NAME` into the folder by hand; the command
+then checks and unpacks them. HTTPS_PROXY sets a proxy. The folder's fetched.json lists the files
+with their SHA-256.
 """
 
 _TASKS = {"made": ("made sentences", "-"), "included": ("real sentences", "-")}
@@ -73,7 +73,7 @@ _BARS = (
 
 def list_(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Show all that is known of one.")
+        str | None, typer.Argument(metavar="[NAME]", help="Show all details of this dataset.")
     ] = None,
     json_: options.Json = False,
 ) -> None:
@@ -98,7 +98,7 @@ def fetch(
         typer.Option(
             "--to",
             metavar="DIR",
-            help="Folder to put it in. Default: one of its own below downloads.",
+            help="Folder to put it in. Default: a folder of its own below downloads.",
         ),
     ] = None,
     mirror: Annotated[
@@ -107,10 +107,12 @@ def fetch(
             "--mirror",
             metavar="URL-PREFIX",
             help="Take the files from URL-PREFIX/FILE, a copy that you trust; http is allowed "
-            "here. Sizes and checksums are compared where they are known.",
+            "here. Known sizes and checksums are compared.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Download again what is there.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Download again even if the files exist.")
+    ] = False,
     json_: options.Json = False,
 ) -> None:
     """Download a dataset, check it, and unpack it to where `rss-rl data prepare` reads it."""

@@ -65,7 +65,7 @@ _REAL = _Demo(
     dim=50,
     settings=(),
     origin="of product reviews, rated by people",
-    marked="words that people, shown each alone, found positive or negative",
+    marked="words that people rated positive or negative on their own",
     example=3,
 )
 
@@ -82,7 +82,8 @@ def demo(
         bool,
         typer.Option(
             "--real",
-            help="Train on real text: sentences of product reviews, which travel with the package.",
+            help="Train on real text: sentences from product reviews, which are included in the "
+            "package.",
         ),
     ] = False,
     run_dir: Annotated[
@@ -94,16 +95,17 @@ def demo(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Of the made sentences and of the training.")
+        int,
+        typer.Option("--seed", min=0, help="Seed of the generated sentences and of the training."),
     ] = 0,
     json_: options.Json = False,
 ) -> None:
-    """Train on made sentences of which it is known which words decide the label, or on real ones.
+    """Train on generated sentences whose deciding words are known, or on real ones.
 
-    Prepares the sentences, trains (on made ones with Ray samplers), and compares the words that the
-    policy keeps with those that decide; on real ones, where it keeps 15% of the words, with words
-    that people found positive or negative. Ends with the path of a page to open. A demo that is
-    there already is replaced.
+    The demo prepares the sentences, trains (with Ray samplers on generated ones), and compares the
+    kept words with the words that decide the label. On real sentences it keeps 15% of the words,
+    and compares them with words that people rated positive or negative. At the end it prints the
+    path of a report to open. An earlier demo in the same directory is replaced.
     """
     shown = _REAL if real else _MADE
     out = console(stderr=json_)
@@ -135,7 +137,7 @@ def _check_replaceable(run_dir: Path, data: Path) -> None:
         data
     ):
         raise CheckpointError(
-            "a run that is no demo is there",
+            "there is a run that is not a demo",
             where=str(run_dir),
             remedy="Choose another --run-dir",
         )
@@ -159,12 +161,12 @@ def _read_out(out: Console, run: Run, shown: _Demo) -> None:
     test = run.report["splits"]["test"]
     chosen, lines = test["thresholded"], in_words(test, "accuracy", "test")
     if (share := run.config.reward.target_share) is not None:
-        lines.insert(0, f"It was asked to keep {share:.0%} of the words.")
+        lines.insert(0, f"The policy was asked to keep {share:.0%} of the words.")
     if "rationale_f1" in chosen:
         lines.append(
-            f"Nobody told it the {shown.marked}. Of the words it keeps, "
+            f"The policy was not told the {shown.marked}. Of the words it keeps, "
             f"{chosen['rationale_precision']:.0%} are such words, and it keeps "
-            f"{chosen['rationale_recall']:.0%} of them (F1 {chosen['rationale_f1']:.2f}; "
+            f"{chosen['rationale_recall']:.0%} of all such words (F1 {chosen['rationale_f1']:.2f}; "
             f"random words: {chosen['rationale_f1_random']:.2f})."
         )
     out.print()
@@ -180,7 +182,7 @@ def _print_example(out: Console, run_dir: Path, data: Path, shown: _Demo) -> Non
     test = open_prepared(data).split("test")
     batch = test.batch([shown.example])
     words = test.words(shown.example)
-    out.print("\nA test sentence, with what was kept in brackets:\n")
+    out.print("\nA test sentence, with the kept words in brackets:\n")
     print_explanation(out, load_model(run_dir).explain(words[0]), details=False)
     out.print(f"label: {test.labels.names[int(batch.labels[0])]}")
     for sentence, bits in zip(words, batch.rationale or (), strict=False):

@@ -21,9 +21,9 @@ from rss_rl.errors import RssError
 EPILOG = """
 Examples:
 
-`rss-rl doctor` looks at this machine.
+`rss-rl doctor` checks this machine.
 
-`rss-rl doctor sick sampler.backend=ray sampler.actors=4` also looks whether that run fits on it.
+`rss-rl doctor sick sampler.backend=ray sampler.actors=4` also checks whether this run fits on it.
 """
 
 _LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow")
@@ -42,14 +42,14 @@ class Finding(NamedTuple):
 def doctor(
     config: Annotated[
         str | None,
-        typer.Argument(metavar="[CONFIG]", help="A run that is to be started on this machine."),
+        typer.Argument(metavar="[CONFIG]", help="Configuration of the run to check."),
     ] = None,
     overrides: options.Overrides = None,
     run_dir: Annotated[
-        Path, typer.Option("--run-dir", metavar="DIR", help="Where it would be kept.")
+        Path, typer.Option("--run-dir", metavar="DIR", help="Directory of that run.")
     ] = Path("runs"),
 ) -> None:
-    """Look for what keeps a run from starting on this machine; exit code 1 on a problem."""
+    """Check whether a run can start on this machine; exit code 1 if not."""
     findings = [
         *_versions(),
         _devices(),

@@ -38,7 +38,7 @@ Examples:
 
 `rss-rl report runs/sick-seed* --html report.html` writes a page to open, send or print.
 
-`rss-rl report runs/demo --json` prints what stands in `runs/demo/report.json`.
+`rss-rl report runs/demo --json` prints `runs/demo/report.json`.
 """
 
 
@@ -61,8 +61,8 @@ def evaluate(
         list[ModeName] | None,
         typer.Option(
             "--mode",
-            help="How tokens are selected; repeatable. `all` is the comparison trained with every "
-            "token. Default: all that the run has.",
+            help="How tokens are selected; repeatable. `all` is the comparison trained with "
+            "every token. Default: all modes of the run.",
         ),
     ] = None,
     which: options.Which = "best",
@@ -95,8 +95,8 @@ def report(
         typer.Option(
             "--html",
             metavar="FILE",
-            help="Write one page without a network: scores, curves, marked texts, words, "
-            "agreement with people, settings and data. Runs may differ in more than the seed.",
+            help="Write an HTML page: scores, curves, marked texts, words, agreement with "
+            "people, settings and data. Here, runs may differ in more than the seed.",
         ),
     ] = None,
     split: Annotated[
@@ -106,7 +106,7 @@ def report(
     json_: options.Json = False,
     markdown: options.Markdown = False,
 ) -> None:
-    """Print the final report of a run again, or mean (sd) over the runs of several seeds."""
+    """Print the final report of a run again, or the mean (sd) over runs with different seeds."""
     if html is not None:
         if json_ or markdown:
             raise ConfigError("two formats are asked for", remedy="Give one of them")

@@ -51,7 +51,8 @@ def explain(
         typer.Option(
             "--flips",
             min=1,
-            help="Words of a text that are tried in and out: kept ones first, then the likeliest.",
+            help="How many words of a text can be forced in or out: kept words first, then the "
+            "likeliest.",
         ),
     ] = 200,
     out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="Page to write.")] = Path(
@@ -62,14 +63,14 @@ def explain(
         typer.Option(
             "--figure",
             metavar="FILE.png|svg",
-            help="Also write the heat map of attention; numbered where there are several.",
+            help="Also write a heat map of the attention; files are numbered if there are several.",
         ),
     ] = None,
     which: options.Which = "best",
     trust_plugins: options.TrustPlugins = False,
 ) -> None:
-    """Write one HTML page, without a network: words shaded by selection probability, attention,
-    and the prediction that comes of forcing any word in or out.
+    """Write an HTML page about a text: its words shaded by selection probability, attention, and
+    how the prediction changes when a word is forced in or out.
     """
     _check(texts, file, out, figure)
     from rss_rl.inference.model import load_model

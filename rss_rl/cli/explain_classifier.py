@@ -21,9 +21,9 @@ Examples:
 
 `rss-rl select runs/explained --trust-plugins "A dull film with one good scene."`
 
-The classifier is asked for probabilities alone and stays as it is. Texts need no labels; some
-hundreds of the kind that is to be explained are needed at least. What opens the run of a function
-afterwards imports its module and wants --trust-plugins for that.
+The classifier stays frozen, and only its probabilities are used. The texts need no labels; give at
+least a few hundred, of the kind that you want to explain. If the classifier is a function, commands
+that open the run later need --trust-plugins, because they import its module.
 """
 
 
@@ -43,7 +43,9 @@ def explain_classifier(
     text: Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the text.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from those chosen."),
+        typer.Argument(
+            metavar="[KEY=VALUE]...", help="Settings that override those chosen from the data."
+        ),
     ] = None,
     keep: Annotated[
         float, typer.Option("--keep", metavar="SHARE", help="Share of the words to mark.")
@@ -64,7 +66,7 @@ def explain_classifier(
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
 ) -> None:
-    """Train a policy that marks the words from which a classifier says what it says of a text."""
+    """Train a policy that marks the words that a classifier needs for its prediction."""
     from rss_rl.api.explaining import explain_classifier as explain
     from rss_rl.inference.scoring import read_texts
 

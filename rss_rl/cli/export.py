@@ -37,12 +37,12 @@ def export(
         typer.Option("--onnx", help="Also write model.onnx, and check it; needs `rss-rl\\[onnx]`."),
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an export that is there.")
+        bool, typer.Option("--overwrite", help="Replace an existing export.")
     ] = False,
     trust_plugins: options.TrustPlugins = False,
     json_: options.Json = False,
 ) -> None:
-    """Write weights, vocabulary, configuration and a card into a directory that stands alone."""
+    """Write weights, vocabulary, configuration and a model card into a self-contained directory."""
     from rss_rl.inference.artifact import export_run
     from rss_rl.inference.onnx_graph import write_onnx
 

@@ -19,11 +19,11 @@ Examples:
 
 `rss-rl fit pairs.tsv --text a --text-b b --label score --task score --time 5m --out runs/pairs`
 
-It prepares the table, trains `configs/own.yaml` (long texts: `own_long`) on it, and writes a report
-to open in a browser. What it chooses follows from the number of rows, the labels and the length of
-the texts alone; it prints each choice, and KEY=VALUE settings behind the file override them. The
-same table is prepared once. For data that are prepared already, and for all settings, see
-`rss-rl data prepare` and `rss-rl train`.
+`fit` prepares the table, trains on it with `configs/own.yaml` (long texts: `own_long`), and writes
+a report to open in a browser. It chooses settings from the number of rows, the labels and the
+length of the texts, and prints each choice. KEY=VALUE settings after the file override them. The
+same table is prepared only once. See also `rss-rl data prepare` and `rss-rl train`, which have more
+options.
 """
 
 
@@ -35,7 +35,9 @@ def fit(
     label: options.LabelColumn,
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from those chosen."),
+        typer.Argument(
+            metavar="[KEY=VALUE]...", help="Settings that override those chosen from the data."
+        ),
     ] = None,
     text_b: options.TextB = None,
     keep: Annotated[
@@ -43,14 +45,15 @@ def fit(
         typer.Option(
             "--keep",
             metavar="SHARE",
-            help="Share of the words to keep. Default: 0.4, of texts over 100 words 0.2.",
+            help="Share of the words to keep. Default: 0.4, or 0.2 if texts have over 100 words "
+            "on average.",
         ),
     ] = None,
     time: options.Time = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Directory of the run. Default: runs/FILE's name."
+            "--out", metavar="DIR", help="Directory of the run. Default: runs/NAME for NAME.csv."
         ),
     ] = None,
     dev: options.DevRows = None,
@@ -58,7 +61,9 @@ def fit(
     task: Annotated[
         options.TaskKind | None,
         options.table_option(
-            "--task", "Whether labels name classes or are numbers. Default: as they look.", None
+            "--task",
+            "Whether labels are classes or numbers. Default: guessed from the labels.",
+            None,
         ),
     ] = None,
     low: options.Low = None,

@@ -26,9 +26,9 @@ Examples:
 
 `rss-rl job list --address http://HEAD:8265`
 
-`rss-rl job logs sick-20260314-151617` shows what it printed and prints, until it ends.
+`rss-rl job logs sick-20260314-151617` shows its output until it ends.
 
-`rss-rl job stop sick-20260314-151617` stops it after the present update, with a checkpoint.
+`rss-rl job stop sick-20260314-151617` stops it after the current update, with a checkpoint.
 """
 
 app = typer.Typer(
@@ -44,15 +44,17 @@ Address = Annotated[
     typer.Option(
         "--address",
         metavar="ADDRESS",
-        help="Of the cluster: http://HEAD:8265 (dashboard), HEAD:6379, or ray://HEAD:10001 for a "
-        "dashboard at its usual port. Default: RAY_ADDRESS.",
+        help="Address of the cluster: http://HEAD:8265 (dashboard), or HEAD:6379 or "
+        "ray://HEAD:10001 if the dashboard has its usual port. Default: RAY_ADDRESS.",
     ),
 ]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Also use a cluster that checks no token.")
 ]
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="What `rss-rl submit` printed.")]
-Follow = Annotated[bool, typer.Option("--follow/--no-follow", help="Go on until the job ends.")]
+JobName = Annotated[
+    str, typer.Argument(metavar="JOB", help="The job's name, as `rss-rl submit` printed it.")
+]
+Follow = Annotated[bool, typer.Option("--follow/--no-follow", help="Continue until the job ends.")]
 
 
 @app.command("list", epilog=_EPILOG)
@@ -65,7 +67,7 @@ def list_(address: Address = None, insecure: Insecure = False) -> None:
 
 @app.command(epilog=_EPILOG)
 def status(job: JobName, address: Address = None, insecure: Insecure = False) -> None:
-    """Tell whether a job waits, runs, or how it ended; exit code 1 if it failed or was stopped."""
+    """Show whether a job waits, runs or has ended; exit code 1 if it failed or was stopped."""
     found = _open(address, insecure).job(job)
     if found.ended:
         finish(found, console())
@@ -77,7 +79,7 @@ def status(job: JobName, address: Address = None, insecure: Insecure = False) ->
 def logs(
     job: JobName, address: Address = None, follow: Follow = True, insecure: Insecure = False
 ) -> None:
-    """Show what a job prints; Ctrl-C ends the showing, not the job."""
+    """Show a job's output; Ctrl-C stops showing it, and the job runs on."""
     board = _open(address, insecure)
     if not follow:
         _write(board.log(job))
@@ -91,7 +93,7 @@ def logs(
 
 @app.command(epilog=_EPILOG)
 def stop(job: JobName, address: Address = None, insecure: Insecure = False) -> None:
-    """Stop a job after its present update, with a checkpoint."""
+    """Stop a job after its current update, with a checkpoint."""
     out = console()
     _stop(_open(address, insecure), job, out)
 

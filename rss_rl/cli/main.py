@@ -65,7 +65,7 @@ def global_options(
     debug: Annotated[
         bool,
         typer.Option(
-            "--debug", help=f"Print tracebacks of expected errors too, as {DEBUG_VARIABLE}=1 does."
+            "--debug", help=f"Also print tracebacks of expected errors, as {DEBUG_VARIABLE}=1 does."
         ),
     ] = False,
 ) -> None:

@@ -30,7 +30,8 @@ Which = Annotated[
     str, typer.Option("--which", metavar="best|latest|STEP", help="Checkpoint of a run.")
 ]
 Device = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda, ... Default: as the run trained.")
+    str | None,
+    typer.Option("--device", help="cpu, cuda, ... Default: the device that the run trained on."),
 ]
 TextColumn = Annotated[
     str | None,
@@ -70,27 +71,26 @@ class TaskKind(StrEnum):
 
 
 LabelColumn = Annotated[str | None, table_option("--label", "Column with the label.")]
-Task = Annotated[
-    TaskKind, table_option("--task", "Whether labels name classes or are numbers.", None)
-]
+Task = Annotated[TaskKind, table_option("--task", "Whether labels are classes or numbers.", None)]
 Low = Annotated[
     float | None,
-    table_option("--low", "Lowest possible score. Default: of the training rows.", None),
+    table_option("--low", "Lowest possible score. Default: the lowest of the training rows.", None),
 ]
 High = Annotated[float | None, table_option("--high", "Highest possible score.", None)]
 DevRows = Annotated[
     Path | None,
-    table_option("--dev", "Development split. Default: cut from the training rows.", "FILE"),
+    table_option("--dev", "Development split. Default: split off from the training rows.", "FILE"),
 ]
 TestRows = Annotated[
-    Path | None, table_option("--test", "Test split. Default: cut from the training rows.", "FILE")
+    Path | None,
+    table_option("--test", "Test split. Default: split off from the training rows.", "FILE"),
 ]
 SkipBadRows = Annotated[
     bool,
     typer.Option(
         "--skip-bad-rows",
-        help="Leave rows that cannot be used out, count them and list them in rejects.jsonl. "
-        "Without, the first one stops.",
+        help="Leave bad rows out, and list them in rejects.jsonl. Default: the first bad row is "
+        "an error.",
         rich_help_panel=BAD_ROWS,
     ),
 ]
@@ -101,17 +101,19 @@ Vectors = Annotated[
         metavar="FILE",
         help="GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE), word2vec binary (.bin), or "
         "static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama. "
-        "Repeat it to put several side by side. Without, all vectors are random.",
+        "Repeat it to concatenate several. Default: random vectors.",
         rich_help_panel=VECTORS,
     ),
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a run that is in the directory already.")
+    bool, typer.Option("--overwrite", help="Replace an existing run in the directory.")
 ]
 TakeOver = Annotated[
     bool,
     typer.Option(
-        "--take-over", help="Write to --storage though another process seems to; it has stopped."
+        "--take-over",
+        help="Write to --storage even if another process seems to write there. "
+        "Use it only if that process has stopped.",
     ),
 ]
 Time = Annotated[
@@ -119,15 +121,15 @@ Time = Annotated[
     typer.Option(
         "--time",
         metavar="DURATION",
-        help="Bound of the training, such as 90s, 5m or 2h, shared out among the phases.",
+        help="Longest training time, such as 90s, 5m or 2h, divided among the phases.",
     ),
 ]
 TrustPlugins = Annotated[
     bool,
     typer.Option(
         "--trust-plugins",
-        help="Import components that the run or export names as package.module:OBJECT. Its files "
-        "can then run any code: for your own, or those of somebody you trust.",
+        help="Import components that the run or export names as package.module:OBJECT. This can "
+        "run any code, so use it only for files of your own or of somebody you trust.",
     ),
 ]
 

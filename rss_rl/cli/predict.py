@@ -38,10 +38,10 @@ Examples:
 
 `rss-rl predict models/reviews --input s3://bucket/reviews --text review
 --output s3://bucket/scored --address auto` gives each file of a folder to the next free CPU of a
-Ray cluster. Repeat the command to go on where it was stopped or killed.
+Ray cluster. If it is stopped or killed, repeat the command to continue.
 
 `rss-rl predict models/reviews --input reviews/ --text review --output scored/ --address local`
-does so with the CPUs of this machine.
+uses all CPUs of this machine.
 """
 
 
@@ -61,8 +61,8 @@ def predict(
         typer.Option(
             "--output",
             metavar="FILE|FOLDER|URI",
-            help="The same formats, not .gz; appears when complete. Of a folder or URI: a folder "
-            "or its URI, which gets a Parquet file for each.",
+            help="A file of the same formats, not .gz; it appears when complete. For a folder or "
+            "URI: a folder or URI for the Parquet files.",
         ),
     ],
     text: options.TextColumn = None,
@@ -75,8 +75,8 @@ def predict(
         bool,
         typer.Option(
             "--overwrite",
-            help="Replace an output that is there, of a folder that of another call; never the "
-            "input.",
+            help="Replace an existing output, or the files of an earlier call in its folder; "
+            "never the input.",
         ),
     ] = False,
     address: Annotated[
@@ -84,27 +84,25 @@ def predict(
         typer.Option(
             "--address",
             metavar="HOST:PORT",
-            help="Score the files of a folder on a Ray cluster: 'auto' for the one that runs on "
-            "this machine, 'local' for one that is started here. Needs rss-rl[data], and rss-rl on "
-            "the nodes. Default: one file after the other, without Ray.",
+            help="Score the files of a folder on a Ray cluster: 'auto' for the one running on "
+            "this machine, 'local' to start one here. Needs rss-rl[data], and rss-rl on the "
+            "nodes. Default: one file at a time, without Ray.",
         ),
     ] = None,
     insecure: Annotated[
         bool,
-        typer.Option(
-            "--insecure", help="Work even on a cluster that lets in anybody without a token."
-        ),
+        typer.Option("--insecure", help="Also use a cluster that anybody can use without a token."),
     ] = False,
     which: options.Which = "best",
     trust_plugins: options.TrustPlugins = False,
 ) -> None:
     """Predict for every row of a file, or of a folder of files, in constant memory.
 
-    The output has a row for each row read: its number, prediction, probabilities, the share of
-    words kept, the words, the numbers of those selected as head or dependent, and the columns of
-    the input. Of a folder the output is a folder with a file for each file, and a first column that
-    names it. Files that are complete are kept when it is stopped or killed, and the same command
-    goes on with the others.
+    The output has a row for each row of the input: its number, the prediction, probabilities, the
+    share of words kept, the words, the positions of those selected as head or dependent, and the
+    columns of the input. For a folder, the output is a folder with a file for each file, and a
+    first column that names it. If the command is stopped or killed, complete files are kept. Give
+    the same command again to continue with the others.
     """
     from rss_rl.inference.artifact import pack_model
     from rss_rl.inference.folder import begin_folder

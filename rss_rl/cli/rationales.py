@@ -27,27 +27,28 @@ Examples:
 
 `rss-rl rationales runs/rss runs/hardkuma --share 0.2 --markdown`
 
-`rss-rl rationales runs/movies --posthoc occlusion,lime --scores other.jsonl` adds columns: what
-explains the run's classifier after training, and another method's scores of the words.
+`rss-rl rationales runs/movies --posthoc occlusion,lime --scores other.jsonl` adds columns for
+explanations of the trained classifier, and for another method's scores of the words.
 
 `rss-rl rationales runs/movies/all-tokens --share 0.2 --posthoc integrated-gradients` explains the
 comparison that was trained with every word.
 
-The data must say which words people marked, as eraser-movies and yelp-hat do, and the run be of the
-faithful form. `top-k`, `random` and the columns added keep the policy's mean share, or that of
---share.
+The data must say which words people marked, as eraser-movies and yelp-hat do. The run must be of
+the faithful form. `top-k`, `random` and the added columns keep the policy's mean share of words, or
+that of --share.
 
 A line of a scores file is `{"id": "a review", "scores": [0.1, 0.7, 0.2]}`: the example's id, as
-`rss-rl data show` prints it, and a number for each word; of a pair of texts, two lists.
+`rss-rl data show` prints it, and a number for each word. For a pair of texts, give two lists.
 
-Comprehensiveness and sufficiency are ERASER's, of the classifier that reads all words: how much
-less likely its class gets without the selection, and with the selection alone. Similarity is the
-area under the ROC curve against single annotators, 0.5 being chance.
+Comprehensiveness and sufficiency are defined as in ERASER. They use the classifier that reads all
+words, and say how much the probability of its class falls without the selected words, and with only
+the selected words. Similarity is the area under the ROC curve against single annotators; 0.5 is
+chance.
 
-Rows `at budgets` and `at people's count`, and AUPRC, are defined as Brinner and Zarriess (EMNLP
-2024) define them: means over the best 5, 10, ..., 95% of a text's words, and the best as many as
-people marked; IOU F1 at budgets is of best overlaps, without a threshold; compr. and suff. are of
-the right class.
+AUPRC and the rows `at budgets` and `at people's count` are defined as in Brinner and Zarriess
+(EMNLP 2024). `at budgets` is the mean over the best 5, 10, ..., 95% of a text's words. `at people's
+count` takes as many of the best words as people marked. IOU F1 at budgets uses the best overlaps,
+without a threshold; compr. and suff. at budgets are for the right class.
 The methods of --posthoc are given the right class, so their selections have no accuracy.
 """
 
@@ -65,7 +66,8 @@ def rationales(
             "--share",
             min=0.0,
             max=1.0,
-            help="Of the words that all selections but the policy's keep of a text.",
+            help="Share of the words for all selections but the policy's. Default: the policy's "
+            "mean share.",
         ),
     ] = None,
     posthoc: Annotated[
@@ -73,7 +75,7 @@ def rationales(
         typer.Option(
             "--posthoc",
             metavar="A,B",
-            help="Explain the run's classifier, too: occlusion, occlusion-5 (five words at a "
+            help="Also explain the run's classifier: occlusion, occlusion-5 (five words at a "
             "time), gradient-x-input, integrated-gradients, lime. Takes minutes on long texts.",
         ),
     ] = None,

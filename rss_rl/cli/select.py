@@ -52,9 +52,9 @@ def select(
     trust_plugins: options.TrustPlugins = False,
     json_: options.Json = False,
 ) -> None:
-    """Show which words of a text a run or an export selects, and what it predicts from them.
+    """Show which words of a text a model selects, and what it predicts from them.
 
-    Heads look at other tokens, dependents are looked at; a token that is neither is not kept.
+    Heads look at other tokens, dependents are looked at. A token that is neither is not kept.
     """
     from rss_rl.inference.model import load_model
 

@@ -45,19 +45,19 @@ def serve(
         list[Path],
         typer.Argument(
             metavar="RUN|EXPORT [RUN|EXPORT]",
-            help="Directory of a run or of an export, or two that read the same kind of texts.",
+            help="Directory of a run or an export, or two that read the same kind of texts.",
         ),
     ],
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")
+        int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")
     ] = 8000,
     host: Annotated[
         str | None,
         typer.Option(
             "--host",
             metavar="ADDRESS",
-            help="Address to listen at, for other machines; requests then need a token. "
-            "Default: this machine alone.",
+            help="Address to listen on, so that other machines can connect; requests then need a "
+            "token. Default: only this machine.",
         ),
     ] = None,
     token: Annotated[
@@ -65,7 +65,7 @@ def serve(
         typer.Option(
             "--token",
             envvar="RSS_RL_SERVE_TOKEN",
-            help="Token that requests need. Default with --host: one drawn at random and printed.",
+            help="Token that requests need. Default with --host: a random one, which is printed.",
         ),
     ] = None,
     max_words: Annotated[
@@ -74,12 +74,12 @@ def serve(
     which: options.Which = "best",
     trust_plugins: options.TrustPlugins = False,
 ) -> None:
-    """Serve a page on which to type a text, move the share of words kept, and click words in and
-    out, with the prediction that follows.
+    """Serve a page on which you type a text, choose the share of words kept, click words in and
+    out, and see the prediction.
 
-    Programs ask by `POST /predict`; `GET /schema` describes it, `GET /health` says whether the
-    server answers. Texts are written to no file. The connection is not encrypted: for other
-    machines put a server before it that does.
+    Programs use `POST /predict`. `GET /schema` describes it, and `GET /health` says whether the
+    server answers. Texts are not written to any file. The connection is not encrypted: to open
+    the server to other machines, put a proxy that encrypts in front of it.
     """
     _check(paths, token)
     try:

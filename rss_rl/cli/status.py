@@ -26,7 +26,7 @@ Examples:
 
 `rss-rl status runs/demo`
 
-`rss-rl status s3://bucket/run --follow` reads the copy on a storage path, again and again.
+`rss-rl status s3://bucket/run --follow` reads the copy on a storage path, repeatedly.
 
 `rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped, failed,
 crashed (no process trains, and no error was logged) or not running.
@@ -39,11 +39,10 @@ def status(
         str,
         typer.Argument(metavar="RUN", help="Directory of a run, or the storage path of its copy."),
     ],
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until the run no longer runs.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Repeat until the run ends.")] = False,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
+        float,
+        typer.Option("--every", metavar="SECONDS", min=0.1, help="Time between two readings."),
     ] = 2.0,
     json_: options.Json = False,
 ) -> None:

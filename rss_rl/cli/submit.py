@@ -59,23 +59,27 @@ def submit(
     address: Address = None,
     shared_filesystem: Annotated[
         bool,
-        typer.Option("--shared-filesystem", help="Local paths mean the same files on every node."),
+        typer.Option(
+            "--shared-filesystem", help="Say that local paths are the same files on every node."
+        ),
     ] = False,
     name: Annotated[
-        str | None, typer.Option("--name", help="Of the job. Default: the configuration's.")
+        str | None, typer.Option("--name", help="Name of the job. Default: the configuration's.")
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow/--detach", help="Show what the job prints until it ends.")
     ] = True,
     pip: Annotated[
         list[str] | None,
-        typer.Option("--pip", metavar="REQUIREMENT", help="To install for the job; repeatable."),
+        typer.Option(
+            "--pip", metavar="REQUIREMENT", help="Package to install for the job; repeatable."
+        ),
     ] = None,
     cpus: Annotated[
-        float, typer.Option("--cpus", min=0, help="CPUs that the learner's process asks for.")
+        float, typer.Option("--cpus", min=0, help="CPUs for the learner's process.")
     ] = 1,
     gpus: Annotated[
-        float, typer.Option("--gpus", min=0, help="GPUs that the learner's process asks for.")
+        float, typer.Option("--gpus", min=0, help="GPUs for the learner's process.")
     ] = 0,
     take_over: options.TakeOver = False,
     insecure: Insecure = False,

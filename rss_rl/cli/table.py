@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 TABLE_EPILOG = """
 Examples:
 
-`rss-rl table sick --data-root DATA --jobs 2` prepares the data, makes every missing run two at a
-time, and prints the table, which also lies in `runs/tables/sick` with a CSV file and a picture.
+`rss-rl table sick --data-root DATA --jobs 2` prepares the data, trains the missing runs, two at a
+time, and prints the table. It also writes it to `runs/tables/sick`, with a CSV file and a plot.
 
 `rss-rl table sick --dry-run` shows what would be done.
 
@@ -37,7 +37,7 @@ time, and prints the table, which also lies in `runs/tables/sick` with a CSV fil
 
 `rss-rl table sick --only-read` prints the table of the runs that are finished.
 
-`rss-rl table my.yaml` makes a table of your own; the shipped ones are examples of the form.
+`rss-rl table my.yaml` makes a table of your own; use the shipped ones as examples.
 
 Press Ctrl-C once to stop with a checkpoint of each run; the same command resumes them.
 """
@@ -46,21 +46,29 @@ Examples:
 
 `rss-rl frontier sick --shares .1,.2,.3,.5 --jobs 2` trains the configuration's policy at every
 target share with three seeds, two runs at a time on Ray Tune (`rss-rl[tune]`), and writes
-`frontier.md`, `.csv` and `.png` into `runs/frontier/sick`. `--policies` takes several, of those
-that `rss-rl components policies` names.
+`frontier.md`, `.csv` and `.png` into `runs/frontier/sick`. `--policies` takes several;
+`rss-rl components policies` lists them.
 
-`rss-rl frontier movies --shares .1,.3 --costs .3,1 --policies A,B` takes a policy that learns from
-rewards through the shares and one that learns through its gates through the costs: one picture.
+`rss-rl frontier movies --shares .1,.3 --costs .3,1 --policies A,B` trains a policy that learns from
+rewards at each share, and one that learns through gates at each cost, and plots both.
 
-`rss-rl frontier demo data=data/reviews --costs 0.01,0.1,1 --seeds 1` goes through values of lambda.
+`rss-rl frontier demo data=data/reviews --costs 0.01,0.1,1 --seeds 1` trains at each value of
+lambda.
 
 `rss-rl frontier sick --shares .1,.3 --only-read` shows what is finished.
 
 Press Ctrl-C once to stop with a checkpoint of each run; the same command resumes them.
 """
 
-Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at a time; 1: here, without Ray.")]
-OnlyRead = Annotated[bool, typer.Option("--only-read", help="Make nothing; show what is finished.")]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs", min=1, help="Runs at a time; with 1 they run in this process, without Ray."
+    ),
+]
+OnlyRead = Annotated[
+    bool, typer.Option("--only-read", help="Train nothing; show what is finished.")
+]
 Again = Annotated[
     bool, typer.Option("--again", help="Replace runs that were made with other settings or data.")
 ]
@@ -76,27 +84,29 @@ def table(
         typer.Option(
             "--data-root",
             metavar="DIR",
-            help="Holds a folder for each dataset, and the files of word vectors.",
+            help="Folder with a subfolder for each dataset, and the files of word vectors.",
         ),
     ] = None,
     vectors: Annotated[
         list[Path] | None,
         typer.Option(
-            "--vectors", metavar="FILE", help="Word vectors in place of the table's; repeatable."
+            "--vectors",
+            metavar="FILE",
+            help="Word vectors to use instead of the table's; repeatable.",
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Holds data, runs and tables.")
+        Path, typer.Option("--out", metavar="DIR", help="Folder for data, runs and tables.")
     ] = Path("runs/tables"),
     seeds: Annotated[
         str | None,
-        typer.Option("--seeds", metavar="0,1,...", help="In place of each row's own number."),
+        typer.Option("--seeds", metavar="0,1,...", help="Seeds to use instead of each row's own."),
     ] = None,
     rows: Annotated[
-        str | None, typer.Option("--rows", metavar="A,B", help="Rows; default all.")
+        str | None, typer.Option("--rows", metavar="A,B", help="Rows to make. Default: all.")
     ] = None,
     datasets: Annotated[
-        str | None, typer.Option("--datasets", metavar="A,B", help="Datasets; default all.")
+        str | None, typer.Option("--datasets", metavar="A,B", help="Datasets to use. Default: all.")
     ] = None,
     jobs: Jobs = 1,
     only_read: OnlyRead = False,
@@ -106,8 +116,8 @@ def table(
         bool | None,
         typer.Option(
             "--timing/--no-timing",
-            help="Measure training and inference after the runs, again or not at all. Default: "
-            "where it is missing.",
+            help="Measure training and inference times again, or not at all. Default: measure "
+            "missing ones.",
         ),
     ] = None,
 ) -> None:
@@ -142,17 +152,19 @@ def frontier(
         typer.Option(
             "--costs",
             metavar="A,B",
-            help="Sparsity costs, in place of shares or for the policies that learn through gates.",
+            help="Sparsity costs, instead of shares or for the policies that learn through gates.",
         ),
     ] = None,
     policies: Annotated[
         str | None,
-        typer.Option("--policies", metavar="A,B", help="Default: the configuration's own."),
+        typer.Option(
+            "--policies", metavar="A,B", help="Policies to train. Default: the configuration's own."
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each point.")] = 3,
     jobs: Jobs = 1,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Holds the runs and the files.")
+        Path, typer.Option("--out", metavar="DIR", help="Folder for the runs and the files.")
     ] = Path("runs/frontier"),
     only_read: OnlyRead = False,
     dry_run: options.DryRun = False,

@@ -22,9 +22,9 @@ Examples:
 `rss-rl train --resume runs/third` resumes a run that was stopped or killed.
 
 `rss-rl train sick --run-dir runs/a --storage s3://bucket/a --resume` copies the run to the storage
-as it goes, and on a new machine resumes what is there.
+while it trains. On a new machine it resumes from there.
 
-Press Ctrl-C once to stop after the present update with a checkpoint, twice to quit at once.
+Press Ctrl-C once to stop after the current update with a checkpoint, twice to quit immediately.
 `rss-rl config show` documents all settings.
 """
 
@@ -46,7 +46,7 @@ def train(
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Resume from the last checkpoint, where there is one.")
+        bool, typer.Option("--resume", help="Resume from the last checkpoint, if there is one.")
     ] = False,
     overwrite: options.Overwrite = False,
     storage: Annotated[
@@ -54,8 +54,8 @@ def train(
         typer.Option(
             "--storage",
             metavar="URI",
-            help="Directory or URI (s3://, gs://, ...) that gets a copy of the run at each "
-            "checkpoint; with --resume a machine without the run gets it from there.",
+            help="Directory or URI (s3://, gs://, ...) to copy the run to at each checkpoint. "
+            "With --resume, a machine without the run fetches it from there.",
         ),
     ] = None,
     take_over: options.TakeOver = False,
@@ -64,15 +64,13 @@ def train(
         typer.Option(
             "--address",
             metavar="HOST:PORT",
-            help="Ray cluster to work on, or 'auto' for the one that runs on this machine. "
-            "Default: RAY_ADDRESS, or a cluster that is started here and ends with the run.",
+            help="Ray cluster to use, or 'auto' for the one running on this machine. Default: "
+            "RAY_ADDRESS, or a new cluster on this machine that ends with the run.",
         ),
     ] = None,
     insecure: Annotated[
         bool,
-        typer.Option(
-            "--insecure", help="Work even on a cluster that lets in anybody without a token."
-        ),
+        typer.Option("--insecure", help="Also use a cluster that anybody can use without a token."),
     ] = False,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Start Ray's dashboard too, on 127.0.0.1:8265.")
@@ -81,7 +79,7 @@ def train(
     trust_plugins: options.TrustPlugins = False,
     json_: options.Json = False,
 ) -> None:
-    """Train a classifier and its selection policy; ends in a table of dev and test scores."""
+    """Train a classifier and its selection policy, and print their dev and test scores."""
     from rss_rl.api.training import Joining
     from rss_rl.api.training import train as train_run
 

@@ -50,7 +50,7 @@ def _description(tag: str) -> str:
     """What the metric is, in ASCII: Ray takes no other letters.
 
     >>> _description("train/loss")
-    'supervised loss of the classifier without L2 [nats, or score2]'
+    'supervised loss of the classifier, without L2 [nats, or score2]'
     """
     metric = known_metric(tag)
     text = "updates done" if metric is None else f"{metric.meaning} [{metric.unit}]"

@@ -46,7 +46,8 @@ def load_config(path: Path, overrides: Sequence[str] = (), trust: Trust = EVERYT
         ConfigError: naming the file, the key and the nearest known one.
     """
     loaded = with_overrides(read_tree(path), overrides)
-    return parse_config(loaded, where=str(path), trust=trust | trust_in_overrides(overrides))
+    where = f"{path} or a KEY=VALUE setting" if overrides else str(path)
+    return parse_config(loaded, where=where, trust=trust | trust_in_overrides(overrides))
 
 
 def with_overrides(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

@@ -95,16 +95,18 @@ _DEV = "dev/{all,thresholded}/"
 _SHARE = "share of real tokens"
 
 for _metric in (
-    Metric("phase/index", "number", "phase of the schedule the update belongs to, from 0", "last"),
-    Metric("train/loss", "nats, or score²", "supervised loss of the classifier without L2"),
     Metric(
-        "train/accuracy", "share", "training examples of the batch predicted right, with dropout"
+        "phase/index", "number", "number of the phase that the update belongs to, from 0", "last"
+    ),
+    Metric("train/loss", "nats, or score²", "supervised loss of the classifier, without L2"),
+    Metric(
+        "train/accuracy", "share", "correct predictions among the batch's examples, with dropout"
     ),
     Metric("train/gradient_norm", "-", "L2 norm of the classifier's gradient before clipping"),
     Metric(
         "policy/loss",
         "nats",
-        "minus mean of advantage × log-prob, corrected where stale, without the entropy cost",
+        "minus mean of advantage × log-prob, importance-corrected, without the entropy cost",
     ),
     Metric("policy/entropy", "nats", "mean entropy of a selection bit"),
     Metric("policy/gradient_norm", "-", "L2 norm of the policy's gradient before clipping"),
@@ -114,23 +116,26 @@ for _metric in (
         "-",
         "importance ratio target / behaviour policy of a bit (of a selection: truncated-sum)",
     ),
-    Metric("policy/ratio_max", "-", "the largest of them, before truncation", "max"),
-    Metric("policy/ratio_clipped", "share", "ratios that the correction truncates or clips"),
+    Metric("policy/ratio_max", "-", "largest importance ratio, before truncation", "max"),
+    Metric("policy/ratio_clipped", "share", "importance ratios that are truncated or clipped"),
     Metric(
         "policy/effective_sample_share",
         "share",
         "(Σw)² / (n Σw²) of the ratios w after truncation; clipped ones count as 0",
     ),
     Metric(
-        "policy/version", "number", "version of the snapshot the rollout was sampled with", "last"
+        "policy/version",
+        "number",
+        "version of the snapshot that the rollout was sampled with",
+        "last",
     ),
-    Metric("policy/lag_min", "versions", "the smallest of an update's rollouts"),
+    Metric("policy/lag_min", "versions", "smallest policy lag of an update's rollouts"),
     Metric(
         "policy/lag",
         "versions",
         "target minus behaviour version, mean of an update's rollouts",
     ),
-    Metric("policy/lag_max", "versions", "the largest of an update's rollouts", "max"),
+    Metric("policy/lag_max", "versions", "largest policy lag of an update's rollouts", "max"),
     Metric("reward/total", "nats", "score minus all costs, mean over selections"),
     Metric(
         "reward/log_likelihood",
@@ -154,10 +159,10 @@ for _metric in (
     Metric(
         "reward/lambda",
         "nats",
-        "mean of both roles' constraint/multiplier, which is no part of the reward",
+        "mean of constraint/multiplier over both roles; not part of the reward",
         "last",
     ),
-    Metric("reward/lambda_{heads,dependents}", "nats", "the same as constraint/multiplier", "last"),
+    Metric("reward/lambda_{heads,dependents}", "nats", "equal to constraint/multiplier", "last"),
     Metric(
         "constraint/multiplier_{heads,dependents}",
         "nats",
@@ -167,7 +172,7 @@ for _metric in (
     Metric(
         "constraint/violation",
         "share",
-        "thresholded share kept of the batch minus the target share",
+        "share of the batch kept by thresholding, minus the target share",
         "last",
     ),
     Metric("selection/kept", _SHARE, "heads or dependents in the sampled selections"),
@@ -179,7 +184,7 @@ for _metric in (
     Metric(
         "selection/margin_{heads,dependents}",
         "logits",
-        "of a role, too high (+) or low (-) for the target share at the threshold",
+        "how far a role's logits are too high (+) or too low (-) for the target share",
         "last",
     ),
     Metric(
@@ -190,7 +195,13 @@ for _metric in (
     ),
     Metric("selection/heads_kept", _SHARE, "heads in the sampled selections"),
     Metric("selection/dependents_kept", _SHARE, "dependents in the sampled selections"),
-    Metric("selection/probability_{head,dependent}", "-", "of dev tokens", "last", "histogram"),
+    Metric(
+        "selection/probability_{head,dependent}",
+        "-",
+        "probability of each dev token",
+        "last",
+        "histogram",
+    ),
     Metric("selection/examples", "-", "dev sentences with their selection", "last", "text"),
     Metric(
         "selection/attention",
@@ -203,47 +214,55 @@ for _metric in (
     Metric(
         "time/update_s",
         "s",
-        "wall time of an update; their sum is training time without evaluations",
+        "wall time of an update; the sum over updates is the training time without evaluations",
         "sum",
     ),
-    Metric("time/sample_s", "s", "waiting for the samplers"),
+    Metric("time/sample_s", "s", "time spent waiting for the samplers"),
     Metric("time/learn_s", "s", "losses, gradients and optimiser steps of an update"),
     Metric("time/evaluate_s", "s", "one pass over dev", "sum"),
-    Metric("publish/duration_ms", "ms", "making a snapshot of the weights, and handing it out"),
+    Metric("publish/duration_ms", "ms", "time to make a snapshot of the weights and publish it"),
     Metric("publish/bytes", "bytes", "size of a snapshot", "last"),
-    Metric("pipeline/in_flight", "shards", "submitted and not back when an update begins"),
+    Metric(
+        "pipeline/in_flight",
+        "shards",
+        "shards submitted and not yet returned when an update begins",
+    ),
     Metric(
         "pipeline/discarded",
         "shards",
-        "rollouts too old, sampled again; since a start",
+        "rollouts discarded as too old and sampled again, since the start",
         "last",
     ),
-    Metric("learner/idle_share", "share", "of an update's wall time, waiting for rollouts"),
+    Metric(
+        "learner/idle_share", "share", "share of an update's wall time spent waiting for rollouts"
+    ),
     Metric(
         "sampler/idle_share",
         "share",
-        "of the samplers' wall time, over the last 32 updates",
+        "share of the samplers' wall time spent idle, over the last 32 updates",
         "last",
     ),
-    Metric("sampler/busy_s", "s", "work that samplers delivered in an update, all together", "sum"),
+    Metric("sampler/busy_s", "s", "time all samplers together worked for an update", "sum"),
     Metric("sampler/alive", "number", "samplers that can be given work", "last"),
-    Metric("object_store/bytes", "bytes", "in use in the object stores of the cluster", "last"),
+    Metric("object_store/bytes", "bytes", "bytes in use in the cluster's object stores", "last"),
     Metric(
         "sampler/restarts",
         "number",
         "samplers replaced, since the run was last started",
         "last",
     ),
-    Metric("storage/failures", "number", "uploads to the storage that failed so far", "last"),
+    Metric("storage/failures", "number", "failed uploads to the storage so far", "last"),
     Metric(
         "storage/lag_checkpoints",
         "number",
-        "checkpoints that the storage does not hold yet",
+        "checkpoints that the storage does not have yet",
         "last",
     ),
-    Metric("storage/upload_s", "s", "the last upload to the storage that succeeded", "last"),
+    Metric(
+        "storage/upload_s", "s", "duration of the last successful upload to the storage", "last"
+    ),
     Metric("metrics/non_finite", "number", "NaN or infinite values left out at this step", "sum"),
-    Metric(_DEV + "<name>", "-", "a metric that evaluation.metrics or a plug-in adds"),
+    Metric(_DEV + "<name>", "-", "a metric added by evaluation.metrics or a plug-in"),
     *(Metric(_DEV + m.name, m.unit, m.meaning) for m in OWN),
     *(
         Metric(_DEV + measure.name, measure.unit, measure.meaning)

@@ -53,7 +53,7 @@ ACCURACY = Component(
         Measure(
             "accuracy",
             "accuracy",
-            "examples predicted right (all labels but scores)",
+            "correct predictions (not for scores)",
             unit="share",
             percent=True,
             brief=True,
@@ -61,7 +61,7 @@ ACCURACY = Component(
         Measure(
             "majority_accuracy",
             "majority",
-            "accuracy of always saying the commonest label",
+            "accuracy of always predicting the most common label",
             unit="share",
             percent=True,
         ),

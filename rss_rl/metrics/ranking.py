@@ -52,7 +52,15 @@ RANKING = Component(
             brief=True,
         ),
         Measure("mrr", "MRR", "mean reciprocal rank of the first right answer over the same"),
-        Measure("map_all", "MAP, all", "map over all questions, 0 where no answer is right"),
-        Measure("mrr_all", "MRR, all", "mrr over all questions, 0 where no answer is right"),
+        Measure(
+            "map_all",
+            "MAP, all",
+            "`map` over all questions, 0 for questions without a right answer",
+        ),
+        Measure(
+            "mrr_all",
+            "MRR, all",
+            "`mrr` over all questions, 0 for questions without a right answer",
+        ),
     ),
 )

@@ -46,10 +46,10 @@ RATIONALES = Component(
     measures=tuple(
         Measure(f"rationale_{name}", label, meaning, unit="share", places=3, brief=name == "f1")
         for name, label, meaning in (
-            ("precision", "precision", "kept tokens that are of the rationale"),
-            ("recall", "recall", "tokens of the rationale that are kept"),
+            ("precision", "precision", "share of the kept tokens that are in the rationale"),
+            ("recall", "recall", "share of the rationale's tokens that are kept"),
             ("f1", "F1", "harmonic mean of rationale precision and recall"),
-            ("f1_random", "random F1", "F1 of the selection moved to random tokens"),
+            ("f1_random", "random F1", "F1 of as many randomly selected tokens"),
         )
     ),
 )

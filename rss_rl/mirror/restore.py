@@ -53,7 +53,7 @@ def refuse_present(storage: Storage) -> None:
     """
     if _has_checkpoints(storage.files("checkpoints")):
         raise StorageError(
-            "there is a run already",
+            "there is already a run",
             where=storage.uri,
             remedy="Continue it with --resume, replace it with --overwrite, or choose another path",
         )

@@ -168,9 +168,9 @@ def report_page(facts: Facts) -> str:
         reading=reading,
         split=facts.split,
         texts=[
-            ("Right, and most certain of it", list(map(_text, reading.right))),
-            ("Wrong, and most certain of it", list(map(_text, reading.wrong))),
-            ("Least sure", list(map(_text, reading.unsure))),
+            ("Right, with the highest confidence", list(map(_text, reading.right))),
+            ("Wrong, with the highest confidence", list(map(_text, reading.wrong))),
+            ("Lowest confidence", list(map(_text, reading.unsure))),
         ],
         words_chart=words_chart(reading),
         most=words_by_share(reading)[:_WORDS],
@@ -232,7 +232,7 @@ def _summary(facts: Facts, metric: str | None) -> list[str]:
     lines = in_words(modes, metric, facts.split)
     if "whole" in modes:
         value = format_measure(metric, modes["whole"][metric])
-        lines.append(f"Shown all words, the same classifier reaches {value}.")
+        lines.append(f"With all words, the same classifier reaches {value}.")
     count = len(facts.groups[0].runs)
     return [f"Means over {count} seeds.", *lines] if count > 1 else lines
 
@@ -253,18 +253,18 @@ def _asked(facts: Facts) -> Iterator[tuple[str, str]]:
     if _selects(config):
         yield (
             "Words to keep",
-            f"{share:.0%} (asked for)" if share else f"what pays at {cost:g} each",
+            f"{share:.0%} (asked for)" if share else f"no share asked for; cost {cost:g}",
         )
         yield "Policy", config["policy"]["name"]
     yield "Encoder", f"{config['model']['encoder']['name']}, {config['model']['hidden']} features"
     vectors = manifest.vectors
     files = ", ".join(file.name for file in vectors.files) or "learnt from these texts"
-    yield "Word vectors", f"{files}; {vectors.dim} numbers a word"
+    yield "Word vectors", f"{files}; {vectors.dim} numbers per word"
     reports = [run.report for group in facts.groups for run in group.runs if run.report]
     seeds = ", ".join(str(run.seed) for run in facts.groups[0].runs)
     yield "Seeds", seeds
     seconds = sum(report["wall_seconds"] for report in reports) / len(reports)
-    yield "Training", f"{reports[0]['steps']:,} updates, {seconds:,.0f} seconds a run"
+    yield "Training", f"{reports[0]['steps']:,} updates, {seconds:,.0f} seconds per run"
     yield "Size", f"{reports[0]['parameters']:,} parameters without embeddings"
 
 
@@ -352,13 +352,13 @@ def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
         text += f"; {left_out:,} rows left out" if left_out else ""
         yield f"Split {name}", text + (f"; {info.cut_rows:,} cut" if info.cut_rows else "")
     tokenizer = manifest.tokenizer
-    yield "Words", f"cut by {tokenizer.name}" + (", in lower case" if tokenizer.lower else "")
+    yield "Words", f"split by {tokenizer.name}" + (", in lower case" if tokenizer.lower else "")
     size, trainable = manifest.vocabulary.size, manifest.vocabulary.trainable
     yield "Vocabulary", f"{size:,} words, {trainable:,} of them in the training texts"
     if manifest.vectors.files:
         covered = manifest.vectors.any
-        yield "Words with a vector", f"{covered.words:.1%}; of running text {covered.tokens:.1%}"
-    yield "Seed of what was drawn", str(manifest.seed)
+        yield "Words with a vector", f"{covered.words:.1%}; of all tokens {covered.tokens:.1%}"
+    yield "Seed of the data", str(manifest.seed)
 
 
 def _made(run: Path) -> Iterator[tuple[str, str]]:

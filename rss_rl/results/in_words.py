@@ -25,10 +25,11 @@ def _sentences(modes: Mapping[str, Scores], metric: str, split: str) -> Iterator
     label = find_measure(metric).label
     chosen, whole, moved = (modes.get(name, {}) for name in ("thresholded", "all", "random"))
     if (value := chosen.get(metric)) is not None:
-        text = f"Reading {chosen['kept']:.1%} of the words, the {label} on {split} is "
+        text = f"With {chosen['kept']:.1%} of the words, the {label} on {split} is "
         text += format_measure(metric, value)
         if (other := moved.get(metric)) is not None:
-            text += f"; with as many random words instead it is {format_measure(metric, other)}"
+            text += f"; with as many random words it is {format_measure(metric, other)}"
         yield f"{text}."
     if (value := whole.get(metric)) is not None:
-        yield f"Trained to read every word, the {label} is {format_measure(metric, value)}."
+        score = format_measure(metric, value)
+        yield f"For a model trained to read every word, the {label} is {score}."

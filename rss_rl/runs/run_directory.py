@@ -284,7 +284,7 @@ def check_free(path: Path, *, overwrite: bool = False) -> None:
     began = any((path / "checkpoints").glob("step-*"))
     if began and not overwrite:
         raise CheckpointError(
-            "there is a run already",
+            "there is already a run",
             where=str(path),
             remedy="Continue it with --resume, replace it with --overwrite, or choose another one",
         )

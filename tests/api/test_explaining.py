@@ -110,7 +110,7 @@ def test_a_function_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     done = CliRunner().invoke(app, ["explain-classifier", *given, *SMALL, *more])
     assert done.exit_code == 0, done.output
     assert "report.html" in done.output
-    with pytest.raises(ConfigError, match="would import code"):
+    with pytest.raises(ConfigError, match="opening it would import that code"):
         rss_rl.Run("runs/explained")
     run = rss_rl.Run("runs/explained", trust_plugins=True)
     assert set(run.model.labels.names) == {"calm", "loud"}

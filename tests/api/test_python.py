@@ -81,7 +81,7 @@ def test_fit_is_a_finished_run_with_all_that_one_asks_of_it(run: rss_rl.Run) -> 
 
 
 def test_fit_does_not_replace_a_run_unasked(run: rss_rl.Run) -> None:
-    with pytest.raises(ConfigError, match="there is a run already"):
+    with pytest.raises(ConfigError, match="there is already a run"):
         rss_rl.fit(rows(), text="review", label="stars", out=run.path)
 
 
@@ -265,8 +265,8 @@ def test_another_share_than_was_asked_for_is_said(run: rss_rl.Run) -> None:
     assert said(0.22, 0.2) is None
     assert "20% were asked for" in (said(0.9, 0.2) or "")
     assert said(0.5, None) is None
-    assert "chooses nothing" in (said(0.999, None) or "")
-    assert "chooses nothing" in (said(0.0, None) or "")
+    assert "does not select" in (said(0.999, None) or "")
+    assert "does not select" in (said(0.0, None) or "")
     assert said(None, None) is None
 
 

@@ -63,7 +63,7 @@ def test_everything(runs: Path, tmp_path: Path) -> None:
 
 def test_too_few_seeds(runs: Path) -> None:
     said = compare(runs / "a0", runs / "a1", runs / "b0", runs / "b1", "--markdown")
-    assert "no claim: 2 seeds in common, 3 are the least" in said
+    assert "no claim: seeds in common: 2, at least 3 are needed" in said
     assert "better" not in said
 
 

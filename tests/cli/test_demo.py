@@ -28,11 +28,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_it_says_what_it_reads_and_how_well_it_went(ran: tuple[Path, str]) -> None:
     _, said = ran
     assert "Sentences: 1,741 train, 221 dev, 426 test, of product reviews, rated by people" in said
-    assert "It was asked to keep 15% of the words. Reading " in said
-    assert "with as many random words instead it is" in said
-    assert "Trained to read every word" in said
+    assert "The policy was asked to keep 15% of the words. With " in said
+    assert "with as many random words it is" in said
+    assert "For a model trained to read every word" in said
     assert "random words: 0." in said
-    assert "found positive or negative: love" in said
+    assert "positive or negative on their own: love" in said
     assert "label: positive" in said
 
 
@@ -55,4 +55,4 @@ def test_another_run_is_not_replaced(ran: tuple[Path, str], tmp_path: Path) -> N
     (other / "config.json").write_text((ran[0] / "config.json").read_text())
     result = demo("--run-dir", str(other))
     assert result.exit_code == 2
-    assert "a run that is no demo is there" in result.stderr
+    assert "there is a run that is not a demo" in result.stderr

@@ -88,13 +88,13 @@ def test_vectors_of_a_package_serve_where_none_are_given(
 def test_a_table_is_prepared_once(table: Path, tmp_path: Path) -> None:
     """Again where its content, a column or a setting differs; not for another run's directory."""
     first = fitted(table, tmp_path / "first")
-    assert "prepared before" not in first
-    assert "prepared before" in fitted(table, tmp_path / "second")
+    assert "already prepared" not in first
+    assert "already prepared" in fitted(table, tmp_path / "second")
     assert prepared_for(tmp_path / "first") == prepared_for(tmp_path / "second")
     shorter = tmp_path / table.name
     shorter.write_text("".join(table.read_text().splitlines(keepends=True)[:-20]))
-    assert "prepared before" not in fitted(shorter, tmp_path / "third")
-    assert "prepared before" not in fitted(table, tmp_path / "fourth", "--dev", str(shorter))
+    assert "already prepared" not in fitted(shorter, tmp_path / "third")
+    assert "already prepared" not in fitted(table, tmp_path / "fourth", "--dev", str(shorter))
     assert prepared_for(tmp_path / "fourth").splits["dev"].rows == 100
 
 
@@ -147,4 +147,5 @@ def test_long_texts_keep_a_fifth_unless_asked() -> None:
 
 def manifest(rows: int, words: int) -> Any:
     """The part of a manifest that choices look at."""
-    return SimpleNamespace(splits={"train": SimpleNamespace(rows=rows, tokens=(rows * words,))})
+    train = SimpleNamespace(rows=rows, tokens=(rows * words,))
+    return SimpleNamespace(splits={"train": train, "dev": SimpleNamespace(rows=rows // 8)})

@@ -182,7 +182,7 @@ def test_a_finished_run_is_not_trained_again(workplace: Path) -> None:
     data = f"data={workplace / 'data' / 'pairs'}"
     again = ("train", workplace / "pairs.yaml", data, "seed=3", "--run-dir", run_of(workplace))
     assert "The run is finished" in invoke(*again, "--resume")
-    assert "there is a run already" in invoke(*again, code=2)
+    assert "there is already a run" in invoke(*again, code=2)
     assert (run_of(workplace) / "report.json").read_text() == before
 
 

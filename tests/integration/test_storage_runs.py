@@ -97,7 +97,7 @@ def test_a_stop_brings_everything_there(
         last = event
     assert last == Stopped(21)
     assert load_checkpoint(tmp_path / "there").step == 21
-    with pytest.raises(StorageError, match="there is a run already"):
+    with pytest.raises(StorageError, match="there is already a run"):
         next(iter(train(tiny(), tmp_path / "new", storage=uri)))
     list(train(tiny(), tmp_path / "second", resume=True, storage=uri))
     Outcome.read(tmp_path / "second").assert_equals(reference)

@@ -47,7 +47,7 @@ def test_a_run_is_not_overwritten_unasked(tmp_path: Path) -> None:
         for name in ("metrics", "tensorboard", "inputs"):
             (tmp_path / name).mkdir()
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(CheckpointError, match="there is a run already.*--resume.*--overwrite"):
+    with pytest.raises(CheckpointError, match="there is already a run.*--resume.*--overwrite"):
         RunDirectory.create(tmp_path, CONFIG)
     with RunDirectory.create(tmp_path, {"seed": 4}, overwrite=True):
         pass
