@@ -184,7 +184,7 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
             if pairs
             else []
         ),
-        Choice("evaluation.every", max(50, round(dev / batch)), "to steer the share kept"),
+        Choice("evaluation.every", max(50, round(dev / batch)), "the best of these is kept"),
     ]
 
 
