@@ -76,8 +76,6 @@ def explain_classifier(
         "phases": [{"name": "explain", "policy": True, "steps": _UPDATES}],
         "evaluation.best_metric": "reward",
         "evaluation.every": _UPDATES // 8,
-        # There are probabilities alone, no gradient of them.
-        "learner.estimator": "reinforce",
         "sampler.selections": _SELECTIONS,
     }
     if contextual:

@@ -304,9 +304,12 @@ class RunConfig(Section):
 
     @property
     def estimator(self) -> EstimatorConfig:
-        """That of the policy's gradient: the one named, or else the one that fits the policy."""
+        """That of the policy's gradient: the one named, or else one that fits policy and reward."""
+        offered = self.policy.capabilities
+        if offered & {"log_probs", "logits"} and not self.reward.model.can("gates"):
+            offered -= {"gates", "gates_first"}
         named = self.learner.estimator
-        return named or EstimatorConfig(name=default_estimator(self.policy.capabilities))
+        return named or EstimatorConfig(name=default_estimator(offered))
 
     def _estimator_fits(self) -> None:
         selections, estimator = self.sampler.selections, self.estimator

@@ -249,7 +249,7 @@ class TestRestore:
 
     def test_a_run_that_is_there_is_replaced_only_when_asked(self, tmp_path: Path) -> None:
         storage = synced(tmp_path, 4)
-        with pytest.raises(StorageError, match="a run already.*--resume.*--overwrite"):
+        with pytest.raises(StorageError, match="already a run.*--resume.*--overwrite"):
             refuse_present(storage)
         with RunDirectory.create(tmp_path / "run", {"seed": 5}) as run:
             made = mirror(storage, run.path)

@@ -28,6 +28,7 @@ TASKS = {
     "planted": (CLASSES, 1),
     "cr": (CLASSES, 1),
     "own": (CLASSES, 1),
+    "product-reviews": (CLASSES, 1),
     "lambada": (LabelSpec("candidate"), 2),
     "eraser-movies": (CLASSES, 1),
     "trec": (CLASSES, 1),
