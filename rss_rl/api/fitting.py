@@ -131,7 +131,7 @@ def fit(
     given = settings(overrides)
     chosen = _not_replaced(choices(manifest, keep), given)
     chosen += _decays(base, chosen, given)
-    width = max(len(f"{choice.key}={choice.value}") for choice in chosen)
+    width = max((len(f"{choice.key}={choice.value}") for choice in chosen), default=0)
     lines += [f"  {f'{key}={value}':<{width}}  {why}" for key, value, why in chosen]
     for line in lines:
         say(shown, line)
