@@ -175,8 +175,11 @@ def test_metrics_that_do_not_fit_are_refused(
 
 
 def test_pathwise_gradients_need_the_likelihood(tiny_config: RunConfig) -> None:
+    """By default a policy that has both learns from rewards where there is no likelihood."""
+    given: Any = {"policy": {"name": "gumbel"}, "reward": {"model": RULE}}
+    assert of(tiny_config, **given).estimator.name == "reinforce"
     with pytest.raises(ConfigError, match="differentiates the classifier's loss"):
-        of(tiny_config, policy={"name": "gumbel"}, reward={"model": RULE})
+        of(tiny_config, **given, learner={"estimator": {"name": "pathwise"}})
 
 
 def test_a_supervised_phase_trains_the_classifier_for_prediction(
