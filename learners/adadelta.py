@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rss_rl.learners.row_gradients import set_aside
+
 ROW_STEPS = "row_steps"
 """State of a table: the update at which each row's averages were last brought up to date, [V]."""
 
@@ -38,7 +40,7 @@ class RowAdadelta(torch.optim.Adadelta):
         """
         if closure is not None:
             raise ValueError("losses are not evaluated again")
-        held: list[tuple[Tensor, Tensor]] = []
+        updated: list[Tensor] = []
         for group in self.param_groups:
             for table in group["params"]:
                 if table.grad is None:
@@ -47,13 +49,9 @@ class RowAdadelta(torch.optim.Adadelta):
                     _catch_up(self.state[table], group["rho"])
                     continue
                 self._update_rows(table, table.grad, group)
-                held.append((table, table.grad))
-                table.grad = None
-        try:
+                updated.append(table)
+        with set_aside(updated):
             super().step()
-        finally:
-            for table, gradient in held:
-                table.grad = gradient
 
     def _update_rows(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         """The update of the legend, of the rows [R] of a coalesced sparse gradient [V, E]."""

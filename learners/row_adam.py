@@ -24,6 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rss_rl.learners.row_gradients import set_aside
+
 ROW_UPDATES = "row_updates"
 """State of a table: how many updates each row has had, [V]; up to 2^24 are exact."""
 
@@ -43,18 +45,14 @@ class RowAdam(torch.optim.Adam):
         """
         if closure is not None:
             raise ValueError("losses are not evaluated again")
-        held: list[tuple[Tensor, Tensor]] = []
+        updated: list[Tensor] = []
         for group in self.param_groups:
             for table in group["params"] if group.get("rows") else ():
                 if table.grad is not None:
                     self._update_rows(table, table.grad, group)
-                    held.append((table, table.grad))
-                    table.grad = None
-        try:
+                    updated.append(table)
+        with set_aside(updated):
             super().step()
-        finally:
-            for table, gradient in held:
-                table.grad = gradient
 
     def _update_rows(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         """The update of the legend."""

@@ -21,6 +21,7 @@ from rss_rl.api.preparing import Rows, prepare, row_files
 from rss_rl.api.terminal import SafeConsole, busy, say
 from rss_rl.api.training import settings, train
 from rss_rl.config.loading import load_config
+from rss_rl.data.checks import is_missing
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.static_vectors import PACKAGES, find_static
@@ -103,13 +104,13 @@ def fit(
             " overwrite=True (--overwrite)",
         )
     with tempfile.TemporaryDirectory(prefix="rss-rl-rows-") as scratch:
-        splits = {"rows": data, "dev": dev, "test": test}
+        how = {"text": text, "label": label, "text_b": text_b} | dict(prepared or {})
+        splits = {"rows": data, "dev": how.pop("dev", dev), "test": how.pop("test", test)}
         files = {
             name: row_files(rows, Path(scratch) / f"{name}.parquet")
             for name, rows in splits.items()
             if rows is not None
         }
-        how = {"text": text, "label": label, "text_b": text_b} | dict(prepared or {})
         how["vectors"], said = _vectors(how.get("vectors"), how.get("dim"))
         key = _key(files, how)
         how["task"] = how.get("task") or guess_task(files["rows"], label)
@@ -219,7 +220,8 @@ def _words(manifest: Manifest) -> float:
 
 def guess_task(files: Sequence[Path], label: str) -> str:
     """`score` if the labels are numbers that are not whole or too many for classes."""
-    seen = {value for value in islice(_labels(files, label), _LOOKED_AT) if value is not None}
+    labels = islice(_labels(files, label), _LOOKED_AT)
+    seen = {value for value in labels if value is not None and not is_missing(value)}
     try:
         numbers = {float(value) for value in seen}
     except (TypeError, ValueError):
@@ -232,7 +234,7 @@ def _labels(files: Sequence[Path], label: str) -> Iterator[Any]:
     for path in files:
         for record in read_records(path):
             if isinstance(record, Record):
-                yield record.values.get(label) or None
+                yield record.values.get(label)
 
 
 def _key(files: Mapping[str, Sequence[Path]], how: Mapping[str, Any]) -> str:

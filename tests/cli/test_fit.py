@@ -117,6 +117,7 @@ def test_what_it_chooses_is_said_and_can_be_overridden(table: Path, tmp_path: Pa
         (tuple(map(str, range(30))), "score"),
         (("1", "two"), "classes"),
         (("", "0.25", "3"), "score"),  # a row without a label says nothing
+        (("0", "1", "nan"), "classes"),
     ],
 )
 def test_the_task_follows_from_the_labels(
