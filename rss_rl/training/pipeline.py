@@ -35,9 +35,6 @@ _POLL_S = 1.0
 _IDLE_WINDOW = 32
 """Updates over which the samplers' idle share is taken: a job's time is known at its end only."""
 
-Jobs = Callable[[int], Sequence[SampleJob]]
-
-
 @dataclass(frozen=True)
 class Taken:
     """The rollouts of one update, a shard each, and what the pipeline measured, by metric tag."""
@@ -53,7 +50,6 @@ class RolloutPipeline:
         backend: called when the first job is to be submitted, so that a run that samples nothing
             starts no samplers.
         config: of the samplers.
-        jobs: the jobs of an update by its number; empty beyond the end of the phase.
         log: told of rollouts that are discarded.
     """
 
@@ -61,18 +57,18 @@ class RolloutPipeline:
         self,
         backend: Callable[[], Backend],
         config: SamplerConfig,
-        jobs: Jobs,
         log: EventSink = NO_LOG,
     ) -> None:
         self._make_backend, self._log = backend, log
         self._backend: Backend | None = None
-        self._config, self._jobs = config, jobs
+        self._config = config
         self._published: int | None = None
+        self._shards: dict[int, int] = {}  # of the updates that jobs were given for
+        self._waiting: deque[SampleJob] = deque()  # given, and no sampler has room for them yet
         self._asked: dict[tuple[int, int], SampleJob] = {}
         self._again: dict[tuple[int, int], SampleJob] = {}
         self._arrived: dict[int, dict[int, Rollout]] = {}
-        self._next = 0  # no job of this update or a later one was submitted yet
-        self._left: deque[SampleJob] = deque()  # of update `_next`, while it is being submitted
+        self._next = 0  # no job of this update or a later one was given yet
         self._busy: deque[tuple[float, float]] = deque(maxlen=_IDLE_WINDOW)
         self._busy_s, self._since = 0.0, 0.0
         self.discarded = 0
@@ -100,34 +96,44 @@ class RolloutPipeline:
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """Let the jobs that are submitted from now on be sampled with this snapshot."""
-        self.start().publish(snapshot)
+        backend = self.start()
+        backend.publish(snapshot)
         self._published = snapshot.version
+        self._fill(backend)
 
-    def supply(self, update: int) -> None:
-        """Submit what may be sampled while the learner is at, or before, `update`.
+    def admitted(self, update: int) -> range:
+        """Updates whose jobs may be sampled while the learner is before `update`, and are not yet.
 
         Raises:
             ValueError: before the first `publish`.
         """
-        if self._published is None:
-            raise ValueError("there is no snapshot to sample with")
-        backend = self.start()
-        newest = self._published + self._config.max_policy_lag
-        for place in sorted(self._again):
-            if place[0] <= newest and backend.room():
-                self._submit(backend, self._again.pop(place))
+        newest = self._newest()
         if self._config.run_ahead is not None:
             newest = update + self._config.run_ahead
-        self._next = max(self._next, update)
-        while backend.room():
-            if not self._left:
-                if self._next > newest:
-                    return
-                self._left.extend(self._jobs(self._next))
-                if not self._left:
-                    return
-                self._next += 1
-            self._submit(backend, self._left.popleft())
+        return range(max(self._next, update), newest + 1)
+
+    def _newest(self) -> int:
+        """The last update that may learn from what the published policy draws."""
+        if self._published is None:
+            raise ValueError("there is no snapshot to sample with")
+        return self._published + self._config.max_policy_lag
+
+    def give(self, update: int, jobs: Sequence[SampleJob]) -> None:
+        """Have these sampled, all the jobs of an update, as soon as samplers have room for them."""
+        self._next = update + 1
+        self._shards[update] = len(jobs)
+        self._waiting.extend(jobs)
+        self._fill(self.start())
+
+    def _fill(self, backend: Backend) -> None:
+        """Submit what there is room for; first what has to be sampled again."""
+        again = [self._again[place] for place in sorted(self._again) if place[0] <= self._newest()]
+        for job in again:
+            if not backend.room():
+                return
+            self._submit(backend, self._again.pop((job.update, job.shard)))
+        while self._waiting and backend.room():
+            self._submit(backend, self._waiting.popleft())
 
     def _submit(self, backend: Backend, job: SampleJob) -> None:
         self._asked[job.update, job.shard] = job
@@ -137,17 +143,20 @@ class RolloutPipeline:
         """The rollouts of an update, waiting for them.
 
         Raises:
+            ValueError: its jobs were not given.
             SamplerError: samplers keep failing.
             RssError: raised by the code within a sampler.
         """
         started = time.perf_counter()
-        wanted = len(self._jobs(update))
-        self.supply(update)
+        wanted = self._shards.pop(update, None)
+        if wanted is None:
+            raise ValueError(f"nobody asked for rollouts of update {update + 1}")
         backend = self.start()
+        self._fill(backend)
         while len(self._arrived.get(update, {})) < wanted:
             for delivery in backend.collect(_POLL_S):
                 self._receive(delivery)
-            self.supply(update)
+            self._fill(backend)
         shards = self._arrived.pop(update)
         rollouts = [shards[shard] for shard in sorted(shards)]
         waited = time.perf_counter() - started
@@ -201,7 +210,8 @@ class RolloutPipeline:
         self._asked.clear()
         self._again.clear()
         self._arrived.clear()
-        self._left.clear()
+        self._waiting.clear()
+        self._shards.clear()
         self._next = 0
         self._published = None
         self._measure_anew()

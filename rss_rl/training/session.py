@@ -79,7 +79,7 @@ class Session:
             batch_tokens=config.batch_tokens,
             reach=max(sampler.max_policy_lag, sampler.run_ahead or 0),
         )
-        self._pipeline = RolloutPipeline(backend, config.sampler, self._jobs, log)
+        self._pipeline = RolloutPipeline(backend, config.sampler, log)
         self._publishing: dict[str, float] = {}  # metrics of the newest snapshot, not reported yet
 
     @property
@@ -106,7 +106,7 @@ class Session:
         try:
             rollouts = []
             if self._asks_samplers(turn):
-                self._supply()
+                self._supply_samplers()
                 taken = self._pipeline.take(self.update_count)
                 rollouts, scalars = taken.rollouts, scalars | taken.scalars | self._publishing
                 self._publishing = {}
@@ -125,7 +125,7 @@ class Session:
         self.update_count += 1
         self.schedule.count()
         # Before anything else is done, so that samplers work while dev is scored or a file saved.
-        self._supply()
+        self._supply_samplers()
         if self._asks_samplers(turn):
             elapsed = time.perf_counter() - started
             scalars["learner/idle_share"] = scalars["time/sample_s"] / elapsed
@@ -144,8 +144,8 @@ class Session:
         through_gates = isinstance(self._estimator, GateEstimator)
         return turn is not None and turn.sampled and not through_gates
 
-    def _supply(self) -> None:
-        """Publish if it is due, and give samplers what they may work on."""
+    def _supply_samplers(self) -> None:
+        """Publish if it is due, and hand over the jobs of all updates that may be sampled now."""
         if not self._asks_samplers(self.schedule.turn()):
             return
         published = self._pipeline.published
@@ -159,7 +159,11 @@ class Session:
                 "publish/duration_ms": 1000 * (time.perf_counter() - started),
                 "publish/bytes": snapshot.bytes,
             }
-        self._pipeline.supply(self.update_count)
+        for update in self._pipeline.admitted(self.update_count):
+            jobs = self._jobs(update)
+            if not jobs:
+                return
+            self._pipeline.give(update, jobs)
 
     def _jobs(self, update: int) -> list[SampleJob]:
         """The shards of an update of the present phase; none beyond its end."""

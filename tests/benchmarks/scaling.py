@@ -132,11 +132,7 @@ def simulate(
     wait_for_all(backend, samplers)
     spent = {"publish": 0.0, "orchestrate": 0.0}
 
-    def jobs(update: int) -> list[SampleJob]:
-        rows = order.rows(update)
-        return [SampleJob(update, 0, rows, config.sampler.selections, True, False)]
-
-    pipeline = RolloutPipeline(lambda: backend, sampler, jobs)
+    pipeline = RolloutPipeline(lambda: backend, sampler)
 
     def go(first: int, count: int) -> None:
         for update in range(first, first + count):
@@ -144,6 +140,10 @@ def simulate(
             pipeline.publish(Snapshot(update, deltas))
             spent["publish"] += time.perf_counter() - started
             started = time.thread_time()  # waiting costs none
+            for asked in pipeline.admitted(update):
+                rows = order.rows(asked)
+                job = SampleJob(asked, 0, rows, config.sampler.selections, True, False)
+                pipeline.give(asked, [job])
             pipeline.take(update)
             spent["orchestrate"] += time.thread_time() - started
             time.sleep(learn_s)

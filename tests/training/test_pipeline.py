@@ -16,14 +16,12 @@ from rss_rl.errors import SamplerError
 from rss_rl.rollouts.backend import BackendStats, Delivery
 from rss_rl.rollouts.rollout import Rollout, SampleJob
 from rss_rl.rollouts.snapshot import Snapshot
-from rss_rl.training.pipeline import RolloutPipeline
+from rss_rl.training.pipeline import RolloutPipeline, Taken
 
 SHARDS = 2
 
 
-def jobs(update: int, last: int = 10**9) -> list[SampleJob]:
-    if update > last:
-        return []
+def jobs(update: int) -> list[SampleJob]:
     rows = [np.array([10 * update + shard]) for shard in range(SHARDS)]
     return [
         SampleJob(update, shard, rows[shard], selections=1, scored=False, thresholded=False)
@@ -85,10 +83,20 @@ def snapshot(version: int) -> Snapshot:
     return Snapshot(version, ())
 
 
-def make(backend: ScriptedBackend, last: int = 10**9, **config: object) -> RolloutPipeline:
-    return RolloutPipeline(
-        lambda: backend, SamplerConfig.model_validate(config), lambda update: jobs(update, last)
-    )
+def make(backend: ScriptedBackend, **config: object) -> RolloutPipeline:
+    return RolloutPipeline(lambda: backend, SamplerConfig.model_validate(config))
+
+
+def supply(pipeline: RolloutPipeline, update: int, last: int = 10**9) -> None:
+    """Give the jobs of all updates that are admitted, up to the last of a phase."""
+    for admitted in pipeline.admitted(update):
+        if admitted <= last:
+            pipeline.give(admitted, jobs(admitted))
+
+
+def take(pipeline: RolloutPipeline, update: int) -> Taken:
+    supply(pipeline, update)
+    return pipeline.take(update)
 
 
 @given(
@@ -107,7 +115,7 @@ def test_nothing_is_lost_or_used_twice_or_too_old(
     for update in range(8):
         if update % every == 0:
             pipeline.publish(snapshot(update))
-        taken = pipeline.take(update)
+        taken = take(pipeline, update)
         assert [int(r.rows[0]) for r in taken.rollouts] == [10 * update, 10 * update + 1]
         lags = [update - r.version for r in taken.rollouts]
         assert min(lags) >= 0
@@ -128,13 +136,13 @@ def test_rollouts_too_old_are_counted_and_sampled_again() -> None:
     backend = ScriptedBackend(slots=100)
     pipeline = make(backend, max_policy_lag=1, run_ahead=3)
     pipeline.publish(snapshot(0))
-    pipeline.supply(0)
+    supply(pipeline, 0)
     assert {place[0] for place in backend.submitted} == {0, 1, 2, 3}
-    pipeline.take(0)
+    take(pipeline, 0)
     assert pipeline.discarded == 2 * SHARDS  # updates 2 and 3, sampled with version 0
     for update in (1, 2, 3):
         pipeline.publish(snapshot(update))
-        assert {r.version for r in pipeline.take(update).rollouts} <= {update - 1, update}
+        assert {r.version for r in take(pipeline, update).rollouts} <= {update - 1, update}
 
 
 def test_synchronous_training_samples_each_update_with_its_own_version() -> None:
@@ -142,16 +150,16 @@ def test_synchronous_training_samples_each_update_with_its_own_version() -> None
     pipeline = make(backend)
     for update in range(4):
         pipeline.publish(snapshot(update))
-        taken = pipeline.take(update)
+        taken = take(pipeline, update)
         assert {r.version for r in taken.rollouts} == {update}
     assert [place[2] - place[0] for place in backend.submitted] == [0] * 4 * SHARDS
 
 
 def test_samplers_run_ahead_as_far_as_lag_and_phase_admit() -> None:
     backend = ScriptedBackend(slots=100)
-    pipeline = make(backend, last=2, max_policy_lag=5)
+    pipeline = make(backend, max_policy_lag=5)
     pipeline.publish(snapshot(0))
-    pipeline.supply(0)
+    supply(pipeline, 0, last=2)
     assert [place[0] for place in backend.submitted] == [0, 0, 1, 1, 2, 2]
 
 
@@ -159,13 +167,15 @@ def test_what_was_asked_for_before_the_phase_changed_is_dropped() -> None:
     backend = ScriptedBackend(slots=100)
     pipeline = make(backend, max_policy_lag=4)
     pipeline.publish(snapshot(0))
-    pipeline.supply(0)
+    supply(pipeline, 0)
     pipeline.forget()
     assert pipeline.published is None
     with pytest.raises(ValueError, match="no snapshot"):
-        pipeline.supply(0)
+        supply(pipeline, 0)
+    with pytest.raises(ValueError, match="nobody asked .* update 1"):
+        pipeline.take(0)
     pipeline.publish(snapshot(1))
-    taken = pipeline.take(1)
+    taken = take(pipeline, 1)
     assert {r.version for r in taken.rollouts} == {1}  # version 0 had come for update 1 as well
     assert pipeline.discarded == 0
 
@@ -174,7 +184,7 @@ def test_idle_time_is_what_samplers_did_not_work() -> None:
     backend = ScriptedBackend(slots=100)
     pipeline = make(backend)
     pipeline.publish(snapshot(0))
-    taken = pipeline.take(0)
+    taken = take(pipeline, 0)
     assert taken.scalars["sampler/busy_s"] == 0.5 * SHARDS
     assert taken.scalars["sampler/idle_share"] == 0.0  # more work than time, and no less than none
 
@@ -188,14 +198,14 @@ def test_rows_that_were_not_asked_for_are_refused() -> None:
     pipeline = make(Mixed(slots=100))
     pipeline.publish(snapshot(3))
     with pytest.raises(SamplerError, match=r"update 4, shard 1: rows \[30\].* for \[31\]"):
-        pipeline.take(3)
+        take(pipeline, 3)
 
 
 def test_a_warm_up_is_nobodys_idleness() -> None:
     pipeline = make(ScriptedBackend(slots=100))
     time.sleep(3.0)
     pipeline.publish(snapshot(0))
-    assert pipeline.take(0).scalars["sampler/idle_share"] == 0.0
+    assert take(pipeline, 0).scalars["sampler/idle_share"] == 0.0
 
 
 def test_closing_releases_the_samplers() -> None:
