@@ -158,16 +158,22 @@ def _show(study: Study, news: Progress, budget_s: float, out: Console) -> None:
     from rss_rl.results.tuning.trial import points
 
     record = news.record
+    found = points(record)
     parts = [f"trial {record.number:03}"]
-    if found := points(record):
-        last = found[-1]
-        scores = {"kept": last.kept}
-        if last.value is not None:
-            scores = {study.metric.name: last.value} | scores
-        parts += [f"{last.phase} {last.progress}/{study.updates}", describe_scores(scores)]
     if news.ended:
         state = "interrupted" if record.state == "running" else record.state
         parts.append(f"{state}: {record.reason}" if record.reason else state)
+    if found:
+        last = found[-1]
+        value, kept = (last.best, last.best_kept) if news.ended else (last.value, last.kept)
+        scores = {"kept": kept}
+        if value is not None:
+            scores = {study.metric.name: value} | scores
+        place = f"{last.progress}/{study.updates}"
+        parts.append(
+            f"after {place}, best of {last.phase}:" if news.ended else f"{last.phase} {place}"
+        )
+        parts.append(describe_scores(scores))
     parts.append(f"[{news.spent_s / 60:.1f} of {budget_s / 60:g} min]")
     say(out, "  ".join(parts))
     out.file.flush()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 __all__ = ["Progress", "search"]
 
+import logging
 import os
 import queue
 import shutil
@@ -46,8 +47,10 @@ from rss_rl.results.tuning.trial import (
 )
 
 _POLL_S = 0.5
+_SETTINGS = {NO_TUNE_LOGGERS: "1", "RAY_AIR_NEW_OUTPUT": "0"}
+"""What Tune shows on the terminal is not ours to check, so it shows nothing."""
 _END_S = 30.0
-_TIME, _MERIT, _NUMBER, _STATE, _CORE = "progress", "merit", "number", "state", "core_s"
+_TIME, _PROMISE, _NUMBER, _STATE = "progress", "promise", "number", "state"
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,8 @@ class _Search:
                 record.state, record.reason = "failed", "its process was lost"
             write_record(trial.folder, record)
         self._records[number] = record
-        self._news.put((number, ended))
+        if ended or record.state == "running":  # the last word of a trial comes twice
+            self._news.put((number, ended))
 
     def _fit(self) -> None:
         try:
@@ -160,7 +164,8 @@ class _Search:
             self._error = error
 
     def _tuner(self) -> tune.Tuner:
-        os.environ[NO_TUNE_LOGGERS] = "1"
+        os.environ |= _SETTINGS
+        logging.getLogger("ray.tune").setLevel(logging.ERROR)  # it misses files not to be written
         function = tune.with_parameters(_trial, study=self._study, stop_file=self._stop_file)
         return tune.Tuner(
             tune.with_resources(function, {"cpu": 1}),
@@ -202,9 +207,9 @@ def _trial(config: dict[str, Any], study: Study, stop_file: Path) -> None:
 def _results(record: TrialRecord) -> list[dict[str, Any]]:
     """What Tune is told of a trial, an evaluation each; at least one."""
     state: State = record.state
-    common = {_NUMBER: record.number, _STATE: state, _CORE: record.core_s}
-    found = [{_TIME: point.progress, _MERIT: point.merit} | common for point in points(record)]
-    return found or [{_TIME: 0, _MERIT: WORST} | common]
+    common = {_NUMBER: record.number, _STATE: state}
+    found = [{_TIME: point.progress, _PROMISE: point.promise} | common for point in points(record)]
+    return found or [{_TIME: 0, _PROMISE: WORST} | common]
 
 
 class _Known:
@@ -219,7 +224,7 @@ def _scheduler(study: Study, records: list[TrialRecord]) -> Any:
         return FIFOScheduler()
     scheduler = ASHAScheduler(
         time_attr=_TIME,
-        metric=_MERIT,
+        metric=_PROMISE,
         mode="max",
         grace_period=study.rungs[0],
         max_t=study.rungs[-1] + 1,
@@ -261,7 +266,7 @@ def _searcher(next_trial: Callable[[], Trial | None]) -> Any:
         ) -> None:
             pass
 
-    return NextTrial(metric=_MERIT, mode="max")
+    return NextTrial(metric=_PROMISE, mode="max")
 
 
 def _callback(take: Callable[[int, dict[str, Any], bool], None]) -> Any:

@@ -1,10 +1,11 @@
 """What mattered: for each key of a space, how its values go together with the dev metric.
 
 Trials that were stopped early are compared with the others where they still ran: at equal updates.
-There every trial has a rank by the best checkpoint of the phase so far, those that miss a target
-share behind all that do not. Numbers are judged by Spearman's rank correlation, choices by the mean
-rank of their trials and the Kruskal-Wallis test. Values of the keys are drawn independently, so
-that each can be looked at alone; with few trials that finds large effects only.
+There every trial has a rank by the best of the phase so far. Once they are finished those that miss
+a target share rank behind all that do not; before, being off the share costs a little. Numbers are
+judged by Spearman's rank correlation, choices by the mean rank of their trials and the
+Kruskal-Wallis test. Values of the keys are drawn independently, so that each can be looked at
+alone; with few trials that finds large effects only.
 """
 
 from __future__ import annotations
@@ -71,12 +72,16 @@ def point_at(record: TrialRecord, progress: int) -> Point | None:
 
 
 def influences(
-    space: Space, base: Base, records: Sequence[TrialRecord], progress: int
+    space: Space, base: Base, records: Sequence[TrialRecord], progress: int, *, over: bool
 ) -> list[Influence]:
-    """Of each key, among the trials that made so many updates, the baseline among them."""
+    """Of each key, among the trials that made so many updates, the baseline among them.
+
+    Args:
+        over: whether these are all updates of a trial.
+    """
     found = [(record, point_at(record, progress)) for record in records]
     reached = [(record, point) for record, point in found if point is not None]
-    merits = np.array([point.merit for _, point in reached], float)
+    merits = np.array([point.merit if over else point.promise for _, point in reached], float)
     return [
         _influence(
             key,

@@ -33,14 +33,15 @@ _STATES = {"running": "interrupted"}
 
 
 def ranked(records: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Trials from the best: finished ones by merit, then those that came farther by merit."""
+    """Trials from the best: finished ones by merit, then others by how far and how well."""
 
     def order(record: TrialRecord) -> tuple[bool, int, float]:
         last = _last(record)
         if last is None:
             return True, 0, math.inf
-        finished = record.state == "finished"
-        return not finished, 0 if finished else -last.progress, -last.merit
+        if record.state == "finished":
+            return False, 0, -last.merit
+        return True, -last.progress, -last.promise
 
     return sorted(records, key=order)
 
@@ -62,7 +63,10 @@ def write_search(study: Study, show: Callable[[str], None] = lambda _: None) -> 
     """
     records = study.records()
     _refuse_failures(study, records)
-    found = [influences(study.space, study.base, records, place) for place in _places(study)]
+    found = [
+        influences(study.space, study.base, records, place, over=place == study.updates)
+        for place in (*study.rungs, study.updates)
+    ]
     markdown = _markdown(study, records, found)
     show(markdown)
     contents: dict[str, str | bytes] = {"tune.md": markdown, "trials.csv": _csv(study, records)}
@@ -83,11 +87,6 @@ def _refuse_failures(study: Study, records: Sequence[TrialRecord]) -> None:
             remedy="Train the configuration with 'rss-rl train' until it works, then give another"
             " --out",
         )
-
-
-def _places(study: Study) -> list[int]:
-    """Updates at which trials are compared: where some were stopped, and the end."""
-    return [*study.rungs, study.updates]
 
 
 def _markdown(
@@ -280,7 +279,7 @@ def _draw(study: Study, records: Sequence[TrialRecord]) -> bytes:
     _draw_curves(axes[0], study, records, scale)
     colours = {"finished": output.COLOURS[0], "stopped": output.COLOURS[4]}
     at = study.rungs[0] if study.rungs else study.updates
-    for key, own in zip(keys, axes[1:], strict=True):
+    for number, (key, own) in enumerate(zip(keys, axes[1:], strict=True)):
         for state, colour in colours.items():
             found = [(r, point_at(r, at)) for r in records if r.state == state]
             shown = [
@@ -293,6 +292,9 @@ def _draw(study: Study, records: Sequence[TrialRecord]) -> bytes:
         own.set_ylabel(f"dev {heading(metric)} after {at} updates", fontsize=8)
         own.grid(color="0.9")
         own.set_axisbelow(True)
+        if number == 0:
+            own.scatter([], [], s=60, color="0.3", label="large: as it is")
+            own.legend(fontsize=7)
     return output.png(figure)
 
 
@@ -336,11 +338,14 @@ def _scatter(
     state: str,
 ) -> None:
     """Points of one state; choices stand at their places, ranges on their scale."""
+    from matplotlib.ticker import NullFormatter
+
     own = study.space.dimensions[key]
     if own.choice is None:
         across = [float(value) for value, _, _ in shown]
         if own.log is not None:
             axes.set_xscale("log")
+            axes.xaxis.set_minor_formatter(NullFormatter())
     else:
         places = {_text(value): place for place, value in enumerate(own.choice)}
         for value in (_text(value_of(study.base, TrialRecord(0, {}), key)),):
@@ -352,4 +357,3 @@ def _scatter(
     if shown:
         label = "finished" if state == "finished" else "stopped early"
         axes.scatter(across, [y for _, y, _ in shown], s=sizes, color=colour, label=label)
-        axes.legend(fontsize=7)

@@ -80,13 +80,20 @@ class Trial:
 
 
 class Evaluation(NamedTuple):
-    """An evaluation on dev of one seed: metric, kept share, and what that is worth."""
+    """An evaluation on dev of one seed: metric, kept share, and what that is worth.
+
+    merit    as of a checkpoint: one that misses the target share is worth less than any that does
+             not
+    promise  the same while training goes on, when the share still swings about its target: each
+             point of share that it is off costs as much as a point of the metric
+    """
 
     phase: str
     update: int
     value: float | None
     kept: float
     merit: float
+    promise: float
 
 
 @dataclass
@@ -113,6 +120,7 @@ class Point(NamedTuple):
     update    of the run. progress: updates that count
     value     of the metric now. kept: share of tokens now
     best, best_kept, merit  of the best checkpoint of the phase so far
+    promise   the best of the phase so far
     """
 
     phase: str
@@ -123,6 +131,7 @@ class Point(NamedTuple):
     best: float | None
     best_kept: float
     merit: float
+    promise: float
 
 
 def points(record: TrialRecord) -> list[Point]:
@@ -137,13 +146,16 @@ def points(record: TrialRecord) -> list[Point]:
 def _curve(evaluations: Sequence[Evaluation]) -> dict[tuple[str, int], Point]:
     """By phase and progress, of one seed."""
     curve: dict[tuple[str, int], Point] = {}
-    best: Evaluation | None = None
+    best, promise = evaluations[0] if evaluations else None, WORST
     for now in evaluations:
-        if best is None or now.phase != best.phase or now.merit > best.merit:
+        assert best is not None
+        promise = max(now.promise, promise if now.phase == best.phase else WORST)
+        if now.phase != best.phase or now.merit > best.merit:
             best = now
         progress = now.update - evaluations[0].update
+        reached = (best.value, best.kept, best.merit, promise)
         curve[now.phase, progress] = Point(
-            now.phase, now.update, progress, now.value, now.kept, best.value, best.kept, best.merit
+            now.phase, now.update, progress, now.value, now.kept, *reached
         )
     return curve
 
@@ -162,6 +174,7 @@ def _mean(place: tuple[str, int], found: Sequence[Point]) -> Point:
         known([point.best for point in found]),
         fmean(point.best_kept for point in found),
         fmean(point.merit for point in found),
+        fmean(point.promise for point in found),
     )
 
 
@@ -289,10 +302,12 @@ def _evaluation(
 ) -> Evaluation:
     value = metrics.get(metric.name, math.nan)
     if not math.isfinite(value):
-        return Evaluation(event.phase, event.update, None, metrics["kept"], WORST)
+        return Evaluation(event.phase, event.update, None, metrics["kept"], WORST, WORST)
     better = -value if metric.lower_is_better else value
-    worth = merit(better, metrics, config.reward)
-    return Evaluation(event.phase, event.update, value, metrics["kept"], worth)
+    target = config.reward.target_share
+    off = 0.0 if target is None else abs(metrics["kept"] - target)
+    worth = merit(better, metrics, config.reward), better - off
+    return Evaluation(event.phase, event.update, value, metrics["kept"], *worth)
 
 
 def _wait_for_locks(trial: Trial) -> None:
