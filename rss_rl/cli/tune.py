@@ -107,7 +107,7 @@ def tune(
         _show_plan(study, minutes, shown)
         return
     stopped = None
-    if not only_read:
+    if not only_read and not study.over(60 * minutes):
         stopped = _train(study, jobs, 60 * minutes, address, insecure, shown)
     if any(record.evaluations for record in study.records()):
         for file in write_search(study, typer.echo):

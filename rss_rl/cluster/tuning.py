@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ray import tune
-from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
+from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search import Searcher
 
 from rss_rl.cluster.run_workers import (
@@ -125,8 +125,6 @@ class _Search:
         return sum(record.core_s for record in self._records.values())
 
     def events(self) -> Iterator[Progress]:
-        if not self._to_resume and not self._may_begin():
-            return
         self._thread.start()
         alive = True
         while alive or not self._news.empty():
@@ -220,8 +218,9 @@ class _Known:
 
 
 def _scheduler(study: Study, records: list[TrialRecord]) -> Any:
+    """ASHA, told of the trials that are over; None where trials are too short to be stopped."""
     if not study.rungs:
-        return FIFOScheduler()
+        return None
     scheduler = ASHAScheduler(
         time_attr=_TIME,
         metric=_PROMISE,
@@ -231,13 +230,14 @@ def _scheduler(study: Study, records: list[TrialRecord]) -> Any:
         reduction_factor=REDUCTION,
         stop_last_trials=False,  # a trial ends by itself
     )
+    nobody: Any = None  # Tune's controller, which this scheduler asks nothing
     for record in records:
         if record.state == "running":
             continue  # it tells by itself, before it goes on
         known: Any = _Known(record.number)
-        scheduler.on_trial_add(None, known)
+        scheduler.on_trial_add(nobody, known)
         for result in _results(record):
-            scheduler.on_trial_result(None, known, result)
+            scheduler.on_trial_result(nobody, known, result)
     return scheduler
 
 

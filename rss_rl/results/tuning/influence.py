@@ -88,7 +88,7 @@ def influences(
             progress,
             merits,
             [value_of(base, record, key) for record, _ in reached],
-            own.is_numeric and own.choice is None,
+            own.choice is None,
         )
         for key, own in space.dimensions.items()
     ]

@@ -20,7 +20,7 @@ from rss_rl.results import output
 from rss_rl.results.tables.spec import heading, percent_scale
 from rss_rl.results.tuning.influence import Influence, influences, point_at, value_of
 from rss_rl.results.tuning.study import Study
-from rss_rl.results.tuning.trial import Point, TrialRecord, points
+from rss_rl.results.tuning.trial import WORST, Point, TrialRecord, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -258,13 +258,14 @@ def _differences(base: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, 
     """What a file that extends `base` says to mean `tree`."""
     changed = {}
     for key, value in tree.items():
-        before = base.get(key)
+        before: Any = base.get(key)
         if key in base and before == value:
             continue
+        changed[key] = value
+        sections = isinstance(before, dict) and isinstance(value, dict)
         # A slot with another name is written whole, as it inherits no options.
-        inner = isinstance(before, dict) and isinstance(value, dict)
-        renamed = inner and before.get("name") != value.get("name")
-        changed[key] = _differences(before, value) if inner and not renamed else value
+        if sections and before.get("name") == value.get("name"):
+            changed[key] = _differences(before, value)
     return changed
 
 
@@ -283,19 +284,25 @@ def _draw(study: Study, records: Sequence[TrialRecord]) -> bytes:
         for state, colour in colours.items():
             found = [(r, point_at(r, at)) for r in records if r.state == state]
             shown = [
-                (value_of(study.base, r, key), scale * p.best, r.number)
+                (value_of(study.base, r, key), scale * _worth(p, study), r.number)
                 for r, p in found
-                if p is not None and p.best is not None
+                if p is not None and p.promise > WORST
             ]
             _scatter(own, study, key, shown, colour, state)
         own.set_title(key, fontsize=9)
-        own.set_ylabel(f"dev {heading(metric)} after {at} updates", fontsize=8)
+        off = "" if study.config.reward.target_share is None else ", less the share it is off,"
+        own.set_ylabel(f"dev {heading(metric)}{off} after {at} updates", fontsize=7)
         own.grid(color="0.9")
         own.set_axisbelow(True)
         if number == 0:
             own.scatter([], [], s=60, color="0.3", label="large: as it is")
             own.legend(fontsize=7)
     return output.png(figure)
+
+
+def _worth(point: Point, study: Study) -> float:
+    """What a trial promises at a point, as the metric has it."""
+    return -point.promise if study.metric.lower_is_better else point.promise
 
 
 def _draw_curves(axes: Axes, study: Study, records: Sequence[TrialRecord], scale: int) -> None:
@@ -338,14 +345,17 @@ def _scatter(
     state: str,
 ) -> None:
     """Points of one state; choices stand at their places, ranges on their scale."""
-    from matplotlib.ticker import NullFormatter
+    from matplotlib.ticker import NullLocator
 
     own = study.space.dimensions[key]
     if own.choice is None:
         across = [float(value) for value, _, _ in shown]
         if own.log is not None:
+            low, high = own.log
             axes.set_xscale("log")
-            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.xaxis.set_minor_locator(NullLocator())
+            ticks = [low, (low * high) ** 0.5, high]
+            axes.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
     else:
         places = {_text(value): place for place, value in enumerate(own.choice)}
         for value in (_text(value_of(study.base, TrialRecord(0, {}), key)),):

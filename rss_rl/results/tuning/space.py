@@ -42,14 +42,14 @@ from rss_rl.seeding import generator
 _FORCED = ("sampler.backend=local", "learner.actors=0", "evaluation.all_tokens=false")
 """Of every trial: it lives in one process, and trains nothing that is not compared."""
 _NOT_TUNED = {
-    "data": "trials are compared on the same rows",
-    "seed": "give --seeds instead",
-    "evaluation": "trials are compared by the same measure",
-    "checkpoint": "it changes nothing that is learnt",
-    "sampler.backend": "a trial lives in one process",
-    "sampler.actors": "a trial lives in one process",
-    "learner.actors": "a trial lives in one process",
-    "reward.target_share": "trials are compared at the same share: set it as KEY=VALUE",
+    "data": "Trials are compared on the same rows",
+    "seed": "Give --seeds instead",
+    "evaluation": "Trials are compared by the same measure",
+    "checkpoint": "It changes nothing that is learnt",
+    "sampler.backend": "A trial lives in one process",
+    "sampler.actors": "A trial lives in one process",
+    "learner.actors": "A trial lives in one process",
+    "reward.target_share": "Trials are compared at the same share: set it as KEY=VALUE",
 }
 _TRIES = 200
 """Draws in a row without new settings that fit, before a space counts as used up."""
@@ -87,8 +87,8 @@ class Dimension(Section):
         if self.choice is not None:
             return copy.deepcopy(self.choice[int(uniform * len(self.choice))])
         if self.integer is not None:
-            low, high = self.integer
-            return low + int(uniform * (high - low + 1))
+            least, most = self.integer
+            return least + int(uniform * (most - least + 1))
         if self.uniform is not None:
             low, high = self.uniform
             return _rounded(low + uniform * (high - low), low, high)
@@ -99,12 +99,6 @@ class Dimension(Section):
     def extremes(self) -> Sequence[Any]:
         """All choices, or both ends of a range."""
         return next(v for name in type(self).model_fields if (v := getattr(self, name)) is not None)
-
-    @property
-    def is_numeric(self) -> bool:
-        """Whether all values are numbers, so that one can be larger than another."""
-        numbers = (type(value) in (int, float) for value in self.extremes())
-        return all(numbers)
 
 
 def _rounded(value: float, low: float, high: float) -> float:
@@ -196,7 +190,7 @@ def _check_key(key: Any, where: str) -> None:
         raise ConfigError("a key is text, such as learner.policy.l2", where=where)
     for fixed, reason in _NOT_TUNED.items():
         if key == fixed or key.startswith(f"{fixed}."):
-            raise ConfigError(f"{fixed} is not tuned", where=where, remedy=reason.capitalize())
+            raise ConfigError(f"{fixed} is not tuned", where=where, remedy=reason)
 
 
 def _check_value(space: Space, base: Base, key: str, value: Any) -> None:

@@ -115,6 +115,17 @@ class Study:
         begun = {record.number for record in self.records()}
         return (trial for trial in self.trials() if trial.number not in begun)
 
+    def over(self, budget_s: float) -> bool:
+        """Whether no trial is left to resume, and none may be begun.
+
+        Args:
+            budget_s: seconds of a core for all trials.
+        """
+        records = self.records()
+        if any(record.state == "running" for record in records):
+            return False
+        return sum(record.core_s for record in records) >= budget_s or self.hopeless(records)
+
     @staticmethod
     def hopeless(records: list[TrialRecord]) -> bool:
         """Whether so many trials failed, and none did not, that others would fail, too."""
