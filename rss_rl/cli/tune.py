@@ -92,7 +92,7 @@ def tune(
 ) -> None:
     """Search for better settings: try some, stop the worse ones early, say what mattered.
 
-    Trials are compared on dev and never scored on test. The first trial is the configuration as it is.
+    Trials are compared on dev and never scored on test. The first is the configuration as it is.
     """
     from rss_rl.packaged import find_config, find_space
     from rss_rl.results.tuning.report import write_search

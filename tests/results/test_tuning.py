@@ -172,7 +172,7 @@ def test_records_survive_the_disk_and_damage_is_named(tmp_path: Path) -> None:
 def test_points_are_means_over_seeds_of_the_best_in_the_phase() -> None:
     one = [
         Evaluation("frozen", 10, 0.9, 0.8, -300.0, 0.5),
-        Evaluation("frozen", 15, 0.5, 0.4, 0.5, 0.5),
+        Evaluation("frozen", 15, 0.6, 0.4, 0.6, 0.6),
         Evaluation("co-train", 15, 0.5, 0.4, 0.5, 0.5),
         Evaluation("co-train", 20, 0.4, 0.4, 0.4, 0.4),
         Evaluation("co-train", 25, 0.7, 0.4, 0.7, 0.7),
@@ -186,7 +186,8 @@ def test_points_are_means_over_seeds_of_the_best_in_the_phase() -> None:
         ("co-train", 10),
     ]
     assert found[0].update == 13
-    assert found[1].merit == 0.5  # that keeps too much is worth less than any that does not
+    assert found[1].merit == 0.6  # that keeps too much is worth less than any that does not
+    assert (found[2].merit, found[2].promise) == (0.5, 0.5)  # a phase begins anew
     assert (found[3].value, found[3].best) == (pytest.approx(0.7), pytest.approx(0.75))
     assert points(TrialRecord(0, {})) == []
 
