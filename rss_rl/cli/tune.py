@@ -109,7 +109,7 @@ def tune(
     stopped = None
     if not only_read and not study.over(60 * minutes):
         stopped = _train(study, jobs, 60 * minutes, address, insecure, shown)
-    if any(record.evaluations for record in study.records()):
+    if study.records():
         for file in write_search(study, typer.echo):
             say(shown, str(file))
     if stopped is not None:

@@ -146,7 +146,7 @@ class _Search:
         trial = self._trials[number]
         record = read_record(trial.folder) or TrialRecord(number, trial.settings)
         if ended and record.state == "running" and not self._stop_file.exists():
-            if _STATE in result:  # its own word is lost, or Tune gave up: see `lost`
+            if _STATE in result:  # it had more to train
                 record.state = "stopped"
             else:
                 record.state, record.reason = "failed", "its process was lost"
