@@ -88,26 +88,28 @@ def influences(
             progress,
             merits,
             [value_of(base, record, key) for record, _ in reached],
-            own.choice is None,
+            None if own.choice is None else [_text(choice) for choice in own.choice],
         )
         for key, own in space.dimensions.items()
     ]
 
 
 def _influence(
-    key: str, progress: int, merits: Array, values: Sequence[Any], in_range: bool
+    key: str, progress: int, merits: Array, values: Sequence[Any], choices: list[str] | None
 ) -> Influence:
+    """`choices` are those of the space, in their order; None for a range."""
     count = len(values)
-    if in_range:
+    if choices is None:
         if count < _FEWEST or len(set(values)) < 2 or len(set(merits)) < 2:
             return Influence(key, progress, count, None, {}, None)
         result = stats.spearmanr(np.array(values, float), merits)
         return Influence(key, progress, count, float(result.statistic), {}, float(result.pvalue))
-    groups: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {choice: [] for choice in choices}
     for number, value in enumerate(values):
         groups.setdefault(_text(value), []).append(number)
+    groups = {name: own for name, own in groups.items() if own}
     ranks = stats.rankdata(-merits) if count else merits
-    means = {name: (float(np.mean(ranks[own])), len(own)) for name, own in sorted(groups.items())}
+    means = {name: (float(np.mean(ranks[own])), len(own)) for name, own in groups.items()}
     return Influence(key, progress, count, None, means, _kruskal(merits, list(groups.values())))
 
 

@@ -356,6 +356,9 @@ def _scatter(
             axes.xaxis.set_minor_locator(NullLocator())
             ticks = [low, (low * high) ** 0.5, high]
             axes.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
+            margin = (high / low) ** 0.05
+            inside = [low, high, *across]
+            axes.set_xlim(min(inside) / margin, max(inside) * margin)
     else:
         places = {_text(value): place for place, value in enumerate(own.choice)}
         for value in (_text(value_of(study.base, TrialRecord(0, {}), key)),):
