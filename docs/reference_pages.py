@@ -19,9 +19,9 @@ from rss_rl.components import KINDS, built_in_names, describe, find_component
 CONFIGURATION = """# Configuration
 
 Every key of a configuration, as `rss-rl config show` prints them. On the command line a key is set
-by `KEY=VALUE` behind the name of the configuration; `[]` stands for the number of a list's item,
-from 0 (`phases.0.steps=100`). Options are those of the component that is used by default; the
-options of the others are under [Components](components.md).
+by `KEY=VALUE` behind the name of the configuration; `[]` stands for the name of a list's item or
+its number, from 0 (`phases.co-train.steps=100`, `phases.0.steps=100`). Options are those of the
+component that is used by default; those of the others are under [Components](components.md).
 """
 
 COMPONENTS = """# Components

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["configs_root", "find_config", "find_table", "packaged_configs", "packaged_tables"]
+__all__ = [
+    "configs_root",
+    "find_config",
+    "find_space",
+    "find_table",
+    "packaged_configs",
+    "packaged_spaces",
+    "packaged_tables",
+]
 
 from pathlib import Path
 
 from rss_rl.errors import ConfigError, nearest
 
 _PACKAGE = Path(__file__).resolve().parent
-_TABLES = "tables"
-_NO_RUNS = ("cluster", _TABLES)  # descriptions of clusters, for other programs, and of tables
+_TABLES, _SPACES = "tables", "tune"
+_NO_RUNS = ("cluster", _TABLES, _SPACES)  # clusters, for other programs; tables; search spaces
+_KINDS = {_TABLES: "table", _SPACES: "search space"}
 
 
 def configs_root() -> Path:
@@ -32,7 +41,8 @@ def configs_root() -> Path:
 def packaged_configs() -> list[str]:
     """Names of the shipped configurations without their suffix: `sick`, `paper/snli`, ...
 
-    What lies in `cluster/` describes clusters and in `tables/` tables, not runs, and is left out.
+    What lies in `cluster/`, `tables/` and `tune/` describes clusters, tables and search spaces, not
+    runs, and is left out.
     """
     root = configs_root()
     names = (path.relative_to(root).with_suffix("") for path in root.rglob("*.yaml"))
@@ -66,7 +76,7 @@ def find_config(name: str | Path) -> Path:
 
 def packaged_tables() -> list[str]:
     """Names of the shipped tables: `sick`, `snli`, ..."""
-    return sorted(path.stem for path in (configs_root() / _TABLES).glob("*.yaml"))
+    return _names(_TABLES)
 
 
 def find_table(name: str | Path) -> Path:
@@ -78,13 +88,31 @@ def find_table(name: str | Path) -> Path:
     Raises:
         ConfigError: neither exists; names the nearest shipped one.
     """
-    path, shipped = Path(name), packaged_tables()
+    return _find(name, _TABLES)
+
+
+def packaged_spaces() -> list[str]:
+    """Names of the shipped search spaces: `policy`, `classifier`."""
+    return _names(_SPACES)
+
+
+def find_space(name: str | Path) -> Path:
+    """The file of the search space that `name` means; as `find_table`."""
+    return _find(name, _SPACES)
+
+
+def _names(folder: str) -> list[str]:
+    return sorted(path.stem for path in (configs_root() / folder).glob("*.yaml"))
+
+
+def _find(name: str | Path, folder: str) -> Path:
+    path, shipped = Path(name), _names(folder)
     if path.is_file():
         return path
     if str(name) in shipped:
-        return configs_root() / _TABLES / f"{name}.yaml"
+        return configs_root() / folder / f"{name}.yaml"
     raise ConfigError(
-        f"no such table{nearest(str(name), shipped)}",
+        f"no such {_KINDS[folder]}{nearest(str(name), shipped)}",
         where=str(name),
         remedy=f"Give the path of a YAML file or one of: {', '.join(shipped)}",
     )

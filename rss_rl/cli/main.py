@@ -28,6 +28,7 @@ from rss_rl.cli import (
     submit,
     table,
     train,
+    tune,
 )
 from rss_rl.cli.group import DEBUG_VARIABLE, Commands, deferred
 
@@ -94,6 +95,7 @@ app.command(epilog=evaluate.REPORT_EPILOG)(evaluate.report)
 app.command(epilog=table.TABLE_EPILOG)(table.table)
 app.command(epilog=compare.EPILOG)(compare.compare)
 app.command(epilog=table.FRONTIER_EPILOG)(table.frontier)
+app.command(epilog=tune.EPILOG)(tune.tune)
 app.command(epilog=components.EPILOG)(components.components)
 app.command(epilog=submit.EPILOG)(submit.submit)
 app.add_typer(job.app)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["TableProgress"]
+__all__ = ["TableProgress", "say_stopping"]
 
 import os
 import statistics
@@ -19,6 +19,11 @@ from rss_rl.results.tables.plan import PlannedRun
 _EVERY_S = 30.0
 _EVERY_LIVE_S = 0.2
 _STOPPING = "stopping: each run saves a checkpoint first; Ctrl-C again quits at once"
+
+
+def say_stopping() -> None:
+    """Say that a stop was asked; safe in a signal handler."""
+    os.write(sys.stderr.fileno(), f"{_STOPPING}\n".encode())
 
 
 class TableProgress:
@@ -72,7 +77,7 @@ class TableProgress:
 
     def stopping(self) -> None:
         """Say that a stop was asked; safe in a signal handler."""
-        os.write(sys.stderr.fileno(), f"{_STOPPING}\n".encode())
+        say_stopping()
 
     def close(self) -> None:
         """Leave the terminal as it was."""

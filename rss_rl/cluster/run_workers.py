@@ -7,7 +7,15 @@ so that it resumes, now or by a later command.
 
 from __future__ import annotations
 
-__all__ = ["RayWorkers", "TuneWorkers", "check_tune"]
+__all__ = [
+    "NO_TUNE_LOGGERS",
+    "RETRIES",
+    "TUNE_FOLDER",
+    "RayWorkers",
+    "TuneWorkers",
+    "check_tune",
+    "new_stop_file",
+]
 
 import os
 import queue
@@ -29,10 +37,10 @@ from rss_rl.results.tables.execute import RunResult, train_run
 from rss_rl.results.tables.plan import PlannedRun, state_of
 from rss_rl.training.status import read_status
 
-_RETRIES = 2
+RETRIES = 2
 _POLL_S = 0.5
-_TUNE_FOLDER = ".tune"
-_NO_TUNE_LOGGERS = "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"
+TUNE_FOLDER = ".tune"
+NO_TUNE_LOGGERS = "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"
 
 
 def _train(run: PlannedRun, overwrite: bool, stop_file: Path) -> RunResult:
@@ -46,7 +54,7 @@ def _train(run: PlannedRun, overwrite: bool, stop_file: Path) -> RunResult:
     return train_run(run, overwrite and state_of(run) == "changed", stop_file.exists)
 
 
-def _new_stop_file(folder: Path) -> Path:
+def new_stop_file(folder: Path) -> Path:
     """A file of this process's own, whose presence asks the runs to stop."""
     folder.mkdir(parents=True, exist_ok=True)
     stop_file = folder / f".stop-{socket.gethostname()}-{os.getpid()}"
@@ -83,8 +91,8 @@ class RayWorkers:
         progress: Callable[[PlannedRun, str], None],
     ) -> None:
         self._jobs, self._stop, self._progress = jobs, stop, progress
-        self.stop_file = _new_stop_file(folder)
-        self._task = ray.remote(_train).options(num_cpus=1, max_retries=_RETRIES)
+        self.stop_file = new_stop_file(folder)
+        self._task = ray.remote(_train).options(num_cpus=1, max_retries=RETRIES)
         self._running: dict[Any, tuple[PlannedRun, float]] = {}
 
     def free(self) -> bool:
@@ -160,7 +168,7 @@ class TuneWorkers:
     ) -> None:
         check_tune()
         self._jobs, self._folder, self._stop, self._progress = jobs, folder, stop, progress
-        self.stop_file = _new_stop_file(folder)
+        self.stop_file = new_stop_file(folder)
         self._runs: list[PlannedRun] = []
         self._overwrite = False
         self._running: dict[int, PlannedRun] = {}
@@ -208,7 +216,7 @@ class TuneWorkers:
     def _fit(self) -> None:
         from ray import tune
 
-        os.environ[_NO_TUNE_LOGGERS] = "1"
+        os.environ[NO_TUNE_LOGGERS] = "1"
         trial = tune.with_parameters(
             _trial, runs=self._runs, stop_file=self.stop_file, overwrite=self._overwrite
         )
@@ -218,10 +226,10 @@ class TuneWorkers:
             # Without reuse a stop would start a process for each run that waits, to end it.
             tune_config=tune.TuneConfig(max_concurrent_trials=self._jobs, reuse_actors=True),
             run_config=tune.RunConfig(
-                name=_TUNE_FOLDER,
+                name=TUNE_FOLDER,
                 storage_path=str(self._folder.absolute()),
                 callbacks=[_callback(self._take)],
-                failure_config=tune.FailureConfig(max_failures=_RETRIES),
+                failure_config=tune.FailureConfig(max_failures=RETRIES),
                 verbose=0,
             ),
         )
@@ -242,7 +250,7 @@ class TuneWorkers:
             self.stop_file.touch()
             self._thread.join(timeout=30)
         self.stop_file.unlink(missing_ok=True)
-        shutil.rmtree(self._folder / _TUNE_FOLDER, ignore_errors=True)
+        shutil.rmtree(self._folder / TUNE_FOLDER, ignore_errors=True)
 
 
 def _trial(

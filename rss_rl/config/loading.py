@@ -73,7 +73,7 @@ def trust_in_overrides(overrides: Sequence[str]) -> Trust:
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:
-    """Set one `key.subkey=value` in the tree; a number is a place in a list.
+    """Set one `key.subkey=value` in the tree; in a list a number is a place, a word an item's name.
 
     Another name for a slot leaves those options in it that the newly named component has, too.
     """
@@ -154,8 +154,13 @@ def _place(node: dict[str, Any] | list[Any], part: str, override: str) -> Any:
     """What `part` of a dotted key means in a section or list."""
     if isinstance(node, dict):
         return part
+    for place, item in enumerate(node):
+        if isinstance(item, dict) and item.get("name") == part:
+            return place
     if not part.isdecimal() or len(part) > 9 or int(part) >= len(node):
-        raise ConfigError(f"no item {part} in a list of {len(node)}", where=override)
+        names = [str(item["name"]) for item in node if isinstance(item, dict) and "name" in item]
+        named = f" named {', '.join(names)}" if names else ""
+        raise ConfigError(f"no item {part} in a list of {len(node)}{named}", where=override)
     return int(part)
 
 

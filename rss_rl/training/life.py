@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["FORK", "LearnersLost", "Scores", "Surroundings", "Trained", "train_phases"]
+__all__ = ["FORK", "SPLITS", "LearnersLost", "Scores", "Surroundings", "Trained", "train_phases"]
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,9 @@ from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer, find_be
 FORK = "fork"
 """Mark of the checkpoint at which the comparison with every token branches off."""
 
+SPLITS = ("dev", "test")
+"""That a report holds."""
+
 Scores = dict[str, dict[str, dict[str, float]]]
 """By split, mode and metric."""
 
@@ -50,6 +53,7 @@ class Surroundings:
 
     budget  of time for the phases of the run itself, not for those of its comparison, or None
     point   where another thread may leave the run, or None
+    splits  that are scored at the end
     """
 
     prepared: Prepared
@@ -58,6 +62,7 @@ class Surroundings:
     observer: Observer
     budget: PhaseBudget | None = None
     point: SafePoint | None = None
+    splits: tuple[str, ...] = SPLITS
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ def _live(
         finally:
             trainer.session.close()
         return Trained(
-            _score(config, learner),
+            _score(config, learner, around.splits),
             trainer.session.update_count,
             trainer.wall_seconds,
             trainer.examples_seen / max(trainer.trained_seconds, 1e-9),
@@ -168,12 +173,12 @@ def _trainer(
     return trainer
 
 
-def _score(config: RunConfig, learner: Learner) -> Scores:
-    """Metrics of dev and test under the run's modes; the models hold the best checkpoint."""
+def _score(config: RunConfig, learner: Learner, splits: Sequence[str]) -> Scores:
+    """Metrics of the splits under the run's modes; the models hold the best checkpoint."""
     sampled = config.phases[-1].selection == "sampled"
     modes: list[Mode] = ["thresholded", "sampled", "random"] if sampled else ["all"]
     scores: Scores = {}
-    for split in ("dev", "test"):
+    for split in splits:
         scores[split] = {}
         for mode in modes:  # one at a time, as a learner's answer is waited for just so long
             scores[split] |= learner.evaluate(split, [mode])

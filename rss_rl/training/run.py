@@ -33,7 +33,15 @@ from rss_rl.rollouts.weights import load_weights
 from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runs.provenance import provenance
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
-from rss_rl.training.life import FORK, LearnersLost, Scores, Surroundings, Trained, train_phases
+from rss_rl.training.life import (
+    FORK,
+    SPLITS,
+    LearnersLost,
+    Scores,
+    Surroundings,
+    Trained,
+    train_phases,
+)
 from rss_rl.training.memory_needs import check_room, memory_told
 from rss_rl.training.observer import Observer
 from rss_rl.training.phase_budget import PhaseBudget
@@ -75,6 +83,7 @@ def train(
     take_over: bool = False,
     budget: PhaseBudget | None = None,
     point: SafePoint | None = None,
+    splits: tuple[str, ...] = SPLITS,
 ) -> Iterator[RunEvent]:
     """Train in the run directory `path`, as a stream of events that ends in `Finished`.
 
@@ -89,6 +98,7 @@ def train(
         budget: of time for the phases, or None; the comparison with every token makes as many
             updates as the run itself made.
         point: given to another thread, which may leave the run there.
+        splits: that are scored at the end; whoever chooses between runs leaves test away.
 
     Raises:
         RssError: any expected failure.
@@ -104,7 +114,9 @@ def train(
     ):
         _copy_inputs(run, prepared)
         run.note_provenance(provenance(prepared))
-        around = Surroundings(prepared, roles or LocalRoles(), stop, observer, budget, point)
+        around = Surroundings(
+            prepared, roles or LocalRoles(), stop, observer, budget, point, splits
+        )
         settled = _settled(config, run)
         trained = yield from train_phases(settled, run.path, around, fork=_compares(config))
         if trained is None:

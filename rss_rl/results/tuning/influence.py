@@ -1,0 +1,126 @@
+"""What mattered: for each key of a space, how its values go together with the dev metric.
+
+Trials that were stopped early are compared with the others where they still ran: at equal updates.
+There every trial has a rank by the best of the phase so far. Once they are finished those that miss
+a target share rank behind all that do not; before, being off the share costs a little. Numbers are
+judged by Spearman's rank correlation, choices by the mean rank of their trials and the
+Kruskal-Wallis test. Values of the keys are drawn independently, so that each can be looked at
+alone; with few trials that finds large effects only.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Influence", "influences", "point_at", "value_of"]
+
+import json
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from rss_rl.results.tuning.space import Base, Space
+from rss_rl.results.tuning.trial import Point, TrialRecord, points
+from rss_rl.types import Array
+
+_FEWEST = 4
+"""Trials of which a correlation says anything."""
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Of a key at one number of updates.
+
+    trials       that are compared
+    correlation  of value and goodness, -1 to 1: above 0 the larger values were better; None for
+                 choices, or where there are too few trials
+    ranks        by choice: mean rank (1 is best) and number of trials; empty for ranges
+    p            of as much without any influence; None where there are too few trials
+    """
+
+    key: str
+    progress: int
+    trials: int
+    correlation: float | None
+    ranks: Mapping[str, tuple[float, int]]
+    p: float | None
+
+
+def value_of(base: Base, record: TrialRecord, key: str) -> Any:
+    """The value that a trial had: its own, or the one of the configuration as it is."""
+    if key in record.settings:
+        return record.settings[key]
+    config = base.configure(record.settings)
+    node: Any = config.model_dump(mode="json")
+    for part in key.split("."):
+        if isinstance(node, list):
+            named = [n for n, item in enumerate(node) if item.get("name") == part]
+            node = node[named[0] if named else int(part)]
+        elif node is not None:
+            node = node.get(part)
+    if key == "learner.estimator" and node is None:
+        node = config.estimator.name
+    return node["name"] if isinstance(node, dict) and "name" in node else node
+
+
+def point_at(record: TrialRecord, progress: int) -> Point | None:
+    """The first evaluation after that many updates; None where the trial did not come so far."""
+    return next((point for point in points(record) if point.progress >= progress), None)
+
+
+def influences(
+    space: Space, base: Base, records: Sequence[TrialRecord], progress: int, *, over: bool
+) -> list[Influence]:
+    """Of each key, among the trials that made so many updates, the baseline among them.
+
+    Args:
+        over: whether these are all updates of a trial.
+    """
+    found = [(record, point_at(record, progress)) for record in records]
+    reached = [(record, point) for record, point in found if point is not None]
+    merits = np.array([point.merit if over else point.promise for _, point in reached], float)
+    return [
+        _influence(
+            key,
+            progress,
+            merits,
+            [value_of(base, record, key) for record, _ in reached],
+            None if own.choice is None else [_text(choice) for choice in own.choice],
+        )
+        for key, own in space.dimensions.items()
+    ]
+
+
+def _influence(
+    key: str, progress: int, merits: Array, values: Sequence[Any], choices: list[str] | None
+) -> Influence:
+    """`choices` are those of the space, in their order; None for a range."""
+    count = len(values)
+    if choices is None:
+        if count < _FEWEST or len(set(values)) < 2 or len(set(merits)) < 2:
+            return Influence(key, progress, count, None, {}, None)
+        result = stats.spearmanr(np.array(values, float), merits)
+        return Influence(key, progress, count, float(result.statistic), {}, float(result.pvalue))
+    groups: dict[str, list[int]] = {choice: [] for choice in choices}
+    for number, value in enumerate(values):
+        groups.setdefault(_text(value), []).append(number)
+    groups = {name: own for name, own in groups.items() if own}
+    ranks = stats.rankdata(-merits) if count else merits
+    means = {name: (float(np.mean(ranks[own])), len(own)) for name, own in groups.items()}
+    return Influence(key, progress, count, None, means, _kruskal(merits, list(groups.values())))
+
+
+def _kruskal(merits: Array, groups: Sequence[Sequence[int]]) -> float | None:
+    if len(merits) < _FEWEST or len(groups) < 2 or len(set(merits)) < 2:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        p = float(stats.kruskal(*(merits[list(own)] for own in groups)).pvalue)
+    return p if math.isfinite(p) else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -1,0 +1,318 @@
+"""A trial: one choice of settings, trained with one or several seeds, and the record of it.
+
+    trials/003/trial.json   settings, state, seconds of a core, the evaluations of each seed
+    trials/003/seed-0/      an ordinary run, without scores of test
+
+Seeds are trained side by side in one process, each up to its next evaluation in turn, so that a
+trial has a mean over them from the first. Only evaluations of what the last phase reads count: of
+sampled selections, or of all tokens where no selection is sampled at the end. Progress is the
+number of updates since the first of these.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "WORST",
+    "Evaluation",
+    "Point",
+    "State",
+    "Trial",
+    "TrialRecord",
+    "points",
+    "read_record",
+    "train_trial",
+    "write_record",
+]
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+from rss_rl.config import RunConfig
+from rss_rl.data.store import open_prepared
+from rss_rl.durable import disk_errors, replace_file
+from rss_rl.errors import CheckpointError, RssError
+from rss_rl.json_files import canonical_json, read_json
+from rss_rl.learners.share_control import merit
+from rss_rl.metrics.chosen import BestMetric
+from rss_rl.results.output import FREE_SPACE
+from rss_rl.results.tuning.space import Settings
+from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, lock_holder
+from rss_rl.training.run import train
+from rss_rl.training.trainer import Evaluated, Stopped, find_best_metric
+
+State = Literal["running", "finished", "stopped", "failed"]
+WORST = -1e9
+"""Merit where the metric is undefined: a number that a scheduler can compare."""
+_RECORD = "trial.json"
+_SPLITS = ("dev",)
+_LOCK_WAIT_S = 60.0
+_LOCK_PAUSE_S = 0.25
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of settings.
+
+    number   from 0, the configuration as it is
+    folder   of its record and runs
+    config   of its runs, but for the seed
+    seeds    how many runs: seed, seed + 1, ... of the configuration
+    """
+
+    number: int
+    folder: Path
+    settings: Settings
+    config: RunConfig
+    seeds: int = 1
+
+    def runs(self) -> list[tuple[Path, RunConfig]]:
+        """Directory and configuration of each seed."""
+        seeds = range(self.config.seed, self.config.seed + self.seeds)
+        return [
+            (self.folder / f"seed-{seed}", self.config.model_copy(update={"seed": seed}))
+            for seed in seeds
+        ]
+
+
+class Evaluation(NamedTuple):
+    """An evaluation on dev of one seed: metric, kept share, and what that is worth.
+
+    merit    as of a checkpoint: one that misses the target share is worth less than any that does
+             not
+    promise  the same while training goes on, when the share still swings about its target: each
+             point of share that it is off costs as much as a point of the metric
+    """
+
+    phase: str
+    update: int
+    value: float | None
+    kept: float
+    merit: float
+    promise: float
+
+
+@dataclass
+class TrialRecord:
+    """What is known of a trial; the file keeps it through a kill.
+
+    state        running also where it was interrupted; stopped: by the scheduler
+    reason       of a failure
+    core_s       seconds of processors that its processes have used
+    evaluations  of each seed, in their order
+    """
+
+    number: int
+    settings: Settings
+    state: State = "running"
+    reason: str = ""
+    core_s: float = 0.0
+    evaluations: list[list[Evaluation]] = field(default_factory=list)
+
+
+class Point(NamedTuple):
+    """An evaluation that all seeds have: means over them.
+
+    update    of the run. progress: updates that count
+    value     of the metric now. kept: share of tokens now
+    best, best_kept, merit  of the best checkpoint of the phase so far
+    promise   the best of the phase so far
+    """
+
+    phase: str
+    update: int
+    progress: int
+    value: float | None
+    kept: float
+    best: float | None
+    best_kept: float
+    merit: float
+    promise: float
+
+
+def points(record: TrialRecord) -> list[Point]:
+    """The evaluations that all seeds of a trial have, in their order."""
+    curves = [_curve(own) for own in record.evaluations]
+    if not curves:
+        return []
+    shared = [place for place in curves[0] if all(place in other for other in curves[1:])]
+    return [_mean(place, [curve[place] for curve in curves]) for place in shared]
+
+
+def _curve(evaluations: Sequence[Evaluation]) -> dict[tuple[str, int], Point]:
+    """By phase and progress, of one seed."""
+    curve: dict[tuple[str, int], Point] = {}
+    best, promise = evaluations[0] if evaluations else None, WORST
+    for now in evaluations:
+        assert best is not None
+        promise = max(now.promise, promise if now.phase == best.phase else WORST)
+        if now.phase != best.phase or now.merit > best.merit:
+            best = now
+        progress = now.update - evaluations[0].update
+        reached = (best.value, best.kept, best.merit, promise)
+        curve[now.phase, progress] = Point(
+            now.phase, now.update, progress, now.value, now.kept, *reached
+        )
+    return curve
+
+
+def _mean(place: tuple[str, int], found: Sequence[Point]) -> Point:
+    def known(values: Sequence[float | None]) -> float | None:
+        numbers = [value for value in values if value is not None]
+        return fmean(numbers) if len(numbers) == len(values) else None
+
+    return Point(
+        place[0],
+        max(point.update for point in found),
+        place[1],
+        known([point.value for point in found]),
+        fmean(point.kept for point in found),
+        known([point.best for point in found]),
+        fmean(point.best_kept for point in found),
+        fmean(point.merit for point in found),
+        fmean(point.promise for point in found),
+    )
+
+
+def read_record(folder: Path) -> TrialRecord | None:
+    """The record of the trial in `folder`; None where it never began.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    file = folder / _RECORD
+    if not file.exists():
+        return None
+    remedy = f"Remove {folder} to train that trial again"
+    tree = read_json(file, remedy=remedy)
+    try:
+        own = [[Evaluation(*item) for item in seed] for seed in tree.pop("evaluations")]
+        return TrialRecord(**tree, evaluations=own)
+    except (TypeError, KeyError) as error:
+        raise CheckpointError(
+            f"no record of a trial: {error}", where=str(file), remedy=remedy
+        ) from error
+
+
+def write_record(folder: Path, record: TrialRecord) -> None:
+    """Replace the record of the trial in `folder`.
+
+    Raises:
+        CheckpointError: the disk refuses.
+    """
+    tree = asdict(record)
+    tree["evaluations"] = [[list(item) for item in seed] for seed in record.evaluations]
+    with disk_errors(folder, "the trial cannot be written", FREE_SPACE):
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(folder / _RECORD, canonical_json(tree, str(folder)) + "\n")
+
+
+def train_trial(
+    trial: Trial, stop: Callable[[], bool], tell: Callable[[TrialRecord], None]
+) -> TrialRecord:
+    """Train or resume a trial; its failure is a state of the record and never raises.
+
+    Args:
+        stop: asked after each update; True leaves it `running`, to be resumed.
+        tell: takes the record after each evaluation; may raise SystemExit to end the trial.
+    """
+    record = read_record(trial.folder) or TrialRecord(trial.number, trial.settings)
+    meter = _Meter(record.core_s)
+    streams: list[Iterator[Evaluation]] = []
+    try:
+        write_record(trial.folder, record)
+        _wait_for_locks(trial)
+        record.evaluations = record.evaluations or [[] for _ in range(trial.seeds)]
+        streams = [_evaluations(path, config, stop) for path, config in trial.runs()]
+        for _ in _rounds(streams, record):
+            record.core_s = meter.seconds()
+            write_record(trial.folder, record)
+            tell(record)
+        record.state = "finished"
+    except _Interrupted:
+        pass
+    except RssError as error:
+        record.state, record.reason = "failed", str(error)
+    except Exception as error:  # whatever is wrong with one trial, the others are trained
+        record.state, record.reason = "failed", f"{type(error).__name__}: {error}"
+    finally:
+        for stream in streams:
+            stream.close()  # type: ignore[attr-defined]
+    record.core_s = meter.seconds()
+    write_record(trial.folder, record)
+    return record
+
+
+class _Interrupted(Exception):
+    """Training was asked to stop."""
+
+
+class _Meter:
+    """Seconds of processors that this process uses, after those used before."""
+
+    def __init__(self, before: float) -> None:
+        self._before, self._began = before, time.process_time()
+
+    def seconds(self) -> float:
+        return round(self._before + time.process_time() - self._began, 3)
+
+
+def _rounds(streams: Sequence[Iterator[Evaluation]], record: TrialRecord) -> Iterator[None]:
+    """Advance each seed by an evaluation, in turn, until all are through; yields after a round."""
+    going = dict(enumerate(streams))
+    while going:
+        for seed, stream in list(going.items()):
+            found = next(stream, None)
+            if found is None:
+                del going[seed]
+            else:
+                _add(record.evaluations[seed], found)
+        if going:
+            yield
+
+
+def _add(evaluations: list[Evaluation], found: Evaluation) -> None:
+    """A killed run may make an evaluation again, which comes out the same."""
+    while evaluations and evaluations[-1].update > found.update:
+        evaluations.pop()
+    if evaluations and evaluations[-1][:2] == found[:2]:
+        evaluations.pop()
+    evaluations.append(found)
+
+
+def _evaluations(path: Path, config: RunConfig, stop: Callable[[], bool]) -> Iterator[Evaluation]:
+    """Train a run, or what is left of it; yields the evaluations that count."""
+    if (path / REPORT_FILE).is_file():
+        return
+    metric = find_best_metric(config, open_prepared(config.data))
+    mode = "thresholded" if config.phases[-1].selection == "sampled" else "all"
+    for event in train(config, path, resume=True, stop=stop, splits=_SPLITS):
+        if isinstance(event, Stopped):
+            raise _Interrupted
+        if isinstance(event, Evaluated) and mode in event.metrics:
+            yield _evaluation(event, event.metrics[mode], metric, config)
+
+
+def _evaluation(
+    event: Evaluated, metrics: dict[str, float], metric: BestMetric, config: RunConfig
+) -> Evaluation:
+    value = metrics.get(metric.name, math.nan)
+    if not math.isfinite(value):
+        return Evaluation(event.phase, event.update, None, metrics["kept"], WORST, WORST)
+    better = -value if metric.lower_is_better else value
+    target = config.reward.target_share
+    off = 0.0 if target is None else abs(metrics["kept"] - target)
+    worth = merit(better, metrics, config.reward), better - off
+    return Evaluation(event.phase, event.update, value, metrics["kept"], *worth)
+
+
+def _wait_for_locks(trial: Trial) -> None:
+    """Processes of a search that was killed may live for some seconds."""
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    paths = [path for path, _ in trial.runs() if (path / CONFIG_FILE).is_file()]
+    while time.monotonic() < deadline and any(lock_holder(path) for path in paths):
+        time.sleep(_LOCK_PAUSE_S)
