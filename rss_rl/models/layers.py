@@ -27,6 +27,8 @@ from rss_rl.ops.gated import gated_softmax
 from rss_rl.ops.linear_maps import has_kernels, linear_maps
 from rss_rl.ops.packing import Packed, Rows
 from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling, packed_shared_pooling
+from rss_rl.ops.products import with_room
+from rss_rl.ops.tracing import recording
 
 
 def activation_function(name: str) -> Callable[[Tensor], Tensor]:
@@ -48,9 +50,11 @@ class _Linear(nn.Linear):
 
 def linear(values: Tensor, weight: Tensor, bias: Tensor | None, backend: KernelBackend) -> Tensor:
     """W x + b in the type of W, [..., inputs] to [..., outputs], by one of the backends."""
-    # In full precision torch's own is one pass, too.
-    if torch.is_autocast_enabled("cpu") and has_kernels(values, backend):
-        return linear_maps(values, [weight], [bias])[0]
+    if torch.is_autocast_enabled("cpu"):  # in full precision torch's own is one pass, too
+        if has_kernels(values, backend):
+            return linear_maps(values, [weight], [bias])[0]
+        if values.ndim == 2 and values.device.type == "cpu" and not recording():
+            return F.linear(with_room(values), weight, bias)[: len(values)].to(weight.dtype)
     return F.linear(values, weight, bias).to(weight.dtype)
 
 

@@ -136,8 +136,37 @@ def packed_attention(
         with suppress(OutOfRange):
             return native_attention(*given, pairs, scale)
         backend = "eager"
-    v, u, h = heads.padded(head_scores), *(dependents.padded(each) for each in given[1:])
-    return heads.unpadded(feature_wise_attention(v, u, h, pairs.padded(), scale, backend))
+    contexts = [_padded(*run, scale, backend) for run in _runs(*given, pairs, backend)]
+    return torch.cat(contexts)
+
+
+def _padded(
+    v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, scale: float, backend: KernelBackend
+) -> Tensor:
+    heads, dependents = pairs.heads, pairs.dependents
+    padded = heads.padded(v), dependents.padded(u), dependents.padded(h)
+    return heads.unpadded(feature_wise_attention(*padded, pairs.padded(), scale, backend))
+
+
+def _runs(
+    v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, backend: KernelBackend
+) -> Iterator[tuple[Tensor, Tensor, Tensor, PackedPairs]]:
+    """Runs of sequences, each padded to its own longest: blocks where torch computes on a CPU."""
+    sequences = len(pairs.heads.starts) - 1
+    step = sequences
+    if backend == "eager" and h.device.type == "cpu":
+        shape = pairs.heads.longest, pairs.dependents.longest, h.shape[1]
+        step = max(1, _BLOCK_ELEMENTS // max(1, math.prod(shape)))
+    starts = range(0, max(1, sequences), max(1, step))
+    heads, dependents = (
+        [side.part(slice(start, start + step)) for start in starts]
+        for side in (pairs.heads, pairs.dependents)
+    )
+    looking, seen = ([len(part) for part in parts] for parts in (heads, dependents))
+    # Gradients of `split` are put together once; those of slices would be as often as there are.
+    rows = zip(v.split(looking), u.split(seen), h.split(seen), strict=True)
+    for tensors, own, shown in zip(rows, heads, dependents, strict=True):
+        yield *tensors, PackedPairs(own, shown, pairs.order)
 
 
 def _check(

@@ -53,6 +53,13 @@ class Packed:
         counts = torch.bincount(sequence, minlength=len(self.starts) - 1)
         return Packed(sequence, self.position[rows], _starts(counts))
 
+    def part(self, sequences: slice) -> Packed:
+        """The tokens of some sequences."""
+        starts = self.starts[sequences.start : sequences.stop + 1]
+        rows = slice(int(starts[0]), int(starts[-1]))
+        sequence = self.sequence[rows] - sequences.start
+        return Packed(sequence, self.position[rows], starts - starts[0])
+
     def repeated(self, times: int) -> Packed:
         """Of as many sequences as often, the first of each, then the second, and so on."""
         device = self.position.device
