@@ -164,7 +164,7 @@ def _runs(
     )
     looking, seen = ([len(part) for part in parts] for parts in (heads, dependents))
     # Gradients of `split` are put together once; those of slices would be as often as there are.
-    rows = zip(v.split(looking), u.split(seen), h.split(seen), strict=True)
+    rows = zip(torch.split(v, looking), torch.split(u, seen), torch.split(h, seen), strict=True)
     for tensors, own, shown in zip(rows, heads, dependents, strict=True):
         yield *tensors, PackedPairs(own, shown, pairs.order)
 
