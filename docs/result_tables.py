@@ -1,10 +1,11 @@
 """Writes the tables of results into the documents: `python docs/result_tables.py [--check]`.
 
-README.md and docs/results hold tables between `<!-- table: NAME from FILE, FILE -->` and
-`<!-- end -->`. The files are CSVs of tests/benchmarks/results; result_tables.yaml beside this file
-says what stands in the columns. A line of a CSV is one run, or with a column `runs` the summary of
-so many, its deviations in columns `..._sd`. Any other table with decimals needs a reason before it:
-`<!-- by hand: WHY -->`.
+README.md, docs/performance.md and docs/results hold tables between
+`<!-- table: NAME from FILE, FILE -->` and `<!-- end -->`. The files are CSVs of
+tests/benchmarks/results; result_tables.yaml beside this file says what stands in the columns. A
+line of a CSV is one run, or with a column `runs` the summary of so many, its deviations in columns
+`..._sd`. Any other table with decimals needs a reason before it: `<!-- by hand: WHY -->`, except in
+docs/performance.md, where commands beside them measure them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from rss_rl.results.tables.spec import load_table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = Path("tests/benchmarks/results")
+MEASURED = "performance.md"
+"""Other tables of it need no reason: the text says how each was measured."""
 BLOCK = re.compile(
     r"<!-- table: (?P<name>\S+) from (?P<files>[^>]+) -->\n(?:(?!<!-- table:).)*?<!-- end -->",
     re.DOTALL,
@@ -63,8 +66,12 @@ class Layout(Section):
 
 
 def documents(root: Path) -> list[Path]:
-    """README and the results."""
-    return [root / "README.md", *sorted((root / "docs" / "results").glob("*.md"))]
+    """README, what was measured of speed, and the results."""
+    return [
+        root / "README.md",
+        root / "docs" / MEASURED,
+        *sorted((root / "docs" / "results").glob("*.md")),
+    ]
 
 
 def rewritten(document: Path, root: Path) -> str:
@@ -77,7 +84,8 @@ def rewritten(document: Path, root: Path) -> str:
     text = document.read_text(encoding="utf-8")
     others = BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text)
     for found in OTHER.finditer(others):
-        if re.search(r"\.\d", found["table"]) and not found["reason"]:
+        explained = found["reason"] or document.name == MEASURED
+        if re.search(r"\.\d", found["table"]) and not explained:
             raise RssError(
                 "a table with decimals has no CSV",
                 where=f"line {others.count(chr(10), 0, found.start()) + 1}",

@@ -7,15 +7,7 @@ Source: Shen et al., DiSAN (AAAI 2018), section 4.1; ReSAN (IJCAI 2018), section
 
 from __future__ import annotations
 
-__all__ = [
-    "DirectionalAttention",
-    "Fusion",
-    "Maps",
-    "all_tokens",
-    "each_of",
-    "fused",
-    "whole_packed",
-]
+__all__ = ["DirectionalAttention", "Fusion", "each_of", "fused", "trained_together"]
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -24,34 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from rss_rl.models.layers import Dense, glorot_linear, linear
-from rss_rl.ops.attention import KernelBackend, feature_wise_attention, packed_attention
+from rss_rl.ops.attention import KernelBackend, packed_attention
 from rss_rl.ops.attention_pairs import Order, PackedPairs, Pairs
 from rss_rl.ops.bounded_attention import PAIR_SPEED, attention_within
-from rss_rl.ops.direction_weights import Direction, Weights
-from rss_rl.ops.directions import directional_attention
+from rss_rl.ops.directions import Direction, Weights, directional_attention
 from rss_rl.ops.gated import gated_attention, gated_causal_means
-from rss_rl.ops.linear_maps import gate_mix, has_kernels, linear_maps
-from rss_rl.ops.masking import Gathered, causal_means, take
+from rss_rl.ops.linear_maps import gate_mix, has_kernels
+from rss_rl.ops.masking import Gathered, causal_means
 from rss_rl.ops.packing import Packed, Rows, Shared
-from rss_rl.ops.tracing import recording
-
-
-def all_tokens(valid: Tensor) -> Gathered:
-    """Every valid token at its own position; valid ones first."""
-    positions = torch.arange(valid.shape[1], device=valid.device).expand_as(valid)
-    return Gathered(positions, valid, whole=True)
-
-
-class Maps(NamedTuple):
-    """What one direction makes of each token, whatever is selected; [B, N, D] each.
-
-    hidden h; head v = W2 h + b; dependent u = W1 h; gate W_f1 h + b_1.
-    """
-
-    hidden: Tensor
-    head: Tensor
-    dependent: Tensor
-    gate: Tensor
 
 
 class Fusion(NamedTuple):
@@ -81,17 +53,19 @@ def each_of(directions: nn.ModuleList) -> Iterator[DirectionalAttention]:
         yield direction
 
 
-def whole_packed(directions: Sequence[DirectionalAttention], words: Rows, tokens: Packed) -> Tensor:
-    """Outputs of both directions where every row looks and is seen, [R, 2D]."""
-    told = [direction.for_rows(words.vectors) for direction in directions]
-    settings = directions[0].project.activation, directions[0].scale
+def trained_together(
+    directions: Sequence[DirectionalAttention], words: Rows, tokens: Packed
+) -> Tensor:
+    """Outputs of both directions in one step, [R, 2D], where every token looks and is seen."""
+    given = [direction.for_rows(words.vectors) for direction in directions]
+    settings = tokens, directions[0].project.activation, directions[0].scale
     dropouts = [direction.project.dropout for direction in directions]
-    if not dropouts[0].drops or told[0].drop is not None:
-        return directional_attention(words, told, tokens, *settings)
-    whole = words.spread(words.vectors)  # each row drops its own
+    rows = words.spread(words.vectors)
+    if not dropouts[0].drops or given[0].drop is not None:
+        return directional_attention(rows, given, *settings)
     outputs = [
-        directional_attention(Rows(dropout(whole)), [each], tokens, *settings)
-        for dropout, each in zip(dropouts, told, strict=True)
+        directional_attention(dropout(rows), [each], *settings)
+        for dropout, each in zip(dropouts, given, strict=True)
     ]
     return torch.cat(outputs, -1)
 
@@ -135,40 +109,35 @@ class DirectionalAttention(nn.Module):
         self._backend: KernelBackend = backend
         self._error = error
 
-    def packs(self, values: Tensor) -> bool:
-        """`packed` can take what is computed of `values`."""
-        return self._error is None and has_kernels(values, self._backend)
+    def trains_together(self, values: Tensor) -> bool:
+        """`trained_together` takes what is computed of `values`."""
+        kernels = self._error is None and has_kernels(values, self._backend)
+        return kernels and torch.is_grad_enabled()
 
-    def attend(self, hidden: Tensor, heads: Gathered, dependents: Gathered) -> Tensor:
-        """Context s of the selected heads alone, [M, J, D], at the cost of J x I pairs."""
-        shown = take(hidden, dependents)  # [M, I, D]
-        head, dependent = self._scores(take(hidden, heads), shown)
-        return self._attention(head, dependent, shown, heads, dependents)
+    def attend(self, hidden: Tensor, heads: Shared, dependents: Shared) -> Tensor:
+        """Context s of the heads alone, [X, D], of the words' h, [W, D].
 
-    def attend_packed(
-        self, looking: Tensor, shown: Tensor, heads: Shared, dependents: Shared
-    ) -> Tensor:
-        """`attend` of the words that heads and dependents use, [U, D] each; [X, D]."""
-        head, dependent = self._scores(looking, shown)
-        given = heads.spread(head), dependents.spread(dependent), dependents.spread(shown)
+        A word is mapped once, and only if a head, or a dependent, is one.
+        """
+        looking, shown = heads.of_used(hidden), dependents.of_used(hidden)
+        v, u = heads.spread(self._by_head(looking)), dependents.spread(self.dependent_score(shown))
+        h = dependents.spread(shown)
         pairs = PackedPairs(heads.tokens, dependents.tokens, self._order)
-        return packed_attention(*given, pairs, self.scale)
+        if self._error is not None:
+            speed = PAIR_SPEED[self._backend]
+            context = attention_within(self._error, v, u, h, pairs, self.scale, speed)
+            if context is not None:
+                return context
+        return packed_attention(v, u, h, pairs, self.scale, self._backend)
 
-    def _scores(self, looking: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+    def _by_head(self, looking: Tensor) -> Tensor:
+        """v = W2 h + b."""
         if has_kernels(looking, self._backend):
-            head = linear(looking, self.head_score.weight, self.score_bias, self._backend)
-        else:
-            head = self.head_score(looking) + self.score_bias
-        return head, self.dependent_score(shown)
-
-    def whole(self, embedded: Tensor, heads: Gathered, dependents: Gathered) -> Fusion:
-        """Of heads and dependents that stand where they stood, [M, N, E] to [M, N, D]."""
-        maps = self.maps(embedded)
-        context = self._attention(maps.head, maps.dependent, maps.hidden, heads, dependents)
-        return self.mix(maps.hidden, context, maps.gate)
+            return linear(looking, self.head_score.weight, self.score_bias, self._backend)
+        return self.head_score(looking) + self.score_bias  # type: ignore[no-any-return]
 
     def for_rows(self, embedded: Tensor) -> Direction:
-        """What `directional_attention` is told of this direction."""
+        """What `directional_attention` reads of this direction."""
         bias = self.gate_input.bias + self.gate_context.bias + self.gate_bias
         weights = Weights(
             *(self.project.linear.weight, self.project.linear.bias),
@@ -182,9 +151,10 @@ class DirectionalAttention(nn.Module):
 
         Always exact: an error of both sums could be a large one of their quotient.
         """
-        everything = all_tokens(valid)
+        positions = torch.arange(valid.shape[1], device=valid.device).expand_as(valid)
+        everything = Gathered(positions, valid)
         return gated_attention(
-            self.head_score(hidden) + self.score_bias,
+            self._by_head(hidden),
             self.dependent_score(hidden),
             hidden,
             Pairs(everything, everything, self._order),
@@ -197,61 +167,16 @@ class DirectionalAttention(nn.Module):
         """Mean context with gates in place of a mask, [M, N, D]."""
         return gated_causal_means(hidden, gates, forward=self._looks_back)
 
-    def maps(self, embedded: Tensor) -> Maps:
-        """[B, N, E] to all that no selection changes."""
-        hidden = self.project(embedded)
-        if has_kernels(hidden, self._backend):
-            layers = (self.head_score, self.dependent_score, self.gate_input)
-            biases = self.score_bias, None, self.gate_input.bias
-            return Maps(hidden, *linear_maps(hidden, [layer.weight for layer in layers], biases))
-        return Maps(
-            hidden,
-            self.head_score(hidden) + self.score_bias,
-            self.dependent_score(hidden),
-            self.gate_input(hidden),
-        )
-
-    def shared_context(self, maps: Maps, heads: Gathered, dependents: Gathered) -> Tensor:
-        """`attend` on maps that M / B selections share, [M, J, D]."""
-        return self._attention(
-            take(maps.head, heads),
-            take(maps.dependent, dependents),
-            take(maps.hidden, dependents),
-            heads,
-            dependents,
-        )
-
-    def _attention(
-        self, head: Tensor, dependent: Tensor, shown: Tensor, heads: Gathered, dependents: Gathered
-    ) -> Tensor:
-        if self._error is not None and not recording():
-            speed = PAIR_SPEED[self._backend]
-            context = attention_within(
-                self._error,
-                head,
-                dependent,
-                shown,
-                heads,
-                dependents,
-                self._order,
-                self.scale,
-                speed,
-            )
-            if context is not None:
-                return context
-        pairs = Pairs(heads, dependents, self._order)
-        return feature_wise_attention(head, dependent, shown, pairs, self.scale, self._backend)
-
-    def unselected_context(self, hidden: Tensor, averaged: Tensor) -> Tensor:
-        """Mean of the `averaged` tokens (bool [M, N]) that the position mask allows, [M, N, D]."""
-        return causal_means(hidden, averaged, forward=self._looks_back)
-
-    def fuse(self, hidden: Tensor, context: Tensor) -> Fusion:
-        """The fusion gate of h and s, [..., D]."""
-        return self.mix(hidden, context, self.gate_input(hidden))
+    def means(self, hidden: Tensor, tokens: Packed, averaged: Tensor | None) -> Tensor:
+        """Mean h of the tokens that the position mask allows, [R, D]: of all of them, or of those
+        that are `averaged`, bool [R]."""
+        if averaged is None:
+            averaged = torch.ones_like(tokens.position, dtype=torch.bool)
+        padded = tokens.padded(hidden), tokens.padded(averaged[:, None])[..., 0]
+        return tokens.unpadded(causal_means(*padded, forward=self._looks_back))
 
     def mix(self, hidden: Tensor, context: Tensor, gate: Tensor) -> Fusion:
-        """The fusion gate with h's part of it at hand, [..., D]."""
+        """The fusion gate of h and s, [..., D], with h's part of it at hand."""
         layer, bias = self.gate_context, self.gate_bias
         if has_kernels(hidden, self._backend):
             more = linear(context, layer.weight, layer.bias + bias, self._backend)

@@ -26,12 +26,9 @@ from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.gated import gated_softmax
 from rss_rl.ops.linear_maps import has_kernels, linear_maps
 from rss_rl.ops.packing import Packed, Rows
-from rss_rl.ops.pooling import (
-    feature_wise_pooling,
-    packed_pooling,
-    packed_shared_pooling,
-    shared_pooling,
-)
+from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling, packed_shared_pooling
+from rss_rl.ops.products import with_room
+from rss_rl.ops.tracing import recording
 
 
 def activation_function(name: str) -> Callable[[Tensor], Tensor]:
@@ -53,9 +50,11 @@ class _Linear(nn.Linear):
 
 def linear(values: Tensor, weight: Tensor, bias: Tensor | None, backend: KernelBackend) -> Tensor:
     """W x + b in the type of W, [..., inputs] to [..., outputs], by one of the backends."""
-    # In full precision torch's own is one pass, too.
-    if torch.is_autocast_enabled("cpu") and has_kernels(values, backend):
-        return linear_maps(values, [weight], [bias])[0]
+    if torch.is_autocast_enabled("cpu"):  # in full precision torch's own is one pass, too
+        if has_kernels(values, backend):
+            return linear_maps(values, [weight], [bias])[0]
+        if values.ndim == 2 and values.device.type == "cpu" and not recording():
+            return F.linear(with_room(values), weight, bias)[: len(values)].to(weight.dtype)
     return F.linear(values, weight, bias).to(weight.dtype)
 
 
@@ -158,27 +157,19 @@ class Source2Token(nn.Module):
 
     def forward(self, values: Tensor, kept: Tensor) -> Tensor:
         """[M, ..., N, D] with kept bool [M, ..., N] to [M, ..., D]; zeros where nothing is kept."""
-        return self.reduce(self.scores(values), values, kept)
+        flat = self.scores(values).flatten(0, -3), values.flatten(0, -3), kept.flatten(0, -2)
+        pooled = feature_wise_pooling(*flat, self._backend)
+        return pooled.view(*values.shape[:-2], values.shape[-1])
 
     def scores(self, values: Tensor) -> Tensor:
         """f of each token, [M, ..., N, D or 1]."""
         return self.score(self.hidden(values))  # type: ignore[no-any-return]
 
-    def reduce(self, scores: Tensor, values: Tensor, kept: Tensor) -> Tensor:
-        """sum_i P_i * x_i of scores at hand; shapes as in `forward`."""
-        flat = scores.flatten(0, -3), values.flatten(0, -3), kept.flatten(0, -2)
-        pooled = feature_wise_pooling(*flat, self._backend)
-        return pooled.view(*values.shape[:-2], values.shape[-1])
-
-    def packs(self, values: Tensor) -> bool:
-        """`packed` can take what is computed of `values`."""
-        return self._by_feature and has_kernels(values, self._backend)
-
     def packed(self, rows: Rows, tokens: Packed) -> Tensor:
         """`forward` of rows that are all kept, with D features, to [M, D]."""
         with packed_rows(tokens):
             scores = rows.spread(self.scores(rows.vectors))
-        return packed_pooling(scores, rows.spread(rows.vectors), tokens)
+        return packed_pooling(scores, rows.spread(rows.vectors), tokens, self._backend)
 
     def packed_shared(
         self, rows: Tensor, cells: Tensor, tokens: Packed, times: int, common: Tensor
@@ -189,24 +180,9 @@ class Source2Token(nn.Module):
             rows: [T, D]. common: [R, D].
         """
         own, others = (self.scores(rows), rows), (self.scores(common), common)
-        return packed_shared_pooling(own, cells, tokens, times, others)
-
-    def reduce_shared(
-        self,
-        rows: Tensor,
-        places: tuple[Tensor, Tensor],
-        kept: Tensor,
-        common: tuple[Tensor, Tensor] | None,
-    ) -> Tensor:
-        """`forward` of M sequences that share what is not their own; see `shared_pooling`.
-
-        Args:
-            rows: [T, D]. common: scores and values.
-        """
-        own = self.scores(rows), rows
-        return shared_pooling(own, places, kept, common, self._backend)
+        return packed_shared_pooling(own, cells, tokens, times, others, self._backend)
 
     def gated(self, values: Tensor, gates: Tensor) -> Tensor:
         """[M, N, D] with gates [M, N] that multiply the weights; [M, D]."""
-        weights = gated_softmax(self.score(self.hidden(values)), gates)
+        weights = gated_softmax(self.scores(values), gates)
         return (weights * values).sum(-2)

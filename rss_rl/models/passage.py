@@ -116,7 +116,7 @@ class PassageClassifier(nn.Module):
         keys = part_keys(grouped.example, grouped.number)
         cells, bits = tokens.reshape(-1), selection.transpose(1, 2).reshape(-1, 2)
         encoder = self.encoder
-        if isinstance(encoder, PackedEncoder) and encoder.packs(self.embedding.trainable):
+        if isinstance(encoder, PackedEncoder):
             packed, shown = Packed.of([grouped.kept]), grouped.index[grouped.kept]
             with keyed_dropout(keys):
                 with packed_rows(packed):

@@ -22,7 +22,6 @@ from rss_rl.models.encoders.protocol import (
     Encoder,
     GatedEncoder,
     PackedEncoder,
-    SharingEncoder,
     WordEncoder,
 )
 from rss_rl.models.heads import (
@@ -37,6 +36,7 @@ from rss_rl.models.heads import (
 from rss_rl.models.protocol import ClassifierSetup
 from rss_rl.ops.masking import gather, kept_indices
 from rss_rl.ops.packing import Packed
+from rss_rl.ops.tracing import recording
 from rss_rl.types import LabelSpec
 
 
@@ -105,26 +105,26 @@ class SentencesClassifier(nn.Module):
         """
         if selections is None:
             selections = [mask[:, None].expand(-1, 2, -1) for mask in valid]
-        if self._packs(selections):
-            return self.head(self._encode_packed(tokens, valid, selections))
+        if isinstance(self.encoder, PackedEncoder):
+            if recording():  # sizes follow from shapes alone: unselected tokens have gates of 0
+                selections = [each.to(self.embedding.trainable.dtype) for each in selections]
+            elif not selections[0].is_floating_point():
+                return self.head(self._encode_packed(self.encoder, tokens, valid, selections))
         keys, vectors = slot_keys(len(tokens)), []
         for slot, sentence in enumerate(zip(tokens, valid, selections, strict=True)):
             with keyed_dropout(None if keys is None else keys[slot]):
                 vectors.append(self._encode(*sentence))
         return self.head(vectors)
 
-    def _packs(self, selections: Sequence[Tensor]) -> bool:
-        """The encoder needs no padding."""
-        if not isinstance(self.encoder, PackedEncoder) or selections[0].is_floating_point():
-            return False
-        return self.encoder.packs(self.embedding.trainable)
-
     def _encode_packed(
-        self, tokens: Sequence[Tensor], valid: Sequence[Tensor], selections: Sequence[Tensor]
+        self,
+        encoder: PackedEncoder,
+        tokens: Sequence[Tensor],
+        valid: Sequence[Tensor],
+        selections: Sequence[Tensor],
     ) -> Sequence[Tensor]:
         """Vectors of the sentences of all slots at once, S x [M, output_size]."""
-        encoder, times = self.encoder, max(1, len(selections[0]) // max(1, len(tokens[0])))
-        assert isinstance(encoder, PackedEncoder)
+        times = max(1, len(selections[0]) // max(1, len(tokens[0])))
         shared = times > 1 and encoder.shares_rows
         if times > 1 and not shared:
             tokens, valid = ([t.repeat(times, 1) for t in each] for each in (tokens, valid))
@@ -149,8 +149,6 @@ class SentencesClassifier(nn.Module):
             assert isinstance(self.encoder, GatedEncoder)
             return self.encoder.gated(self._looked_up(tokens), valid, selection)
         if selection.shape[0] > tokens.shape[0]:
-            if isinstance(self.encoder, SharingEncoder) and self.encoder.shares(valid, selection):
-                return self.encoder.many(self._looked_up(tokens), valid, selection)
             repeats = len(selection) // max(1, len(tokens))
             tokens, valid = tokens.repeat(repeats, 1), valid.repeat(repeats, 1)
         if not self.encoder.reads_unselected:

@@ -22,6 +22,7 @@ from rss_rl.ops.attention_native import native_attention
 from rss_rl.ops.attention_pairs import PackedPairs, Pairs
 from rss_rl.ops.compilers import runs_triton
 from rss_rl.ops.native import OutOfRange, one_kind
+from rss_rl.ops.packing import kept_cells
 from rss_rl.ops.tracing import recording
 
 KernelBackend = Literal["eager", "compiled"]
@@ -86,9 +87,19 @@ def feature_wise_attention(
 
             return triton_attention(*given, pairs, scale)
         if device.type == "cpu":
-            with suppress(OutOfRange):
-                return native_attention(*given, pairs, scale)
+            return _packed(*given, pairs, scale)
     return _Attention.apply(*given, pairs, scale)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _packed(v: Tensor, u: Tensor, h: Tensor, pairs: Pairs, scale: float) -> Tensor:
+    """`packed_attention` of padded sequences, [M, J, D]."""
+    heads = kept_cells(pairs.heads)
+    dependents = heads if pairs.dependents is pairs.heads else kept_cells(pairs.dependents)
+    by_head = v.flatten(0, 1).index_select(0, heads[0])
+    by_dependent, shown = (t.flatten(0, 1).index_select(0, dependents[0]) for t in (u, h))
+    packed = PackedPairs(heads[1], dependents[1], pairs.order)
+    context = packed_attention(by_head, by_dependent, shown, packed, scale)
+    return v.new_zeros(v.shape).flatten(0, 1).index_copy(0, heads[0], context).view(v.shape)
 
 
 def packed_attention(
@@ -97,35 +108,65 @@ def packed_attention(
     values: Tensor,
     pairs: PackedPairs,
     scale: float,
+    backend: KernelBackend = "compiled",
 ) -> Tensor:
-    """`feature_wise_attention` by the kernels of a CPU, without padding.
+    """`feature_wise_attention` without padding.
 
     Args:
-        head_scores: [X, D]. dependent_scores, values: [Y, D]; of one type, float32 or float64.
+        head_scores: [X, D]. dependent_scores, values: [Y, D].
+        backend: the kernels of a CPU are for float32 and float64; what else is given is padded.
 
     Returns:
         [X, D].
 
     Raises:
         ValueError: on shapes or types that do not fit.
-        KernelsError: this machine cannot compile them.
+        KernelsError: this machine cannot compile the kernels.
     """
     given = head_scores, dependent_scores, values
-    shapes = [
-        (len(pairs.heads), values.shape[-1]),
-        *[(len(pairs.dependents), values.shape[-1])] * 2,
-    ]
-    if [tensor.shape for tensor in given] != shapes or not one_kind(given):
+    heads, dependents = pairs.heads, pairs.dependents
+    features = values.shape[-1]
+    shapes = [(len(heads), features), (len(dependents), features), (len(dependents), features)]
+    if [tensor.shape for tensor in given] != shapes or len({t.dtype for t in given}) > 1:
         raise ValueError(
             f"rows {[(tuple(tensor.shape), tensor.dtype) for tensor in given]} do not fit"
-            f" {len(pairs.heads)} heads and {len(pairs.dependents)} dependents on the CPU"
+            f" {len(heads)} heads and {len(dependents)} dependents"
         )
-    with suppress(OutOfRange):
-        return native_attention(*given, pairs, scale)
-    padded = pairs.dependents.padded(dependent_scores), pairs.dependents.padded(values)
-    whole = pairs.padded()
-    context = feature_wise_attention(pairs.heads.padded(head_scores), *padded, whole, scale)
-    return pairs.heads.unpadded(context)
+    if backend == "compiled" and one_kind(given):
+        with suppress(OutOfRange):
+            return native_attention(*given, pairs, scale)
+        backend = "eager"
+    contexts = [_padded(*run, scale, backend) for run in _runs(*given, pairs, backend)]
+    return torch.cat(contexts)
+
+
+def _padded(
+    v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, scale: float, backend: KernelBackend
+) -> Tensor:
+    heads, dependents = pairs.heads, pairs.dependents
+    padded = heads.padded(v), dependents.padded(u), dependents.padded(h)
+    return heads.unpadded(feature_wise_attention(*padded, pairs.padded(), scale, backend))
+
+
+def _runs(
+    v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, backend: KernelBackend
+) -> Iterator[tuple[Tensor, Tensor, Tensor, PackedPairs]]:
+    """Runs of sequences, each padded to its own longest: blocks where torch computes on a CPU."""
+    sequences = len(pairs.heads.starts) - 1
+    step = sequences
+    if backend == "eager" and h.device.type == "cpu":
+        shape = pairs.heads.longest, pairs.dependents.longest, h.shape[1]
+        step = max(1, _BLOCK_ELEMENTS // max(1, math.prod(shape)))
+    starts = range(0, max(1, sequences), max(1, step))
+    heads, dependents = (
+        [side.part(slice(start, start + step)) for start in starts]
+        for side in (pairs.heads, pairs.dependents)
+    )
+    looking, seen = ([len(part) for part in parts] for parts in (heads, dependents))
+    # Gradients of `split` are put together once; those of slices would be as often as there are.
+    rows = zip(torch.split(v, looking), torch.split(u, seen), torch.split(h, seen), strict=True)
+    for tensors, own, shown in zip(rows, heads, dependents, strict=True):
+        yield *tensors, PackedPairs(own, shown, pairs.order)
 
 
 def _check(

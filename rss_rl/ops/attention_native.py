@@ -1,7 +1,6 @@
 """Feature-wise attention by the package's own kernels for a CPU: O(M (J + I) D) memory.
 
-Legend: M sequences, J heads, I dependents, D features; X heads and Y dependents of all
-sequences.
+Legend: D features; X heads and Y dependents of all sequences, R rows of either.
 """
 
 from __future__ import annotations
@@ -15,22 +14,19 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rss_rl.ops.attention_pairs import Order, PackedPairs, Pairs
-from rss_rl.ops.masking import Gathered
+from rss_rl.ops.attention_pairs import Order, PackedPairs
 from rss_rl.ops.operators import attention_backward, attention_forward
-from rss_rl.ops.packing import Packed, even_starts
+from rss_rl.ops.packing import Packed
 
 
 def native_attention(
     head_scores: Tensor,
     dependent_scores: Tensor,
     values: Tensor,
-    pairs: Pairs | PackedPairs,
+    pairs: PackedPairs,
     scale: float,
 ) -> Tensor:
-    """As `feature_wise_attention`, of tensors on the CPU of one type, float32 or float64.
-
-    Where the pairs are packed, so are all tensors: v is [X, D], u and h are [Y, D].
+    """As `packed_attention`, of tensors on the CPU of one type, float32 or float64.
 
     A row's result does not depend, not even in its last bit, on what else is in the batch or on the
     number of threads.
@@ -42,16 +38,12 @@ def native_attention(
     inputs = head_scores, dependent_scores, values
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
         return _Native.apply(*inputs, pairs, scale)  # type: ignore[no-any-return, no-untyped-call]
-    (context,) = _Call.of(*inputs, pairs, scale).forward(train=False)
-    return context.view(head_scores.shape)
+    return _Call.of(*inputs, pairs, scale).forward(train=False)[0]
 
 
-def side_of(tokens: Gathered | Packed) -> tuple[Tensor, Tensor]:
-    """Positions of rows, int64 [R], negative where none is kept; and the rows' `starts`."""
-    if isinstance(tokens, Packed):
-        return tokens.position.contiguous(), tokens.starts.contiguous()
-    positions = torch.where(tokens.kept, tokens.index, -1)
-    return positions.contiguous().flatten(), even_starts(*positions.shape)
+def side_of(tokens: Packed) -> tuple[Tensor, Tensor]:
+    """Positions of rows, int64 [R], and the rows' `starts`."""
+    return tokens.position.contiguous(), tokens.starts.contiguous()
 
 
 @dataclass(frozen=True)
@@ -68,11 +60,11 @@ class _Call:
     scale: float
 
     @classmethod
-    def of(cls, v: Tensor, u: Tensor, h: Tensor, pairs: Pairs | PackedPairs, scale: float) -> _Call:
+    def of(cls, v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, scale: float) -> _Call:
         """Of what `native_attention` is given."""
         heads = side_of(pairs.heads)
         dependents = heads if pairs.dependents is pairs.heads else side_of(pairs.dependents)
-        v, u, h = (tensor.detach().contiguous().flatten(0, -2) for tensor in (v, u, h))
+        v, u, h = (tensor.detach().contiguous() for tensor in (v, u, h))
         return cls((v, u, h), (*heads, *dependents), pairs.order, scale)
 
     def forward(self, *, train: bool) -> tuple[Tensor, ...]:
@@ -102,21 +94,18 @@ class _Native(torch.autograd.Function):
         head_scores: Tensor,
         dependent_scores: Tensor,
         values: Tensor,
-        pairs: Pairs | PackedPairs,
+        pairs: PackedPairs,
         scale: float,
     ) -> Tensor:
         call = _Call.of(head_scores, dependent_scores, values, pairs, scale)
         context, inverse, by_head = call.forward(train=True)
         ctx.save_for_backward(*call.inputs, *call.sides, context, inverse, by_head)
-        ctx.rest = pairs.order, scale, head_scores.shape, values.shape
-        return context.view(head_scores.shape)
+        ctx.rest = pairs.order, scale
+        return context
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         v, u, h, *sides, context, inverse, by_head = ctx.saved_tensors
-        order, scale, heads, dependents = ctx.rest
-        call = _Call((v, u, h), tuple(sides), order, scale)
-        flow = gradient.contiguous().flatten(0, -2)
-        dv, du, dh = call.backward(context, inverse, by_head, flow)
-        return dv.view(heads), du.view(dependents), dh.view(dependents), None, None
+        call = _Call((v, u, h), tuple(sides), *ctx.rest)
+        return *call.backward(context, inverse, by_head, gradient.contiguous()), None, None

@@ -1,6 +1,6 @@
 """Feature-wise attention on a grid where that is faster and keeps to the error a user allows.
 
-Legend: M sequences, J heads, I dependents, D features.
+Legend: X heads and Y dependents of all sequences, D features.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from rss_rl.ops.attention import KernelBackend
-from rss_rl.ops.attention_pairs import Order
+from rss_rl.ops.attention_pairs import PackedPairs
 from rss_rl.ops.grid_scan import Plan
 from rss_rl.ops.linear_attention import linear_attention, make_plan
-from rss_rl.ops.masking import Gathered
 
 _FEWEST = 96
 """Heads and dependents: with fewer no plan is worth making, whatever range and error."""
@@ -35,9 +34,7 @@ def attention_within(
     head_scores: Tensor,
     dependent_scores: Tensor,
     values: Tensor,
-    heads: Gathered,
-    dependents: Gathered,
-    order: Order,
+    pairs: PackedPairs,
     scale: float,
     speed: float = 1.0,
 ) -> Tensor | None:
@@ -48,24 +45,26 @@ def attention_within(
 
     Args:
         error: of the result, relative to the largest value of a feature; None = always exact.
-        head_scores: v, [M, J, D]. dependent_scores: u, [M, I, D]. values: h, [M, I, D].
-        heads: positions [M, J]. dependents: positions [M, I], rising, the kept ones first.
-        order: which dependents a head may look at. scale: c > 0.
+        head_scores: v, [X, D]. dependent_scores: u, [Y, D]. values: h, [Y, D].
+        pairs: which dependents a head may look at. scale: c > 0.
         speed: pairs of the exact kernel in the time of one of the eager one.
 
     Returns:
-        [M, J, D] of the values' type, or None.
+        [X, D] of the values' type, or None.
     """
-    sizes = heads.kept.shape[1], dependents.kept.shape[1]
+    heads, dependents = pairs.heads, pairs.dependents
+    sizes = heads.longest, dependents.longest
     if error is None or min(sizes) < _FEWEST:
         return None
+    places = heads.gathered(), dependents.gathered()
     with torch.autocast(values.device.type, enabled=False):
-        v, u, h = (_at_least_float32(part) for part in (head_scores, dependent_scores, values))
-        plan = make_plan(u, dependents, scale, error)
+        v = heads.padded(_at_least_float32(head_scores))
+        u, h = (dependents.padded(_at_least_float32(part)) for part in (dependent_scores, values))
+        plan = make_plan(u, places[1], scale, error)
         if plan is None or not is_worth_it(plan, *sizes, speed):
             return None
-        found = linear_attention(v, u, h, heads, dependents, order, scale, plan)
-    return found.to(values.dtype)
+        found = linear_attention(v, u, h, *places, pairs.order, scale, plan)
+    return heads.unpadded(found).to(values.dtype)
 
 
 def _at_least_float32(part: Tensor) -> Tensor:

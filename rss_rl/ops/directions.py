@@ -1,63 +1,107 @@
-"""Directional self-attention of rows without padding, both directions together.
+"""Directional self-attention of rows without padding: both directions in one training step.
 
     h = sigma(W_h drop(x) + b_h);   s = attention of v = W_2 h + b and u = W_1 h over h
     out = F h + (1 - F) s,   F = sigmoid(W_f1 h + W_f2 s + b_f)
 
-Legend: R tokens of M sequences, W words of these, E inputs, D features, K directions.
+What a product leaves is read as it is, in bfloat16 under autocast, by the kernel that needs it, and
+what the next one multiplies is written in that type: half the passes over memory of the same
+layers one by one.
+
+Legend: R tokens of M sequences, E inputs, D features, K directions.
 Source: Shen et al., DiSAN (AAAI 2018), section 4.1.
 """
 
 from __future__ import annotations
 
-__all__ = ["directional_attention"]
+__all__ = ["Direction", "Weights", "directional_attention"]
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.attention import packed_attention
-from rss_rl.ops.attention_pairs import PackedPairs
-from rss_rl.ops.direction_weights import Direction
-from rss_rl.ops.directions_native import native_directions
-from rss_rl.ops.linear_maps import gate_mix, linear_maps
+from rss_rl.ops.attention_native import side_of
+from rss_rl.ops.attention_pairs import Order, PackedPairs
+from rss_rl.ops.dropping import Drop
+from rss_rl.ops.linear_maps import factor, gate_mix, linear_maps, product_type, row_sums, stacked
 from rss_rl.ops.native import OutOfRange, one_kind
-from rss_rl.ops.packing import Packed, Rows
+from rss_rl.ops.operators import (
+    activate,
+    activate_back,
+    attention_backward,
+    attention_forward,
+    mix,
+    mix_back,
+)
+from rss_rl.ops.packing import Packed
+from rss_rl.ops.products import product, room_for, weight_gradient
+
+
+class Weights(NamedTuple):
+    """The parameters of one direction.
+
+    hidden              W_h [D, E] and b_h [D]
+    head, dependent     W_2 and W_1, [D, D]
+    score_bias          b [D]
+    gate, gate_context  W_f1 and W_f2, [D, D]
+    gate_bias           b_f [D]
+    """
+
+    hidden: Tensor
+    hidden_bias: Tensor
+    head: Tensor
+    dependent: Tensor
+    score_bias: Tensor
+    gate: Tensor
+    gate_context: Tensor
+    gate_bias: Tensor
+
+
+class Direction(NamedTuple):
+    """weights; which tokens a head looks at; what is dropped of rows x, or None."""
+
+    weights: Weights
+    order: Order
+    drop: Drop | None
 
 
 def directional_attention(
-    words: Rows, directions: Sequence[Direction], tokens: Packed, activation: str, scale: float
+    values: Tensor, directions: Sequence[Direction], tokens: Packed, activation: str, scale: float
 ) -> Tensor:
     """Outputs of the directions side by side, [R, K D]; all tokens look and are seen.
 
     Args:
-        words: x, with E features, float32 or float64 on the CPU.
+        values: x, [R, E], float32 or float64 on the CPU.
         activation: sigma; none, relu or elu. scale: c of the attention logit.
 
     Raises:
         ValueError: tensors that do not fit.
         KernelsError: this machine cannot compile what computes it.
     """
-    if torch.is_grad_enabled():
-        values = words.spread(words.vectors)
-        _check(values, directions, tokens)
-        with suppress(OutOfRange):
-            return native_directions(values, directions, tokens, activation, scale)
-    return gate_mix([_parts(words, each, tokens, activation, scale) for each in directions])
+    _check(values, directions, tokens)
+    given = [tensor for direction in directions for tensor in direction.weights]
+    rest = [(direction.order, direction.drop) for direction in directions]
+    with suppress(OutOfRange):
+        return _Directions.apply(values, tokens, rest, (activation, scale), *given)  # type: ignore[no-any-return, no-untyped-call]
+    return gate_mix([_parts(values, each, tokens, activation, scale) for each in directions])
 
 
 def _parts(
-    words: Rows, given: Direction, tokens: Packed, activation: str, scale: float
+    values: Tensor, given: Direction, tokens: Packed, activation: str, scale: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same layer by layer, which keeps nothing for a way back and takes scores of any size."""
+    """The same layer by layer, for scores of any size."""
     layers = given.weights
     (hidden,) = linear_maps(
-        words.vectors, [layers.hidden], [layers.hidden_bias], activation=activation, drop=given.drop
+        values, [layers.hidden], [layers.hidden_bias], activation=activation, drop=given.drop
     )
     weights = layers.head, layers.dependent, layers.gate
-    maps = linear_maps(hidden, weights, (layers.score_bias, None, layers.gate_bias))
-    hidden, head, dependent, gate = (words.spread(each) for each in (hidden, *maps))
+    head, dependent, gate = linear_maps(
+        hidden, weights, (layers.score_bias, None, layers.gate_bias)
+    )
     pairs = PackedPairs(tokens, tokens, given.order)
     context = packed_attention(head, dependent, hidden, pairs, scale)
     (more,) = linear_maps(context, [layers.gate_context], [None])
@@ -79,3 +123,149 @@ def _check(values: Tensor, directions: Sequence[Direction], tokens: Packed) -> N
             f"values, weights and biases {found} and what is dropped do not fit {len(tokens)}"
             " tokens on the CPU"
         )
+
+
+class _Saved(NamedTuple):
+    """Of one direction, for the way back.
+
+    rows     drop(x) as it was multiplied, [R, E]; hidden_rows, context_rows: h and s likewise
+    maps     W_2 h, W_1 h and W_f1 h side by side, [R, 3 D]; more: W_f2 s
+    inverse, by_head  see the kernels of attention
+    weights  as they were multiplied
+    """
+
+    rows: Tensor
+    hidden: Tensor
+    hidden_rows: Tensor
+    maps: Tensor
+    context: Tensor
+    context_rows: Tensor
+    inverse: Tensor
+    by_head: Tensor
+    more: Tensor
+    hidden_weight: Tensor
+    map_weights: Tensor
+    context_weight: Tensor
+    score_bias: Tensor
+    gate_bias: Tensor
+
+    def attention(self, sides: Sequence[Tensor], order: Order, scale: float) -> tuple[Any, ...]:
+        """What the attention kernels are given."""
+        head, dependent, _ = self.maps.chunk(3, 1)
+        given = head, dependent, self.score_bias, self.hidden
+        return *given, *sides, *sides, order, scale
+
+    def gate(self) -> tuple[Tensor, ...]:
+        """What the gate's kernels are given."""
+        logit = self.maps.chunk(3, 1)[2]
+        return self.hidden, self.context, logit, self.more, self.gate_bias
+
+
+def _forward(
+    values: Tensor, direction: Direction, sides: Sequence[Tensor], activation: str, scale: float
+) -> _Saved:
+    """All but the gate."""
+    given, order, drop = direction
+    lower, (count, size) = product_type(values), (len(values), len(given.hidden))
+    once = lower == values.dtype  # what the kernels write is what is multiplied
+    hidden, context, inverse, by_head = (values.new_empty(count, size) for _ in range(4))
+    hidden_rows = hidden if once else room_for(count, size, lower)
+    context_rows = context if once else room_for(count, size, lower)
+    weights = (
+        given.hidden.to(lower),
+        stacked((given.head, given.dependent, given.gate), lower),
+        given.gate_context.to(lower),
+    )
+    rows = factor(values, drop, lower)
+    bias, rounded = given.hidden_bias.contiguous(), None if once else hidden_rows
+    activate(product(rows, weights[0].T), bias, activation, hidden, rounded)
+    maps = product(hidden_rows, weights[1].T)
+    biases = given.score_bias.contiguous(), given.gate_bias.contiguous()
+    made = context, context_rows, inverse, by_head
+    saved = _Saved(rows, hidden, hidden_rows, maps, *made, maps, *weights, *biases)
+    rounded = None if once else context_rows
+    attention_forward(*saved.attention(sides, order, scale), context, inverse, by_head, rounded)
+    return saved._replace(more=product(context_rows, weights[2].T))
+
+
+def _backward(
+    saved: _Saved,
+    gradient: Tensor,
+    sides: Sequence[Tensor],
+    order: Order,
+    activation: str,
+    scale: float,
+) -> tuple[Tensor, list[Tensor]]:
+    """The gradients by W_h drop(x) and by the parameters, of that by the output [R, D].
+
+    Rows of `gradient` may be parts of longer ones.
+    """
+    dtype, lower, (count, size) = gradient.dtype, saved.rows.dtype, saved.hidden.shape
+    flow = room_for(count, 3 * size, lower)  # by the maps
+    by_gate = flow.chunk(3, 1)[2]
+    by_hidden, by_context = (torch.empty_like(saved.hidden) for _ in range(2))
+    gate_sums, hidden_sums = (row_sums(saved.hidden, count, size) for _ in range(2))
+    mix_back(*saved.gate(), gradient, by_hidden, by_context, by_gate, gate_sums)
+    head_sums = by_hidden.new_empty(len(sides[1]) - 1, size)
+    attention_backward(
+        *saved.attention(sides, order, scale),
+        *(saved.context, saved.inverse, saved.by_head),
+        *(by_context, product(by_gate, saved.context_weight), True),
+        *(*flow.chunk(3, 1)[:2], by_hidden, head_sums),
+    )
+    by_product = room_for(count, size, lower)
+    more = product(flow, saved.map_weights)
+    activate_back(by_hidden, more, saved.hidden, activation, by_product, hidden_sums)
+    by_head, by_dependent, by_gate_input = weight_gradient(flow, saved.hidden_rows, dtype).chunk(3)
+    return by_product, [
+        *(weight_gradient(by_product, saved.rows, dtype), hidden_sums.sum(0)),
+        *(by_head, by_dependent, head_sums.sum(0), by_gate_input),
+        *(weight_gradient(by_gate, saved.context_rows, dtype), gate_sums.sum(0)),
+    ]
+
+
+class _Directions(torch.autograd.Function):
+    """The directions one after the other."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        values: Tensor,
+        tokens: Packed,
+        rest: Sequence[tuple[Order, Drop | None]],
+        settings: tuple[str, float],
+        *given: Tensor,
+    ) -> Tensor:
+        flat, sides = values.contiguous(), side_of(tokens)
+        count, size, width = len(rest), len(given[0]), len(Weights._fields)
+        mixed = flat.new_empty(len(flat), count * size)
+        every: list[Tensor] = []
+        for k, out in enumerate(mixed.chunk(count, 1)):
+            weights = Weights(*given[width * k : width * (k + 1)])
+            saved = _forward(flat, Direction(weights, *rest[k]), sides, *settings)
+            mix(*saved.gate(), out)
+            every.extend(saved)
+        ctx.save_for_backward(*sides, *every)
+        ctx.rest = rest, settings
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        sides, every = ctx.saved_tensors[:2], ctx.saved_tensors[2:]
+        rest, settings = ctx.rest
+        width, found, by_values = len(_Saved._fields), [], None
+        for k, flow in enumerate(gradient.contiguous().chunk(len(rest), 1)):
+            saved = _Saved(*every[width * k : width * (k + 1)])
+            order, drop = rest[k]
+            by_product, by_parameters = _backward(saved, flow, sides, order, *settings)
+            found.extend(by_parameters)
+            if ctx.needs_input_grad[0]:
+                by_rows = product(by_product, saved.hidden_weight)
+                own = by_rows.to(gradient.dtype) if drop is None else _dropped(by_rows, drop, flow)
+                by_values = own if by_values is None else by_values.add_(own)
+        return by_values, None, None, None, *found
+
+
+def _dropped(by_rows: Tensor, drop: Drop, like: Tensor) -> Tensor:
+    return drop.applied(by_rows, like.new_empty(by_rows.shape))

@@ -13,8 +13,9 @@ __all__ = ["gated_attention", "gated_causal_means", "gated_mean", "gated_softmax
 import torch
 from torch import Tensor
 
-from rss_rl.ops.attention import KernelBackend, feature_wise_attention
+from rss_rl.ops.attention import KernelBackend, attention_weights, feature_wise_attention
 from rss_rl.ops.attention_pairs import Pairs
+from rss_rl.ops.tracing import recording
 
 _LARGEST_SURPLUS = 20.0
 """How far a logit of a closed gate may exceed those of the open ones: it bounds the gradient."""
@@ -74,7 +75,7 @@ def gated_attention(
     head_scores: Tensor,
     dependent_scores: Tensor,
     values: Tensor,
-    allowed: Pairs | Tensor,
+    pairs: Pairs,
     scale: float,
     gates: Tensor,
     backend: KernelBackend = "eager",
@@ -84,12 +85,17 @@ def gated_attention(
     Both sums are that attention itself, of g h and of g: their common divisor cancels.
 
     Args:
-        head_scores, dependent_scores, values, allowed, scale, backend: see there, over all valid
+        head_scores, dependent_scores, values, pairs, scale, backend: see there, over all valid
             tokens.
         gates: [M, I] of the dependents.
     """
+    if recording():
+        everything = slice(None)
+        allowed = pairs.mask(everything, everything) * gates[:, None]  # [M, J, I]
+        weights = attention_weights(head_scores, dependent_scores, allowed, scale)
+        return (weights * values[:, None]).sum(2)
     shown = gates[..., None].expand_as(values)
     arguments = (head_scores, dependent_scores)
-    total = feature_wise_attention(*arguments, shown * values, allowed, scale, backend)
-    weight = feature_wise_attention(*arguments, shown.contiguous(), allowed, scale, backend)
+    total = feature_wise_attention(*arguments, shown * values, pairs, scale, backend)
+    weight = feature_wise_attention(*arguments, shown.contiguous(), pairs, scale, backend)
     return _quotient(total, weight)

@@ -12,14 +12,11 @@ __all__ = [
     "kept_indices",
     "masked_mean",
     "masked_softmax",
-    "scatter",
-    "take",
 ]
 
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from rss_rl.ops.tracing import recording
@@ -31,12 +28,10 @@ class Gathered:
 
     index  int64 [M, L]  position of each kept token; 0 where there is none
     kept   bool [M, L]   True = a kept token stands here
-    whole  the tokens stand where they stood, and L is N: nothing has to be moved
     """
 
     index: Tensor
     kept: Tensor
-    whole: bool = False
 
 
 def _check(values: Tensor, keep: Tensor) -> None:
@@ -65,51 +60,19 @@ def kept_indices(keep: Tensor) -> Gathered:
         kept = places < counts[:, None]
         return Gathered(torch.where(kept, order, 0), kept)
     longest = int(counts.max()) if len(counts) else 0
-    if longest == keep.shape[1]:
-        places = torch.arange(longest, device=keep.device).expand_as(keep)
-        if torch.equal(places < counts[:, None], keep):
-            return Gathered(torch.where(keep, places, 0), keep, whole=True)
     order = torch.argsort((~keep).to(torch.uint8), dim=1, stable=True)[:, :longest]  # [M, L]
     kept = torch.arange(longest, device=keep.device) < counts[:, None]  # [M, L]
     return Gathered(torch.where(kept, order, 0), kept)
 
 
 def gather(values: Tensor, index: Tensor) -> Tensor:
-    """Rows `index` [M, L] of `values` [B, N, ...], giving [M, L, ...]; sequence m reads m mod B.
-
-    M is B, or a multiple of it: several selections of each sequence, sample-major.
-    """
+    """Rows `index` [M, L] of `values` [M, N, ...], giving [M, L, ...]."""
     sequences, tokens = values.shape[:2]
     # Whole rows by number: gathering element by element costs an index for each feature.
-    numbers = torch.arange(index.shape[0], device=index.device)
-    if not recording():  # a program of several selections is never recorded
-        numbers = numbers % max(1, sequences)
-    first = numbers[:, None] * tokens
+    first = torch.arange(sequences, device=index.device)[:, None] * tokens
     rows = values.reshape(sequences * tokens, *values.shape[2:])
     taken = rows.index_select(0, (first + index).reshape(-1))
     return taken.reshape(*index.shape, *values.shape[2:])
-
-
-def take(values: Tensor, gathered: Gathered) -> Tensor:
-    """The rows of `gathered` [M, L] of `values` [B, N, ...], see `gather`.
-
-    What stands where no token is kept is of no meaning.
-    """
-    if gathered.whole and gathered.index.shape[0] == values.shape[0]:
-        return values
-    return gather(values, gathered.index)
-
-
-def scatter(base: Tensor, gathered: Gathered, values: Tensor) -> Tensor:
-    """`base` [M, N, D] with the rows of `gathered` replaced by `values` [M, L, D]."""
-    if recording():
-        spare = base.shape[1]  # a column that takes what is no kept token
-        columns = torch.where(gathered.kept, gathered.index, spare)[..., None].expand_as(values)
-        return F.pad(base, (0, 0, 0, 1)).scatter(1, columns, values)[:, :spare]
-    if gathered.whole:
-        return torch.where(gathered.kept[..., None], values, base)
-    rows, columns = gathered.kept.nonzero(as_tuple=True)
-    return base.index_put((rows, gathered.index[rows, columns]), values[rows, columns])
 
 
 def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:

@@ -242,7 +242,8 @@ def attention_forward(*given: Any) -> None:
     Args:
         head_scores: v [X, D], to which `bias` [D] is added; dependent_scores: u [Y, D]. Their rows
             may be parts of longer ones, as long as each other's.
-        values: h [Y, D]. heads, dependents: positions [X] and [Y], negative where none is kept.
+        values: h [Y, D]. heads, dependents: positions [X] and [Y], rising
+            within a sequence.
         head_starts, dependent_starts: first rows of the sequences, and what is behind the last.
         order: before, after or others. scale: c.
         inverse, by_head: 1 / sum of weights and ds_j / dv_j, [X, D]; both or neither.
@@ -276,7 +277,7 @@ def attention_backward(*given: Any) -> None:
         context, inverse, by_head: of the forward pass, which found all in range. The ten before
             them are what it was given.
         gradient, more_gradient: whose sum is the gradient by s; the second is of the scores' type.
-        adds: to what stands in `by_value`; then all tokens must be kept.
+        adds: to what stands in `by_value`.
         by_head_score, by_dependent_score: as v and u are, in rows as far apart.
     """
     *made, gradient, more, adds, by_head_score, by_dependent_score, by_value, sums = given[10:]
@@ -303,7 +304,6 @@ class _Pooling(ctypes.Structure):
         ("scores", ctypes.c_void_p),
         ("values", ctypes.c_void_p),
         ("starts", ctypes.c_void_p),
-        ("kept", ctypes.c_void_p),
         ("own_scores", ctypes.c_void_p),
         ("own_values", ctypes.c_void_p),
         ("own", ctypes.c_void_p),
@@ -314,18 +314,17 @@ class _Pooling(ctypes.Structure):
     )
 
 
-def _pooling(scores: Tensor, values: Tensor, starts: Tensor, kept: Tensor | None) -> _Pooling:
+def _pooling(scores: Tensor, values: Tensor, starts: Tensor) -> _Pooling:
     kind, _ = _kinds(scores, scores)
     (rows, features), sequences = scores.shape, starts.numel() - 1
     return _Pooling(
         *(address(tensor, kind, (rows, features)) for tensor in (scores, values)),
         _starts(starts, rows),
-        address(kept, torch.bool, (rows,)),
         *(None, None, None, sequences, sequences, features, threads_for(scores.numel())),
     )
 
 
-_TOKENS = "Tensor scores, Tensor values, Tensor starts, Tensor? kept"
+_TOKENS = "Tensor scores, Tensor values, Tensor starts"
 
 
 @_operator(f"pooling_forward({_TOKENS}, Tensor(a!) pooled, Tensor(b!) largest, Tensor(c!) inverse)")
@@ -333,7 +332,6 @@ def pooling_forward(
     scores: Tensor,
     values: Tensor,
     starts: Tensor,
-    kept: Tensor | None,
     pooled: Tensor,
     largest: Tensor,
     inverse: Tensor,
@@ -341,58 +339,50 @@ def pooling_forward(
     """Each sequence's mean, weighted by a softmax for each feature; its largest score, 1 / sum.
 
     Args:
-        scores, values: [R, D]. starts: int64 [M + 1]. kept: bool [R], None where all tokens are.
+        scores, values: [R, D]. starts: int64 [M + 1].
         pooled, largest, inverse: [M, D].
 
     Raises:
         OutOfRange: a score is not finite.
     """
-    problem = _pooling(scores, values, starts, kept)
+    problem = _pooling(scores, values, starts)
     shape = problem.sequences, problem.features
     made = (address(tensor, scores.dtype, shape) for tensor in (pooled, largest, inverse))
     run_kernel("pooling_forward", scores.dtype, problem, *made)
 
 
 @_operator(
-    "shared_pooling_forward(Tensor? scores, Tensor? values, Tensor starts, Tensor? kept,"
-    " Tensor own_scores, Tensor own_values, Tensor own, Tensor(a!) pooled)"
+    "shared_pooling_forward(Tensor scores, Tensor values, Tensor own_scores, Tensor own_values,"
+    " Tensor own, Tensor starts, Tensor(a!) pooled)"
 )
 def shared_pooling_forward(
-    scores: Tensor | None,
-    values: Tensor | None,
-    starts: Tensor,
-    kept: Tensor | None,
+    scores: Tensor,
+    values: Tensor,
     own_scores: Tensor,
     own_values: Tensor,
     own: Tensor,
+    starts: Tensor,
     pooled: Tensor,
 ) -> None:
     """`pooling_forward` of K times the tokens, some of which have scores and values of their own.
 
     Args:
-        scores, values: None where all that are kept have.
-        kept: [K R]. own_scores, own_values: [U, D].
+        scores, values: [R, D]. own_scores, own_values: [U, D].
         own: which of these a token has, int64 [K R]; negative where it has none.
-        pooled: [K M, D].
+        starts: int64 [M + 1]. pooled: [K M, D].
     """
-    kind, (count, features) = pooled.dtype, own_scores.shape
-    sequences, cells = starts.numel() - 1, own.numel()
+    kind, (rows, features), count = pooled.dtype, scores.shape, len(own_scores)
+    sequences = starts.numel() - 1
     times = len(pooled) // max(1, sequences)
-    rows = cells // max(1, times)
     given = _Pooling(
         *(address(tensor, kind, (rows, features)) for tensor in (scores, values)),
         _starts(starts, rows),
-        address(kept, torch.bool, (times * rows,)),
         *(address(tensor, kind, (count, features)) for tensor in (own_scores, own_values)),
         address(own, torch.int64, (times * rows,)),
-        *(times * sequences, sequences, features, threads_for(cells * features)),
+        *(times * sequences, sequences, features, threads_for(own.numel() * features)),
     )
-    if cells and int(own.max()) >= count:
+    if own.numel() and int(own.max()) >= count:
         raise ValueError(f"a token has row {int(own.max())} of {count}")
-    if scores is None or values is None:
-        alone = own < 0 if kept is None else (own < 0) & kept
-        if bool(alone.any()):
-            raise ValueError(f"{int(alone.sum())} tokens have no scores and values")
     made = address(pooled, kind, (times * sequences, features))
     run_kernel("pooling_forward", kind, given, made, None, None)
 
@@ -405,11 +395,11 @@ def pooling_backward(*given: Any) -> None:
     """The gradients by scores and by values, [R, D].
 
     Args:
-        pooled, largest, inverse: of the forward pass; the four before them are what it was given.
+        pooled, largest, inverse: of the forward pass; the three before them are what it was given.
         gradient: by `pooled`, [M, D].
     """
-    (scores, *_), of_sequences, of_tokens = given[:4], given[4:8], given[8:]
-    problem = _pooling(*given[:4])
+    (scores, *_), of_sequences, of_tokens = given[:3], given[3:7], given[7:]
+    problem = _pooling(*given[:3])
     shape = problem.sequences, problem.features
     run_kernel(
         "pooling_backward",

@@ -6,7 +6,7 @@ K selections, X rows that are chosen, U words of these (or X), D features.
 
 from __future__ import annotations
 
-__all__ = ["Packed", "Rows", "Shared", "even_starts"]
+__all__ = ["Packed", "Rows", "Shared", "kept_cells"]
 
 import functools
 import itertools
@@ -53,9 +53,17 @@ class Packed:
         counts = torch.bincount(sequence, minlength=len(self.starts) - 1)
         return Packed(sequence, self.position[rows], _starts(counts))
 
+    def part(self, sequences: slice) -> Packed:
+        """The tokens of some sequences."""
+        starts = self.starts[sequences.start : sequences.stop + 1]
+        rows = slice(int(starts[0]), int(starts[-1]))
+        sequence = self.sequence[rows] - sequences.start
+        return Packed(sequence, self.position[rows], starts - starts[0])
+
     def repeated(self, times: int) -> Packed:
         """Of as many sequences as often, the first of each, then the second, and so on."""
-        copies, sequences = torch.arange(times), len(self.starts) - 1
+        device = self.position.device
+        copies, sequences = torch.arange(times, device=device), len(self.starts) - 1
         return Packed(
             self.sequence.repeat(times) + (copies * sequences).repeat_interleave(len(self)),
             self.position.repeat(times),
@@ -69,7 +77,7 @@ class Packed:
 
     def padded(self, values: Tensor) -> Tensor:
         """[R, D] to [M, L, D], zeros behind each sequence's last row."""
-        shape = len(self.starts) - 1, self._longest, values.shape[-1]
+        shape = len(self.starts) - 1, self.longest, values.shape[-1]
         cells = values.new_zeros(shape).flatten(0, 1)
         return cells.index_copy(0, self._cells, values).view(shape)
 
@@ -79,23 +87,24 @@ class Packed:
 
     def gathered(self) -> Gathered:
         """The tokens, padded to [M, L]."""
-        index = self.position.new_full((len(self.starts) - 1, self._longest), -1)
+        index = self.position.new_full((len(self.starts) - 1, self.longest), -1)
         index.view(-1)[self._cells] = self.position
         return Gathered(index.clamp_min(0), index >= 0)
 
     @functools.cached_property
-    def _longest(self) -> int:
+    def longest(self) -> int:
+        """L."""
         return int(self.starts.diff().max()) if len(self.starts) > 1 else 0
 
     @functools.cached_property
     def rank(self) -> Tensor:
         """Of each row in its sequence, from 0, int64 [R]."""
-        return torch.arange(len(self)) - self.starts[self.sequence]
+        return torch.arange(len(self), device=self.position.device) - self.starts[self.sequence]
 
     @functools.cached_property
     def _cells(self) -> Tensor:
         """int64 [R], of the M * L."""
-        return self.sequence * self._longest + self.rank
+        return self.sequence * self.longest + self.rank
 
 
 class Rows(NamedTuple):
@@ -138,8 +147,12 @@ class Shared:
             return cls(cells, cells, None, picked)
         rows = cells % max(1, len(tokens))
         each = rows if words.at is None else words.at[rows]
-        somewhere = torch.zeros(len(words.vectors), dtype=torch.bool).index_fill_(0, each, True)
+        somewhere = each.new_zeros(len(words.vectors), dtype=torch.bool).index_fill_(0, each, True)
         return cls(cells, somewhere.nonzero()[:, 0], (somewhere.cumsum(0) - 1)[each], picked)
+
+    def of_used(self, values: Tensor) -> Tensor:
+        """Of each word, [W, D], to each used one, [U, D]."""
+        return values if len(self.used) == len(values) else values.index_select(0, self.used)
 
     def spread(self, values: Tensor) -> Tensor:
         """Of each used word, [U, D], to each chosen row, [X, D]."""
@@ -150,6 +163,9 @@ def _starts(counts: Tensor) -> Tensor:
     return F.pad(counts.cumsum(0), (1, 0))
 
 
-def even_starts(sequences: int, tokens: int) -> Tensor:
-    """`starts` of sequences of `tokens` rows each."""
-    return torch.arange(sequences + 1) * tokens
+def kept_cells(tokens: Gathered) -> tuple[Tensor, Packed]:
+    """Where kept tokens stand among the M * L, int64 [R], and which they are."""
+    cells = tokens.kept.flatten().nonzero()[:, 0]
+    sequence = cells // max(1, tokens.kept.shape[1])
+    position = tokens.index.flatten().index_select(0, cells)
+    return cells, Packed(sequence, position, _starts(tokens.kept.sum(1)))

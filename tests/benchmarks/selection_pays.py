@@ -86,7 +86,6 @@ def models(sentences: int, n: int) -> Works:
     def encoded(encoder: Encoder, selection: torch.Tensor) -> object:
         """As a classifier does it."""
         assert isinstance(encoder, PackedEncoder)
-        assert encoder.packs(embedded)
         shown = valid if encoder.reads_unselected else selection.any(1)
         roles = selection.transpose(1, 2)[shown][None]
         return encoder.packed(Rows(embedded[shown]), Packed.of([shown]), roles)

@@ -168,6 +168,9 @@ def test_prepared_data_are_read(name: str) -> None:
     assert contents(prepared.folder) == EXPECTED["prepared"][name]
 
 
+PACKED = {"resan", "hardkuma-disan", "gumbel-resan"}
+"""Encoders that padded sentences in b9a4141, and do not now: they add the same numbers in another
+order, so that bits differ on any machine."""
 ONE_GATE = "hardkuma-disan"
 """Its policy has one gate for both roles, whose gradient was wrong in b9a4141: see `union`."""
 
@@ -175,24 +178,25 @@ ONE_GATE = "hardkuma-disan"
 @pytest.mark.parametrize("name", EXPECTED["runs"])
 def test_a_stopped_run_is_used_and_gone_on_with(name: str) -> None:
     run, expected = Path("runs") / name, EXPECTED["runs"][name]
+    exact = same_machine() and name not in PACKED
     assert not (run / "report.json").exists()
     stopped, finished = expected["stopped"], expected["finished"]
-    assert_numbers(scores(run), stopped["scores"], exact=same_machine())
+    assert_numbers(scores(run), stopped["scores"], exact=exact)
     found = predictions(run, TEXTS[expected["data"]])
     assert found["exact"] == stopped["predictions"]["exact"]
-    assert_numbers(found["numbers"], stopped["predictions"]["numbers"], exact=same_machine())
+    assert_numbers(found["numbers"], stopped["predictions"]["numbers"], exact=exact)
 
     result = CliRunner().invoke(app, ["train", "--resume", str(run), "--json"])
     assert result.exit_code == 0, result.output
     if name != ONE_GATE:
-        assert_numbers(final_report(run), finished["report"], exact=same_machine())
+        assert_numbers(final_report(run), finished["report"], exact=exact)
     assert json.loads(result.stdout)["steps"] == finished["report"]["steps"]
     if name == ONE_GATE:
         return
     tensors = final_tensors(run)
     last = finished["tensors"]["latest"]
-    assert_numbers(tensors["latest"]["values"], last["values"], exact=same_machine())
-    if same_machine():
+    assert_numbers(tensors["latest"]["values"], last["values"], exact=exact)
+    if exact:
         assert tensors["latest"]["tensors"] == last["tensors"]
         assert tensors == finished["tensors"]
     assert tensors["latest"]["tensors"].keys() == last["tensors"].keys()
@@ -200,7 +204,7 @@ def test_a_stopped_run_is_used_and_gone_on_with(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPECTED["exports"])
 def test_an_export_predicts_as_it_did(name: str) -> None:
-    expected = EXPECTED["exports"][name]
+    expected, exact = EXPECTED["exports"][name], same_machine() and name not in PACKED
     found = predictions(Path("exports") / name, TEXTS[EXPECTED["runs"][name]["data"]])
     assert found["exact"] == expected["exact"]
-    assert_numbers(found["numbers"], expected["numbers"], exact=same_machine())
+    assert_numbers(found["numbers"], expected["numbers"], exact=exact)

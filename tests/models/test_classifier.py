@@ -128,13 +128,13 @@ def test_save_and_load_agree(variant: str, kind: str, tmp_path: Path) -> None:
 
 def test_attention_is_asked_for_gathered_pairs_only(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    original = directional.feature_wise_attention
+    original = directional.packed_attention
 
     def recording(head_scores: Tensor, dependent_scores: Tensor, *rest: Any) -> Tensor:
-        asked.append((head_scores.shape[1], dependent_scores.shape[1]))
+        asked.append((len(head_scores), len(dependent_scores)))
         return original(head_scores, dependent_scores, *rest)
 
-    monkeypatch.setattr(directional, "feature_wise_attention", recording)
+    monkeypatch.setattr(directional, "packed_attention", recording)
     tokens, valid = small.sentences(12, 9)
     selection = torch.zeros(2, 2, 12, dtype=torch.bool)
     selection[0, 0, [1, 5]] = selection[0, 1, [0, 4, 11]] = True
@@ -143,7 +143,7 @@ def test_attention_is_asked_for_gathered_pairs_only(monkeypatch: pytest.MonkeyPa
         asked.clear()
         settings = small.VARIANTS[variant] | {"attention": "eager"}
         small.classifier(sentences=1, **settings)([tokens], [valid], [selection])
-        assert asked == [(2, 3), (2, 3)]  # n_h x n_d of the fullest sentence, in each direction
+        assert asked == [(3, 4), (3, 4)]  # n_h and n_d of both sentences, in each direction
 
 
 class LargestTensor(TorchDispatchMode):

@@ -17,7 +17,6 @@ from rss_rl.models.dropout import keyed_dropout, slot_keys
 from rss_rl.models.encoders.protocol import PackedEncoder
 from rss_rl.models.encoders.resan import ReSANEncoder
 from rss_rl.models.sentences import SentencesClassifier
-from rss_rl.ops import linear_maps as maps_module
 from rss_rl.ops.packing import Packed, Rows
 
 PACKED = [pytest.param(small.VARIANTS[name] | more, id=name + str(more)) for name, more in (
@@ -75,10 +74,11 @@ def test_an_empty_shard_has_all_gradients(settings: dict[str, Any]) -> None:
 
 
 @needs_compiler
-def test_nothing_is_padded_where_the_kernels_compute() -> None:
+@pytest.mark.parametrize("more", [{"attention": "eager"}, {}, {"attention_error": 1e-3}])
+def test_nothing_is_padded(more: dict[str, Any]) -> None:
     tokens, valid, selections = small.pairs((6, 2), (1, 7))
     for settings, words in (({"keep_unselected": True}, 16), ({"keep_unselected": False}, 0)):
-        model = small.classifier(attention="compiled", **settings)
+        model = small.classifier(**{"attention": "compiled"} | settings | more)
         assert isinstance(model.encoder, PackedEncoder)
         words = words or sum(
             int((s.any(1) & v).sum()) for s, v in zip(selections, valid, strict=True)
@@ -86,21 +86,6 @@ def test_nothing_is_padded_where_the_kernels_compute() -> None:
         seen = padding_calls(model)
         model(tokens, valid, selections)
         assert seen == [(words,)]
-
-
-@needs_compiler
-@pytest.mark.parametrize("why", ["eager", "approximate", "recorded"])
-def test_sentences_are_padded_elsewhere(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings: dict[str, Any] = {"attention": "eager" if why == "eager" else "compiled"}
-    if why == "approximate":
-        settings["attention_error"] = 1e-3
-    if why == "recorded":
-        monkeypatch.setattr(maps_module, "recording", lambda: True)
-    tokens, valid, selections = small.pairs((6, 2), (1, 7))
-    model = small.classifier(keep_unselected=True, **settings)
-    seen = padding_calls(model)
-    model(tokens, valid, selections)
-    assert seen == [(2, 6), (2, 7)]
 
 
 @needs_compiler
@@ -216,11 +201,11 @@ def test_dropout_without_keys_is_torchs() -> None:
     assert isinstance(model.encoder, ReSANEncoder)
     resa, tokens = model.encoder.resa, Packed.of([torch.ones(2, 3, dtype=torch.bool)])
     words = Rows(torch.ones(6, small.EMBEDDING, dtype=torch.float64))
-    roles = torch.ones(6, 2) > 0
-    one, other = (resa.packed(words, tokens, roles)[0] for _ in range(2))
+    roles = torch.ones(1, 6, 2) > 0
+    one, other = (resa.packed(words, tokens, roles).vectors for _ in range(2))
     assert torch.equal(one, other)
     resa.train()
-    one, other = (resa.packed(words, tokens, roles)[0] for _ in range(2))
+    one, other = (resa.packed(words, tokens, roles).vectors for _ in range(2))
     assert not torch.allclose(one, other)
 
 

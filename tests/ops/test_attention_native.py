@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attending import C, inputs_of, outcome, pairs_of, reference
+from attending import C, inputs_of, outcome, padded_native, pairs_of, reference
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.ops.attention_native import native_attention
 from rss_rl.ops.attention_pairs import Order, Pairs
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.masking import Gathered
@@ -32,18 +31,18 @@ def test_values_and_gradients_are_those_of_the_formula(
 ) -> None:
     pairs = pairs_of(m + 1, n, share, order, seed=seed, aside=aside)
     inputs = inputs_of(pairs, d, seed=seed)
-    found = outcome(lambda *given: native_attention(*given, pairs, C), inputs)
+    found = outcome(lambda *given: padded_native(*given, pairs, C), inputs)
     for one, other in zip(found, reference(inputs, pairs), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
     with torch.no_grad():
-        assert torch.equal(native_attention(*inputs, pairs, C), found[0])
+        assert torch.equal(padded_native(*inputs, pairs, C), found[0])
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_gradcheck(order: Order) -> None:
     pairs = pairs_of(3, 4, 0.7, order)
     assert torch.autograd.gradcheck(
-        lambda *given: native_attention(*given, pairs, C),
+        lambda *given: padded_native(*given, pairs, C),
         inputs_of(pairs, 2, spread=3.0),
         eps=1e-6,
         atol=1e-7,
@@ -58,7 +57,7 @@ def test_a_number_stands_where_it_belongs(features: int, dtype: torch.dtype) -> 
     inputs = [t.detach().to(dtype) for t in inputs_of(pairs, features)]
     views = [torch.nn.functional.pad(t, (3, 2), value=7.0)[..., 3:-2] for t in inputs]
     given = [t.requires_grad_() for t in views]
-    found = outcome(lambda *given: native_attention(*given, pairs, C), given)
+    found = outcome(lambda *given: padded_native(*given, pairs, C), given)
     tolerance = 5e-6 if dtype is torch.float32 else 1e-12
     for one, other in zip(found, reference(inputs, pairs), strict=True):
         torch.testing.assert_close(one.double(), other, rtol=0, atol=tolerance * other.abs().max())
@@ -69,20 +68,20 @@ def test_a_number_stands_where_it_belongs(features: int, dtype: torch.dtype) -> 
 def test_what_is_out_of_range_is_told(side: int, score: float) -> None:
     pairs = pairs_of(3, 5, 1.0, "before")
     inputs = [t.detach() for t in inputs_of(pairs, 20)]
-    native_attention(*inputs, pairs, C)
+    padded_native(*inputs, pairs, C)
     inputs[side][1, 2, 19] = score
     with pytest.raises(OutOfRange):
-        native_attention(*inputs, pairs, C)
+        padded_native(*inputs, pairs, C)
     with pytest.raises(OutOfRange):
-        native_attention(*(t.requires_grad_() for t in inputs), pairs, C)
+        padded_native(*(t.requires_grad_() for t in inputs), pairs, C)
 
 
 def test_a_scale_is_out_of_range_too() -> None:
     pairs = pairs_of(2, 3, 1.0, "before")
     inputs = inputs_of(pairs, 2)
-    native_attention(*inputs, pairs, 40.0)
+    padded_native(*inputs, pairs, 40.0)
     with pytest.raises(OutOfRange):
-        native_attention(*inputs, pairs, 41.0)
+        padded_native(*inputs, pairs, 41.0)
 
 
 def test_padding_may_hold_anything() -> None:
@@ -91,11 +90,11 @@ def test_padding_may_hold_anything() -> None:
     tokens = Gathered(torch.arange(3).expand(2, 3), kept)
     pairs = Pairs(tokens, tokens, "after")
     inputs = inputs_of(pairs, 4)
-    wanted = outcome(lambda *given: native_attention(*given, pairs, C), inputs)
+    wanted = outcome(lambda *given: padded_native(*given, pairs, C), inputs)
     with torch.no_grad():
         for tensor in inputs:
             tensor[0, 2] = float("nan")
-    found = native_attention(*(t.detach() for t in inputs), pairs, C)
+    found = padded_native(*(t.detach() for t in inputs), pairs, C)
     assert torch.equal(found, wanted[0])
 
 
@@ -108,7 +107,7 @@ def test_the_number_of_threads_does_not_matter(threads: int) -> None:
     for number in (1, threads):
         torch.set_num_threads(number)
         try:
-            results.append(outcome(lambda *given: native_attention(*given, pairs, C), inputs))
+            results.append(outcome(lambda *given: padded_native(*given, pairs, C), inputs))
         finally:
             torch.set_num_threads(before)
     for one, other in zip(*results, strict=True):

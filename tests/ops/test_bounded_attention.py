@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from rss_rl.ops.attention import feature_wise_attention
+from rss_rl.ops.attention_pairs import PackedPairs
 from rss_rl.ops.bounded_attention import attention_within, is_worth_it
 from rss_rl.ops.grid_scan import Plan
-from rss_rl.ops.masking import Gathered, kept_indices
+from rss_rl.ops.packing import Packed
 
 C = 5.0
 
@@ -17,10 +18,15 @@ C = 5.0
 def attend(n: int, error: float | None, spread: float = 0.5) -> tuple[Tensor | None, list[Tensor]]:
     """The result and the inputs."""
     generator = torch.Generator().manual_seed(n)
-    places = kept_indices(torch.ones(1, n, dtype=torch.bool))
-    v, u, h = (torch.randn(1, n, 2, generator=generator) for _ in range(3))
+    v, u, h = (torch.randn(n, 2, generator=generator) for _ in range(3))
     inputs = [spread * v, spread * u, h]
-    return attention_within(error, *inputs, places, places, "before", C), inputs
+    return attention_within(error, *inputs, pairs_of(n, n), C), inputs
+
+
+def pairs_of(heads: int, dependents: int) -> PackedPairs:
+    """The first tokens of one text."""
+    sides = (Packed.of([torch.ones(1, n, dtype=torch.bool)]) for n in (heads, dependents))
+    return PackedPairs(*sides, "before")
 
 
 @pytest.mark.parametrize(
@@ -37,17 +43,15 @@ def test_none_where_the_exact_attention_is_to_be_computed(
 def test_the_grid_for_long_texts_to_the_error() -> None:
     found, inputs = attend(600, 1e-2)
     allowed = torch.ones(1, 600, 600, dtype=torch.bool).tril(-1)
-    exact = feature_wise_attention(*inputs, allowed, C)
+    exact = feature_wise_attention(*(each[None] for each in inputs), allowed, C)[0]
     assert found is not None
     assert 0 < (found - exact).abs().max() <= 1e-2 * inputs[2].abs().max()
 
 
 def test_few_heads_or_few_dependents_are_left_to_the_exact_attention() -> None:
     _, (v, u, h) = attend(600, None)
-    places = kept_indices(torch.ones(1, 600, dtype=torch.bool))
-    few = Gathered(places.index[:, :50], places.kept[:, :50])
-    assert attention_within(1e-2, v[:, :50], u, h, few, places, "before", C) is None
-    assert attention_within(1e-2, v, u[:, :50], h[:, :50], places, few, "before", C) is None
+    assert attention_within(1e-2, v[:50], u, h, pairs_of(50, 600), C) is None
+    assert attention_within(1e-2, v, u[:50], h[:50], pairs_of(600, 50), C) is None
 
 
 def plan(nodes: int, dtype: torch.dtype = torch.float32) -> Plan:

@@ -14,15 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rss_rl.ops import directions, directions_native, operators
+from rss_rl.ops import directions, operators
 from rss_rl.ops.attention import feature_wise_attention
 from rss_rl.ops.attention_pairs import Pairs
-from rss_rl.ops.direction_weights import Direction, Weights
-from rss_rl.ops.directions import directional_attention
-from rss_rl.ops.directions_native import native_directions
+from rss_rl.ops.directions import Direction, Weights, directional_attention
 from rss_rl.ops.dropping import Drop
-from rss_rl.ops.native import OutOfRange
-from rss_rl.ops.packing import Packed, Rows
+from rss_rl.ops.linear_maps import gate_mix
+from rss_rl.ops.packing import Packed
 
 C, E, D = 5.0, 5, 7
 
@@ -98,7 +96,7 @@ def test_outputs_and_gradients_are_those_of_the_formulas(
     tokens = tokens_of(seed, share)
     values, weights = drawn(seed, tokens, torch.float64)
     given_ = together(weights, drops_of(tokens) if dropped else [None, None])
-    found = native_directions(values, given_, tokens, activation, C)
+    found = directional_attention(values, given_, tokens, activation, C)
     expected = by_layers(values, given_, tokens, activation)
     assert found.shape == (len(tokens), 2 * D)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
@@ -110,9 +108,6 @@ def test_outputs_and_gradients_are_those_of_the_formulas(
         strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
-    with torch.no_grad():  # layer by layer
-        alone = directional_attention(Rows(values), given_, tokens, activation, C)
-    torch.testing.assert_close(alone, expected, rtol=0, atol=1e-10)
 
 
 @needs_compiler
@@ -123,7 +118,7 @@ def test_gradcheck() -> None:
 
     def of(*leaves: Tensor) -> Tensor:
         both = [Weights(*leaves[1:9]), Weights(*leaves[9:])]
-        return native_directions(leaves[0], together(both, drops), tokens, "elu", C)
+        return directional_attention(leaves[0], together(both, drops), tokens, "elu", C)
 
     assert torch.autograd.gradcheck(of, all_of(values, weights))
 
@@ -134,9 +129,9 @@ def test_under_autocast_only_what_is_multiplied_is_rounded() -> None:
     values, weights = drawn(2, tokens, torch.float32)
     given_ = together(weights, drops_of(tokens))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = native_directions(values, given_, tokens, "elu", C)
-        with torch.no_grad():
-            alone = directional_attention(Rows(values), given_, tokens, "elu", C)
+        found = directional_attention(values, given_, tokens, "elu", C)
+        parts = [directions._parts(values, each, tokens, "elu", C) for each in given_]
+        alone = gate_mix(parts)
     assert found.dtype == torch.float32
     # The same roundings in the same places: the layers one by one differ by summation alone.
     torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-5)
@@ -161,9 +156,7 @@ def test_scores_of_any_size_are_computed() -> None:
     with torch.no_grad():
         weights[1].head.mul_(1e4)
     given_ = together(weights, drops_of(tokens))
-    with pytest.raises(OutOfRange):
-        native_directions(values, given_, tokens, "elu", C)
-    found = directional_attention(Rows(values), given_, tokens, "elu", C)
+    found = directional_attention(values, given_, tokens, "elu", C)
     expected = by_layers(values, given_, tokens)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
     for one, other in zip(
@@ -181,13 +174,13 @@ def test_gradients_of_inputs_alone_or_weights_alone() -> None:
     given_ = together(weights, [None, None])
     expected = torch.autograd.grad(by_layers(values, given_, tokens).sum(), all_of(values, weights))
     fixed = values.detach()
-    found = directional_attention(Rows(fixed), given_, tokens, "elu", C).sum()
+    found = directional_attention(fixed, given_, tokens, "elu", C).sum()
     for one, other in zip(
         torch.autograd.grad(found, all_of(values, weights)[1:]), expected[1:], strict=True
     ):
         torch.testing.assert_close(one, other)
     frozen = together([Weights(*(t.detach() for t in each)) for each in weights], [None, None])
-    found = directional_attention(Rows(values), frozen, tokens, "elu", C).sum()
+    found = directional_attention(values, frozen, tokens, "elu", C).sum()
     torch.testing.assert_close(torch.autograd.grad(found, [values])[0], expected[0])
 
 
@@ -199,7 +192,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyP
     found = []
     for threads in (1, 3):
         monkeypatch.setattr(operators, "threads_for", lambda _, n=threads: n)
-        out = native_directions(values, given_, tokens, "elu", C)
+        out = directional_attention(values, given_, tokens, "elu", C)
         found.append([out, *torch.autograd.grad(out.square().sum(), all_of(values, weights))])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
@@ -208,26 +201,12 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyP
 def test_a_sequence_alone_is_what_it_is_in_a_batch() -> None:
     tokens = tokens_of(6, 0.9)
     values, weights = drawn(6, tokens, torch.float64)
-    whole = directional_attention(Rows(values), together(weights, [None, None]), tokens, "elu", C)
+    whole = directional_attention(values, together(weights, [None, None]), tokens, "elu", C)
     for number in range(len(tokens.starts) - 1):
         rows = (tokens.sequence == number).nonzero()[:, 0]
         own = tokens.chosen(rows)
-        alone = directional_attention(
-            Rows(values[rows]), together(weights, [None, None]), own, "elu", C
-        )
+        alone = directional_attention(values[rows], together(weights, [None, None]), own, "elu", C)
         torch.testing.assert_close(alone, whole[rows], rtol=0, atol=1e-12)
-
-
-@needs_compiler
-@pytest.mark.parametrize("learns", [True, False])
-def test_a_word_that_comes_again_is_what_it_is_alone(learns: bool) -> None:
-    tokens = tokens_of(10, 0.9)
-    values, weights = drawn(10, tokens, torch.float64)
-    given_, at = together(weights, [None, None]), torch.arange(len(tokens)) % 3
-    expected = by_layers(values[at], given_, tokens)
-    with torch.set_grad_enabled(learns):
-        found = directional_attention(Rows(values[:3], at), given_, tokens, "elu", C)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -244,7 +223,7 @@ def test_what_does_not_fit_is_refused() -> None:
     )
     for some, others, drops in wrong:
         with pytest.raises(ValueError):
-            directional_attention(Rows(some), together(others, drops), tokens, "elu", C)  # type: ignore[arg-type]
+            directional_attention(some, together(others, drops), tokens, "elu", C)  # type: ignore[arg-type]
 
 
 @needs_compiler
@@ -252,14 +231,5 @@ def test_what_learns_goes_through_the_kernels(monkeypatch: pytest.MonkeyPatch) -
     tokens = tokens_of(9)
     values, weights = drawn(9, tokens, torch.float32)
     monkeypatch.setattr(directions, "_parts", None)
-    found = directional_attention(Rows(values), together(weights, [None, None]), tokens, "elu", C)
+    found = directional_attention(values, together(weights, [None, None]), tokens, "elu", C)
     assert found.requires_grad
-
-
-@needs_compiler
-def test_nothing_is_kept_where_nothing_learns(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens = tokens_of(8)
-    values, weights = drawn(8, tokens, torch.float32)
-    monkeypatch.setattr(directions_native, "_forward", None)
-    with torch.no_grad():
-        directional_attention(Rows(values), together(weights, [None, None]), tokens, "elu", C)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from attending import C
+from attending import C, padded_native
 from torch import Tensor
 
 from rss_rl.ops.attention import feature_wise_attention, packed_attention
@@ -21,7 +21,7 @@ from rss_rl.ops.dropping import LEVELS, Drop
 from rss_rl.ops.linear_maps import gate_mix, linear_maps
 from rss_rl.ops.masking import kept_indices
 from rss_rl.ops.packing import Packed
-from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling, shared_pooling
+from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling
 from rss_rl.ops.selectors import Selector, selector_logits
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
@@ -47,7 +47,7 @@ class TestStridesOfDimensionsOfSizeOne:
         for head_scores in (odd, odd.clone(memory_format=torch.contiguous_format)):
             inputs = [head_scores, normal(M, N, D, seed=1), normal(M, N, D, seed=2)]
             inputs = [tensor.detach().requires_grad_(learns) for tensor in inputs]
-            context = native_attention(*inputs, pairs, C)
+            context = feature_wise_attention(*inputs, pairs, C, "compiled")
             flow = odd.expand(M, 1, D)
             found.append([context, *(torch.autograd.grad(context, inputs, flow) if learns else ())])
         for one, other in zip(*found, strict=True):
@@ -108,33 +108,6 @@ class TestPooling:
             for kept in (wide, every)
         )
         assert torch.equal(found, plain)
-
-    def test_shared_tokens_of_another_type_or_number_are_refused(self) -> None:
-        own = normal(2, D), normal(2, D, seed=1)
-        places = torch.tensor([0, 3]), torch.tensor([1, 2])
-        good = self.scores[:2], self.values[:2]
-        shared_pooling(own, places, self.kept, good, "compiled")
-        for common in (
-            (good[0].double(), good[1].double()),
-            (good[0], good[1].double()),
-            (good[0][:, :2], good[1][:, :2]),
-            (good[0], good[1][:1]),
-            (good[0][..., :5], good[1][..., :5]),
-            (self.scores[:3], self.values[:3]),
-        ):
-            with pytest.raises(ValueError):
-                shared_pooling(own, places, self.kept, common, "compiled")
-        with pytest.raises(ValueError):
-            shared_pooling(own, places, self.kept.long(), good, "compiled")
-
-    def test_a_kept_token_without_scores_is_not_made_up(self) -> None:
-        rows, places = (normal(1, D), normal(1, D)), (torch.tensor([3]), torch.tensor([2]))
-        kept = torch.zeros(M, N, dtype=torch.bool)
-        kept[3, 2] = True
-        shared_pooling(rows, places, kept, None, "compiled")
-        kept[3, 1] = True
-        with pytest.raises(ValueError):
-            shared_pooling(rows, places, kept, None, "compiled")
 
     def test_rows_of_sequences_are_those_of_the_tokens(self) -> None:
         rows = normal(5, D)
@@ -226,7 +199,7 @@ def test_empty_tensors_have_empty_results(shape: tuple[int, int, int]) -> None:
     kept = torch.ones(shape[:2], dtype=torch.bool)
     pairs = Pairs(kept_indices(kept), kept_indices(kept), "others")
     outs = [
-        native_attention(*leaves, pairs, C),
+        padded_native(*leaves, pairs, C),
         feature_wise_attention(*leaves, pairs, C, "compiled"),
         feature_wise_pooling(leaves[0], leaves[1], kept, "compiled"),
         gate_mix([(leaves[0], leaves[1], leaves[2], leaves[2])]),

@@ -46,8 +46,7 @@ def selecting() -> tuple[Any, ...]:
     return valid, STARTS, *made, "elu"
 
 
-KEPT = torch.tensor([1, 0, 1, 1, 1, 0, 1], dtype=torch.bool)
-POOLED = normal(R, D), normal(R, D, seed=1), STARTS, KEPT
+POOLED = normal(R, D), normal(R, D, seed=1), STARTS
 SIDES = (*(normal(R, D, seed=k) for k in range(4)), normal(D))
 CALLS: dict[str, tuple[Any, ...]] = {
     "attention_forward": (*attending(), *room(R, D, count=3), None),
@@ -57,8 +56,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     ),
     "pooling_forward": (*POOLED, *room(3, D, count=3)),
     "shared_pooling_forward": (
-        *(*POOLED[:3], KEPT.repeat(2), normal(2, D), normal(2, D)),
-        *(torch.tensor([-1, 0, 1, -1, -1, -1, -1] * 2), *room(6, D)),
+        *(*POOLED[:2], normal(2, D), normal(2, D)),
+        *(torch.tensor([-1, 0, 1, -1, -1, -1, -1] * 2), STARTS, *room(6, D)),
     ),
     "pooling_backward": (
         *(*POOLED, normal(3, D), normal(3, D) + 9, normal(3, D), normal(3, D)),

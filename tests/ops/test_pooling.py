@@ -11,7 +11,8 @@ from torch import Tensor
 from rss_rl.ops import pooling as module
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.compilers import missing_compiler
-from rss_rl.ops.pooling import feature_wise_pooling, shared_pooling
+from rss_rl.ops.packing import Packed
+from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling, packed_shared_pooling
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
 
@@ -55,7 +56,10 @@ def test_values_and_gradients_are_those_of_the_softmax(
 def test_gradcheck() -> None:
     scores, values, kept = inputs_of(3, 4, 9)
     inputs = [tensor.double().requires_grad_() for tensor in (scores, values)]
-    assert torch.autograd.gradcheck(lambda *given: module._Pooling.apply(*given, kept), inputs)
+    tokens = Packed.of([kept])
+    assert torch.autograd.gradcheck(
+        lambda *given: packed_pooling(*(each[kept] for each in given), tokens), inputs
+    )
 
 
 def test_a_row_does_not_depend_on_the_rest_of_the_batch() -> None:
@@ -96,20 +100,27 @@ def test_the_kernel_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
             feature_wise_pooling(*arguments, kept, "compiled")
 
 
-@pytest.mark.parametrize("shares", [True, False])
 @pytest.mark.parametrize("learns", [True, False])
 @pytest.mark.parametrize("backend", ["eager", "compiled"])
 def test_shared_tokens_count_as_if_each_sequence_had_them(
-    backend: KernelBackend, learns: bool, shares: bool
+    backend: KernelBackend, learns: bool
 ) -> None:
     scores, values, kept = inputs_of(3, 5, 70)
-    own = torch.rand(6, 5, generator=torch.Generator().manual_seed(1)) < 0.4
-    given = kept.repeat(2, 1) if shares else own
-    rows = tuple(torch.randn(int(own.sum()), 70).requires_grad_(learns) for _ in range(2))
-    places = own.nonzero(as_tuple=True)
-    common = (scores, values) if shares else None
-    found = shared_pooling(rows, places, given, common, backend)  # type: ignore[arg-type]
-    parts = zip((scores, values), rows, strict=True)
-    whole = [part.repeat(2, 1, 1).index_put(places, row) for part, row in parts]
-    assert torch.equal(found, feature_wise_pooling(*whole, given, backend))
+    tokens, common = Packed.of([kept]), (scores[kept], values[kept])
+    cells = (torch.rand(2 * len(tokens)) < 0.4).nonzero()[:, 0]
+    rows = torch.randn(2, len(cells), 70).requires_grad_(learns).unbind()
+    found = packed_shared_pooling(rows, cells, tokens, 2, common, backend)  # type: ignore[arg-type]
+    parts = zip(common, rows, strict=True)
+    whole = [part.repeat(2, 1).index_put((cells,), row) for part, row in parts]
+    assert torch.equal(found, packed_pooling(*whole, tokens.repeated(2), backend))
     assert found.requires_grad is learns
+
+
+@pytest.mark.parametrize("columns", [1, 70])
+def test_pooling_by_torch_is_that_of_padded_tokens(columns: int) -> None:
+    scores, values, kept = inputs_of(3, 5, 70)
+    scores, tokens = scores[..., :columns], Packed.of([kept])
+    for backend in ("eager", "compiled"):
+        found = packed_pooling(scores[kept], values[kept], tokens, backend)  # type: ignore[arg-type]
+        expected = feature_wise_pooling(scores, values, kept)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rss_rl.ops import products
-from rss_rl.ops.products import product, room_for, weight_gradient
+from rss_rl.ops.products import product, room_for, weight_gradient, with_room
 
 BRIEF = torch.bfloat16
 
@@ -63,16 +63,9 @@ def test_autocast_does_not_change_the_type() -> None:
     assert torch.equal(found, left @ right)
 
 
-@pytest.mark.parametrize("way", ["mkl", "torch"])
 @pytest.mark.parametrize("rows", [0, 1, 70, 77, 525])
 @pytest.mark.parametrize("features", [5, 100])
-def test_the_gradient_of_weights(
-    way: str, rows: int, features: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    multiply = products._bfloat16_product() if way == "mkl" else None
-    if way == "mkl" and multiply is None:
-        pytest.skip("this torch has no MKL")
-    monkeypatch.setattr(products, "_quick_product", lambda: multiply)
+def test_the_gradient_of_weights(rows: int, features: int) -> None:
     generator = torch.Generator().manual_seed(0)
     wide = room_for(rows, features + 4, BRIEF).fill_(torch.nan)
     flow = wide[:, 2:-2]  # a part of longer rows
@@ -81,8 +74,7 @@ def test_the_gradient_of_weights(
     exact = flow.double().T @ given_.double()
     found = weight_gradient(flow, given_, torch.float32)
     assert found.dtype == torch.float32
-    tolerance = 1e-5 if way == "mkl" else 2**-7
-    torch.testing.assert_close(found.double(), exact, rtol=tolerance, atol=10 * tolerance)
+    torch.testing.assert_close(found.double(), exact, rtol=2**-7, atol=10 * 2**-7)
     for dtype in (torch.float32, torch.float64):
         some = flow.to(dtype), given_.to(dtype)
         torch.testing.assert_close(
@@ -90,17 +82,7 @@ def test_the_gradient_of_weights(
         )
 
 
-@pytest.mark.parametrize("amx", [True, False])
-def test_mkl_multiplies_where_it_is_the_quicker_one(
-    amx: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
-    expected = products._bfloat16_product() if amx else None
-    assert products._quick_product() is expected
-
-
 def test_gradients_of_weights_are_of_few_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "_quick_product", lambda: None)
     multiplied: list[int] = []
     monkeypatch.setattr(
         products, "product", lambda left, right: multiplied.append(len(right)) or left @ right
@@ -111,3 +93,12 @@ def test_gradients_of_weights_are_of_few_numbers_of_rows(monkeypatch: pytest.Mon
         found = weight_gradient(flow, given_, torch.float32)
         assert (found - rows).abs().max() <= 2**-7 * rows
     assert len(set(multiplied)) <= 17
+
+
+def test_torchs_own_products_are_of_few_numbers_of_rows_under_autocast() -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        found = [with_room(torch.ones(rows, 3)) for rows in range(512, 1024)]
+    assert len({len(each) for each in found}) == 17
+    assert [int(each.sum()) for each in found] == [3 * rows for rows in range(512, 1024)]
+    with torch.autocast("cpu", torch.float16):
+        assert len(with_room(torch.ones(513, 3))) == 513

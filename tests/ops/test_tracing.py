@@ -8,7 +8,8 @@ import pytest
 import torch
 from small import VARIANTS, classifier, pairs
 
-from rss_rl.ops import attention, linear_maps, masking
+from rss_rl.models import resa, sentences
+from rss_rl.ops import attention, gated, linear_maps, masking
 from rss_rl.ops.tracing import recording
 
 ALL: dict[str, dict[str, Any]] = VARIANTS | {
@@ -30,7 +31,7 @@ def test_masked_equals_removed(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     with torch.inference_mode():
         expected = model(tokens, valid, selections)
         calls = []
-        for module in (masking, attention, linear_maps):
+        for module in (masking, attention, linear_maps, gated, resa, sentences):
             monkeypatch.setattr(module, "recording", lambda: calls.append(1) or True)
         found = model(tokens, valid, selections)
     assert calls

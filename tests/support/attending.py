@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 
 from rss_rl.ops.attention import feature_wise_attention
-from rss_rl.ops.attention_pairs import Order, Pairs
+from rss_rl.ops.attention_native import native_attention
+from rss_rl.ops.attention_pairs import Order, PackedPairs, Pairs
 from rss_rl.ops.masking import kept_indices
+from rss_rl.ops.packing import kept_cells
 
 C = 5.0
 
@@ -57,3 +59,11 @@ def reference(inputs: list[Tensor], pairs: Pairs) -> list[Tensor]:
 def single(inputs: list[Tensor]) -> list[Tensor]:
     """The same in float32."""
     return [tensor.detach().float().requires_grad_() for tensor in inputs]
+
+
+def padded_native(v: Tensor, u: Tensor, h: Tensor, pairs: Pairs, scale: float) -> Tensor:
+    """`native_attention` of the kept ones of padded sequences, [M, J, D]; it refuses no shape."""
+    (cells, heads), (shown, dependents) = map(kept_cells, (pairs.heads, pairs.dependents))
+    rows = v.flatten(0, 1)[cells], u.flatten(0, 1)[shown], h.flatten(0, 1)[shown]
+    context = native_attention(*rows, PackedPairs(heads, dependents, pairs.order), scale)
+    return v.new_zeros(v.shape).flatten(0, 1).index_copy(0, cells, context).view(v.shape)

@@ -10,7 +10,7 @@ __all__ = ["ATTENTION", "MEAN", "SOURCE2TOKEN", "MeanEncoder", "Source2TokenEnco
 from torch import Tensor, nn
 
 from rss_rl.components import Options
-from rss_rl.models.encoders.pooled import source2token
+from rss_rl.models.encoders.pooled import packed_at_the_door, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
 from rss_rl.ops.gated import gated_mean, union
@@ -35,11 +35,7 @@ class Source2TokenEncoder(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `Encoder`."""
-        return self.pool(embedded, valid & selection.any(1))  # type: ignore[no-any-return]
-
-    def packs(self, values: Tensor) -> bool:
-        """See `PackedEncoder`."""
-        return self.pool.packs(values)
+        return packed_at_the_door(self, embedded, valid, selection)
 
     def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""

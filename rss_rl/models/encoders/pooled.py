@@ -5,17 +5,29 @@ Legend: M sentences, N tokens, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["NoContext", "PooledEncoder", "source2token"]
+__all__ = ["NoContext", "PooledEncoder", "packed_at_the_door", "source2token"]
 
 from torch import Tensor, nn
 
-from rss_rl.models.encoders.protocol import EncoderSetup, TokenEncoder
+from rss_rl.models.dropout import packed_rows
+from rss_rl.models.encoders.protocol import EncoderSetup, PackedEncoder, TokenEncoder
 from rss_rl.models.layers import Source2Token
+from rss_rl.ops.packing import Packed, Rows
 
 
 def source2token(setup: EncoderSetup, size: int) -> Source2Token:
     """The pooling of `size` features that a setup asks for."""
     return Source2Token(size, setup.activation, setup.dropout, backend=setup.backend)
+
+
+def packed_at_the_door(
+    encoder: PackedEncoder, embedded: Tensor, valid: Tensor, selection: Tensor
+) -> Tensor:
+    """What an encoder that reads tokens without padding gives for padded ones; see `Encoder`."""
+    shown = valid if encoder.reads_unselected else valid & selection.any(1)
+    tokens, roles = Packed.of([shown]), selection.transpose(1, 2)[shown]
+    with packed_rows(tokens):
+        return encoder.packed(Rows(embedded[shown]), tokens, roles[None])
 
 
 class NoContext(nn.Module):

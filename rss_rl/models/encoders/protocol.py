@@ -12,7 +12,6 @@ __all__ = [
     "EncoderSetup",
     "GatedEncoder",
     "PackedEncoder",
-    "SharingEncoder",
     "TokenEncoder",
     "TrainingLengths",
     "WordEncoder",
@@ -115,21 +114,6 @@ class GatedEncoder(Protocol):
 
 
 @runtime_checkable
-class SharingEncoder(Protocol):
-    """An encoder that computes once what several selections of a sentence have in common."""
-
-    def shares(self, valid: Tensor, selection: Tensor) -> bool:
-        """`many` computes less than the encoder called on each of M selections of B sentences.
-
-        Args:
-            valid: bool [B, N]. selection: bool [M, 2, N], M a multiple of B.
-        """
-
-    def many(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
-        """[B, N, E], bool [B, N] and bool [M, 2, N], nothing removed, to [M, output_size]."""
-
-
-@runtime_checkable
 class AttendingEncoder(Protocol):
     """An encoder whose attention from heads to dependents can be shown."""
 
@@ -148,9 +132,6 @@ class PackedEncoder(Protocol):
     output_size: int
     reads_unselected: bool
     training: bool
-
-    def packs(self, values: Tensor) -> bool:
-        """It can now take what is computed of `values`, by their type and device."""
 
     @property
     def shares_rows(self) -> bool:

@@ -1,7 +1,6 @@
 """ReSAN's encoder.
 
-Legend: M sentences, or M = K * B selections of B sentences, N tokens, R tokens of all sentences, T
-selected heads of all, E embedding size, D hidden.
+Legend: M sentences, N tokens, R tokens of all sentences, E embedding size, D hidden.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 from rss_rl.models.directional import DirectionalAttention, each_of
 from rss_rl.models.encoders.disan import DiSANOptions, disa
-from rss_rl.models.encoders.pooled import source2token
+from rss_rl.models.encoders.pooled import packed_at_the_door, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
 from rss_rl.models.resa import ReSA
@@ -37,12 +36,7 @@ class ReSANEncoder(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `Encoder`."""
-        context, kept = self.resa(embedded, valid, selection)
-        return self.pool(context, kept)  # type: ignore[no-any-return]
-
-    def packs(self, values: Tensor) -> bool:
-        """See `PackedEncoder`."""
-        return self.resa.packs(values) and self.pool.packs(values)
+        return packed_at_the_door(self, embedded, valid, selection)
 
     @property
     def shares_rows(self) -> bool:
@@ -51,43 +45,18 @@ class ReSANEncoder(nn.Module):
 
     def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """See `PackedEncoder`."""
-        if len(roles) == 1:
-            context, rows = self.resa.packed(words, tokens, roles[0])
-            return self.pool.packed(Rows(context), rows)
-        found = self.resa.many_packed(words, tokens, roles)
+        found = self.resa.packed(words, tokens, roles)
         if found.baseline is None:
-            return self.pool.packed(Rows(found.fused), found.heads)
-        at = found.cells, tokens, len(roles), found.baseline
-        return self.pool.packed_shared(found.fused, *at)
+            return self.pool.packed(Rows(found.vectors), found.tokens)
+        return self.pool.packed_shared(
+            found.vectors, found.cells, tokens, len(roles), found.baseline
+        )
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """See `GatedEncoder`; where unselected tokens stay, the gate of a head is its context's."""
         context = self.resa.gated(embedded, valid, gates)
         pooled = valid.to(gates.dtype) if self.reads_unselected else gates[:, HEAD]
         return self.pool.gated(context, pooled)
-
-    def shares(self, valid: Tensor, selection: Tensor) -> bool:
-        """`many` computes less than `forward` on each of M selections of B sentences.
-
-        It works on all B * N tokens once; `forward`, where unselected ones are removed, on M times
-        those that are kept.
-        """
-        if len(selection) <= len(valid) or not self.resa.shares:
-            return False
-        return self.reads_unselected or int(selection.any(1).sum()) > valid.numel()
-
-    def many(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
-        """Vectors of M = K * B selections of B sentences, [M, 2D]; see `ReSA.many`.
-
-        Of tokens that are no heads also the pooling's layers are computed once.
-        """
-        found = self.resa.many(embedded, valid, selection)
-        if found.baseline is None:
-            at = found.selection, found.head
-            return self.pool.reduce_shared(found.fused, at, found.kept, None)
-        shown = valid.repeat(len(selection) // max(1, len(valid)), 1)
-        common = self.pool.scores(found.baseline), found.baseline
-        return self.pool.reduce_shared(found.fused, (found.selection, found.token), shown, common)
 
     def attending(self, selection: Tensor) -> tuple[Sequence[DirectionalAttention], Tensor]:
         """See `AttendingEncoder`."""

@@ -27,7 +27,7 @@ struct Problem {
   const void* dependent_scores;  // u, [I, D]
   const T* bias;                 // b, [D]; null for none
   const T* values;               // h, [I, D]
-  const std::int64_t* heads;  // positions, [J]; negative where none is kept
+  const std::int64_t* heads;  // positions, [J]
   const std::int64_t* dependents;
   const std::int64_t* head_starts;  // row of each sequence's first, and of what is behind the last
   const std::int64_t* dependent_starts;
@@ -76,25 +76,21 @@ struct Backward {
   T* head_sums;
 };
 
-// What a token of one side is paired with: the first `before` kept ones of the other and those from
-// `after` on.
+// What a token of one side is paired with: the first `before` ones of the other and those from `after` on.
 struct Partners {
-  std::int64_t row, before, after;
+  std::int64_t before, after;
 };
 
-// The kept tokens of a side, in order, and their partners. Positions rise.
+// The partners of a side's tokens. Positions rise.
 void pair_up(const std::int64_t* own, std::int64_t own_count, const std::int64_t* other,
              std::int64_t other_count, bool looks_back, bool looks_ahead,
              std::vector<Partners>& found) {
-  std::int64_t kept = 0;
-  for (std::int64_t i = 0; i < other_count; ++i) kept += other[i] >= 0;
   found.clear();
-  std::int64_t next = 0, less = 0;  // row of the other side, and kept ones before it
+  std::int64_t less = 0;  // rows of the other side before it
   for (std::int64_t row = 0; row < own_count; ++row) {
-    if (own[row] < 0) continue;
-    while (next < other_count && other[next] < own[row]) less += other[next++] >= 0;
-    const bool same = next < other_count && other[next] == own[row];
-    found.push_back({row, looks_back ? less : 0, looks_ahead ? less + same : kept});
+    while (less < other_count && other[less] < own[row]) ++less;
+    const bool same = less < other_count && other[less] == own[row];
+    found.push_back({looks_back ? less : 0, looks_ahead ? less + same : other_count});
   }
 }
 
@@ -125,35 +121,24 @@ void forward_block(const Problem<T>& given, std::int64_t sequence, const Block<T
                    Memory<T>& memory, const Forward<T>& made) {
   using Vector = typename Lanes<T>::Vector;
   const T rate = static_cast<T>(-2.0 * given.scale / kLog2);
+  const std::int64_t first = given.head_starts[sequence];
   const std::int64_t shown = given.dependent_starts[sequence];
+  const std::int64_t heads = memory.heads.size(), dependents = memory.dependents.size();
   const Made brief = {made.brief_context, given.features, true};
   Range<T> range(given.largest);
   std::vector<Vector>& tokens = memory.tokens;
-  tokens.resize(2 * kParts * memory.dependents.size());
-  for (std::size_t i = 0; i < memory.dependents.size(); ++i) {
-    const std::int64_t row = shown + memory.dependents[i].row;
+  tokens.resize(2 * kParts * dependents);
+  for (std::int64_t i = 0; i < dependents; ++i) {
     for (int part = 0; part < kParts; ++part) {
       Vector* token = &tokens[2 * kParts * i];
-      const Vector score = range.check(block.load(given.dependent_side(), row, part));
+      const Vector score = range.check(block.load(given.dependent_side(), shown + i, part));
       token[part] = exponential(score, given.scale);
-      token[kParts + part] = block.load(given.values, row, part);
+      token[kParts + part] = block.load(given.values, shown + i, part);
     }
   }
-  const std::int64_t kept = memory.dependents.size();
-  const std::int64_t first = given.head_starts[sequence];
-  std::int64_t written = 0;
-  const auto clear_until = [&](std::int64_t row) {
-    for (; written < row; ++written) {
-      block.clear(made.context, first + written);
-      if (made.brief_context != nullptr) block.clear(brief, first + written);
-      if (kTrain) block.clear(made.inverse, first + written);
-      if (kTrain) block.clear(made.by_head, first + written);
-    }
-    written = row + 1;
-  };
-  for (const Partners& head : memory.heads) {
-    clear_until(head.row);
-    const std::int64_t row = first + head.row;
+  for (std::int64_t j = 0; j < heads; ++j) {
+    const Partners& head = memory.heads[j];
+    const std::int64_t row = first + j;
     Vector f[kParts], total[kParts] = {}, sum[kParts] = {}, slope[kParts] = {}, moment[kParts] = {};
     for (int part = 0; part < kParts; ++part) {
       f[part] = exponential(range.check(biased(given, block, row, part)), given.scale);
@@ -176,7 +161,7 @@ void forward_block(const Problem<T>& given, std::int64_t sequence, const Block<T
       }
     };
     look(0, head.before);
-    look(head.after, kept);
+    look(head.after, dependents);
     for (int part = 0; part < kParts; ++part) {
       const Vector share = total[part] > 0 ? T(1) / total[part] : Vector{};
       const Vector mean = sum[part] * share;
@@ -188,7 +173,6 @@ void forward_block(const Problem<T>& given, std::int64_t sequence, const Block<T
       }
     }
   }
-  clear_until(given.head_starts[sequence + 1] - first);
   memory.in_range &= range.holds();
 }
 
@@ -201,18 +185,14 @@ void backward_block(const Problem<T>& given, std::int64_t sequence, const Block<
   const Made by_head = {back.head_scores, given.stride, brief};
   const Made by_dependent = {back.dependent_scores, given.stride, brief};
   const Given more = {back.more_gradient, given.features, brief};
-  const std::int64_t looking = given.head_starts[sequence];
+  const std::int64_t first = given.head_starts[sequence];
+  const std::int64_t shown = given.dependent_starts[sequence];
+  const std::int64_t heads = memory.heads.size(), dependents = memory.dependents.size();
   std::vector<Vector>& tokens = memory.tokens;
-  tokens.resize(3 * kParts * memory.heads.size());
-  std::int64_t written = 0;
-  const auto clear_heads_until = [&](std::int64_t row) {
-    for (; written < row; ++written) block.clear(by_head, looking + written);
-    written = row + 1;
-  };
+  tokens.resize(3 * kParts * heads);
   Vector head_sum[kParts] = {};
-  for (std::size_t j = 0; j < memory.heads.size(); ++j) {
-    clear_heads_until(memory.heads[j].row);
-    const std::int64_t row = looking + memory.heads[j].row;
+  for (std::int64_t j = 0; j < heads; ++j) {
+    const std::int64_t row = first + j;
     for (int part = 0; part < kParts; ++part) {
       Vector* token = &tokens[3 * kParts * j];
       Vector gradient = block.load(back.gradient, row, part);
@@ -225,23 +205,12 @@ void backward_block(const Problem<T>& given, std::int64_t sequence, const Block<
       head_sum[part] += moved;
     }
   }
-  clear_heads_until(given.head_starts[sequence + 1] - looking);
   for (int part = 0; back.head_sums != nullptr && part < kParts; ++part) {
     block.store(back.head_sums, sequence, part, head_sum[part]);
   }
-  const std::int64_t kept = memory.heads.size();
-  const std::int64_t first = given.dependent_starts[sequence];
-  written = 0;
-  const auto clear_until = [&](std::int64_t row) {
-    for (; written < row; ++written) {
-      block.clear(by_dependent, first + written);
-      block.clear(back.values, first + written);
-    }
-    written = row + 1;
-  };
-  for (const Partners& dependent : memory.dependents) {
-    clear_until(dependent.row);
-    const std::int64_t row = first + dependent.row;
+  for (std::int64_t i = 0; i < dependents; ++i) {
+    const Partners& dependent = memory.dependents[i];
+    const std::int64_t row = shown + i;
     Vector e[kParts], h[kParts], flow[kParts] = {}, slope[kParts] = {};
     for (int part = 0; part < kParts; ++part) {
       e[part] = exponential(block.load(given.dependent_side(), row, part), given.scale);
@@ -259,14 +228,13 @@ void backward_block(const Problem<T>& given, std::int64_t sequence, const Block<
       }
     };
     look(0, dependent.before);
-    look(dependent.after, kept);
+    look(dependent.after, heads);
     for (int part = 0; part < kParts; ++part) {
       if (back.more_value != nullptr) flow[part] += block.load(back.more_value, row, part);
       block.store(back.values, row, part, flow[part]);
       block.store(by_dependent, row, part, slope[part] * T(4));
     }
   }
-  clear_until(given.dependent_starts[sequence + 1] - first);
 }
 
 template <typename T>
@@ -293,7 +261,7 @@ int backward(const Problem<T>& given, const Backward<T>& back) {
 
 // All return an Outcome. But for the scores' rows, tensors are contiguous. Without `inverse` and `by_head`
 // the forward pass takes no sums for a backward one. The backward pass is for what the forward pass found
-// in range; where more is added to dh, all tokens are kept.
+// in range.
 extern "C" {
 
 int rss_attention_forward_float(const Problem<float>* given, const Forward<float>* made) {

@@ -1,4 +1,4 @@
-// sum_i P_i x_i with P = softmax over the kept tokens, for each feature: forward and backward.
+// sum_i P_i x_i with P = softmax over the tokens, for each feature: forward and backward.
 //
 // With P_i = e^(s_i - max) / sum, out = sum_i P_i x_i, and g the gradient by out, the gradients are P_i g
 // by x_i and P_i (x_i - out) g by s_i.
@@ -21,14 +21,13 @@ struct Problem {
   const T* scores;             // [T, D]
   const T* values;             // [T, D]
   const std::int64_t* starts;  // [B + 1], row of each sequence's first token, and T
-  const unsigned char* kept;   // [K T]; null where all tokens are
   const T* own_scores;
   const T* own_values;
   const std::int64_t* own;  // [K T]; null where no sequence has rows of its own
   std::int64_t sequences, shared, features, threads;
 };
 
-// A kept token: its row, and whether that is one of `own_scores`.
+// A token: its row, and whether that is one of `own_scores`.
 struct Place {
   std::int64_t row;
   bool own;
@@ -44,14 +43,13 @@ struct Memory {
     places.clear();
     for (std::int64_t token = start[0]; token < start[1]; ++token) {
       const std::int64_t cell = before + token;
-      if (given.kept != nullptr && !given.kept[cell]) continue;
       const bool own = given.own != nullptr && given.own[cell] >= 0;
       places.push_back({own ? given.own[cell] : token, own});
     }
   }
 
   const Problem<T>& given;
-  std::vector<Place> places;  // of the tokens of `sequence` that are kept
+  std::vector<Place> places;  // of the tokens of `sequence`
   std::int64_t sequence = -1;
   bool in_range = true;  // all scores are finite
 };
@@ -109,24 +107,14 @@ void backward_block(const Problem<T>& given, std::int64_t sequence, const Block<
     most[part] = block.load(largest, sequence, part);
     flow[part] = block.load(gradient, sequence, part) * block.load(inverse, sequence, part);
   }
-  std::int64_t written = given.starts[sequence];
-  const auto clear_until = [&](std::int64_t row) {
-    for (; written < row; ++written) {
-      block.clear(by_score, written);
-      block.clear(by_value, written);
-    }
-    written = row + 1;
-  };
   for (const Place& place : memory.places) {
     const std::int64_t row = place.row;
-    clear_until(row);
     for (int part = 0; part < kParts; ++part) {
       const Vector moved = weigh(block.load(given.scores, row, part) - most[part]) * flow[part];
       block.store(by_value, row, part, moved);
       block.store(by_score, row, part, moved * (block.load(given.values, row, part) - mean[part]));
     }
   }
-  clear_until(given.starts[sequence + 1]);
 }
 
 template <typename T>

@@ -219,12 +219,6 @@ class Block {
     store_some<T>(static_cast<T*>(tokens.first) + at, count_ - start, vector);
   }
 
-  void clear(const Made& tokens, std::int64_t row) const {
-    const std::int64_t size = tokens.brief ? sizeof(Brief) : sizeof(T);
-    std::memset(static_cast<char*>(tokens.first) + (row * tokens.stride + first_) * size, 0,
-                count_ * size);
-  }
-
   Block(std::int64_t first, std::int64_t features, std::int64_t widest)
       : first_(first), count_(std::min(features - first, widest)), features_(features) {}
 
@@ -236,10 +230,6 @@ class Block {
   void store(T* tokens, std::int64_t row, int part, Vector vector) const {
     const std::int64_t start = part * Lanes<T>::kCount;
     store_some<T>(tokens + row * features_ + first_ + start, count_ - start, vector);
-  }
-
-  void clear(T* tokens, std::int64_t row) const {
-    std::memset(tokens + row * features_ + first_, 0, count_ * sizeof(T));
   }
 
  private:

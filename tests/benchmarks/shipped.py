@@ -1,0 +1,107 @@
+"""What ships, as work to be timed: a training step, sampling and inference of a configuration.
+
+Data are random pairs with the lengths of a published dataset; everything else is as the
+configuration says: its batches, model, policy, precision, threads.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CONFIGS", "Work", "shipped_works"]
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from suite.training_step import HIDDEN, SIZES, Size, words_of
+
+from rss_rl.config import load_config
+from rss_rl.data.order import BatchOrder
+from rss_rl.data.prepare import prepare
+from rss_rl.data.sources import RawExample
+from rss_rl.data.store import open_prepared
+from rss_rl.learners.phases import Turn
+from rss_rl.packaged import find_config
+from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.sampler import Sampler
+from rss_rl.rollouts.snapshot import build_prepared_models
+from rss_rl.training.learner import LearnTask, LocalLearner
+from rss_rl.types import LabelSpec
+
+CONFIGS = {"sick": "SICK", "snli": "SNLI"}
+"""Shipped configurations, and the dataset that each is for."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """`run(number)` works on batch `number` of an epoch; a turn has `batches` of them."""
+
+    run: Callable[[int], object]
+    batches: int = 4
+
+
+class _Pairs:
+    """Random pairs as long as a dataset's."""
+
+    name, sentences = "pairs", 2
+
+    def __init__(self, size: Size, labels: LabelSpec) -> None:
+        self._size, self._labels = size, labels
+
+    def label_spec(self) -> LabelSpec:
+        return self._labels
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        return {"train": (), "dev": ()}
+
+    def read(self, split: str) -> Iterator[RawExample]:
+        draw = np.random.default_rng(1)
+        lengths = self._size.lengths()[: None if split == "train" else 256]
+        for row, pair in enumerate(lengths):
+            words = (words_of(self._size, (int(count),), draw) for count in pair)
+            sentences = tuple(tuple(f"w{word}" for word in each) for each in words)
+            label = row % 5 + 1.0 if self._labels.kind == "score" else self._labels.names[row % 3]
+            yield RawExample(f"{split}-{row}", sentences, label)
+
+
+def shipped_works(name: str, folder: Path) -> dict[str, Work]:
+    """By name: updates of the first and the last phase, sampling, and inference.
+
+    Args:
+        name: of a configuration. folder: where the data are made, and are read from.
+    """
+    score = LabelSpec("score", low=1.0, high=5.0)
+    labels = score if name == "sick" else LabelSpec("classes", ("a", "b", "c"))
+    prepare(_Pairs(SIZES[CONFIGS[name]], labels), folder, dim=HIDDEN)
+    prepared = open_prepared(folder)
+    config = load_config(find_config(name), [f"data={folder}"])
+    learner = LocalLearner(config, prepared)
+    sampler = Sampler(config, build_prepared_models(config, prepared), prepared.split("train"))
+    sampler.load(learner.publish(0))
+    order = BatchOrder(prepared.split("train"), config.batch_size, config.seed)
+
+    def job(number: int) -> SampleJob:
+        rows, count = order.rows(number), config.sampler.selections
+        return SampleJob(number, 0, rows, selections=count, scored=True, thresholded=False)
+
+    first, last = Turn(True, False, False), Turn(True, True, True)
+
+    def warm_up(number: int) -> object:
+        return learner.update(LearnTask(0, order.rows(number), first, ()))
+
+    def sampling(number: int) -> object:
+        return sampler.sample(job(number))
+
+    def co_train(number: int) -> object:
+        rollouts = (sampler.sample(job(number)),)
+        return learner.update(LearnTask(0, order.rows(number), last, rollouts))
+
+    def inference(number: int) -> object:
+        return learner.evaluate("dev", ("thresholded",))
+
+    return {
+        "warm-up": Work(warm_up),
+        "co-train": Work(co_train),
+        "sampling": Work(sampling),
+        "inference": Work(inference, batches=1),
+    }
