@@ -4,8 +4,11 @@ README.md, docs/performance.md and docs/results hold tables between
 `<!-- table: NAME from FILE, FILE -->` and `<!-- end -->`. The files are CSVs of
 tests/benchmarks/results; result_tables.yaml beside this file says what stands in the columns. A
 line of a CSV is one run, or with a column `runs` the summary of so many, its deviations in columns
-`..._sd`. Any other table with decimals needs a reason before it: `<!-- by hand: WHY -->`, except in
-docs/performance.md, where commands beside them measure them.
+`..._sd`. Any other table with decimals needs a reason before it: `<!-- by hand: WHY -->`.
+
+A sentence that repeats figures is checked, not written. After its paragraph stands
+`<!-- figures from FILE, FILE: TEXT ... TEXT -->`: each TEXT, its fields filled in as in a cell of a
+table, has to stand in the paragraph word for word.
 """
 
 from __future__ import annotations
@@ -30,15 +33,17 @@ from rss_rl.results.tables.spec import load_table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = Path("tests/benchmarks/results")
-MEASURED = "performance.md"
 """Other tables of it need no reason: the text says how each was measured."""
 BLOCK = re.compile(
     r"<!-- table: (?P<name>\S+) from (?P<files>[^>]+) -->\n(?:(?!<!-- table:).)*?<!-- end -->",
     re.DOTALL,
 )
 OTHER = re.compile(r"(?P<reason><!-- by hand: [^>]+ -->\n+)?(?P<table>(?:^\|.*\n)+)", re.MULTILINE)
-FORM = re.compile(r"(?P<zero>0?)\.(?P<places>\d)(?P<unit>%|p|M|)")
-"""Of a figure: `.4` is .8630, `0.1` is 0.8, `0.1%` is 40.1%, `0.1p` is 40.1, `0.2M` is 2.77 M."""
+FIGURES = re.compile(r"<!-- figures from (?P<files>[^:>]+): (?P<texts>[^>]+?) -->")
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+FORM = re.compile(r"(?P<zero>0?)\.(?P<places>\d)(?P<unit>%|p|M|)(?P<mean>m?)")
+"""Of a figure: `.4` is .8630, `0.1` is 0.8, `0.1%` is 40.1%, `0.1p` is 40.1, `0.2M` is 2.77 M;
+with an `m` behind it without the deviation."""
 
 SCALES = {"": 1, "%": 100, "p": 100, "M": 1e-6}
 Line = Mapping[str, str]
@@ -66,26 +71,24 @@ class Layout(Section):
 
 
 def documents(root: Path) -> list[Path]:
-    """README, what was measured of speed, and the results."""
-    return [
-        root / "README.md",
-        root / "docs" / MEASURED,
-        *sorted((root / "docs" / "results").glob("*.md")),
-    ]
+    """README, the results, and what was measured of speed."""
+    docs = root / "docs"
+    return [root / "README.md", docs / "performance.md", *sorted((docs / "results").glob("*.md"))]
 
 
 def rewritten(document: Path, root: Path) -> str:
     """A document with all its tables as they follow from the CSVs.
 
     Raises:
-        RssError: a table or file that is missing, figures that contradict each other, or a table
-            with decimals that is neither written by this program nor explained.
+        RssError: a table or file that is missing, figures that contradict each other, a sentence
+            whose figures are others, or a table with decimals that is neither written by this
+            program nor explained.
     """
     text = document.read_text(encoding="utf-8")
+    check_sentences(text, root)
     others = BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text)
     for found in OTHER.finditer(others):
-        explained = found["reason"] or document.name == MEASURED
-        if re.search(r"\.\d", found["table"]) and not explained:
+        if re.search(r"\.\d", found["table"]) and not found["reason"]:
             raise RssError(
                 "a table with decimals has no CSV",
                 where=f"line {others.count(chr(10), 0, found.start()) + 1}",
@@ -99,6 +102,27 @@ def rewritten(document: Path, root: Path) -> str:
         return f"{opening}\n\n{rendered(found['name'], files, root)}\n\n<!-- end -->"
 
     return BLOCK.sub(block, text)
+
+
+def check_sentences(text: str, root: Path) -> None:
+    """Compare the figures in sentences with the CSVs that their comments name.
+
+    Raises:
+        RssError: a paragraph does not have what its comment expects of it.
+    """
+    for found in FIGURES.finditer(text):
+        files = [root / RESULTS / name.strip() for name in found["files"].split(",")]
+        lines = [line for file in files for line in read_lines(file)]
+        before = text[: found.start()]
+        paragraph = " ".join(COMMENT.sub("", before[before.rfind("\n\n") :]).split())
+        for template in found["texts"].split(" ... "):
+            expected = " ".join(cell(template, lines).split())
+            if not expected or expected not in paragraph:
+                raise RssError(
+                    f"the sentence is not '{expected or template}', which is what its files say",
+                    where=f"line {before.count(chr(10)) + 1}",
+                    remedy="Correct the sentence, or what the comment says of it",
+                )
 
 
 def rendered(name: str, files: Sequence[Path], root: Path) -> str:
@@ -193,6 +217,8 @@ def shown(found: Spread, form: str) -> str:
     if not parts["zero"]:
         text = re.sub(r"\b0\.", ".", text)
     mean, space, deviation = text.partition(" ")
+    if parts["mean"]:
+        space = deviation = ""
     return mean + {"%": "%", "M": " M"}.get(parts["unit"], "") + space + deviation
 
 

@@ -1,4 +1,4 @@
-"""The tables of README and docs/results are what their CSVs say."""
+"""Tables and sentences of README and docs are what their CSVs say."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ def test_the_documents_have_the_figures_of_their_files(repository: Path) -> None
     ("document", "right", "wrong"),
     [
         ("README.md", "AUPRC .477", "AUPRC .478"),
+        ("docs/performance.md", "| 264 | 3.7 |", "| 264 | 3.8 |"),
         ("docs/results/papers.md", "| 82.5 (2.2) |", "| 82.9 (2.2) |"),
         ("docs/results/rationales.md", "| 4.9 (0.8) |", "| 4.8 (0.8) |"),
     ],
@@ -69,6 +70,29 @@ def test_a_changed_run_changes_the_documents(copy: Path) -> None:
     done = run(copy, "--check")
     assert done.returncode == 1
     assert re.search(r"^\+\| w/o soft self-attention .* 73\.4% ", done.stdout, re.MULTILINE)
+
+
+DEMO = RESULTS / "recorded/demo_real.csv"
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        (Path("README.md"), "76.8% with 14.6%", "76.9% with 14.6%"),
+        (DEMO, "0.768,0.012", "0.767,0.012"),
+        (Path("README.md"), "{policy/kept:0.1%m}", "{polity/kept:0.1%m}"),
+    ],
+    ids=["sentence", "figure", "field"],
+)
+def test_a_sentence_that_differs_from_its_files_is_an_error(
+    copy: Path, file: Path, right: str, wrong: str
+) -> None:
+    change(copy / file, right, wrong)
+    for options in ([], ["--check"]):
+        done = run(copy, *options)
+        assert done.returncode == 1
+        assert "error: README.md: line " in done.stderr
+        assert "the sentence is not " in done.stderr
 
 
 def hand_made(table: str) -> Callable[[Path], None]:

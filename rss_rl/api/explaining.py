@@ -5,14 +5,14 @@ from __future__ import annotations
 __all__ = ["explain_classifier"]
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from rss_rl.api.fitting import fit
-from rss_rl.api.terminal import SafeConsole, busy
+from rss_rl.api.fitting import check_share, fit
+from rss_rl.api.terminal import SafeConsole, counted
 from rss_rl.api.training import settings
 from rss_rl.components import built_in_names, find_component, imported
 from rss_rl.errors import ConfigError, DataError
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _UPDATES = 400
 _SELECTIONS = 4
 _AT_ONCE = 16
+
+_Asked = Callable[[int, int], None]
+"""Is told about how many texts the classifier was asked, and of how many."""
 
 
 def explain_classifier(
@@ -59,12 +62,13 @@ def explain_classifier(
         time, out, overrides, overwrite, console: see `rss_rl.fit`.
 
     Raises:
-        ConfigError: the classifier cannot be used. DataError: no texts, or all of one class.
+        ConfigError: the classifier or `keep` cannot be used. DataError: no texts, or one class.
         RssError: any other expected failure of a training.
     """
+    check_share(keep)
     shown = console or SafeConsole(highlight=False)
-    with busy(shown, "asking the classifier"):
-        name, options, said = _asked(classifier, list(texts))
+    with counted(shown, "asking the classifier") as progress:
+        name, options, said = _asked(classifier, list(texts), progress)
     if len(set(said)) < 2:
         raise DataError(
             f"the classifier says '{said[0]}' of every text" if said else "there is no text",
@@ -102,7 +106,7 @@ def explain_classifier(
 
 
 def _asked(
-    classifier: str | Path | Probabilities, texts: list[str]
+    classifier: str | Path | Probabilities, texts: list[str], progress: _Asked
 ) -> tuple[str, dict[str, str], list[str]]:
     """The reward model that asks a classifier, its options, and what it says of each text."""
     if callable(classifier):
@@ -115,7 +119,7 @@ def _asked(
                 remedy="Give a function that is defined at the top of a module, not of a script"
                 " or notebook; it may call what you have",
             )
-        return named, {}, _said(classifier, texts, named)
+        return named, {}, _said(classifier, texts, named, progress)
     named = str(classifier)
     if ":" in named and not Path(named).exists():
         function = imported(named)
@@ -125,9 +129,9 @@ def _asked(
                 where=named,
                 remedy="Write a function of its module that calls it",
             )
-        return named, {}, _said(function, texts, named)
+        return named, {}, _said(function, texts, named, progress)
     folder = str(Path(named).resolve()) if Path(named).is_dir() else named
-    return _explaining(), {"pretrained": folder}, _predicted(named, texts)
+    return _explaining(), {"pretrained": folder}, _predicted(named, texts, progress)
 
 
 def _is_found(function: Probabilities, named: str) -> bool:
@@ -140,7 +144,7 @@ def _is_found(function: Probabilities, named: str) -> bool:
         return False
 
 
-def _said(function: Probabilities, texts: list[str], where: str) -> list[str]:
+def _said(function: Probabilities, texts: list[str], where: str, progress: _Asked) -> list[str]:
     """The name of the class that a function says of each text, or its number."""
     from rss_rl.reward_models.blackbox import ask
 
@@ -149,6 +153,7 @@ def _said(function: Probabilities, texts: list[str], where: str) -> list[str]:
     for start in range(0, len(texts), _AT_ONCE):
         numbers = ask(function, texts[start : start + _AT_ONCE], where).argmax(-1).tolist()
         found += [str(number if names is None else names[number]) for number in numbers]
+        progress(len(found), len(texts))
     return found
 
 
@@ -158,7 +163,7 @@ def _explaining() -> str:
     return next(n for n in names if find_component("reward_model", n).can("explains"))
 
 
-def _predicted(classifier: str, texts: Sequence[str]) -> list[str]:
+def _predicted(classifier: str, texts: Sequence[str], progress: _Asked) -> list[str]:
     """The name of the class that a classifier predicts of each text."""
     import torch
 
@@ -178,4 +183,5 @@ def _predicted(classifier: str, texts: Sequence[str]) -> list[str]:
         with torch.inference_mode():
             numbers = model(**given).logits.argmax(-1).tolist()
         found += [str(pretrained.config.id2label[number]) for number in numbers]
+        progress(len(found), len(texts))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Choice", "choices", "fit", "guess_task"]
+__all__ = ["Choice", "check_share", "choices", "fit", "guess_task"]
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from rich.console import Console
 
 from rss_rl.api.encoding import encode
 from rss_rl.api.preparing import Rows, prepare, row_files
-from rss_rl.api.terminal import SafeConsole, busy, say
+from rss_rl.api.terminal import SafeConsole, busy, counted, say
 from rss_rl.api.training import settings, train
 from rss_rl.config.loading import load_config
 from rss_rl.data.checks import is_missing
@@ -94,6 +94,7 @@ def fit(
     Raises:
         RssError: any expected failure.
     """
+    check_share(keep)
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / _name(data)
     if (path / CONFIG_FILE).is_file() and not overwrite:
@@ -139,8 +140,9 @@ def fit(
     asked = [*settings({"data": str(folder)}), *_set(chosen), *given]
     encoder = load_config(find_config(base), asked).policy.pretrained
     if encoder is not None:
-        with busy(shown, f"encoding the data with {encoder}, for the policy to read"):
-            encode(folder, encoder)
+        what = f"encoding the data with {encoder}, for the policy to read"
+        with counted(shown, what) as progress:
+            encode(folder, encoder, progress=lambda _, done, end: progress(done, end))
     return train(
         base,
         asked,
@@ -150,6 +152,20 @@ def fit(
         callbacks=callbacks,
         console=shown,
     )
+
+
+def check_share(keep: float | None) -> None:
+    """Refuse a share to keep by the name that the user gave it by.
+
+    Raises:
+        ConfigError: it is not between 0 and 1.
+    """
+    if keep is not None and not 0 < keep < 1:
+        raise ConfigError(
+            f"{keep:g} is not a share of the words between 0 and 1",
+            where="keep (--keep)",
+            remedy="Give one, such as 0.3",
+        )
 
 
 def choices(manifest: Manifest, keep: float | None) -> list[Choice]:

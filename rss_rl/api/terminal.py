@@ -8,11 +8,11 @@ what they are given.
 
 from __future__ import annotations
 
-__all__ = ["SafeConsole", "busy", "guarded_streams", "plain_table", "printable", "say"]
+__all__ = ["SafeConsole", "busy", "counted", "guarded_streams", "plain_table", "printable", "say"]
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
     contextmanager,
@@ -109,6 +109,25 @@ def busy(out: Console, what: str) -> AbstractContextManager[object]:
         return out.status(what)
     say(out, what)
     return nullcontext()
+
+
+@contextmanager
+def counted(out: Console, what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show how much of what takes long is done: a live line, gone at the end; elsewhere a line.
+
+    Yields:
+        What is to be told how many are done, and of how many.
+    """
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    if out.is_jupyter or not out.is_terminal:
+        say(out, what)
+        yield lambda *_: None
+        return
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=out, transient=True) as bar:
+        task = bar.add_task(escape(what), total=None)
+        yield lambda done, end: bar.update(task, completed=done, total=end)
 
 
 def plain_table(

@@ -5,15 +5,13 @@ from __future__ import annotations
 __all__ = ["EPILOG", "rationales"]
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rss_rl.api.terminal import plain_table
+from rss_rl.api.terminal import counted, plain_table
 from rss_rl.cli import options
 from rss_rl.cli.evaluate import Split
 from rss_rl.cli.options import checkpoint, console, split_list, trust
@@ -108,7 +106,7 @@ def rationales(
     }
     rows: list[_Row] = []
     for run in runs:
-        with _progress(str(run)) as progress:
+        with counted(console(stderr=True), f"scoring {run}") as progress:
             found = score_run_agreement(run, split, progress=progress, **asked)
         rows += [(str(run), selection, measures) for selection, measures in found.items()]
     if json_:
@@ -152,15 +150,6 @@ def _file_names(files: Sequence[Path]) -> dict[str, Path]:
     if len(named) < len(files):
         raise ConfigError("a file of scores is given twice", where="--scores", remedy="Drop one")
     return named
-
-
-@contextmanager
-def _progress(run: str) -> Iterator[Callable[[int, int], None]]:
-    """A live line on standard error, gone when all is scored."""
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"scoring {run}", total=None)
-        yield lambda done, end: bar.update(task, completed=done, total=end)
 
 
 def _cells(rows: Sequence[_Row]) -> tuple[list[str], list[list[str]]]:

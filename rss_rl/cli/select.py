@@ -79,7 +79,10 @@ def print_explanation(out: Console, explanation: Explanation, *, details: bool =
         out.print()
     if any(not sentence.known.all() for sentence in explanation.sentences):
         out.print("? the vocabulary does not have this word", style="dim")
-    out.print(f"kept {explanation.kept:.0%} of the tokens ([bold]bold[/bold] above)")
+    if any(sentence.kept.any() for sentence in explanation.sentences):
+        out.print(f"kept {explanation.kept:.0%} of the tokens ([bold]bold[/bold] above)")
+    else:
+        out.print("no token was kept")
     if explanation.prediction is None:
         out.print("no prediction: the run trained no classifier", style="dim")
         return

@@ -35,6 +35,7 @@ _POLL_S = 1.0
 _IDLE_WINDOW = 32
 """Updates over which the samplers' idle share is taken: a job's time is known at its end only."""
 
+
 @dataclass(frozen=True)
 class Taken:
     """The rollouts of one update, a shard each, and what the pipeline measured, by metric tag."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import random
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from transformers import AutoModelForSequenceClassification
 from typer.testing import CliRunner
 
 import rss_rl
+from rss_rl.api.terminal import SafeConsole
 from rss_rl.cli.main import app
 from rss_rl.errors import ComponentError, ConfigError, DataError
 from rss_rl.reward_models.blackbox import of_function
@@ -202,6 +204,28 @@ def test_what_a_function_is_asked() -> None:
     found = predicts.score(batch, [bits * 0 > 0])["log_likelihood"]  # nothing is kept
     np.testing.assert_allclose(found, np.log([0.25, 0.75]), rtol=1e-6)
     assert asked[-2:] == [["", ""], ["a b c", "c a"]]
+
+
+def test_how_many_texts_were_asked_about_is_shown(folder: Path, tmp_path: Path) -> None:
+    terminal = SafeConsole(file=io.StringIO(), force_terminal=True, width=80)
+    for classifier in (folder, always_calm):
+        with pytest.raises(DataError, match="of every text"):
+            rss_rl.explain_classifier(
+                classifier, ["aaa"] * 40, out=tmp_path / "run", console=terminal
+            )
+        said = terminal.file.getvalue()  # type: ignore[attr-defined]
+        assert "asking the classifier" in said
+        assert "40/40" in said
+        terminal.file.truncate(0)
+
+
+def test_a_share_that_cannot_be_kept_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="keep"):
+        rss_rl.explain_classifier("no-such-folder", ["aaa"], keep=1.5, out=tmp_path / "run")
+
+
+def always_calm(texts: list[str]) -> list[list[float]]:
+    return [[0.9, 0.1] for _ in texts]
 
 
 def test_texts_that_tell_nothing_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -128,6 +128,18 @@ def test_the_task_follows_from_the_labels(
     assert guess_task([path], "label") == task
 
 
+@pytest.mark.parametrize("share", ["1.5", "0", "-0.2", "nan"])
+def test_a_share_that_cannot_be_kept_is_refused_by_its_option(
+    table: Path, tmp_path: Path, share: str
+) -> None:
+    how = ["--text", "review", "--keep", share, "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(app, ["fit", str(table), "--label", "stars", *how])
+    assert result.exit_code != 0
+    assert "--keep" in result.output
+    assert "target_share" not in result.output
+    assert list(tmp_path.iterdir()) == []  # nothing was prepared
+
+
 def test_schedules_follow_from_rows_and_length() -> None:
     def steps(rows: int, words: int) -> tuple[int, list[int]]:
         found = {choice.key: choice.value for choice in choices(manifest(rows, words), None)}

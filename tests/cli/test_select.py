@@ -57,6 +57,13 @@ def test_a_run_without_policy_has_no_probabilities() -> None:
     assert "vocabulary" not in text
 
 
+def test_where_nothing_is_kept_it_says_so() -> None:
+    nothing = MarkedSentence(("a", "b"), np.ones(2, bool), np.zeros((2, 2), bool), None)
+    text = shown(Explanation((nothing,), "yes", {"yes": 1.0}))
+    assert "no token was kept" in text
+    assert "bold" not in text
+
+
 def test_of_many_candidates_the_likeliest_are_shown(sentence: MarkedSentence) -> None:
     shares = {f"word{n}": n / 66 for n in range(12)}
     text = shown(Explanation((sentence,), "word11", shares)).partition("prediction")[2]
