@@ -1,8 +1,8 @@
 """Writes the tables of results into the documents: `python docs/result_tables.py [--check]`.
 
 README.md, docs/performance.md and docs/results hold tables between
-`<!-- table: NAME from FILE, FILE -->` and `<!-- end -->`. The files are CSVs of tests/benchmarks/results; result_tables.yaml beside this file
-says what stands in the columns. A line of a CSV is one run, or with a column `runs` the summary of
+`<!-- table: NAME from FILE, FILE -->` and `<!-- end -->`. The files are CSVs of
+tests/benchmarks/results; result_tables.yaml beside this file says what stands in the columns. A line of a CSV is one run, or with a column `runs` the summary of
 so many, its deviations in columns `..._sd`. Any other table with decimals needs a reason before it:
 `<!-- by hand: WHY -->`.
 
