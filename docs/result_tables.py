@@ -2,9 +2,9 @@
 
 README.md, docs/performance.md and docs/results hold tables between
 `<!-- table: NAME from FILE, FILE -->` and `<!-- end -->`. The files are CSVs of
-tests/benchmarks/results; result_tables.yaml beside this file says what stands in the columns. A line of a CSV is one run, or with a column `runs` the summary of
-so many, its deviations in columns `..._sd`. Any other table with decimals needs a reason before it:
-`<!-- by hand: WHY -->`.
+tests/benchmarks/results; result_tables.yaml beside this file says what stands in the columns. A
+line of a CSV is one run, or with a column `runs` the summary of so many, its deviations in columns
+`..._sd`. Any other table with decimals needs a reason before it: `<!-- by hand: WHY -->`.
 
 A sentence that repeats figures is checked, not written. After its paragraph stands
 `<!-- figures from FILE, FILE: TEXT ... TEXT -->`: each TEXT, its fields filled in as in a cell of a
