@@ -12,7 +12,10 @@ from __future__ import annotations
 
 __all__ = ["TOLERANCE", "check_onnx", "write_onnx"]
 
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,11 @@ TOLERANCE = 1e-4
 """Largest difference from torch that is let pass."""
 _SHAPES = ((3, 7), (1, 1), (5, 16))
 """Batches and lengths that a graph is checked on."""
+_TALKATIVE = (
+    "torch.onnx._internal.exporter._registration",  # torchvision, which no graph of ours needs
+    "onnxscript.optimizer._constant_folding",  # operations that it leaves as they are
+)
+"""Loggers whose warnings are about the exporter's own parts."""
 
 
 class _Graph(nn.Module):
@@ -105,8 +113,7 @@ def _record(graph: nn.Module, tokens: tuple[Tensor, ...], score: bool) -> torch.
     suffixes = ("", "_b")[: len(tokens)]
     batch = torch.export.Dim("batch")
     shapes = tuple({0: batch, 1: torch.export.Dim(f"length{suffix}")} for suffix in suffixes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own, about its own parts
+    with _quiet():
         program = torch.onnx.export(
             graph,
             tokens,
@@ -122,6 +129,22 @@ def _record(graph: nn.Module, tokens: tuple[Tensor, ...], score: bool) -> torch.
         )
     assert program is not None
     return program
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out what the exporter warns of about its own parts; errors are still told."""
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _require(*names: str) -> None:

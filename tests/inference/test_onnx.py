@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,24 @@ def test_the_graph_equals_the_model(name: str, tmp_path: Path) -> None:
     if task == "score":
         predicted = [found.prediction for found in model.predict(examples)]
         np.testing.assert_allclose(others[0], predicted, atol=TOLERANCE)
+
+
+def test_the_exporter_tells_the_user_nothing_of_its_own_parts(tmp_path: Path) -> None:
+    told: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    loggers = [logging.getLogger(name) for name in ("torch", "onnxscript")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        model = reader("classes")
+        write_onnx(model.models, model.inputs, model.config, tmp_path / "model.onnx")
+        assert told == []
+        levels = [logging.getLogger(name).level for name in onnx_graph._TALKATIVE]
+        assert logging.ERROR not in levels  # quiet while it writes, and no longer
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
 
 
 def test_a_graph_that_computes_something_else_is_refused(
