@@ -33,7 +33,6 @@ from rss_rl.results.tables.spec import load_table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = Path("tests/benchmarks/results")
-"""Other tables of it need no reason: the text says how each was measured."""
 BLOCK = re.compile(
     r"<!-- table: (?P<name>\S+) from (?P<files>[^>]+) -->\n(?:(?!<!-- table:).)*?<!-- end -->",
     re.DOTALL,
