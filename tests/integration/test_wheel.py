@@ -14,10 +14,11 @@ def test_packages_come_from_the_wheel(installed: Path, repository: Path, tmp_pat
         "import rss_rl, rss_rl.envs, rss_rl.learners\n"
         "from rss_rl.packaged import configs_root, find_config, find_table\n"
         "from rss_rl.packaged import packaged_configs, packaged_tables\n"
+        "from rss_rl.packaged import find_space, packaged_spaces\n"
         "print(rss_rl.envs.__file__, rss_rl.learners.__file__)\n"
         "print(rss_rl.__file__, rss_rl.__version__)\n"
         "print(*map(find_config, packaged_configs()), *map(find_table, packaged_tables()),"
-        " *configs_root().glob('cluster/*.yaml'))"
+        " *map(find_space, packaged_spaces()), *configs_root().glob('cluster/*.yaml'))"
     )
     *first, second = run(installed / "python", "-c", code, cwd=tmp_path).splitlines()
     *files, version = " ".join(first).split()
