@@ -1,10 +1,10 @@
 """Writes the tables of results into the documents: `python docs/result_tables.py [--check]`.
 
-README.md, docs/performance.md and docs/results hold tables between
-`<!-- table: NAME from FILE, FILE -->` and `<!-- end -->`. The files are CSVs of
-tests/benchmarks/results; result_tables.yaml beside this file says what stands in the columns. A
-line of a CSV is one run, or with a column `runs` the summary of so many, its deviations in columns
-`..._sd`. Any other table with decimals needs a reason before it: `<!-- by hand: WHY -->`.
+README.md and the pages of docs hold tables between `<!-- table: NAME from FILE, FILE -->` and
+`<!-- end -->`. The files are CSVs of tests/benchmarks/results; result_tables.yaml beside this file
+says what stands in the columns. A line of a CSV is one run, or with a column `runs` the summary of
+so many, its deviations in columns `..._sd`. Any other table with decimals needs a reason before it:
+`<!-- by hand: WHY -->`.
 
 A sentence that repeats figures is checked, not written. After its paragraph stands
 `<!-- figures from FILE, FILE: TEXT ... TEXT -->`: each TEXT, its fields filled in as in a cell of a
@@ -70,9 +70,13 @@ class Layout(Section):
 
 
 def documents(root: Path) -> list[Path]:
-    """README, the results, and what was measured of speed."""
+    """README and all pages but the tutorials."""
     docs = root / "docs"
-    return [root / "README.md", docs / "performance.md", *sorted((docs / "results").glob("*.md"))]
+    return [
+        root / "README.md",
+        *sorted(docs.glob("*.md")),
+        *sorted((docs / "results").glob("*.md")),
+    ]
 
 
 def rewritten(document: Path, root: Path) -> str:
