@@ -10,7 +10,7 @@ alone; with few trials that finds large effects only.
 
 from __future__ import annotations
 
-__all__ = ["Influence", "influences", "point_at", "value_of"]
+__all__ = ["Influence", "influences", "point_at", "text_of", "value_of"]
 
 import json
 import math
@@ -88,7 +88,7 @@ def influences(
             progress,
             merits,
             [value_of(base, record, key) for record, _ in reached],
-            None if own.choice is None else [_text(choice) for choice in own.choice],
+            None if own.choice is None else [text_of(choice) for choice in own.choice],
         )
         for key, own in space.dimensions.items()
     ]
@@ -106,7 +106,7 @@ def _influence(
         return Influence(key, progress, count, float(result.statistic), {}, float(result.pvalue))
     groups: dict[str, list[int]] = {choice: [] for choice in choices}
     for number, value in enumerate(values):
-        groups.setdefault(_text(value), []).append(number)
+        groups.setdefault(text_of(value), []).append(number)
     groups = {name: own for name, own in groups.items() if own}
     ranks = stats.rankdata(-merits) if count else merits
     means = {name: (float(np.mean(ranks[own])), len(own)) for name, own in groups.items()}
@@ -122,5 +122,6 @@ def _kruskal(merits: Array, groups: Sequence[Sequence[int]]) -> float | None:
     return p if math.isfinite(p) else None
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value of a key as tables and pictures show it."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

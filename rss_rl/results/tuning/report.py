@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["ranked", "write_search"]
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,13 @@ from rss_rl.metrics.chosen import BestMetric
 from rss_rl.metrics.measures import find_measure, format_measure
 from rss_rl.results import output
 from rss_rl.results.tables.spec import heading, percent_scale
-from rss_rl.results.tuning.influence import Influence, influences, point_at, value_of
+from rss_rl.results.tuning.influence import (
+    Influence,
+    influences,
+    point_at,
+    text_of,
+    value_of,
+)
 from rss_rl.results.tuning.study import Study
 from rss_rl.results.tuning.trial import WORST, Point, TrialRecord, points
 
@@ -160,11 +165,7 @@ def _figure(value: float, metric: str) -> str:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else _text(value)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return f"{value:.4g}" if isinstance(value, float) else text_of(value)
 
 
 def _notes(study: Study, records: Sequence[TrialRecord]) -> str:
@@ -231,7 +232,7 @@ def _csv(study: Study, records: Sequence[TrialRecord]) -> str:
             then = point_at(record, at)
             row[f"dev_{metric}_after_{at}"] = then and then.best
         for key in study.space.dimensions:
-            row[key] = _text(value_of(study.base, record, key))
+            row[key] = text_of(value_of(study.base, record, key))
         rows.append(row | {"reason": record.reason})
     return output.csv_text(rows)
 
@@ -360,12 +361,12 @@ def _scatter(
             inside = [low, high, *across]
             axes.set_xlim(min(inside) / margin, max(inside) * margin)
     else:
-        places = {_text(value): place for place, value in enumerate(own.choice)}
-        for value in (_text(value_of(study.base, TrialRecord(0, {}), key)),):
+        places = {text_of(value): place for place, value in enumerate(own.choice)}
+        for value in (text_of(value_of(study.base, TrialRecord(0, {}), key)),):
             places.setdefault(value, len(places))
         axes.set_xticks(list(places.values()), list(places), fontsize=8)
         # Beside each other, so that equal ones can be told apart.
-        across = [places[_text(v)] + 0.04 * ((7 * n) % 5 - 2) for v, _, n in shown]
+        across = [places[text_of(v)] + 0.04 * ((7 * n) % 5 - 2) for v, _, n in shown]
     sizes = np.array([60 if number == 0 else 22 for _, _, number in shown])
     if shown:
         label = "finished" if state == "finished" else "stopped early"

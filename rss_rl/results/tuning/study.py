@@ -2,7 +2,7 @@
 
 OUT/tune.json    space, configuration and seeds that it was begun with
 OUT/trials/NNN   a trial, see `trial`
-OUT/tune.md, tune.csv, tune.png, base.yaml, best.yaml   what came of it
+OUT/tune.md, trials.csv, tune.png, base.yaml, best.yaml   what came of it
 """
 
 from __future__ import annotations
