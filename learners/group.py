@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -194,17 +194,10 @@ class ProcessGroup:
             dist.destroy_process_group()
 
 
-def _summed(gradients: Tensor) -> torch.futures.Future[Tensor]:
-    """Sums gradients over the ranks, in place; DDP's own reduction divides by their number.
-
-    It waits for the sum itself: a callback in Python on an asynchronous one is let go of by gloo's
-    thread, which then needs the interpreter and aborts a process that is just ending.
-    """
-    dist.all_reduce(gradients)
-    devices: list[int | str | torch.device] = [gradients.device] if gradients.is_cuda else []
-    future: torch.futures.Future[Tensor] = torch.futures.Future(devices=devices)
-    future.set_result(gradients)
-    return future
+def _summed(gradients: Tensor) -> torch.futures.Future[Any]:
+    """Sums gradients over the ranks, in place; DDP's own reduction divides by their number."""
+    future = dist.all_reduce(gradients, async_op=True).get_future()
+    return cast(torch.futures.Future[Any], future.then(lambda done: done.value()[0]))
 
 
 def shard(rows: Array, rank: int, size: int) -> Array:

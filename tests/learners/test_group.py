@@ -121,15 +121,6 @@ def test_a_learner_that_dies_or_hangs_is_an_error_to_the_others(tmp_path: Path, 
     assert (float(seconds) < timeout / 2) is (mode == "kill")
 
 
-def test_a_process_that_ends_after_a_backward_ends_well(tmp_path: Path) -> None:
-    # With a callback in Python on gloo's future a third of them aborted.
-    for _ in range(4):
-        with ranks(2, tmp_path, "end") as processes:
-            for process in processes:
-                errors = process.communicate(timeout=100)[1]
-                assert (process.returncode, errors) == (0, "")
-
-
 def test_a_group_that_does_not_gather_is_an_error_in_time() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

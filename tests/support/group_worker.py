@@ -1,8 +1,7 @@
 """Two learners on synthetic pairs: in one process, or one rank of several.
 
 python group_worker.py RANK SIZE PORT FOLDER MODE: MODE `train` saves what was learnt under FOLDER
-(`single`: in float32); `kill` and `hang` make the last rank die or stall in the third update; `end`
-ends right after a backward.
+(`single`: in float32); `kill` and `hang` make the last rank die or stall in the third update.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from rss_rl.seeding import example_keys
 UPDATES, K, ROWS = 50, 3, 12
 SIZES = (7, 5, 1, 4)
 """Examples of the updates in turn: odd, even, and fewer than there are learners."""
-TIMEOUT_S = {"train": 40.0, "single": 40.0, "kill": 40.0, "hang": 4.0, "end": 40.0}
+TIMEOUT_S = {"train": 40.0, "single": 40.0, "kill": 40.0, "hang": 4.0}
 SCENARIOS: dict[str, dict[str, Any]] = {
     "leave-one-out": {"baseline": "leave-one-out", "correction": "truncated-token"},
     "moving-average": {"baseline": "moving-average", "correction": "truncated-sum"},
@@ -191,11 +190,6 @@ def main() -> None:
         device=torch.device("cpu"),
         timeout_s=TIMEOUT_S[mode],
     )
-    if mode == "end":
-        shared = group.share(torch.nn.Linear(300, 300))
-        for _ in range(3):
-            shared(torch.ones(2, 300)).sum().backward()
-        return
     if mode in ("kill", "hang"):
         fail(group, mode)
         sys.stdout.flush()
