@@ -48,9 +48,6 @@ class Group(Protocol):
     def guard(self) -> AbstractContextManager[None]:
         """Turns what a lost group raises into a LearnerError; put it around the whole update."""
 
-    def close(self) -> None:
-        """Leave the group; may be called twice."""
-
 
 class Alone:
     """A group of one learner: nothing to sum, nothing to lose."""
@@ -73,9 +70,6 @@ class Alone:
     def guard(self) -> AbstractContextManager[None]:
         """See `Group`."""
         return nullcontext()
-
-    def close(self) -> None:
-        """See `Group`."""
 
 
 _LOST = re.compile(r"gloo|nccl|connect|socket|store|time[d ]*out", re.IGNORECASE)
@@ -187,11 +181,6 @@ class ProcessGroup:
             f"learner {self.rank} of {self.size} lost another one",
             "Look at what the other learners said; resume from the last checkpoint",
         )
-
-    def close(self) -> None:
-        """See `Group`."""
-        if dist.is_initialized():
-            dist.destroy_process_group()
 
 
 def _summed(gradients: Tensor) -> torch.futures.Future[Any]:

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import small
@@ -178,6 +178,16 @@ def fail(group: Group, mode: str) -> None:
         print(f"{time.monotonic() - began:.2f} s, update {update}: {error}")
 
 
+def leave() -> NoReturn:
+    """End the process at once, as Ray ends learners.
+
+    A tidy exit may abort: gloo's threads outlive the group, wait for a lost rank, or let go of
+    DistributedDataParallel's callback in Python when the interpreter is gone.
+    """
+    sys.stdout.flush()
+    os._exit(0)
+
+
 def main() -> None:
     rank, size, port = map(int, sys.argv[1:4])
     folder, mode = Path(sys.argv[4]), sys.argv[5]
@@ -192,8 +202,6 @@ def main() -> None:
     )
     if mode in ("kill", "hang"):
         fail(group, mode)
-        sys.stdout.flush()
-        os._exit(0)  # gloo's threads still wait for the lost one, and may abort a tidy exit
     else:
         for name in (*SCENARIOS, GLOBAL_MASKS):
             masks = name == GLOBAL_MASKS
@@ -201,7 +209,7 @@ def main() -> None:
             learnt = train(group, scenario, double=mode != "single", global_masks=masks)
             np.savez(folder / f"{name}-{rank}.npz", **learnt)
         print(bad_reward(group))
-    group.close()
+    leave()
 
 
 if __name__ == "__main__":

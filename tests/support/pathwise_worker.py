@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import small
 import torch
+from group_worker import leave
 
 from rss_rl.config import parse_config
 from rss_rl.learners.group import Group, ProcessGroup, shard
@@ -69,4 +70,4 @@ if __name__ == "__main__":
     )
     weights, reports = learn(joined)
     np.savez(Path(sys.argv[4]) / f"{rank}.npz", reports=np.array(reports), **weights)
-    joined.close()
+    leave()
