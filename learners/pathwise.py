@@ -5,10 +5,10 @@ Legend: K gates an example, B examples of this learner's shard, S sentences, N_s
 
 from __future__ import annotations
 
-__all__ = ["PathwiseLearner", "PathwiseStats", "check_gated"]
+__all__ = ["GatedReward", "PathwiseLearner", "PathwiseStats", "check_gated"]
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -55,8 +55,21 @@ class PathwiseStats(NamedTuple):
     gradient_norm: float
 
 
-def check_gated(policy: PolicyModule, classifier: Classifier, encoder: EncoderChoice) -> None:
-    """Refuse a policy without gates, and a classifier that cannot take them.
+@runtime_checkable
+class GatedReward(Protocol):
+    """A reward model with the capability `gates`: its score is a function of gates with a slope."""
+
+    def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
+        """Minus the score, in nats, [K * B], of gates S x [K, B, 2, N_s]; no weight learns."""
+
+
+def check_gated(
+    policy: PolicyModule,
+    classifier: Classifier,
+    encoder: EncoderChoice,
+    reward: GatedReward | None = None,
+) -> None:
+    """Refuse a policy without gates, and a classifier as reward model that cannot take them.
 
     Raises:
         ConfigError: naming what does not fit.
@@ -67,7 +80,7 @@ def check_gated(policy: PolicyModule, classifier: Classifier, encoder: EncoderCh
             where="learner.estimator",
             remedy="Use a policy with gates, or an estimator that learns from rewards",
         )
-    if not (encoder.can("gates") and classifier.takes_gates):
+    if reward is None and not (encoder.can("gates") and classifier.takes_gates):
         raise ConfigError(
             "this model cannot weigh its tokens by gates, which the policy learns through",
             where="model.encoder",
@@ -79,10 +92,10 @@ def check_gated(policy: PolicyModule, classifier: Classifier, encoder: EncoderCh
 class _Objective(nn.Module):
     """Sums over a shard: loss, entropy, and what is reported."""
 
-    def __init__(self, policy: PolicyModule, classifier: Classifier, reward: RewardConfig) -> None:
+    def __init__(self, policy: PolicyModule, model: GatedReward, reward: RewardConfig) -> None:
         super().__init__()
         self.policy = policy
-        self._classifier = (classifier,)  # hidden from nn.Module: it does not learn here
+        self._model = (model,)  # hidden from nn.Module: it does not learn here
         self._reward = reward
         self._complement = float(reward.model.options.get("complement", 0.0))
 
@@ -147,8 +160,20 @@ class _Objective(nn.Module):
         return expected_cost(chance, valid, sparsity=0.0, product=False, coherence=weight).sum()
 
     def _losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """Of the classifier as reward model, [K * B]: no dropout, no gradient to its weights."""
-        (classifier,) = self._classifier
+        """Of the reward model, [K * B]."""
+        (model,) = self._model
+        return model.gated_losses(batch, gates)
+
+
+class _Likelihood:
+    """The classifier of the run as reward model: no dropout, no gradient to its weights."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        self._classifier = classifier
+
+    def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
+        """See `GatedReward`."""
+        classifier = self._classifier
         samples, training = len(gates[0]), classifier.training
         fixed = {name: value.detach() for name, value in classifier.named_parameters()}
         arguments = (
@@ -193,7 +218,8 @@ class PathwiseLearner:
     costs are those of the expected selection, in closed form.
 
     Args:
-        classifier: held fixed, without dropout.
+        classifier: of the run, with the word vectors that the policy reads.
+        reward: what scores the gates; None: the classifier, held fixed, without dropout.
         autocast: dtype of matrix products, or None for float32.
         group: learners that share each batch; after an error in one of them it is of no use.
 
@@ -208,13 +234,16 @@ class PathwiseLearner:
         config: RunConfig,
         autocast: torch.dtype | None,
         group: Group = ALONE,
+        reward: GatedReward | None = None,
     ) -> None:
-        check_gated(policy, classifier, config.model.encoder)
+        check_gated(policy, classifier, config.model.encoder, reward)
         self._policy, self._classifier = policy, classifier
         self._reads = config.policy.reads
         self._entropy_cost = config.learner.entropy_cost
         self._autocast, self._group = autocast, group
-        self._objective = group.share(_Objective(policy, classifier, config.reward))
+        self._objective = group.share(
+            _Objective(policy, reward or _Likelihood(classifier), config.reward)
+        )
         self.step = GradientStep("policy", policy, config.learner.policy)
 
     @torch.no_grad()

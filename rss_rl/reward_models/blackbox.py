@@ -10,7 +10,7 @@ Legend: M scored selections, N tokens, C classes.
 
 from __future__ import annotations
 
-__all__ = ["BLACKBOX", "BlackboxReward", "of_function"]
+__all__ = ["BLACKBOX", "BlackboxReward", "GatedBlackboxReward", "of_function"]
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -19,9 +19,12 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from rss_rl.components import Component, Folder, Options
 from rss_rl.errors import ComponentError, ConfigError
+from rss_rl.models.inputs import TensorBatch
+from rss_rl.ops.gated import union
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.pretrained.reader import WordReader
 from rss_rl.reward_models.protocol import RewardSetup
@@ -147,6 +150,34 @@ class _Transformer:
             told: Array = torch.log_softmax(logits, -1).cpu().numpy()
         return told
 
+    def gated_log_probs(self, words: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
+        """float [M, C] of words weighted by gates [M, N]; int64 and bool [M, N]."""
+        read = valid & (gates > 0)
+        text, _ = read.nonzero(as_tuple=True)
+        logits = self._reader.class_logits(words[read], text, len(words), read[read], gates[read])
+        return torch.log_softmax(logits, -1)
+
+
+class GatedBlackboxReward(BlackboxReward):
+    """The same of a transformer from which words are removed: a policy can learn through gates."""
+
+    _classifier: _Transformer
+
+    def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
+        """Minus the log-likelihood, [K * B], of gates [K, B, 2, N]; see `GatedReward`."""
+        (words,), (valid,), (gate,) = batch.tokens, batch.valid, gates
+        samples = len(gate)
+        joint = union(gate.flatten(0, 1))  # [K * B, N]
+        told = self._classifier.gated_log_probs(
+            words.repeat(samples, 1), valid.repeat(samples, 1), joint
+        )
+        if self._classes is not None:
+            target = torch.from_numpy(self._classes).to(words.device)[batch.labels]
+        else:
+            whole = self._classifier.gated_log_probs(words, valid, valid.to(gate.dtype))
+            target = whole.detach().argmax(-1)
+        return -told.gather(1, target.repeat(samples)[:, None])[:, 0]
+
 
 class _Function:
     """A function from texts to probabilities; texts are words with a space between them."""
@@ -233,7 +264,8 @@ def _number(name: str) -> int:
 def _build(setup: RewardSetup, options: BlackboxOptions) -> BlackboxReward:
     pretrained = open_pretrained(options.pretrained)
     classifier = _Transformer(pretrained, setup, options.absent)
-    return BlackboxReward(classifier, setup, options.target, pretrained.name)
+    kind = GatedBlackboxReward if options.absent == "remove" else BlackboxReward
+    return kind(classifier, setup, options.target, pretrained.name)
 
 
 def of_function(function: Probabilities, name: str) -> Component:
@@ -263,6 +295,6 @@ BLACKBOX = Component(
     help="A pretrained classifier of texts, frozen: the policy learns which words it needs.",
     build=_build,
     options=BlackboxOptions,
-    capabilities=frozenset({"explains"}),
+    capabilities=frozenset({"explains", "gates"}),
     source="Chen et al., Learning to Explain, ICML 2018",
 )

@@ -10,7 +10,7 @@ __all__ = ["Charge", "LearnTask", "Learner", "LocalLearner"]
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,10 +20,10 @@ from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
 from rss_rl.envs.rewards import Reward
 from rss_rl.envs.shares import kept_shares
-from rss_rl.errors import CheckpointError
+from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.learners.group import ALONE, Group, shard
 from rss_rl.learners.optim import load_optimizer_tensors, optimizer_tensors
-from rss_rl.learners.pathwise import PathwiseLearner
+from rss_rl.learners.pathwise import GatedReward, PathwiseLearner
 from rss_rl.learners.phases import Turn
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.learners.supervised import SupervisedLearner
@@ -145,7 +145,6 @@ class LocalLearner:
             group,
             by_row=config.learner.embedding_update != "all",
         )
-        self._reward: Reward | None = None
         self._publisher = Publisher(self.models)
         self._policy: PolicyGradientLearner | None = None
         self._pathwise: PathwiseLearner | None = None
@@ -154,7 +153,12 @@ class LocalLearner:
         if isinstance(self._estimator, GateEstimator):
             if any(phase.selection == "sampled" for phase in config.phases):
                 self._pathwise = PathwiseLearner(
-                    self.models.policy, self.models.classifier, config, dtype, group
+                    self.models.policy,
+                    self.models.classifier,
+                    config,
+                    dtype,
+                    group,
+                    None if config.reward.model.can("classifier") else self._gated_reward(),
                 )
         elif any(phase.policy for phase in config.phases):
             self._policy = build_policy_learner(self.models, config, dtype, group, self._estimator)
@@ -284,12 +288,25 @@ class LocalLearner:
     def evaluate(self, split: str, modes: Sequence[Mode]) -> dict[str, dict[str, float]]:
         """See `Learner`."""
         examples = self._prepared.split(split)
-        if self._reward is None:  # a reward model may load much: once, and where it is asked for
-            words = self._prepared.vocabulary.words
-            self._reward = build_reward(self.config, self.models, examples, words, self.device)
         return evaluate(
-            self.models, examples, self.config, modes, device=self.device, reward=self._reward
+            self.models, examples, self.config, modes, device=self.device, reward=self._paid_by
         )
+
+    def _gated_reward(self) -> GatedReward:
+        model = self._paid_by.model
+        if not isinstance(model, GatedReward):
+            raise ConfigError(
+                "cannot be learnt through gates with these options",
+                where=f"reward.model '{self.config.reward.model.name}'",
+                remedy="Set learner.estimator to one that learns from rewards, such as reinforce",
+            )
+        return model
+
+    @cached_property
+    def _paid_by(self) -> Reward:
+        """Built where it is asked for: a reward model may load much."""
+        words = self._prepared.vocabulary.words
+        return build_reward(self.config, self.models, self.examples, words, self.device)
 
     def showcase(self) -> Showcase:
         """See `Learner`."""

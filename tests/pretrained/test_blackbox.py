@@ -14,6 +14,8 @@ from transformers import AutoModelForSequenceClassification
 
 from rss_rl.components import find_component
 from rss_rl.errors import ConfigError
+from rss_rl.learners.pathwise import GatedReward
+from rss_rl.models.inputs import tensor_batch
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.testing import check_reward_model
 from rss_rl.types import Array, Batch, LabelSpec
@@ -72,6 +74,29 @@ def test_scores_are_the_classifiers(folder: Path, absent: str, target: str) -> N
         wanted = slow(folder, whole).argmax(-1)
     expected = theirs[torch.arange(4), wanted]
     np.testing.assert_allclose(found["log_likelihood"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["label", "prediction"])
+def test_gates_of_0_and_1_lose_what_a_selection_scores(folder: Path, target: str) -> None:
+    examples, bits = batch()
+    reward = built(folder, target=target)
+    once = Batch(
+        *(
+            part[:2] if isinstance(part, np.ndarray) else (part[0][:2],)
+            for part in (examples.rows, examples.tokens, examples.valid, examples.labels)
+        )
+    )
+    gates = torch.from_numpy(bits.reshape(2, 2, 2, 6)).float().requires_grad_()
+    losses = reward.gated_losses(tensor_batch(once, torch.device("cpu")), [gates])
+    expected = reward.score(examples, [bits])["log_likelihood"]
+    np.testing.assert_allclose(-losses.detach(), expected, atol=1e-5)
+    losses.sum().backward()
+    assert gates.grad is not None
+    assert bool((gates.grad[gates > 0] != 0).any())
+
+
+def test_masked_words_have_no_gates(folder: Path) -> None:
+    assert not isinstance(built(folder, absent="mask"), GatedReward)
 
 
 def test_it_keeps_the_promises_of_reward_models(folder: Path) -> None:

@@ -147,6 +147,38 @@ def test_gates_of_0_and_1_are_a_selection_and_others_have_gradients(folder: Path
     assert bool((gates.grad[~selection] == 0).all())
 
 
+def test_a_gate_that_closes_takes_its_word_away(folder: Path) -> None:
+    """By attention: what is left are the other words at their places."""
+    one = encoder(folder, positions="kept")
+    tokens, valid = batch([[2, 4, 3, 7], [3, 4, 2]])
+    gates = valid[:, None].float().repeat(1, ROLES, 1)
+    gates[:, :, 1] = 1e-6
+    torch.testing.assert_close(
+        one.gated(tokens, valid, gates), one(tokens, valid, gates > 0.5), atol=1e-4, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("name", ["roberta", "electra", "distilbert", "albert", "modernbert"])
+def test_other_transformers_weigh_words_by_gates(name: str, tmp_path: Path) -> None:
+    folder = tiny_transformers.save_another(tmp_path / name, name)
+    one = encoder(folder)
+    tokens, valid = batch([[2, 3, 4, 5, 6], [8, 7]])  # further than ModernBERT's window of 8
+    gates = valid[:, None].float().repeat(1, ROLES, 1).requires_grad_()
+    vectors = one.gated(tokens, valid, gates)
+    torch.testing.assert_close(vectors, one(tokens, valid, gates > 0), atol=1e-5, rtol=1e-4)
+    vectors[:, 0].sum().backward()
+    assert gates.grad is not None
+    assert bool((gates.grad[gates > 0] != 0).all())
+
+
+def test_a_transformer_that_cannot_weigh_words_says_so(tmp_path: Path) -> None:
+    folder = tiny_transformers.save_another(tmp_path / "deberta", "deberta-v2")
+    tokens, valid = batch([[2, 3]])
+    with pytest.raises(ConfigError, match="attention of deberta-v2 cannot weigh") as caught:
+        encoder(folder).gated(tokens, valid, valid[:, None].float().repeat(1, ROLES, 1))
+    assert "reinforce" in str(caught.value.remedy)
+
+
 @pytest.mark.parametrize(
     ("options", "learning"),
     [

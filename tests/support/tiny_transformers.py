@@ -7,6 +7,8 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import (
+    AutoConfig,
+    AutoModel,
     BertConfig,
     BertForSequenceClassification,
     BertModel,
@@ -54,6 +56,30 @@ def save(folder: Path, *, classes: int = 0, seed: int = 0, **settings: object) -
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = BertForSequenceClassification(config) if classes else BertModel(config)
+    model.save_pretrained(folder)
+    cut.save_pretrained(folder)
+    return folder
+
+
+def save_another(folder: Path, name: str) -> Path:
+    """An encoder of two layers of another type of model, such as `roberta`, in `folder`."""
+    cut = tokenizer()
+    given = {
+        "vocab_size": len(cut),
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 2 * LONGEST,
+        "pad_token_id": 0,
+    }
+    own = {
+        "distilbert": {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 16},
+        "modernbert": {"local_attention": 8, "cls_token_id": 2, "sep_token_id": 3},
+    }
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModel.from_config(AutoConfig.for_model(name, **given, **own.get(name, {})))
     model.save_pretrained(folder)
     cut.save_pretrained(folder)
     return folder
