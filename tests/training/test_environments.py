@@ -42,6 +42,8 @@ TASKS = {
 }
 """Labels and sentence slots by the name of the prepared data."""
 SIZE, WORDS, CHOICES = 6, 30, 3
+STATE = 8
+"""Hidden size of the small transformer."""
 SMALL = {
     "model.hidden": 4,
     "model.head_hidden": 4,
@@ -82,7 +84,8 @@ class Drawn:
             marks = np.where(valid[0], places, -1)
         kind = np.float32 if self.labels.kind == "score" else np.int64
         labels = self._labels[index].astype(kind)
-        return Batch(index, tuple(tokens), tuple(valid), labels, marks=marks)
+        states = tuple(np.ones((*real.shape, STATE), np.float32) for real in valid)
+        return Batch(index, tuple(tokens), tuple(valid), labels, marks=marks, states=states)
 
 
 def actions(env: Any, selections: Sequence[Array]) -> Array:
@@ -102,8 +105,10 @@ def paid_for(env: Any, selections: Sequence[Array]) -> Array:
     return np.array(paid)
 
 
-def rollout_of(config: RunConfig, models: Models, examples: Any) -> Rollout:
-    sampler = Sampler(config, models, examples)
+def rollout_of(
+    config: RunConfig, models: Models, examples: Any, words: Sequence[str] | None = None
+) -> Rollout:
+    sampler = Sampler(config, models, examples, words)
     sampler.load(models.publish(0))
     job = SampleJob(0, 0, np.arange(SIZE), selections=2, scored=True, thresholded=False)
     return sampler.sample(job)
@@ -112,7 +117,7 @@ def rollout_of(config: RunConfig, models: Models, examples: Any) -> Rollout:
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small one, in the place of those that configurations name."""
-    return tiny_transformers.save(tmp_path_factory.mktemp("tiny") / "bert")
+    return tiny_transformers.save(tmp_path_factory.mktemp("tiny") / "bert", classes=3)
 
 
 @pytest.mark.parametrize("name", packaged_configs())
@@ -126,8 +131,8 @@ def test_the_environment_pays_what_a_sampler_sends(name: str, transformer: Path)
     words = ["<pad>", "<unk>", *(f"w{number}" for number in range(2, WORDS))]
     models = build_models(config, labels, sentences, vectors, WORDS, words)
     examples = Drawn(labels, sentences)
-    rollout = rollout_of(config, models, examples)
-    reward = build_reward(config, models, examples)
+    rollout = rollout_of(config, models, examples, words)
+    reward = build_reward(config, models, examples, words)
     env = gym.make_vec(envs.ENV_ID, num_envs=SIZE, examples=examples, reward=reward)
     total = rollout.score - rollout.cost.sum(-1)  # [K, B]
     for k in range(2):
