@@ -38,6 +38,7 @@ from rss_rl.policies.protocol import (
     RelaxedPolicy,
     SteeredPolicy,
     StochasticPolicy,
+    bits_per_token,
 )
 from rss_rl.reward_models.contract import check_reward_model
 from rss_rl.types import ROLES
@@ -218,6 +219,13 @@ def _check_sample(case: Case) -> None:
     )
     case.selection("sample's selection", chosen, *case.uniforms.shape[:2])
     case.require(torch.equal(kept, case.shown), "sample changed its arguments", "Work on a copy")
+    heads, dependents = chosen.unbind(2)
+    case.require(
+        bits_per_token(policy) == ROLES or torch.equal(heads, dependents),
+        f"bits_per_token is {bits_per_token(policy)}, and sample selects other heads than"
+        " dependents",
+        f"Drop the attribute, or make it {ROLES}",
+    )
 
 
 def _check_log_prob(case: Case) -> None:

@@ -17,7 +17,7 @@ __all__ = [
 import difflib
 import math
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ from rss_rl.policies.protocol import (
     RelaxedPolicy,
     Sampled,
     StochasticPolicy,
+    bits_per_token,
     reads_tokens,
 )
 from rss_rl.types import HEAD, ROLES
@@ -45,13 +46,20 @@ class PolicyModule(nn.Module, StochasticPolicy):
     """
 
 
-class CertainPolicy(nn.Module):
-    """A deterministic policy as a distribution: its selection has probability 1."""
+class _Adapter(nn.Module):
+    """A policy inside another one that has more methods; what it says of itself still holds."""
 
-    def __init__(self, inner: DeterministicPolicy) -> None:
+    def __init__(self, inner: Any) -> None:
         super().__init__()
         self.inner = inner
         self.reads_tokens = reads_tokens(inner)
+        self.bits_per_token = bits_per_token(inner)
+
+
+class CertainPolicy(_Adapter):
+    """A deterministic policy as a distribution: its selection has probability 1."""
+
+    inner: DeterministicPolicy
 
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
         """See `StochasticPolicy`."""
@@ -73,13 +81,10 @@ class CertainPolicy(nn.Module):
         return self.inner.threshold(embedded, valid)
 
 
-class GatedPolicy(nn.Module):
+class GatedPolicy(_Adapter):
     """A relaxed policy without log-probs: its selections are the gates that are not 0."""
 
-    def __init__(self, inner: RelaxedPolicy) -> None:
-        super().__init__()
-        self.inner = inner
-        self.reads_tokens = reads_tokens(inner)
+    inner: RelaxedPolicy
 
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
         """See `RelaxedPolicy`."""
@@ -99,16 +104,13 @@ class GatedPolicy(nn.Module):
         return self.inner.threshold(embedded, valid)
 
 
-class LogitsPolicy(nn.Module):
+class LogitsPolicy(_Adapter):
     """A policy that says logits of independent bits, with all else that follows from them.
 
     What the policy has of its own stays: a `threshold` by another rule, or `gates`.
     """
 
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-        self.reads_tokens = reads_tokens(inner)
+    inner: nn.Module
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `FactorisedPolicy`."""

@@ -51,6 +51,7 @@ class CRFPolicy(nn.Module):
         self._temperature = options.temperature
         modules = (options.module(setup, options.initial_probability) for _ in range(options.roles))
         self.modules_by_role = RSSModules(modules, setup.backend)
+        self.bits_per_token = options.roles
         pull = torch.full((options.roles, 1), options.pull)
         if options.learns_pull:
             self.pull = nn.Parameter(pull)

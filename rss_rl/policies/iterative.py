@@ -96,6 +96,7 @@ class IterativePolicy(nn.Module):
             IterativeModule(inputs, hidden, initial_probability, gates)
             for _ in range(1 if shared else 2)
         )
+        self.bits_per_token = len(self.modules_by_role)
         self._size = hidden
         self._activation = activation_function(activation)
 

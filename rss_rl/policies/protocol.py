@@ -11,7 +11,8 @@ classifier's embeddings. With `policy.reads: example` what it is shown of a toke
 the other sentence of the example has in common with it, and E is larger: a policy takes it from
 `PolicySetup.inputs` and needs to know no more. One with the attribute `reads_tokens = True`, which
 declares the capability `token_ids`, is shown token ids, int64 [B, N], instead; `PolicySetup.words`
-says which words they are.
+says which words they are. One that draws a single bit for both roles of a token says so with the
+attribute `bits_per_token = 1`.
 
 A policy is in training mode while it learns, which is in `evaluate`, `logits` or `gates` as its
 learner calls them, and in evaluation mode everywhere else: where selections are drawn for rewards,
@@ -36,6 +37,7 @@ __all__ = [
     "Sampled",
     "SteeredPolicy",
     "StochasticPolicy",
+    "bits_per_token",
     "missing_attributes",
     "reads_tokens",
 ]
@@ -47,6 +49,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from torch import Tensor
 
 from rss_rl.ops.attention import KernelBackend
+from rss_rl.types import ROLES
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,11 @@ class SteeredPolicy(Protocol):
 def reads_tokens(policy: object) -> bool:
     """Whether the policy is shown token ids in place of embedded tokens."""
     return bool(getattr(policy, "reads_tokens", False))
+
+
+def bits_per_token(policy: object) -> int:
+    """R, the bits that the policy draws for a token: one for each role where it does not say."""
+    return int(getattr(policy, "bits_per_token", ROLES))
 
 
 def missing_attributes(found: object, protocol: type) -> list[str]:

@@ -180,6 +180,7 @@ class RSSPolicy(nn.Module):
             for _ in range(1 if shared else ROLES)
         )
         self.modules_by_role = RSSModules(modules, backend)
+        self.bits_per_token = len(self.modules_by_role)
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Logits of the bits that are drawn, [B, R, N]; R = 1 where the roles share one."""

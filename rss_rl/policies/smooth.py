@@ -72,6 +72,7 @@ class SmoothPolicy(nn.Module):
         super().__init__()
         self._temperature, self._largest = options.temperature, options.largest_width
         roles, by_word = options.roles, options.widths == "word"
+        self.bits_per_token = roles
         self.heights = RSSModules((options.module(setup) for _ in range(roles)), setup.backend)
         self.widths = (
             RSSModules((options.module(setup) for _ in range(roles)), setup.backend)

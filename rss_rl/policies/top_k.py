@@ -56,6 +56,7 @@ class TopKPolicy(nn.Module):
         self._temperature = options.temperature
         modules = (options.module(setup) for _ in range(options.roles))
         self.modules_by_role = RSSModules(modules, setup.backend)
+        self.bits_per_token = options.roles
 
     def budget(self, valid: Tensor) -> Tensor:
         """k of each sentence, int64 [B]."""

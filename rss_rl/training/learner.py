@@ -30,6 +30,7 @@ from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import BitEstimator, GateEstimator, LogProbEstimator
+from rss_rl.policies.protocol import bits_per_token
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.rollout import Rollout, join_rollouts
@@ -209,7 +210,7 @@ class LocalLearner:
                     self.config.seed,
                     task.number,
                     batch,
-                    self.config.policy,
+                    bits_per_token(self.models.policy),
                     task.turn.random_share,
                 )
                 first = mix_selections(first, drawn, self.device)
