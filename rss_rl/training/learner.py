@@ -33,7 +33,7 @@ from rss_rl.policies.estimators.protocol import BitEstimator, GateEstimator, Log
 from rss_rl.policies.protocol import bits_per_token
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.reward import build_reward
-from rss_rl.rollouts.rollout import Rollout, join_rollouts
+from rss_rl.rollouts.rollout import Rollout
 from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
     POLICY,
@@ -74,17 +74,17 @@ class Charge(NamedTuple):
 class LearnTask:
     """What one update learns from.
 
-    number    of the update in the run, from 0; the target policy's version
-    rows      int64 [B]
-    turn      who learns
-    rollouts  of the shards of `rows`, in their order; none where nothing was sampled
-    charge    where a target share steers the policy
+    number   of the update in the run, from 0; the target policy's version
+    rows     int64 [B]
+    turn     who learns
+    rollout  of `rows`; None where nothing was sampled
+    charge   where a target share steers the policy
     """
 
     number: int
     rows: Array
     turn: Turn
-    rollouts: Sequence[Rollout]
+    rollout: Rollout | None = None
     charge: Charge | None = None
 
 
@@ -180,20 +180,19 @@ class LocalLearner:
         scalars: dict[str, float] = {}
         selections = None
         steered = task.turn.policy and task.charge is not None
-        apart = len(rows) < len(task.rows) and (steered or task.rollouts)
+        apart = len(rows) < len(task.rows) and (steered or task.rollout is not None)
         whole = self.examples.batch(task.rows) if apart else batch
         if steered and task.charge is not None:
             target = task.charge.target
             scalars |= reached_share(self.models, self.config, whole, self.device, target)
-        if task.rollouts:
-            rollout = join_rollouts(task.rollouts)
-            part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
+        if task.rollout is not None:
+            part = task.rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
             selections = to_tensors(part.selections, self.device)
             if task.turn.policy:
                 scalars |= self._learn_policy(task, batch, tensors, part, selections)
                 steps.append(self._step_policy)
-                scalars |= _rewards(rollout)
-            scalars |= _shares(rollout, whole)
+                scalars |= _rewards(task.rollout)
+            scalars |= _shares(task.rollout, whole)
         first = None if selections is None else [s[0] for s in selections]
         if task.turn.sampled and self._pathwise is not None:
             # Drawn before the policy's step: policy and classifier share one objective.

@@ -101,21 +101,23 @@ class Session:
         turn, phase = self.schedule.turn(), self.schedule.phase.name
         assert turn is not None
         started = time.perf_counter()
-        rows = self._order.rows(self.update_count)
         scalars: dict[str, float] = {"phase/index": self.schedule.index}
         try:
-            rollouts = []
             if self._asks_samplers(turn):
                 self._supply_samplers()
                 taken = self._pipeline.take(self.update_count)
-                rollouts, scalars = taken.rollouts, scalars | taken.scalars | self._publishing
+                rows, rollout = taken.rollout.rows, taken.rollout
+                scalars |= taken.scalars | self._publishing
                 self._publishing = {}
+            else:
+                rows, rollout = self._order.rows(self.update_count), None
             charge = None if self.share is None else Charge(self.share.target, self.share.costs)
-            task = LearnTask(self.update_count, rows, turn, rollouts, charge)
+            task = LearnTask(self.update_count, rows, turn, rollout, charge)
             scalars |= self.learner.update(task)
             if turn.policy:
                 scalars |= self._steer(scalars)
         except NonFiniteError as error:
+            rows = self._order.rows(self.update_count)
             raise NonFiniteError(
                 error.what,
                 where=f"phase {phase}, update {self.update_count + 1}, rows {rows[:4].tolist()}..."
