@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "BadRow",
     "RawExample",
+    "ReaderSource",
     "Source",
     "SourceComponent",
     "SourceRequest",
@@ -19,7 +20,7 @@ __all__ = [
 ]
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -124,6 +125,35 @@ class Source(Protocol):
 
     def read(self, split: str) -> Iterator[RawExample | BadRow]:
         """Stream one split, the same rows in the same order at every call."""
+
+
+@dataclass(frozen=True)
+class ReaderSource:
+    """A `Source` that is a function: `reader(split, *files)` streams a split.
+
+    name, sentences  see `Source`
+    labels           what is predicted; None: classes, named by the training labels
+    files            those of each split
+    reader           what processes that read the source can import
+    """
+
+    name: str
+    sentences: int
+    labels: LabelSpec | None
+    files: Mapping[str, tuple[Path, ...]]
+    reader: Callable[..., Iterator[RawExample | BadRow]]
+
+    def label_spec(self) -> LabelSpec | None:
+        """See `Source`."""
+        return self.labels
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        """See `Source`."""
+        return self.files
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        """See `Source`."""
+        return self.reader(split, *self.files[split])
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,8 @@ def test_sick_of_the_full_release(tmp_path: Path) -> None:
 
 
 def test_sick_without_its_files(tmp_path: Path) -> None:
-    source = named_source("sick-entailment", SourceRequest(tmp_path))
     with pytest.raises(DataError, match=r"there is no SICK_train\.txt.*--from"):
-        source.splits()
+        named_source("sick-entailment", SourceRequest(tmp_path))
     with pytest.raises(DataError, match="--from"):
         named_source("sick-entailment", SourceRequest(None))
 

@@ -20,14 +20,14 @@ from pydantic import Field
 from rss_rl.components import Options
 from rss_rl.data.corpora.cuts import FoldOptions, Folds, development_rows
 from rss_rl.data.corpora.labelled_lines import (
-    LabelledLines,
     Line,
     all_lines,
     class_of,
     labelled_lines,
+    labelled_source,
 )
 from rss_rl.data.corpora.options import source_files, source_folder
-from rss_rl.data.sources import BadRow, SourceComponent, SourceRequest
+from rss_rl.data.sources import BadRow, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.types import Array
 
 _FINE = {
@@ -52,22 +52,22 @@ class TrecOptions(Options):
     )
 
 
-def _trec(request: SourceRequest, options: TrecOptions) -> LabelledLines:
+def _trec(request: SourceRequest, options: TrecOptions) -> ReaderSource:
     """TREC of the folder given.
 
     Raises:
         DataError: no such folder or file.
     """
-    labels = options.labels
+    coarse = options.labels == "coarse"
     files = source_files(source_folder("trec", request, "train_5500.label"), _TREC_FILES)
-    fine = tuple(f"{coarse}:{part}" for coarse, parts in _FINE.items() for part in parts.split())
-    return LabelledLines(
+    fine = tuple(f"{kind}:{part}" for kind, parts in _FINE.items() for part in parts.split())
+    return labelled_source(
         "trec",
         files,
-        fine if labels == "fine" else tuple(_FINE),
-        str if labels == "fine" else _coarse,
-        _trec_lines,
-        partial(_of_split, seed=request.seed),
+        tuple(_FINE) if coarse else fine,
+        class_of=_coarse if coarse else str,
+        reader=_trec_lines,
+        keep=partial(_of_split, seed=request.seed),
     )
 
 
@@ -87,28 +87,21 @@ def _trec_lines(split: str, path: Path) -> Iterator[Line | BadRow]:
     return labelled_lines(path, _TREC_ENCODING)
 
 
-def _cr(request: SourceRequest, options: FoldOptions) -> LabelledLines:
-    return _folds("cr", "custrev.all", ("negative", "positive"), request, options)
-
-
-def _mpqa(request: SourceRequest, options: FoldOptions) -> LabelledLines:
-    return _folds("mpqa", "mpqa.all", ("negative", "positive"), request, options)
-
-
-def _subj(request: SourceRequest, options: FoldOptions) -> LabelledLines:
-    return _folds("subj", "subj.all", ("subjective", "objective"), request, options)
-
-
 def _folds(
-    name: str, file: str, names: tuple[str, str], request: SourceRequest, options: FoldOptions
-) -> LabelledLines:
+    request: SourceRequest, options: FoldOptions, *, name: str, file: str, names: tuple[str, str]
+) -> ReaderSource:
     """One fold of the file in the folder given."""
-    folds = Folds(name, options.fold, options.folds, request.seed)
     files = source_files(
         source_folder(name, request, file), dict.fromkeys(("train", "dev", "test"), file)
     )
-    classes = dict(zip("01", names, strict=True))
-    return LabelledLines(name, files, names, partial(class_of, classes), _fold_lines, folds.keep)
+    return labelled_source(
+        name,
+        files,
+        names,
+        class_of=partial(class_of, dict(zip("01", names, strict=True))),
+        reader=_fold_lines,
+        keep=Folds(name, options.fold, options.folds, request.seed).keep,
+    )
 
 
 def _fold_lines(split: str, path: Path) -> Iterator[Line | BadRow]:
@@ -125,31 +118,26 @@ TREC = SourceComponent(
 )
 
 
-CR = SourceComponent(
-    name="cr",
-    help="customer reviews, negative / positive, a fold of cross validation",
-    build=_cr,
-    options=FoldOptions,
-    needs="--from FOLDER with custrev.all, --option fold=0 to 9",
-    source="Hu and Liu, KDD 2004",
-)
+def _fold_source(
+    name: str, file: str, names: tuple[str, str], help_: str, source: str
+) -> SourceComponent:
+    return SourceComponent(
+        name=name,
+        help=f"{help_}, {' / '.join(names)}, a fold of cross validation",
+        build=partial(_folds, name=name, file=file, names=names),
+        options=FoldOptions,
+        needs=f"--from FOLDER with {file}, --option fold=0 to 9",
+        source=source,
+    )
 
 
-MPQA = SourceComponent(
-    name="mpqa",
-    help="opinion phrases, negative / positive, a fold of cross validation",
-    build=_mpqa,
-    options=FoldOptions,
-    needs="--from FOLDER with mpqa.all, --option fold=0 to 9",
-    source="Wiebe et al., LREC 2005",
-)
-
-
-SUBJ = SourceComponent(
-    name="subj",
-    help="sentences about films, subjective / objective, a fold of cross validation",
-    build=_subj,
-    options=FoldOptions,
-    needs="--from FOLDER with subj.all, --option fold=0 to 9",
-    source="Pang and Lee, ACL 2004",
+_SENTIMENT = ("negative", "positive")
+CR = _fold_source("cr", "custrev.all", _SENTIMENT, "customer reviews", "Hu and Liu, KDD 2004")
+MPQA = _fold_source("mpqa", "mpqa.all", _SENTIMENT, "opinion phrases", "Wiebe et al., LREC 2005")
+SUBJ = _fold_source(
+    "subj",
+    "subj.all",
+    ("subjective", "objective"),
+    "sentences about films",
+    "Pang and Lee, ACL 2004",
 )
