@@ -171,10 +171,10 @@ class SelectionInterface:
         shape = (len(batch), self.max_len)
         observation: dict[str, Array] = {}
         for s, (tokens, valid) in enumerate(zip(batch.tokens, batch.valid, strict=True)):
-            padded, shown = np.zeros(shape, np.int64), np.zeros(shape, np.int8)
+            padded, real = np.zeros(shape, np.int64), np.zeros(shape, np.int8)
             padded[:, : tokens.shape[1]] = tokens
-            shown[:, : valid.shape[1]] = valid
-            observation[f"tokens_{s}"], observation[f"valid_{s}"] = padded, shown
+            real[:, : valid.shape[1]] = valid
+            observation[f"tokens_{s}"], observation[f"valid_{s}"] = padded, real
         return observation
 
     def selections(self, actions: Any, batch: Batch) -> tuple[Array, ...]:

@@ -1,4 +1,4 @@
-"""The environment of one example an episode: see a text, choose its tokens, be paid, done."""
+"""The environment of one example an episode: a text, a choice of its tokens, a reward."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "log_probs": "weighs log-probs by rewards; needs a policy with log_probs",
             "logits": "a gradient for each bit; needs a policy with logits",
             "gates": "through the gates, without samplers; needs policy and encoder with gates",
-            "flips": "is also told the reward of each bit turned over",
+            "flips": "also gets the reward of each bit flipped",
             "pairs": "draws selections in pairs: sampler.selections must be even",
             "several": "compares selections of one example: sampler.selections must be 2 or more",
             "lag": "holds for selections that an older policy drew",
@@ -160,7 +160,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
         {
             "made": "makes its examples: needs no files",
             "included": "reads files that travel with it: needs none of yours",
-            "rationales": "tells which words people marked",
+            "rationales": "says which words people marked",
             "pairs": "two texts an example",
             "passages": "a passage and a question an example",
         },

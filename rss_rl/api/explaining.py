@@ -26,7 +26,7 @@ _SELECTIONS = 4
 _AT_ONCE = 16
 
 _Asked = Callable[[int, int], None]
-"""Is told about how many texts the classifier was asked, and of how many."""
+"""Called with the number of texts that the classifier was asked about, and of how many."""
 
 
 def explain_classifier(

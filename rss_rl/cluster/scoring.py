@@ -116,7 +116,7 @@ def score_on_ray(
             f"a file could not be scored: {last_line(error)}",
             where=cluster.address,
             remedy="Look whether the nodes have this rss-rl and enough memory; the same command"
-            " goes on",
+            " continues",
         ) from error
     finally:
         shutdown(cluster)

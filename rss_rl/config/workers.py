@@ -1,4 +1,4 @@
-"""The sections of a configuration about who works: learners and samplers."""
+"""The sections of a configuration about learners and samplers."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ Text = str | tuple[str, ...]
 
 class Words(tuple[str, ...]):
     """Words cut from a text by its authors or by a source: kept as they are written, but the
-    vocabulary tells upper from lower case no more than in a text that it cuts itself.
+    vocabulary distinguishes upper from lower case no more than in a text that it cuts itself.
     """
 
     __slots__ = ()
@@ -64,7 +64,7 @@ class RawExample:
                file (first = 1); left out by sources that make their examples
     marks      where the label is a sentence or a candidate: for each given token of slot 0 the
                number of its sentence or candidate from 0 on, -1 for none (see `Batch`)
-    question   where several examples answer one question: what tells the question from others
+    question   where several examples answer one question: what identifies the question
     annotations  for each given token of slot 0 a number whose bit k says that annotator k marked it
     """
 

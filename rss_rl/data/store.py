@@ -21,9 +21,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from rss_rl.data import manifest as records
+from rss_rl.data.locations import Files, check_sum, open_files, refused
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.order import WINDOW_SHARDS
-from rss_rl.data.places import Files, check_sum, open_files, refused
 from rss_rl.data.shard import Shard, StoredRow
 from rss_rl.data.states import StatesInfo, StatesReader, open_states, read_info
 from rss_rl.data.tokens import Tokenizer
@@ -348,7 +348,7 @@ class Prepared:
 
 
 def open_prepared(place: Path | str) -> Prepared:
-    """Open a prepared dataset: a directory, or a URI (see `rss_rl.data.places`).
+    """Open a prepared dataset: a directory, or a URI (see `rss_rl.data.locations`).
 
     Raises:
         DataError: it is none, or of another version. StorageError: no answer from the URI.

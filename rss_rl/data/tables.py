@@ -91,7 +91,7 @@ class Table:
 
     def _example(self, record: Record) -> RawExample | BadRow:
         columns, values = self.columns, record.values
-        # A label that is missing is told as one of any other source is: see `LabelChecker`.
+        # A missing label is reported as that of any other source is: see `LabelChecker`.
         wanted = [name for name in columns.all() if name != columns.label]
         missing = [name for name in wanted if values.get(name) is None]
         if missing:

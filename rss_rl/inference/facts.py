@@ -1,4 +1,4 @@
-"""What can be told of one example: its selection, attention, and what flipping each word changes.
+"""Facts about one example: its selection, attention, and what flipping each word changes.
 
 Legend: N_s tokens of slot s, C classes.
 """

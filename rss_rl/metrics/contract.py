@@ -164,7 +164,7 @@ class _Checked:
             before = pickle.dumps(copy.deepcopy(scored))
             metric.add(scored)
             unchanged = pickle.dumps(copy.deepcopy(scored)) == before
-            self.require(unchanged, "changes what it is shown", "Work on a copy")
+            self.require(unchanged, "changes what it is given", "Work on a copy")
         return self._read(metric)
 
     def _read(self, metric: Metric) -> dict[str, float]:

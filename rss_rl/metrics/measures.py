@@ -73,7 +73,7 @@ def task_measures() -> list[str]:
 
 @functools.cache
 def leading_measures() -> tuple[str, ...]:
-    """What runs are told apart by: the first measure of each metric of predictions."""
+    """What runs are compared by: the first measure of each metric of predictions."""
     return tuple(c.measures[0].name for c in _metrics() if c.can("predictions"))
 
 

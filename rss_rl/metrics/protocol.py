@@ -1,4 +1,4 @@
-"""What a metric is, what it is built from and what it is shown.
+"""What a metric is, what it is built from and what it is given.
 
 A component of kind `metric` builds a fresh object for each pass over a split: `add` is called with
 one batch after the other, `result` once.

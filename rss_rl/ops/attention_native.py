@@ -86,7 +86,7 @@ class _Call:
 
 
 class _Native(torch.autograd.Function):
-    """The gradient by head is made on the way forward, those by dependent on the way back."""
+    """The gradient by head is made in the forward pass, those by dependent in the backward pass."""
 
     @staticmethod
     def forward(

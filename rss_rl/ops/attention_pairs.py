@@ -1,4 +1,4 @@
-"""Which heads may look at which dependents, told by positions: O(M n) numbers, not O(M n²).
+"""Which heads may look at which dependents, derived from positions: O(M n) numbers, not O(M n²).
 
 Legend: M sequences, J heads, I dependents.
 """

@@ -82,11 +82,11 @@ def load_kernels() -> ctypes.CDLL:
 
 
 def load_ahead() -> None:
-    """Begin with what `load_kernels` does while the caller goes on with something else."""
+    """Start what `load_kernels` does in a thread, while the caller does something else."""
 
     def load() -> None:
-        # An error is told to those who need kernels; nobody does where the interpreter is ending,
-        # which starts no threads any more.
+        # Callers that need kernels get the error from `load_kernels`; an interpreter that is
+        # ending starts no threads.
         with suppress(KernelsError, RuntimeError):
             load_kernels()
 
@@ -249,8 +249,8 @@ def _processor() -> str:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
         return f"{platform.machine()} {platform.processor()}"
-    told = ("model name", "flags", "Features", "CPU part")
-    return "\n".join(sorted({line for line in text.splitlines() if line.startswith(told)}))
+    fields = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(sorted({line for line in text.splitlines() if line.startswith(fields)}))
 
 
 def _compiled(compiler: str, choices: Sequence[tuple[str, ...]], folder: Path) -> Path:

@@ -19,11 +19,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
 
 from rss_rl.errors import ConfigError
-from rss_rl.ops import bernoulli
+from rss_rl.policies.independent_bits import IndependentBits
 from rss_rl.policies.protocol import (
     DeterministicPolicy,
     Evaluated,
@@ -33,7 +32,6 @@ from rss_rl.policies.protocol import (
     bits_per_token,
     reads_tokens,
 )
-from rss_rl.types import HEAD, ROLES
 
 _Rule = Callable[[Tensor, Tensor], Tensor]
 
@@ -104,7 +102,7 @@ class GatedPolicy(_Adapter):
         return self.inner.threshold(embedded, valid)
 
 
-class LogitsPolicy(_Adapter):
+class LogitsPolicy(_Adapter, IndependentBits):
     """A policy that says logits of independent bits, with all else that follows from them.
 
     What the policy has of its own stays: a `threshold` by another rule, or `gates`.
@@ -117,34 +115,15 @@ class LogitsPolicy(_Adapter):
         logits: Tensor = self.inner.logits(embedded, valid)  # type: ignore[operator]
         return logits.where(valid[:, None], 0.0)
 
-    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
-        """See `StochasticPolicy`."""
-        logits = self.logits(embedded, valid)
-        bits = bernoulli.sample(logits, valid, uniforms[:, :, : logits.shape[1]])
-        log_prob = bernoulli.log_prob(logits, bits, valid)
-        return Sampled(bits.expand(-1, -1, ROLES, -1), bernoulli.both_roles(log_prob))
-
-    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
-        """See `StochasticPolicy`."""
-        logits = self.logits(embedded, valid)
-        bits = selection[:, :, HEAD : HEAD + logits.shape[1]]
-        log_prob = bernoulli.log_prob(logits, bits, valid)
-        return Evaluated(bernoulli.both_roles(log_prob), bernoulli.entropy(logits, valid))
-
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `StochasticPolicy`."""
         own: _Rule | None = getattr(self.inner, "probabilities", None)
-        if own is not None:
-            return own(embedded, valid)
-        chance = torch.sigmoid(self.logits(embedded, valid)) * valid[:, None]
-        return chance.expand(-1, ROLES, -1)
+        return (own or super().probabilities)(embedded, valid)
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """The policy's own rule, or the tokens selected with probability over one half."""
         own: _Rule | None = getattr(self.inner, "threshold", None)
-        if own is not None:
-            return own(embedded, valid)
-        return self.probabilities(embedded, valid) > 0.5
+        return (own or super().threshold)(embedded, valid)
 
 
 class GatedLogitsPolicy(LogitsPolicy):

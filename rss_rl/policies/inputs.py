@@ -1,4 +1,4 @@
-"""What a policy is shown of an example: made here for all that ask a policy anything.
+"""What a policy reads of an example, for all callers of a policy.
 
 Legend: B examples, S sentences of an example, N_s tokens of slot s, E embedding size.
 """

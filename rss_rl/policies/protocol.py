@@ -6,11 +6,11 @@ drawn from as a certain one, one with `logits` alone is given all else that inde
 relaxed one learns through its gates, a stochastic one from rewards. What a component declares and
 what its policy has are compared when it is built.
 
-A policy is shown the embedded tokens, float [B, N, E]: detached, as a policy never changes the
-classifier's embeddings. With `policy.reads: example` what it is shown of a token also says what
-the other sentence of the example has in common with it, and E is larger: a policy takes it from
+A policy reads the embedded tokens, float [B, N, E]: detached, as a policy never changes the
+classifier's embeddings. With `policy.reads: example` what it reads of a token also says what the
+other sentence of the example has in common with it, and E is larger: a policy takes it from
 `PolicySetup.inputs` and needs to know no more. One with the attribute `reads_tokens = True`, which
-declares the capability `token_ids`, is shown token ids, int64 [B, N], instead; `PolicySetup.words`
+declares the capability `token_ids`, reads token ids, int64 [B, N], instead; `PolicySetup.words`
 says which words they are. One that draws a single bit for both roles of a token says so with the
 attribute `bits_per_token = 1`.
 
@@ -56,7 +56,7 @@ from rss_rl.types import ROLES
 class PolicySetup:
     """What a policy is built from, beside its options.
 
-    inputs      E, numbers that are shown of a token: the size of the embeddings, or more
+    inputs      E, numbers that are read of a token: the size of the embeddings, or more
     activation  `relu` or `elu`, that of the classifier
     words       word of each token id, 0 = padding; empty where there is no vocabulary
     backend     `compiled` where the run computes with kernels, see `model.attention`
@@ -158,7 +158,7 @@ class SteeredPolicy(Protocol):
 
 
 def reads_tokens(policy: object) -> bool:
-    """Whether the policy is shown token ids in place of embedded tokens."""
+    """Whether the policy reads token ids in place of embedded tokens."""
     return bool(getattr(policy, "reads_tokens", False))
 
 

@@ -27,7 +27,7 @@ from rss_rl.components import Component
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.smoothing import bumps
-from rss_rl.policies.deciding import once
+from rss_rl.policies.decide import once
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSModules, SelectorOptions
 from rss_rl.types import ROLES

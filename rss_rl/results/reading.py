@@ -164,8 +164,8 @@ class _Reader:
 
     def _read(self, batch: Batch, tensors: TensorBatch) -> _Read:
         if self._config.phases[-1].selection == "sampled":
-            shown = self._models.shown(tensors.tokens, tensors.valid, tensors.states)
-            pairs = zip(shown, tensors.valid, strict=True)
+            inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
+            pairs = zip(inputs, tensors.valid, strict=True)
             selections = [self._models.policy.threshold(*pair) for pair in pairs]
         else:
             selections = [valid[:, None].expand(-1, ROLES, -1) for valid in tensors.valid]

@@ -1,4 +1,4 @@
-"""The device a name means, checked before anything is put there, and what it is good at."""
+"""The device that a name means, checked before use, and whether it multiplies in bfloat16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each selection would earn with one bit turned over: n + 1 selections in a few calls.
+"""Rewards of each selection with one bit flipped: n + 1 selections in a few calls.
 
 Legend: K selections, B examples, S sentences, N_s tokens of slot s, F flips.
 """
@@ -21,7 +21,7 @@ _CALL = 4096
 def flip_rewards(
     reward: Reward, batch: Batch, selections: Sequence[Array], roles: int
 ) -> tuple[Array, ...]:
-    """S x float32 [K, B, 2, N_s]: the slot's reward with this bit turned over, 0 on padding.
+    """S x float32 [K, B, 2, N_s]: the slot's reward with this bit flipped, 0 on padding.
 
     Args:
         selections: S x bool [K, B, 2, N_s].
@@ -30,8 +30,8 @@ def flip_rewards(
     result = []
     for slot, bits in enumerate(selections):
         earned = np.zeros(bits.shape, np.float32)
-        shown = np.broadcast_to(batch.valid[slot][None, :, None], bits.shape)
-        places = np.argwhere(shown[:, :, :roles])  # [F, 4]
+        real = np.broadcast_to(batch.valid[slot][None, :, None], bits.shape)
+        places = np.argwhere(real[:, :, :roles])  # [F, 4]
         for start in range(0, len(places), _CALL):
             sample, example, role, token = places[start : start + _CALL].T
             chosen = [s[sample, example] for s in selections]  # S x [F, 2, N_s]

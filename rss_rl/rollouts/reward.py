@@ -1,4 +1,4 @@
-"""What a run pays for selections."""
+"""The reward of a run."""
 
 from __future__ import annotations
 

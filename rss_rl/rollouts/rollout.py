@@ -59,7 +59,7 @@ class Rollout:
     thresholded     float32 [B, S], reward of the thresholded selection; NaN where not asked for
     version         of the policy that sampled
     bit_log_prob    S x float32 [K, B, 2, N_s], 0 on padding; empty where not asked for
-    flipped         S x float32 [K, B, 2, N_s], reward of the sentence with this bit turned over,
+    flipped         S x float32 [K, B, 2, N_s], reward of the sentence with this bit flipped,
                     0 where none was; empty where the estimator pays no flips
     """
 
@@ -117,7 +117,7 @@ class Rollout:
     def to_arrow(self) -> pa.RecordBatch:
         """M rows; selections as packed bits, log-probs of bits as bytes.
 
-        Every byte here is paid for each selection: rows take 4 of them where they fit, and what was
+        Every byte here counts for each selection: rows take 4 of them where they fit, and what was
         not asked for (scores, thresholded rewards) does not travel.
         """
         samples, examples, _ = self.log_prob.shape

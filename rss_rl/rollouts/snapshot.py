@@ -181,7 +181,7 @@ class Models(NamedTuple):
     reads: Reads = "sentence"
     context: ContextReader | None = None
 
-    def shown(
+    def policy_inputs(
         self,
         tokens: Sequence[torch.Tensor],
         valid: Sequence[torch.Tensor],
@@ -254,7 +254,7 @@ class Models(NamedTuple):
 class Publisher:
     """Snapshots of what changed since the one before.
 
-    Parameters change as `note` is told; buffers, which anyone may change, are compared.
+    `note` records which parameters change; buffers, which anyone may change, are compared.
     """
 
     def __init__(self, models: Models) -> None:

@@ -182,7 +182,7 @@ async def _tell_fault(_: Request, error: Exception) -> Response:
 
 
 class _Guard:
-    """Asks for the token wherever something is told about a run."""
+    """Asks for the token wherever an answer says something about a run."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._wanted = app, f"bearer {token}".encode()

@@ -14,7 +14,7 @@ from rss_rl.errors import ConfigError
 _CONNECTIONS = 200
 """At a time; beyond them 503."""
 _GRACE_S = 5
-"""For answers that are under way when the server is told to end."""
+"""For answers that are under way when the server is asked to end."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -48,8 +48,8 @@ from rss_rl.rollouts.snapshot import (
 )
 from rss_rl.rollouts.weights import load_weights, select_prefix
 from rss_rl.seeding import example_keys
+from rss_rl.training.allocator import keep_freed_memory
 from rss_rl.training.evaluation import Mode, evaluate
-from rss_rl.training.memory import keep_freed_memory
 from rss_rl.training.policy_learning import (
     build_policy_learner,
     check_learns,
@@ -251,7 +251,7 @@ class LocalLearner:
         selections: list[torch.Tensor],
     ) -> dict[str, float]:
         assert self._policy is not None
-        paid_rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
+        rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
         estimator = self._estimator
         scores = estimator if isinstance(estimator, LogProbEstimator) else None
         behaviour = None
@@ -259,9 +259,9 @@ class LocalLearner:
             bits = scores is not None and scores.bitwise
             parts = rollout.bit_log_prob if bits else np.moveaxis(rollout.log_prob, -1, 0)
             behaviour = to_tensors([np.ascontiguousarray(part) for part in parts], self.device)
-        paid = RewardBatch(
+        reward_batch = RewardBatch(
             selections,
-            paid_rewards,
+            rewards,
             thresholded if scores is not None and scores.thresholded else None,
             behaviour,
             charged=None if task.charge is None else task.charge.costs,
@@ -269,8 +269,8 @@ class LocalLearner:
         if isinstance(estimator, BitEstimator):
             uniforms = self._uniforms(task.number, batch)
             flipped = to_tensors(rollout.flipped, self.device) if rollout.flipped else None
-            paid = paid._replace(uniforms=uniforms, flipped=flipped)
-        return policy_scalars(self._policy.learn(tensors, paid, number=task.number))
+            reward_batch = reward_batch._replace(uniforms=uniforms, flipped=flipped)
+        return policy_scalars(self._policy.learn(tensors, reward_batch, number=task.number))
 
     def _uniforms(self, update: int, batch: Batch) -> list[torch.Tensor]:
         """Those that decided, or decide, the selections of an update."""

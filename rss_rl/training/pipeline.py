@@ -51,7 +51,7 @@ class RolloutPipeline:
         backend: called when the first job is to be submitted, so that a run that samples nothing
             starts no samplers.
         config: of the samplers.
-        log: told of rollouts that are discarded.
+        log: records rollouts that are discarded.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where the parts of a run live: in this process, or on a cluster."""
+"""Where learner and samplers of a run are: in this process, or on a cluster."""
 
 from __future__ import annotations
 

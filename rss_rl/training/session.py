@@ -44,16 +44,16 @@ class UpdateReport:
 
 
 class Session:
-    """Learner, samplers, phase schedule and place in the data of a run.
+    """Learner, samplers, phase schedule and position in the data of a run.
 
-    Update u learns from batch u of the data, in every phase, so the number of updates is all the
-    place there is. It is the policy's version as well.
+    Update u learns from batch u of the data, in every phase, so the number of updates alone says
+    where the run is. It is the policy's version as well.
 
     Args:
         learner: of the run.
         backend: called with no arguments when the first selection is to be sampled, so that a run
             that samples nothing starts no samplers.
-        log: told what happens to rollouts.
+        log: records what happens to rollouts.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Session:
 
         Raises:
             NonFiniteError: naming phase, update and rows; of two learners the first may have
-                learnt from the batch, so the run must not go on from here.
+                learnt from the batch, so the run must not continue from here.
         """
         turn, phase = self.schedule.turn(), self.schedule.phase.name
         assert turn is not None

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rss_rl.data import places
+from rss_rl.data import locations
 from rss_rl.data.records import column_names, read_records
 from rss_rl.data.store import open_prepared
 from rss_rl.data.tables import Columns, table
@@ -97,7 +97,7 @@ def test_a_file_that_may_not_be_read_is_not_damaged(
     def refused(path: Path) -> str:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(places, "file_sha256", refused)
+    monkeypatch.setattr(locations, "file_sha256", refused)
     prepared = open_prepared(folder)
     for read in (
         lambda: prepared.vocabulary,

@@ -55,7 +55,7 @@ def test_policies_say_how_many_bits_they_draw_for_a_token(settings: dict[str, An
     case = Case(policy, "built-in", small.EMBEDDING, seed=3)
     logits = getattr(policy, "logits", None)
     if logits is not None:
-        assert logits(case.shown, case.valid).shape[1] == bits_per_token(policy)
+        assert logits(case.tokens, case.valid).shape[1] == bits_per_token(policy)
 
 
 def test_one_bit_for_roles_that_differ_is_found() -> None:
@@ -348,14 +348,14 @@ def test_what_follows_from_logits_is_what_rss_does() -> None:
 
     whole = adapt(Borrowed())
     case = Case(rss, "rss", small.EMBEDDING, seed=3)
-    drawn, same = (p.sample(case.shown, case.valid, case.uniforms) for p in (rss, whole))
+    drawn, same = (p.sample(case.tokens, case.valid, case.uniforms) for p in (rss, whole))
     assert torch.equal(drawn.selection, same.selection)
     for policy in (rss, whole):
-        policy.found = policy.evaluate(case.shown, case.valid, drawn.selection)
+        policy.found = policy.evaluate(case.tokens, case.valid, drawn.selection)
     torch.testing.assert_close(rss.found.log_prob, whole.found.log_prob)
     torch.testing.assert_close(rss.found.entropy, whole.found.entropy)
     for name in ("threshold", "probabilities"):
-        mine, other = (getattr(p, name)(case.shown, case.valid) for p in (rss, whole))
+        mine, other = (getattr(p, name)(case.tokens, case.valid) for p in (rss, whole))
         torch.testing.assert_close(mine, other)
 
 

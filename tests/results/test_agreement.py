@@ -253,7 +253,9 @@ class PolicyScores:
         return [
             self._models.policy.probabilities(vectors, valid).amax(1).double().numpy().round(5)
             for vectors, valid in zip(
-                self._models.shown(tensors.tokens, tensors.valid), tensors.valid, strict=True
+                self._models.policy_inputs(tensors.tokens, tensors.valid),
+                tensors.valid,
+                strict=True,
             )
         ]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cloze import PLACEHOLDER, cloze_source, no_answer, renamed
-from rss_rl.data.corpora.options import source_folder
+from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.errors import DataError
 

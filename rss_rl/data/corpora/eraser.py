@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.options import source_folder
+from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, read_records
 from rss_rl.data.sources import (
     BadRow,

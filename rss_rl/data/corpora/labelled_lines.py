@@ -32,7 +32,7 @@ from rss_rl.types import Array, LabelSpec
 
 @dataclass(frozen=True)
 class Line:
-    """A sentence of a file; `part` tells several of one line from each other."""
+    """A sentence of a file; `part` distinguishes several of one line."""
 
     row: int
     label: str

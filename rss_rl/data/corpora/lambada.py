@@ -22,8 +22,8 @@ from pydantic import Field
 from rss_rl.components import Options
 from rss_rl.data.corpora.cloze import PLACEHOLDER, Numbers, cloze_source, no_answer
 from rss_rl.data.corpora.cuts import development_rows
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.labelled_lines import bad_line, count_lines
-from rss_rl.data.corpora.options import source_files, source_folder
 from rss_rl.data.sources import (
     BadRow,
     RawExample,

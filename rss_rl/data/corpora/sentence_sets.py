@@ -19,6 +19,7 @@ from pydantic import Field
 
 from rss_rl.components import Options
 from rss_rl.data.corpora.cuts import FoldOptions, Folds, development_rows
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.labelled_lines import (
     Line,
     all_lines,
@@ -26,7 +27,6 @@ from rss_rl.data.corpora.labelled_lines import (
     labelled_lines,
     labelled_source,
 )
-from rss_rl.data.corpora.options import source_files, source_folder
 from rss_rl.data.sources import BadRow, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.types import Array
 
@@ -118,26 +118,32 @@ TREC = SourceComponent(
 )
 
 
-def _fold_source(
-    name: str, file: str, names: tuple[str, str], help_: str, source: str
-) -> SourceComponent:
-    return SourceComponent(
-        name=name,
-        help=f"{help_}, {' / '.join(names)}, a fold of cross validation",
-        build=partial(_folds, name=name, file=file, names=names),
-        options=FoldOptions,
-        needs=f"--from FOLDER with {file}, --option fold=0 to 9",
-        source=source,
-    )
-
-
 _SENTIMENT = ("negative", "positive")
-CR = _fold_source("cr", "custrev.all", _SENTIMENT, "customer reviews", "Hu and Liu, KDD 2004")
-MPQA = _fold_source("mpqa", "mpqa.all", _SENTIMENT, "opinion phrases", "Wiebe et al., LREC 2005")
-SUBJ = _fold_source(
-    "subj",
-    "subj.all",
-    ("subjective", "objective"),
-    "sentences about films",
-    "Pang and Lee, ACL 2004",
+CR = SourceComponent(
+    name="cr",
+    help="customer reviews, negative / positive, a fold of cross validation",
+    build=partial(_folds, name="cr", file="custrev.all", names=_SENTIMENT),
+    options=FoldOptions,
+    needs="--from FOLDER with custrev.all, --option fold=0 to 9",
+    source="Hu and Liu, KDD 2004",
+)
+
+
+MPQA = SourceComponent(
+    name="mpqa",
+    help="opinion phrases, negative / positive, a fold of cross validation",
+    build=partial(_folds, name="mpqa", file="mpqa.all", names=_SENTIMENT),
+    options=FoldOptions,
+    needs="--from FOLDER with mpqa.all, --option fold=0 to 9",
+    source="Wiebe et al., LREC 2005",
+)
+
+
+SUBJ = SourceComponent(
+    name="subj",
+    help="sentences about films, subjective / objective, a fold of cross validation",
+    build=partial(_folds, name="subj", file="subj.all", names=("subjective", "objective")),
+    options=FoldOptions,
+    needs="--from FOLDER with subj.all, --option fold=0 to 9",
+    source="Pang and Lee, ACL 2004",
 )

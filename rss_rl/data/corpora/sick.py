@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.options import source_files, source_folder
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.records import column_names, read_records, require_columns
 from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.types import LabelSpec

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.options import source_folder
+from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, read_records
 from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.errors import DataError

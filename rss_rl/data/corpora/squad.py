@@ -25,7 +25,7 @@ from pydantic import Field
 
 from rss_rl.components import Options
 from rss_rl.data.corpora.cuts import DEV_SHARE, cut_groups
-from rss_rl.data.corpora.options import source_files, source_folder
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.passages import Passage, cut_passage
 from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.errors import DataError

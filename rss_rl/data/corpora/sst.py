@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import Field
 
 from rss_rl.components import Options
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.labelled_lines import (
     Line,
     all_lines,
@@ -25,7 +26,6 @@ from rss_rl.data.corpora.labelled_lines import (
     labelled_lines,
     labelled_source,
 )
-from rss_rl.data.corpora.options import source_files, source_folder
 from rss_rl.data.sources import BadRow, ReaderSource, SourceComponent, SourceRequest, Words
 from rss_rl.errors import DataError
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.options import source_files, source_folder
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import (
     BadRow,

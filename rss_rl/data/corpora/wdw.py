@@ -17,7 +17,7 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from rss_rl.components import NoOptions
 from rss_rl.data.corpora.cloze import PLACEHOLDER, cloze_source, no_answer, renamed
-from rss_rl.data.corpora.options import source_files, source_folder
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import DataError

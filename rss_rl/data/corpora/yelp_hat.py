@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from rss_rl.components import Options
-from rss_rl.data.corpora.options import source_folder
+from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import (
     BadRow,

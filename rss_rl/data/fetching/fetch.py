@@ -31,7 +31,7 @@ def fetch(
     """Fetch the files of `entry` into `folder`, and unpack them there.
 
     A file that is in the folder already is checked and used, wherever it came from, so that what
-    was downloaded by hand need only be put there. A part of a file is gone on with.
+    was downloaded by hand need only be put there. A partial download is resumed.
 
     Args:
         mirror: address of a copy: files are taken from `mirror`/NAME. http is allowed.

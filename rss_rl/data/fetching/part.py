@@ -1,7 +1,7 @@
 """What is there of a download: the bytes that came, and which file they are of.
 
 Both are on the disk before anything can go wrong, so that a process killed at any moment leaves a
-part that the next one goes on from.
+part that the next one resumes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Part:
     """The bytes of `target` that came so far, in `target`.part.
 
     Beside them `target`.part.json says what they are of: the address, and the validator by which
-    the server tells whether its file is still the same (a strong ETag or a modification date).
+    the server says whether its file is still the same (a strong ETag or a modification date).
     """
 
     def __init__(self, target: Path) -> None:

@@ -61,12 +61,12 @@ def _differing(runs: list[PlannedRun]) -> list[dict[str, _Value]]:
     several = [key for key in keys if len({repr(own.get(key)) for own in flat}) > 1]
     found = []
     for run, own in zip(runs, flat, strict=True):
-        told: dict[str, _Value] = {
+        common: dict[str, _Value] = {
             "dataset": run.fold.name,
             "row": run.row.name,
             "seed": run.seed,
         }
-        found.append(told | {key: own[key] for key in several if key in own})
+        found.append(common | {key: own[key] for key in several if key in own})
     return found
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import yaml
 
 from rss_rl.errors import ConfigError
-from rss_rl.metrics.chosen import BestMetric
 from rss_rl.metrics.measures import find_measure, format_measure
+from rss_rl.metrics.run_metrics import BestMetric
 from rss_rl.results import output
 from rss_rl.results.tables.spec import heading, percent_scale
 from rss_rl.results.tuning.influence import (

@@ -269,7 +269,7 @@ def _touch(path: Path, size: int) -> bool:
         found = path.stat()
         if found.st_size != size:
             return False
-        # The time of access alone: that of change tells a reader that a file is the one it knows.
+        # The time of access alone: by that of change a reader knows the file again.
         os.utime(path, ns=(time.time_ns(), found.st_mtime_ns))
     except OSError:
         return False

@@ -13,8 +13,8 @@ from rss_rl.config import parse_config
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import Source
 from rss_rl.errors import DataError
-from rss_rl.inference.choosing import mark_passage
 from rss_rl.inference.model import load_model
+from rss_rl.inference.passage_marks import mark_passage
 from rss_rl.results.score import score_run
 from rss_rl.training.run import Finished, train
 from rss_rl.training.trainer import Evaluated
