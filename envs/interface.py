@@ -8,8 +8,6 @@ Legend: B examples, S sentences an example, N tokens of a slot's longest sentenc
 
 from __future__ import annotations
 
-__all__ = ["RewardLike", "SelectionInterface", "Words", "make_reward", "open_examples"]
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast

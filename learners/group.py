@@ -7,8 +7,6 @@ are summed over the ranks.
 
 from __future__ import annotations
 
-__all__ = ["ALONE", "Alone", "Group", "ProcessGroup", "shard", "sum_and_max"]
-
 import inspect
 import re
 from collections.abc import Iterator, Sequence

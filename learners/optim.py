@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["GradientStep", "load_optimizer_tensors", "optimizer_tensors"]
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -5,8 +5,6 @@ Legend: K gates an example, B examples of this learner's shard, S sentences, N_s
 
 from __future__ import annotations
 
-__all__ = ["PathwiseLearner", "PathwiseStats", "check_gated"]
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 

@@ -6,8 +6,6 @@ slot s, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["PolicyGradientLearner", "PolicyStats", "RatioStats", "RewardBatch"]
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -32,8 +32,6 @@ Legend: B examples, S sentences, N_s tokens of slot s, T real tokens of all of t
 
 from __future__ import annotations
 
-__all__ = ["Reached", "ShareController", "merit", "share_margin"]
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

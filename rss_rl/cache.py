@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["cache_root"]
-
 import os
 from pathlib import Path
 

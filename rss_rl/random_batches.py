@@ -5,8 +5,6 @@ Legend: B examples, S sentences, N_s tokens of slot s.
 
 from __future__ import annotations
 
-__all__ = ["WORDS", "cut_batch", "random_batch", "random_selections"]
-
 import numpy as np
 
 from rss_rl.types import ROLES, Array, Batch, LabelSpec

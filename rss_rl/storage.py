@@ -7,8 +7,6 @@ moved to its name.
 
 from __future__ import annotations
 
-__all__ = ["Storage", "StoredFile", "is_uri", "open_storage"]
-
 import os
 import re
 import uuid

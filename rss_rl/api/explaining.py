@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["explain_classifier"]
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PATIENCE_S", "Interruption"]
-
 import os
 import select
 import signal

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Rows", "prepare", "row_files"]
-
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ Imported by commands that train only, as it knows the events of the runtime and 
 
 from __future__ import annotations
 
-__all__ = ["Progress", "make_progress"]
-
 import io
 import math
 import os

@@ -8,8 +8,6 @@ what they are given.
 
 from __future__ import annotations
 
-__all__ = ["SafeConsole", "busy", "counted", "guarded_streams", "plain_table", "printable", "say"]
-
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "predict"]
-
 import os
 import shlex
 import sys

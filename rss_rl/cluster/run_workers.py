@@ -6,8 +6,6 @@ that it resumes, now or by a later command.
 
 from __future__ import annotations
 
-__all__ = ["RETRIES", "RayWorkers", "new_stop_file"]
-
 import os
 import socket
 import time

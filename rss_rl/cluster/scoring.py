@@ -6,8 +6,6 @@ what a file gives is what it gives in one process. Rows themselves never pass th
 
 from __future__ import annotations
 
-__all__ = ["check_ray_data", "score_on_ray"]
-
 import logging
 import os
 from collections import Counter

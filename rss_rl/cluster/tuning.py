@@ -9,8 +9,6 @@ Source: Li et al., A System for Massively Parallel Hyperparameter Tuning, MLSys 
 
 from __future__ import annotations
 
-__all__ = ["Progress", "search"]
-
 import logging
 import os
 import queue

@@ -10,8 +10,6 @@ sentences has two lengths, and sorting by one of them leaves about twice the pad
 
 from __future__ import annotations
 
-__all__ = ["padding_share", "plain_batches", "split_by_length", "within_tokens"]
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -12,8 +12,6 @@ mapped goes on reading it.
 
 from __future__ import annotations
 
-__all__ = ["CachedFiles", "Files", "LocalFiles", "check_sum", "open_files", "refused"]
-
 import fcntl
 import hashlib
 import os

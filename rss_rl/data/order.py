@@ -11,8 +11,6 @@ shuffled as a whole.
 
 from __future__ import annotations
 
-__all__ = ["WINDOW_SHARDS", "BatchOrder", "ShardedLengths"]
-
 import bisect
 import threading
 from collections.abc import Sequence

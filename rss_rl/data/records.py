@@ -5,16 +5,6 @@ Every reader yields records or bad rows one by one and holds no more than a bloc
 
 from __future__ import annotations
 
-__all__ = [
-    "Record",
-    "Source",
-    "column_names",
-    "column_types",
-    "file_kind",
-    "read_records",
-    "require_columns",
-]
-
 import csv
 import errno
 import gzip

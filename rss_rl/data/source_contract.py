@@ -6,8 +6,6 @@ check_source(MY_SOURCE, SourceRequest(Path("a-few-rows")), options={"fold": 1})
 
 from __future__ import annotations
 
-__all__ = ["check_source"]
-
 import itertools
 import json
 import pickle

@@ -6,19 +6,6 @@ checks and stores what a source yields, so a source only has to say where each r
 
 from __future__ import annotations
 
-__all__ = [
-    "BadRow",
-    "RawExample",
-    "ReaderSource",
-    "Source",
-    "SourceComponent",
-    "SourceRequest",
-    "Text",
-    "Words",
-    "known_sources",
-    "named_source",
-]
-
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

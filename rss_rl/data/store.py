@@ -5,8 +5,6 @@ Legend: B examples of a batch, S sentence slots, N_s longest sentence of slot s.
 
 from __future__ import annotations
 
-__all__ = ["OPEN_SHARDS", "Prepared", "Split", "open_prepared"]
-
 import hashlib
 import os
 import threading

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["local_target", "upload"]
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ Legend: N_s tokens of slot s, C classes.
 
 from __future__ import annotations
 
-__all__ = ["MOST_FLIPS", "Facts", "gather_facts"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

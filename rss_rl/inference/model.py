@@ -5,8 +5,6 @@ Legend: B examples, S sentences an example, N_s tokens of the longest sentence o
 
 from __future__ import annotations
 
-__all__ = ["Chosen", "Encoded", "Example", "Model", "cuts", "load_model"]
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

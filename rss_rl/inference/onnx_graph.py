@@ -10,8 +10,6 @@ that no size follows from values; the numbers are the same.
 
 from __future__ import annotations
 
-__all__ = ["TOLERANCE", "check_onnx", "write_onnx"]
-
 import logging
 import warnings
 from collections.abc import Iterator

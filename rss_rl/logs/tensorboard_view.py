@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["main_charts", "tensorboard_name"]
-
 import re
 from pathlib import PurePosixPath
 from typing import Any

@@ -5,8 +5,6 @@ Legend: B examples, C classes or what else is chosen from.
 
 from __future__ import annotations
 
-__all__ = ["check_metric"]
-
 import copy
 import math
 import pickle

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "OWN",
-    "all_measures",
-    "brief_measures",
-    "find_measure",
-    "format_measure",
-    "in_order",
-    "leading_measures",
-    "task_measures",
-]
-
 import functools
 import math
 from collections.abc import Iterable, Mapping

@@ -8,8 +8,6 @@ Legend: B examples, C classes (or what else is chosen from), S sentences, N_s to
 
 from __future__ import annotations
 
-__all__ = ["Metric", "MetricSetup", "Scored"]
-
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BestMetric", "RunMetrics", "best_metric"]
-
 import functools
 import logging
 from collections.abc import Callable, Sequence

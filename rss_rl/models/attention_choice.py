@@ -5,15 +5,6 @@ A model that belongs to no run, such as one that is loaded to predict, decides w
 
 from __future__ import annotations
 
-__all__ = [
-    "AttentionName",
-    "attention_backend",
-    "loadable_attention",
-    "missing_for_kernels",
-    "outer_backend",
-    "settled_attention",
-]
-
 import functools
 import logging
 from typing import Literal

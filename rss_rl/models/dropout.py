@@ -12,8 +12,6 @@ Legend: M examples, N positions, R rows, D features.
 
 from __future__ import annotations
 
-__all__ = ["Dropout", "batch_seed", "keyed_dropout", "packed_rows", "part_keys", "slot_keys"]
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

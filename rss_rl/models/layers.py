@@ -5,16 +5,6 @@ Legend: M sentences, N tokens, E embedding size, D features.
 
 from __future__ import annotations
 
-__all__ = [
-    "Dense",
-    "Highway",
-    "Source2Token",
-    "activation_function",
-    "glorot_blocks",
-    "glorot_linear",
-    "linear",
-]
-
 from collections.abc import Callable
 
 import torch

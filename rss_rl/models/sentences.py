@@ -6,8 +6,6 @@ sentence slot s, L tokens left of the fullest sentence, R of all sentences.
 
 from __future__ import annotations
 
-__all__ = ["SENTENCES", "SentencesClassifier", "remove_unselected"]
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -7,8 +7,6 @@ Source: Shen et al., DiSAN (AAAI 2018), equation 4 of Shen et al., ReSAN (IJCAI 
 
 from __future__ import annotations
 
-__all__ = ["KernelBackend", "attention_weights", "feature_wise_attention", "packed_attention"]
-
 import math
 from collections.abc import Iterator
 from contextlib import suppress

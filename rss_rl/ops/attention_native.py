@@ -5,8 +5,6 @@ Legend: D features; X heads and Y dependents of all sequences, R rows of either.
 
 from __future__ import annotations
 
-__all__ = ["native_attention", "side_of"]
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ Legend: M sequences, J heads, I dependents.
 
 from __future__ import annotations
 
-__all__ = ["Order", "PackedPairs", "Pairs", "allowed_pairs"]
-
 from dataclasses import dataclass
 from typing import Literal
 

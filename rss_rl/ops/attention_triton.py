@@ -7,8 +7,6 @@ Legend: M sequences, J heads, I dependents, D features.
 
 from __future__ import annotations
 
-__all__ = ["triton_attention"]
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -17,8 +17,6 @@ Triton; with TRITON_INTERPRET=1 in the environment by then, NumPy computes, on a
 
 from __future__ import annotations
 
-__all__ = ["backward_kernel", "forward_kernel", "prepare_kernel"]
-
 import triton
 import triton.language as tl
 

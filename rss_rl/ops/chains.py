@@ -19,8 +19,6 @@ backward and sampling forward; the paper has it the other way round).
 
 from __future__ import annotations
 
-__all__ = ["Chain", "conditional_logits", "draw", "entropy"]
-
 from typing import NamedTuple
 
 import torch

@@ -13,8 +13,6 @@ Source: Shen et al., DiSAN (AAAI 2018), section 4.1.
 
 from __future__ import annotations
 
-__all__ = ["Direction", "Weights", "directional_attention"]
-
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple

@@ -8,8 +8,6 @@ Legend: K selections, B sentences, R roles, N tokens.
 
 from __future__ import annotations
 
-__all__ = ["BitRewards", "antithetic", "arm", "disarm", "flip"]
-
 from typing import NamedTuple
 
 import torch

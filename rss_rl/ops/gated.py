@@ -8,8 +8,6 @@ Legend: M sequences, N tokens, D features.
 
 from __future__ import annotations
 
-__all__ = ["gated_attention", "gated_causal_means", "gated_mean", "gated_softmax", "union"]
-
 import torch
 from torch import Tensor
 from torch.compiler import is_exporting

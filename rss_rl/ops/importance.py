@@ -30,15 +30,6 @@ Sources: Espeholt et al. 2018 (V-trace, here at horizon 1); Schulman et al. 2017
 
 from __future__ import annotations
 
-__all__ = [
-    "Correction",
-    "Weighted",
-    "clipped_token",
-    "ratio_sums",
-    "truncated_sum",
-    "truncated_token",
-]
-
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

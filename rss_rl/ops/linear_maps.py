@@ -5,16 +5,6 @@ Legend: R rows (tokens of all sequences), I inputs, K maps of O outputs each.
 
 from __future__ import annotations
 
-__all__ = [
-    "factor",
-    "gate_mix",
-    "has_kernels",
-    "linear_maps",
-    "product_type",
-    "row_sums",
-    "stacked",
-]
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,15 +5,6 @@ Legend: M sequences, N tokens, L kept tokens of the fullest sequence, D features
 
 from __future__ import annotations
 
-__all__ = [
-    "Gathered",
-    "causal_means",
-    "gather",
-    "kept_indices",
-    "masked_mean",
-    "masked_softmax",
-]
-
 from dataclasses import dataclass
 
 import torch

@@ -5,8 +5,6 @@ Legend: B pairs of sequences, N tokens of the first, M of the other, E embedding
 
 from __future__ import annotations
 
-__all__ = ["MATCH_SIZE", "Sequences", "best_matches", "beside"]
-
 from typing import NamedTuple
 
 import torch

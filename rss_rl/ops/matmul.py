@@ -5,8 +5,6 @@ Legend: R rows, O outputs, I inputs.
 
 from __future__ import annotations
 
-__all__ = ["matmul", "empty_rows", "weight_gradient", "pad_rows"]
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -6,19 +6,6 @@ options, the processor. It is put there in one step, so that processes may compi
 
 from __future__ import annotations
 
-__all__ = [
-    "KernelsError",
-    "OutOfRange",
-    "address",
-    "has_kernels_for",
-    "load_ahead",
-    "load_kernels",
-    "one_kind",
-    "row_stride",
-    "run_kernel",
-    "threads_for",
-]
-
 import ctypes
 import functools
 import hashlib

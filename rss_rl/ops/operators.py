@@ -15,25 +15,6 @@ last one shorter.
 
 from __future__ import annotations
 
-__all__ = [
-    "ACTIVATIONS",
-    "activate",
-    "activate_back",
-    "attention_backward",
-    "attention_forward",
-    "dropout",
-    "mix",
-    "mix_back",
-    "parts_of",
-    "pooling_backward",
-    "pooling_forward",
-    "registered",
-    "selector_back",
-    "selector_logits",
-    "selector_rows",
-    "shared_pooling_forward",
-]
-
 import ctypes
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ Legend: M sequences, N tokens, D features; T tokens that are one sequence's own.
 
 from __future__ import annotations
 
-__all__ = ["feature_wise_pooling", "packed_pooling", "packed_shared_pooling"]
-
 from contextlib import suppress
 from typing import Any
 

@@ -6,8 +6,6 @@ hidden features each.
 
 from __future__ import annotations
 
-__all__ = ["Selector", "has_selectors", "selector_logits"]
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ Every chart has a title, labelled axes and a description for who cannot see it.
 
 from __future__ import annotations
 
-__all__ = ["COLOURS", "Chart", "Level", "Line", "Point", "draw"]
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

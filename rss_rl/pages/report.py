@@ -6,8 +6,6 @@ bands where a group has several seeds; texts, words and agreement with people th
 
 from __future__ import annotations
 
-__all__ = ["Facts", "gather_facts", "report_page", "write_report_page"]
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -5,15 +5,6 @@ Legend: K samples, B sentences, N tokens.
 
 from __future__ import annotations
 
-__all__ = [
-    "CertainPolicy",
-    "GatedLogitsPolicy",
-    "GatedPolicy",
-    "LogitsPolicy",
-    "PolicyModule",
-    "adapt",
-]
-
 import difflib
 import math
 from collections.abc import Callable, Mapping

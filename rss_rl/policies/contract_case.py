@@ -5,8 +5,6 @@ Legend: K samples, B sentences, N tokens, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["VOCABULARY", "Case"]
-
 from collections.abc import Callable
 
 import torch

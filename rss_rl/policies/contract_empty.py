@@ -5,8 +5,6 @@ Legend: K samples, B sentences, R = 1 or 2 bits that are drawn for a token, N to
 
 from __future__ import annotations
 
-__all__ = ["check_empty"]
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 

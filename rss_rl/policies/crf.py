@@ -10,8 +10,6 @@ Jaakkola, EMNLP 2016, ask for runs by a cost instead.
 
 from __future__ import annotations
 
-__all__ = ["CRF", "CRFOptions", "CRFPolicy"]
-
 import torch
 from pydantic import Field
 from torch import Tensor, nn

@@ -11,8 +11,6 @@ Variables (ACL 2019).
 
 from __future__ import annotations
 
-__all__ = ["HARDKUMA", "HardKumaOptions", "HardKumaPolicy"]
-
 import math
 
 import torch

@@ -5,8 +5,6 @@ Legend: B examples, S sentences of an example, N_s tokens of slot s, E embedding
 
 from __future__ import annotations
 
-__all__ = ["check_reads", "input_size", "policy_inputs"]
-
 from collections.abc import Callable, Sequence
 
 import torch

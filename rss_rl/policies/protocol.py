@@ -28,20 +28,6 @@ token; role 0 = head, 1 = dependent.
 
 from __future__ import annotations
 
-__all__ = [
-    "DeterministicPolicy",
-    "Evaluated",
-    "FactorisedPolicy",
-    "PolicySetup",
-    "RelaxedPolicy",
-    "Sampled",
-    "SteeredPolicy",
-    "StochasticPolicy",
-    "bits_per_token",
-    "missing_attributes",
-    "reads_tokens",
-]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable

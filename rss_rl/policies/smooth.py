@@ -14,8 +14,6 @@ Sources: Brinner and Zarriess, Findings of ACL 2023 (MaRC) and EMNLP 2024 (RTP).
 
 from __future__ import annotations
 
-__all__ = ["SMOOTH", "SmoothOptions", "SmoothPolicy"]
-
 import math
 from typing import Literal
 

@@ -11,8 +11,6 @@ Sources: Vieira 2014 and Kool et al. 2019 (Gumbel-top-k); Bengio et al. 2013 (st
 
 from __future__ import annotations
 
-__all__ = ["TOP_K", "TopKOptions", "TopKPolicy"]
-
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn

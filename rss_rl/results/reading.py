@@ -5,8 +5,6 @@ Legend: B examples, S sentences, N_s tokens of slot s, C classes, V words of the
 
 from __future__ import annotations
 
-__all__ = ["ReadText", "Reading", "WordCount", "read_split", "words_by_share"]
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ Legend: M scored selections, S sentences an example.
 
 from __future__ import annotations
 
-__all__ = ["check_reward_model"]
-
 import copy
 import pickle
 from collections.abc import Mapping

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Backend", "BackendStats", "Delivery", "LocalBackend"]
-
 import time
 from collections import deque
 from dataclasses import dataclass, field

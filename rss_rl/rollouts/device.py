@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["find_device", "multiplies_bfloat16"]
-
 import torch
 
 from rss_rl.errors import ConfigError

@@ -5,8 +5,6 @@ Legend: K selections, B examples, S sentences, N_s tokens of slot s, F flips.
 
 from __future__ import annotations
 
-__all__ = ["flip_rewards"]
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["build_reward"]
-
 from collections.abc import Sequence
 
 import torch

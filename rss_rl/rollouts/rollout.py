@@ -8,8 +8,6 @@ N_s tokens of the shard's longest sentence in slot s.
 
 from __future__ import annotations
 
-__all__ = ["Rollout", "SampleJob", "join_rollouts"]
-
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

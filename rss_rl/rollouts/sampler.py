@@ -5,8 +5,6 @@ Legend: K selections an example, B examples of a shard, S sentences, N_s tokens 
 
 from __future__ import annotations
 
-__all__ = ["Sampler"]
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

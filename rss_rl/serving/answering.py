@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["answer_example", "run_asked", "runs_shown"]
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LOOPBACK_HOSTS", "make_app"]
-
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial

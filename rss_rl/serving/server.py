@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["listen", "make_server"]
-
 import socket
 
 import uvicorn

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FORK", "SPLITS", "LearnersLost", "Scores", "RunContext", "Trained", "train_phases"]
-
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

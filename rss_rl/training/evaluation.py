@@ -12,8 +12,6 @@ Legend: B examples, S sentences, N_s tokens of slot s.
 
 from __future__ import annotations
 
-__all__ = ["MODES", "Mode", "evaluate"]
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal

@@ -5,8 +5,6 @@ Legend: K selections an example, B examples of an update, S sentences, N_s token
 
 from __future__ import annotations
 
-__all__ = ["Charge", "LearnTask", "Learner", "LocalLearner"]
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

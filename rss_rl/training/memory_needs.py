@@ -11,8 +11,6 @@ Legend: E embedding size, D hidden size; cells are the padded tokens of a batch.
 
 from __future__ import annotations
 
-__all__ = ["Need", "available_bytes", "check_room", "memory_errors", "run_needs"]
-
 import os
 import resource
 import socket

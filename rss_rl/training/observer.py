@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Observer"]
-
 import os
 from pathlib import Path
 from types import TracebackType

@@ -15,8 +15,6 @@ alone, and eviction has work to do. With max_policy_lag = 0 both together are sy
 
 from __future__ import annotations
 
-__all__ = ["RolloutPipeline", "Taken"]
-
 import time
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -5,15 +5,6 @@ Legend: K selections an example, B examples of this learner's shard, S sentences
 
 from __future__ import annotations
 
-__all__ = [
-    "build_policy_learner",
-    "check_learns",
-    "pathwise_scalars",
-    "policy_scalars",
-    "reached_share",
-    "selection_uniforms",
-]
-
 import torch
 from torch import Tensor
 

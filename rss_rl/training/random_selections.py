@@ -13,8 +13,6 @@ Source: Jethani, Sudarshan, Aphinyanaphongs and Ranganath, "Have we learned to e
 
 from __future__ import annotations
 
-__all__ = ["RandomSelections", "mix_selections", "random_selections"]
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

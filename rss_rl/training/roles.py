@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LocalRoles", "Roles"]
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol

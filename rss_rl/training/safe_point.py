@@ -6,8 +6,6 @@ checkpoint would hold is the state after the last complete update, however long 
 
 from __future__ import annotations
 
-__all__ = ["SafePoint"]
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

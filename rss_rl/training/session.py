@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Session", "UpdateReport"]
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Showcase", "make_showcase", "mark_sentence"]
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

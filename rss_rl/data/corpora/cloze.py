@@ -9,8 +9,6 @@ section 6). Examples whose answer is not in the passage are left out and counted
 
 from __future__ import annotations
 
-__all__ = ["PLACEHOLDER", "Numbers", "cloze_source", "no_answer", "renamed"]
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -8,8 +8,6 @@ the story.
 
 from __future__ import annotations
 
-__all__ = ["CNN_DAILY_MAIL"]
-
 import os
 import re
 from collections.abc import Iterator

@@ -10,8 +10,6 @@ a span has an empty rationale.
 
 from __future__ import annotations
 
-__all__ = ["ERASER_MOVIES"]
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["source_files", "source_folder"]
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -6,17 +6,6 @@ white space, among them 0x85, which stands for three dots and ends no line.
 
 from __future__ import annotations
 
-__all__ = [
-    "Line",
-    "Reader",
-    "all_lines",
-    "bad_line",
-    "class_of",
-    "count_lines",
-    "labelled_lines",
-    "labelled_source",
-]
-
 import codecs
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ The splits are fixed and part no review. Who wrote it, licences and changes:
 
 from __future__ import annotations
 
-__all__ = ["PRODUCT_REVIEWS"]
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -6,8 +6,6 @@ the one file of the full release (SICK.txt, whose column SemEval_set names the s
 
 from __future__ import annotations
 
-__all__ = ["SICK_ENTAILMENT", "SICK_RELATEDNESS"]
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

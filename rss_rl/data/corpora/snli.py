@@ -5,8 +5,6 @@ Pairs whose annotators did not agree have the gold label '-'; by convention they
 
 from __future__ import annotations
 
-__all__ = ["SNLI"]
-
 from collections.abc import Iterator
 from pathlib import Path
 

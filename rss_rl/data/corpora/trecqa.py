@@ -6,8 +6,6 @@ they can be ranked against each other.
 
 from __future__ import annotations
 
-__all__ = ["TRECQA"]
-
 from collections.abc import Iterator
 from pathlib import Path
 

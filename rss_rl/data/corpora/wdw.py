@@ -8,8 +8,6 @@ case alike; each mention, of however many words, becomes one token.
 
 from __future__ import annotations
 
-__all__ = ["WHO_DID_WHAT", "merged"]
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast

@@ -6,8 +6,6 @@ the new one from its beginning. Without a validator only a known SHA-256 makes r
 
 from __future__ import annotations
 
-__all__ = ["Download", "Retries", "download"]
-
 import http.client
 import re
 import shutil

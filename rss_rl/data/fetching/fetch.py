@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["fetch", "sources_of"]
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

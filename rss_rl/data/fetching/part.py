@@ -6,8 +6,6 @@ part that the next one resumes.
 
 from __future__ import annotations
 
-__all__ = ["Part", "disk_refuses", "sha256_of"]
-
 import errno
 import hashlib
 import json

@@ -5,8 +5,6 @@ Legend: M sentences, N tokens, E embedding size, D hidden, F filters.
 
 from __future__ import annotations
 
-__all__ = ["CNN", "HIERARCHICAL_CNN", "GatedConvolutions", "WindowsEncoder"]
-
 from collections.abc import Sequence
 from typing import Annotated
 

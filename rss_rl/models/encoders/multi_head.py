@@ -6,8 +6,6 @@ Source: Vaswani et al., Attention Is All You Need (2017), sections 3.2 and 3.5.
 
 from __future__ import annotations
 
-__all__ = ["MULTI_HEAD", "MultiHeadContext", "sinusoidal_positions"]
-
 import math
 
 import torch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["OfBits", "unchanged"]
-
 from collections.abc import Callable
 from typing import NamedTuple
 

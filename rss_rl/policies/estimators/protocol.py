@@ -9,14 +9,6 @@ token, N tokens.
 
 from __future__ import annotations
 
-__all__ = [
-    "BitEstimator",
-    "Estimator",
-    "EstimatorSetup",
-    "GateEstimator",
-    "LogProbEstimator",
-]
-
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 

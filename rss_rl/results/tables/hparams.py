@@ -7,8 +7,6 @@ Records are written as TensorBoard reads them, without TensorFlow; equal runs ma
 
 from __future__ import annotations
 
-__all__ = ["write_hparams"]
-
 import io
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ranked", "write_search"]
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ OUT/tune.md, trials.csv, tune.png, base.yaml, best.yaml   what came of it
 
 from __future__ import annotations
 
-__all__ = ["REDUCTION", "Study", "open_study"]
-
 import fcntl
 import json
 import math

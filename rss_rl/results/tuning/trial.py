@@ -11,19 +11,6 @@ number of updates since the first of these.
 
 from __future__ import annotations
 
-__all__ = [
-    "WORST",
-    "Evaluation",
-    "Point",
-    "State",
-    "Trial",
-    "TrialRecord",
-    "points",
-    "read_record",
-    "train_trial",
-    "write_record",
-]
-
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
