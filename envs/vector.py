@@ -180,18 +180,18 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 f"actions must be {self.action_space.shape}, got {actions.shape}"
             )
         rewards, infos = np.zeros(self.num_envs), {}
-        places = np.flatnonzero(running)
-        if len(places):
-            batch = current if running.all() else self._task.batch(current.rows[places])
-            selections = self._task.selections(actions[places], batch)
+        indices = np.flatnonzero(running)
+        if len(indices):
+            batch = current if running.all() else self._task.batch(current.rows[indices])
+            selections = self._task.selections(actions[indices], batch)
             parts = self._task.reward.score(batch, selections)
-            rewards[places] = parts.total
+            rewards[indices] = parts.total
             for name, values in self._task.info(batch, selections, parts).items():
                 infos[name] = np.zeros((self.num_envs, *values.shape[1:]), values.dtype)
-                infos[name][places] = values
+                infos[name][indices] = values
                 infos[f"_{name}"] = running.copy()
             if self.render_mode is not None:
-                for b, i in enumerate(places):
+                for b, i in enumerate(indices):
                     self._chosen[i] = tuple(s[b] for s in selections)
         return rewards, infos
 

@@ -92,9 +92,9 @@ class Batch:
         plain = replace(self, states=None)
         return plain._each(lambda array: np.tile(array, (times,) + (1,) * (array.ndim - 1)))
 
-    def take(self, places: Array) -> Batch:
-        """The examples at `places`, int64 [b], as often as each stands there."""
-        return self._each(lambda array: array[places])
+    def take(self, indices: Array) -> Batch:
+        """The examples at `indices`, int64 [b], as often as each stands there."""
+        return self._each(lambda array: array[indices])
 
     def _each(self, change: Callable[[Array], Array]) -> Batch:
         """The batch with every array changed alike."""

@@ -121,8 +121,8 @@ def open_states(files: Files, encoder: str, digest: str, rows: dict[str, int]) -
     Raises:
         DataError: there are none, not of all rows, or of another encoder or other data.
     """
-    remedy = f"Run `rss-rl data encode {files.place} --pretrained {encoder}`"
-    where = files.place
+    remedy = f"Run `rss-rl data encode {files.location} --pretrained {encoder}`"
+    where = files.location
     if not isinstance(files, LocalFiles):
         raise DataError(
             "states of tokens are read from a directory alone, not from a URI",
@@ -317,7 +317,7 @@ class StatesReader:
             parts = [each[slot] for each in found]
             if [len(part) for part in parts] != mask.sum(1).tolist():
                 what = "has states of texts of other lengths"
-                raise DataError(what, where=self._files.place, remedy=_AGAIN)
+                raise DataError(what, where=self._files.location, remedy=_AGAIN)
             if parts:
                 states[mask] = np.concatenate(parts)
             slots.append(states)

@@ -140,8 +140,8 @@ class _Reader:
         columns: list[tuple[Array | None, ...]] = []
         for batch, found in self._batches(rows):
             for ids, valid, kept in zip(batch.tokens, batch.valid, found.kept, strict=True):
-                for row, places in enumerate((valid, kept)):
-                    counts[row] += np.bincount(ids[places], minlength=len(vocabulary))
+                for row, indices in enumerate((valid, kept)):
+                    counts[row] += np.bincount(ids[indices], minlength=len(vocabulary))
             order.append(batch.rows)
             columns.append((found.errors, found.confidence, found.margin))
         joined = [_joined(found) for found in zip(*columns, strict=True)]
@@ -156,8 +156,8 @@ class _Reader:
 
     def _batches(self, rows: Array) -> Iterator[tuple[Batch, _Read]]:
         bounds = self._config.evaluation.batch_size, self._config.batch_tokens
-        for places in plain_batches(self._examples.lengths(rows), *bounds):
-            batch = self._examples.batch(rows[places])
+        for indices in plain_batches(self._examples.lengths(rows), *bounds):
+            batch = self._examples.batch(rows[indices])
             yield batch, self._read(batch, tensor_batch(batch, self._device))
 
     def _read(self, batch: Batch, tensors: TensorBatch) -> _Read:

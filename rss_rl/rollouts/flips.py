@@ -29,9 +29,9 @@ def flip_rewards(
     for slot, bits in enumerate(selections):
         earned = np.zeros(bits.shape, np.float32)
         real = np.broadcast_to(batch.valid[slot][None, :, None], bits.shape)
-        places = np.argwhere(real[:, :, :roles])  # [F, 4]
-        for start in range(0, len(places), _CALL):
-            sample, example, role, token = places[start : start + _CALL].T
+        indices = np.argwhere(real[:, :, :roles])  # [F, 4]
+        for start in range(0, len(indices), _CALL):
+            sample, example, role, token = indices[start : start + _CALL].T
             chosen = [s[sample, example] for s in selections]  # S x [F, 2, N_s]
             flips = np.arange(len(sample))
             for turned in [role] if roles == ROLES else range(ROLES):

@@ -93,21 +93,21 @@ class Rollout:
         """R_s = score - costs of each sentence, float32 [K, B, S]."""
         return self.score[..., None] - self.cost
 
-    def of(self, places: Array, widths: Sequence[int]) -> Rollout:
-        """The part of the examples at `places`, int64 [b], cut to `widths`, N_s of that part."""
+    def of(self, indices: Array, widths: Sequence[int]) -> Rollout:
+        """The part of the examples at `indices`, int64 [b], cut to `widths`, N_s of that part."""
 
         def cut(bits: tuple[Array, ...]) -> tuple[Array, ...]:
             pairs = zip(bits, widths, strict=False)  # of log-probs by bit there may be none
-            return tuple(np.ascontiguousarray(b[:, places, :, :width]) for b, width in pairs)
+            return tuple(np.ascontiguousarray(b[:, indices, :, :width]) for b, width in pairs)
 
         return replace(
             self,
-            rows=self.rows[places],
+            rows=self.rows[indices],
             selections=cut(self.selections),
-            log_prob=self.log_prob[:, places],
-            scores={name: values[:, places] for name, values in self.scores.items()},
-            costs={name: values[:, places] for name, values in self.costs.items()},
-            thresholded=self.thresholded[places],
+            log_prob=self.log_prob[:, indices],
+            scores={name: values[:, indices] for name, values in self.scores.items()},
+            costs={name: values[:, indices] for name, values in self.costs.items()},
+            thresholded=self.thresholded[indices],
             bit_log_prob=cut(self.bit_log_prob),
             flipped=cut(self.flipped),
         )

@@ -215,14 +215,14 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
     if begun and not prepared.manifest.is_of_the_same_data(open_prepared(run.inputs).manifest):
         raise DataError(
             "the data are not those the run began with",
-            where=prepared.place,
+            where=prepared.location,
             remedy="Prepare them as they were, or start a new run in another directory",
         )
     if (states := prepared.states_digest()) is not None:
         if run.settled.get(_STATES, states) != states:
             raise DataError(
                 "the states of tokens are not those the run began with",
-                where=prepared.place,
+                where=prepared.location,
                 remedy="Encode the data as they were, or start a new run in another directory",
             )
         run.settle(_STATES, states)
