@@ -17,16 +17,6 @@ Legend: M scored selections (K * B, sample-major), S sentences an example, N tok
 
 from __future__ import annotations
 
-__all__ = [
-    "COHERENCE",
-    "SPARSITY",
-    "Reward",
-    "RewardParts",
-    "change_shares",
-    "penalties",
-    "rewards",
-]
-
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

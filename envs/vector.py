@@ -6,8 +6,6 @@ B single environments; `reset(options={"rows": ...})` gives the same ones.
 
 from __future__ import annotations
 
-__all__ = ["TokenSelectionVectorEnv"]
-
 from pathlib import Path
 from typing import Any
 

@@ -20,30 +20,6 @@ user gave; in what is read from a run, an export or a storage it is refused: see
 
 from __future__ import annotations
 
-__all__ = [
-    "DEFAULTS",
-    "EVERYTHING",
-    "KINDS",
-    "NOTHING",
-    "Component",
-    "Folder",
-    "Kind",
-    "Measure",
-    "NoOptions",
-    "Options",
-    "Trust",
-    "built_in_names",
-    "component_names",
-    "describe",
-    "default_estimator",
-    "find_component",
-    "folder_options",
-    "imported",
-    "installed_components",
-    "kind_named",
-    "package_of",
-]
-
 import functools
 import importlib
 import inspect
@@ -149,7 +125,8 @@ KINDS: Mapping[Kind, _KindSpec] = {
         "reward.model",
         {
             "classifier": "scores with the run's classifier",
-            "gates": "is minus the classifier's loss, which pathwise gradients differentiate",
+            "gates": "is minus the classifier's loss, which pathwise gradients differentiate; its"
+            " option `complement`, if it has one, weighs what the tokens left out still predict",
             "explains": "scores with the classifier of texts that its option `pretrained` names",
         },
         of_function="rss_rl.reward_models.blackbox:of_function",

@@ -6,8 +6,6 @@ K selections an example, R = 2 roles (0 = head, 1 = dependent).
 
 from __future__ import annotations
 
-__all__ = ["DEPENDENT", "HEAD", "ROLES", "Array", "Batch", "ExampleSource", "LabelSpec"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol

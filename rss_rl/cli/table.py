@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FRONTIER_EPILOG", "TABLE_EPILOG", "frontier", "run_workers", "table"]
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path

@@ -9,8 +9,6 @@ local`, which uses no Ray at all. Tokens travel in clear unless Ray's TLS is set
 
 from __future__ import annotations
 
-__all__ = ["ClusterInfo", "connect", "quiet", "shutdown", "token_mode"]
-
 import logging
 import os
 import signal

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EstimatorConfig", "LearnerConfig", "OptimizerConfig", "SamplerConfig"]
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator

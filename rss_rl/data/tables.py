@@ -6,8 +6,6 @@ is a hash of the seed and its place, so cutting streams and adding rows moves no
 
 from __future__ import annotations
 
-__all__ = ["Columns", "Table", "table"]
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

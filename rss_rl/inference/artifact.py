@@ -14,17 +14,6 @@ model.onnx            where it was asked for
 
 from __future__ import annotations
 
-__all__ = [
-    "EXPORT_FILE",
-    "ONNX_FILE",
-    "WEIGHTS_FILE",
-    "PackedModel",
-    "export_run",
-    "is_export",
-    "open_result",
-    "pack_model",
-]
-
 import hashlib
 import json
 import os

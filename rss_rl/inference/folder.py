@@ -7,8 +7,6 @@ file is read from its start, with one thread, by a model that remembers no other
 
 from __future__ import annotations
 
-__all__ = ["FileScorer", "FolderJob", "begin_folder", "score_here"]
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

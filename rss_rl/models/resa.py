@@ -8,8 +8,6 @@ form is that of DiSAN (Shen et al., AAAI 2018).
 
 from __future__ import annotations
 
-__all__ = ["Contextual", "ReSA"]
-
 from typing import Literal, NamedTuple
 
 import torch

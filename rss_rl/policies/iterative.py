@@ -8,8 +8,6 @@ Rationalizing Neural Predictions (EMNLP 2016).
 
 from __future__ import annotations
 
-__all__ = ["ITERATIVE", "IterativeModule", "IterativeOptions", "IterativePolicy"]
-
 import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple

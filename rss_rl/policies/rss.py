@@ -7,16 +7,6 @@ Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.1
 
 from __future__ import annotations
 
-__all__ = [
-    "RSS",
-    "RSSModule",
-    "RSSModules",
-    "RSSOptions",
-    "RSSPolicy",
-    "SelectorOptions",
-    "build_rss",
-]
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, cast

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["score_sentences"]
-
 from collections.abc import Iterator, Mapping
 
 from rss_rl.metrics.measures import find_measure, format_measure

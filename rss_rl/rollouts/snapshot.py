@@ -11,27 +11,6 @@ Legend: P parameters of a part, V trainable word vectors, R rows of them, E embe
 
 from __future__ import annotations
 
-__all__ = [
-    "CLASSIFIER",
-    "PARTS",
-    "POLICY",
-    "WORDS",
-    "Models",
-    "Delta",
-    "Publications",
-    "Publisher",
-    "Snapshot",
-    "StoredDelta",
-    "StoredSnapshot",
-    "autocast",
-    "autocast_dtype",
-    "build_models",
-    "open_data",
-    "build_prepared_models",
-    "fixed_threads",
-    "training_lengths",
-]
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -11,23 +11,6 @@ a kill or a full disk at any moment the last complete checkpoint can be loaded. 
 
 from __future__ import annotations
 
-__all__ = [
-    "LATEST",
-    "STATE_FILE",
-    "Checkpoint",
-    "check_step",
-    "checkpoint_steps",
-    "load_checkpoint",
-    "mark_checkpoint",
-    "parse_step",
-    "pointer_path",
-    "read_pointer",
-    "save_checkpoint",
-    "state_errors",
-    "step_directory",
-    "tensors_path",
-]
-
 import hashlib
 import logging
 import os

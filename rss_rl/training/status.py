@@ -5,8 +5,6 @@ Needs no torch, and changes nothing.
 
 from __future__ import annotations
 
-__all__ = ["RunStatus", "read_status"]
-
 import json
 import math
 import os
