@@ -25,10 +25,10 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from rss_rl.durable import disk_errors, replace_file, sync_directory
+from rss_rl.durable import disk_errors, file_sha256, replace_file, sync_directory
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json
-from rss_rl.runs.tensor_file import TensorLike, file_sha256, read_tensors, write_tensors
+from rss_rl.runs.tensor_file import TensorLike, read_tensors, write_tensors
 from rss_rl.types import Array
 
 SCHEMA_VERSION = 1

@@ -7,16 +7,14 @@ part that the next one resumes.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rss_rl.durable import file_sha256
 from rss_rl.errors import DataError
-
-_CHUNK = 1 << 20
 
 
 @contextmanager
@@ -81,7 +79,7 @@ class Part:
 
     def sha256(self) -> str:
         """SHA-256 of the bytes, in hexadecimal."""
-        return sha256_of(self.path)
+        return file_sha256(self.path)
 
     def finish(self) -> None:
         """Give the file its name; what it is of stays noted until it is settled."""
@@ -97,12 +95,3 @@ class Part:
                 self.target.unlink(missing_ok=True)
             self.path.unlink(missing_ok=True)
             self._about.unlink(missing_ok=True)
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
