@@ -8,8 +8,6 @@ Legend: B examples, S sentences an example, N tokens of a slot's longest sentenc
 
 from __future__ import annotations
 
-__all__ = ["RewardLike", "SelectionInterface", "Words", "make_reward", "open_examples"]
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -171,10 +169,10 @@ class SelectionInterface:
         shape = (len(batch), self.max_len)
         observation: dict[str, Array] = {}
         for s, (tokens, valid) in enumerate(zip(batch.tokens, batch.valid, strict=True)):
-            padded, shown = np.zeros(shape, np.int64), np.zeros(shape, np.int8)
+            padded, real = np.zeros(shape, np.int64), np.zeros(shape, np.int8)
             padded[:, : tokens.shape[1]] = tokens
-            shown[:, : valid.shape[1]] = valid
-            observation[f"tokens_{s}"], observation[f"valid_{s}"] = padded, shown
+            real[:, : valid.shape[1]] = valid
+            observation[f"tokens_{s}"], observation[f"valid_{s}"] = padded, real
         return observation
 
     def selections(self, actions: Any, batch: Batch) -> tuple[Array, ...]:

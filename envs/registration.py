@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ENV_ID", "register"]
-
 import gymnasium as gym
 
 ENV_ID = "rss_rl/TokenSelection-v0"

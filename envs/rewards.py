@@ -1,4 +1,4 @@
-"""What a selection earns: the reward model's score minus what the kept tokens cost.
+"""The reward of a selection: the reward model's score minus the cost of the kept tokens.
 
     R_s = score - sum_t cost_t,s          one reward for each sentence s
     R   = score - sum_t sum_s cost_t,s    and one for the example
@@ -16,16 +16,6 @@ Legend: M scored selections (K * B, sample-major), S sentences an example, N tok
 """
 
 from __future__ import annotations
-
-__all__ = [
-    "COHERENCE",
-    "SPARSITY",
-    "Reward",
-    "RewardParts",
-    "change_shares",
-    "penalties",
-    "rewards",
-]
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -228,10 +218,10 @@ class Reward:
             )
         repeated = batch.repeat(count // len(batch))
         # The reward model must not see bits on padding either, whatever the caller left there.
-        shown = [s & v[:, None, :] for s, v in zip(selections, repeated.valid, strict=True)]
-        scores = self._named(self._score(repeated, shown), count)
+        real = [s & v[:, None, :] for s, v in zip(selections, repeated.valid, strict=True)]
+        scores = self._named(self._score(repeated, real), count)
         _check_finite(scores, repeated.rows)
-        return rewards(scores, shown, repeated.valid, self.config)
+        return rewards(scores, real, repeated.valid, self.config)
 
     def score_logits(
         self, logits: Tensor, batch: Batch, selections: Sequence[Array]

@@ -5,8 +5,6 @@ Legend: M selections, S sentences an example, N_s tokens of slot s.
 
 from __future__ import annotations
 
-__all__ = ["KeptShares", "kept_shares"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

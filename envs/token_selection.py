@@ -1,8 +1,6 @@
-"""The environment of one example an episode: see a text, choose its tokens, be paid, done."""
+"""The environment of one example an episode: a text, a choice of its tokens, a reward."""
 
 from __future__ import annotations
-
-__all__ = ["TokenSelectionEnv"]
 
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ B single environments; `reset(options={"rows": ...})` gives the same ones.
 
 from __future__ import annotations
 
-__all__ = ["TokenSelectionVectorEnv"]
-
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +82,7 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.render_mode = render_mode
         self._mode = _autoreset(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self._mode}
-        self._shown: Batch | None = None  # the examples of all episodes
+        self._current: Batch | None = None  # the examples of all episodes
         self._over = np.zeros(num_envs, np.bool_)  # episodes that wait for their reset
         self._chosen: list[tuple[Array, ...] | None] = [None] * num_envs
 
@@ -108,12 +106,12 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 where="reset options",
                 remedy=f"Give a boolean array of shape ({self.num_envs},)",
             )
-        if self._shown is None and not mask.all():
+        if self._current is None and not mask.all():
             raise error.ResetNeeded("the first reset() draws all examples: leave out reset_mask")
         rows = self._drawn(mask, chosen.get("rows"))
-        self._shown, self._over = self._task.batch(rows), self._over & ~mask
+        self._current, self._over = self._task.batch(rows), self._over & ~mask
         self._forget(mask)
-        return self._task.observe(self._shown), {"row": rows.copy(), "_row": mask.copy()}
+        return self._task.observe(self._current), {"row": rows.copy(), "_row": mask.copy()}
 
     def step(self, actions: Array) -> Step:
         """Score the selections of all running episodes with one reward-model call.
@@ -123,30 +121,30 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 episode is over.
             gymnasium.error.InvalidAction: a wrong shape, or entries other than 0 and 1.
         """
-        if self._shown is None or (self._mode is AutoresetMode.DISABLED and self._over.any()):
+        if self._current is None or (self._mode is AutoresetMode.DISABLED and self._over.any()):
             raise error.ResetNeeded("an episode has one step: call reset() before each step()")
         running = ~self._over
-        rewards, infos = self._score(np.asarray(actions), running, self._shown)
+        rewards, infos = self._score(np.asarray(actions), running, self._current)
         if self._mode is AutoresetMode.SAME_STEP:
-            infos = self._finished(infos, running, self._shown)
+            infos = self._finished(infos, running, self._current)
             starting = running
         else:
             starting = self._over  # NEXT_STEP: this call is the reset of these episodes
             self._over = running.copy()
         if starting.any():
-            self._shown = self._task.batch(self._drawn(starting, None))
+            self._current = self._task.batch(self._drawn(starting, None))
             self._forget(starting)
-        infos |= {"row": self._shown.rows.copy(), "_row": np.ones(self.num_envs, np.bool_)}
-        observation = self._task.observe(self._shown)
+        infos |= {"row": self._current.rows.copy(), "_row": np.ones(self.num_envs, np.bool_)}
+        observation = self._task.observe(self._current)
         return observation, rewards, running, np.zeros(self.num_envs, np.bool_), infos
 
     def render(self) -> tuple[str, ...] | None:
         """For each episode what `TokenSelectionEnv.render` shows; None without a render mode."""
-        if self.render_mode is None or self._shown is None:
+        if self.render_mode is None or self._current is None:
             return None
         return tuple(
             self._task.render(int(row), selections)
-            for row, selections in zip(self._shown.rows, self._chosen, strict=True)
+            for row, selections in zip(self._current.rows, self._chosen, strict=True)
         )
 
     def _forget(self, starting: Array) -> None:
@@ -157,9 +155,9 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _drawn(self, mask: Array, wanted: Any) -> Array:
         """The present rows, those of `mask` replaced by wanted or newly drawn ones."""
-        shown = None if self._shown is None else self._shown.rows
+        current = None if self._current is None else self._current.rows
         if wanted is None:
-            rows = np.zeros(self.num_envs, np.int64) if shown is None else shown.copy()
+            rows = np.zeros(self.num_envs, np.int64) if current is None else current.copy()
             rows[mask] = self.np_random.integers(self._task.size, size=int(mask.sum()))
             return rows
         given = np.asarray(wanted, dtype=np.int64)
@@ -169,33 +167,35 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 where="reset options",
                 remedy=f"Give {self.num_envs} rows",
             )
-        return given.copy() if shown is None else np.where(mask, given, shown)
+        return given.copy() if current is None else np.where(mask, given, current)
 
-    def _score(self, actions: Array, running: Array, shown: Batch) -> tuple[Array, dict[str, Any]]:
+    def _score(
+        self, actions: Array, running: Array, current: Batch
+    ) -> tuple[Array, dict[str, Any]]:
         """Rewards float64 [B] and info of the running episodes; zeros for the others."""
         if actions.shape != self.action_space.shape:
             raise error.InvalidAction(
                 f"actions must be {self.action_space.shape}, got {actions.shape}"
             )
         rewards, infos = np.zeros(self.num_envs), {}
-        places = np.flatnonzero(running)
-        if len(places):
-            batch = shown if running.all() else self._task.batch(shown.rows[places])
-            selections = self._task.selections(actions[places], batch)
+        indices = np.flatnonzero(running)
+        if len(indices):
+            batch = current if running.all() else self._task.batch(current.rows[indices])
+            selections = self._task.selections(actions[indices], batch)
             parts = self._task.reward.score(batch, selections)
-            rewards[places] = parts.total
+            rewards[indices] = parts.total
             for name, values in self._task.info(batch, selections, parts).items():
                 infos[name] = np.zeros((self.num_envs, *values.shape[1:]), values.dtype)
-                infos[name][places] = values
+                infos[name][indices] = values
                 infos[f"_{name}"] = running.copy()
             if self.render_mode is not None:
-                for b, i in enumerate(places):
+                for b, i in enumerate(indices):
                     self._chosen[i] = tuple(s[b] for s in selections)
         return rewards, infos
 
-    def _finished(self, infos: dict[str, Any], running: Array, shown: Batch) -> dict[str, Any]:
+    def _finished(self, infos: dict[str, Any], running: Array, current: Batch) -> dict[str, Any]:
         """The info of a step after which the finished episodes start anew."""
-        last = self._task.observe(shown)
+        last = self._task.observe(current)
         final = np.full(self.num_envs, None, dtype=object)
         for i in np.flatnonzero(running):
             final[i] = {name: values[i] for name, values in last.items()}

@@ -9,8 +9,6 @@ Source: Zeiler, ADADELTA: An Adaptive Learning Rate Method (2012).
 
 from __future__ import annotations
 
-__all__ = ["ROW_STEPS", "RowAdadelta"]
-
 from collections.abc import Callable
 from typing import Any
 

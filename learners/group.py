@@ -1,4 +1,4 @@
-"""Learners that share each batch: who belongs together, and how their numbers become one.
+"""Learners that share each batch: their group, and sums over it.
 
 Every rank holds the same weights, takes its shard of the global batch, and steps by the gradient
 of the whole: losses are sums over the shard divided by counts of the global batch, and gradients
@@ -6,8 +6,6 @@ are summed over the ranks.
 """
 
 from __future__ import annotations
-
-__all__ = ["ALONE", "Alone", "Group", "ProcessGroup", "shard", "sum_and_max"]
 
 import inspect
 import re

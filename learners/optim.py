@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["GradientStep", "load_optimizer_tensors", "optimizer_tensors"]
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,8 +30,8 @@ class GradientStep:
         by_row: Adam updates of an embedding the rows alone that have a gradient, see `RowAdam`.
         group: of learners whose sparse gradients of embeddings are added up here.
 
-    `before_rows`, where it is set, is told which rows of an embedding, int64 [R], are about to
-    move, of gradients that are sparse.
+    `before_rows`, where it is set, is called with the rows of an embedding, int64 [R], that are
+    about to move, of gradients that are sparse.
     """
 
     def __init__(

@@ -5,8 +5,6 @@ Legend: K gates an example, B examples of this learner's shard, S sentences, N_s
 
 from __future__ import annotations
 
-__all__ = ["GatedReward", "PathwiseLearner", "PathwiseStats", "check_gated"]
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
@@ -101,7 +99,7 @@ class _Objective(nn.Module):
 
     def forward(
         self,
-        shown: Sequence[Tensor],
+        inputs: Sequence[Tensor],
         batch: TensorBatch,
         uniforms: Sequence[Tensor],
         charged: tuple[float, float] | None,
@@ -109,7 +107,7 @@ class _Objective(nn.Module):
         """Loss [] and entropy [] to be differentiated; sums [9] of what is reported."""
         policy = cast(RelaxedPolicy, self.policy)
         gates, costs, turns, entropies, charges = [], [], [], [], []
-        for vectors, valid, drawn in zip(shown, batch.valid, uniforms, strict=True):
+        for vectors, valid, drawn in zip(inputs, batch.valid, uniforms, strict=True):
             gates.append(policy.gates(vectors, valid, drawn))
             chance = policy.probabilities(vectors, valid)  # [B, 2, N_s]
             costs.append(self._cost(chance, valid))
@@ -250,10 +248,10 @@ class PathwiseLearner:
     def draw(self, batch: TensorBatch, uniforms: Sequence[Tensor]) -> list[Tensor]:
         """Gates for the classifier to learn from, S x [B, 2, N_s]: the first of the K."""
         policy = cast(RelaxedPolicy, self._policy)
-        parts = zip(self._shown(batch), batch.valid, uniforms, strict=True)
-        return [policy.gates(shown, valid, drawn[:1])[0] for shown, valid, drawn in parts]
+        parts = zip(self._inputs(batch), batch.valid, uniforms, strict=True)
+        return [policy.gates(inputs, valid, drawn[:1])[0] for inputs, valid, drawn in parts]
 
-    def _shown(self, batch: TensorBatch) -> list[Tensor]:
+    def _inputs(self, batch: TensorBatch) -> list[Tensor]:
         embedding = self._classifier.embedding
         with torch.no_grad():
             return policy_inputs(
@@ -301,7 +299,7 @@ class PathwiseLearner:
         enabled = self._autocast is not None
         with self._group.guard():
             with torch.autocast(device, dtype=self._autocast, enabled=enabled):
-                loss, entropy, sums = self._objective(self._shown(batch), batch, uniforms, charged)
+                loss, entropy, sums = self._objective(self._inputs(batch), batch, uniforms, charged)
             totals = self._group.sum(sums).tolist()
             examples = totals[-1]
             likelihood, complement, cost, coherence, summed, heads, dependents, kept = (

@@ -6,8 +6,6 @@ slot s, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["PolicyGradientLearner", "PolicyStats", "RatioStats", "RewardBatch"]
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,7 +19,7 @@ from rss_rl.learners.optim import GradientStep
 from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.ops import advantages, bernoulli
-from rss_rl.ops.estimators import Paid
+from rss_rl.ops.estimators import BitRewards
 from rss_rl.ops.importance import ratio_sums
 from rss_rl.ops.losses import policy_gradient_loss, role_charge
 from rss_rl.policies.adapters import PolicyModule
@@ -31,7 +29,7 @@ from rss_rl.policies.protocol import FactorisedPolicy, StochasticPolicy
 
 
 class RewardBatch(NamedTuple):
-    """What the environment paid.
+    """Selections of a batch and their rewards.
 
     selections   S x bool [K, B, 2, N_s]
     rewards      [K, B, S], one for each sentence
@@ -40,7 +38,7 @@ class RewardBatch(NamedTuple):
                  the estimator is `bitwise`, else [K, B] of the selections; None = the policy
                  itself drew them: no ratio is computed
     uniforms     S x [K, B, 2, N_s], those of the draws, for estimators that weigh bits; else None
-    flipped      S x [K, B, 2, N_s], see `Rollout.flipped`; None where flips are not paid
+    flipped      S x [K, B, 2, N_s], see `Rollout.flipped`; None where flips are not scored
     charged      lambda of heads and of dependents that the rewards leave out, or None
     """
 
@@ -102,7 +100,11 @@ class _Objective(nn.Module):
         self._limit = 0.0 if scores is None else scores.limit
 
     def forward(
-        self, embedded: Sequence[Tensor], batch: TensorBatch, paid: RewardBatch, advantage: Tensor
+        self,
+        embedded: Sequence[Tensor],
+        batch: TensorBatch,
+        reward_batch: RewardBatch,
+        advantage: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Sums of the loss and the entropy, and those of the ratios, [6]."""
         losses: list[list[Tensor]] = [[] for _ in embedded]
@@ -110,54 +112,58 @@ class _Objective(nn.Module):
         entropies = []
         device = advantage.device.type
         for slot, vectors in enumerate(embedded):
-            if paid.charged is not None:
-                losses[slot].append(self._charge(vectors, batch.valid[slot], paid, paid.charged))
+            if reward_batch.charged is not None:
+                losses[slot].append(
+                    self._charge(vectors, batch.valid[slot], reward_batch, reward_batch.charged)
+                )
             if self._estimator is not None:
-                loss, entropy = self._by_bit(self._estimator, vectors, slot, batch, paid)
+                loss, entropy = self._by_bit(self._estimator, vectors, slot, batch, reward_batch)
                 losses[slot].append(loss)
                 entropies.append(entropy)
                 continue
             with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
-                evaluated = self.policy.evaluate(vectors, batch.valid[slot], paid.selections[slot])
+                evaluated = self.policy.evaluate(
+                    vectors, batch.valid[slot], reward_batch.selections[slot]
+                )
             log_probs.append(evaluated.log_prob)
             entropies.append(evaluated.entropy.sum())
-        scored, ratios = self._score(log_probs, paid, advantage)
+        scored, ratios = self._score(log_probs, reward_batch, advantage)
         for of_slot, loss in zip(losses, scored, strict=False):
             of_slot.append(loss)
         total = torch.stack([loss for of_slot in losses for loss in of_slot]).sum()
         return total, torch.stack(entropies).sum(), ratios
 
     def _score(
-        self, log_probs: Sequence[Tensor], paid: RewardBatch, advantage: Tensor
+        self, log_probs: Sequence[Tensor], reward_batch: RewardBatch, advantage: Tensor
     ) -> tuple[list[Tensor], Tensor]:
         """The slots' losses, of which a stale one needs all slots' log-probs, and the ratios' sums.
 
         No slots where an estimator weighs bits.
         """
         ratios = advantage.new_zeros(6, dtype=torch.float64)
-        if self._correction is None or paid.behaviour is None or not log_probs:
+        if self._correction is None or reward_batch.behaviour is None or not log_probs:
             by_slot = [
                 policy_gradient_loss(log_prob, advantage[..., slot])
                 for slot, log_prob in enumerate(log_probs)
             ]
         else:
-            weighted = self._correction(log_probs, paid.behaviour, advantage, self._limit)
+            weighted = self._correction(log_probs, reward_batch.behaviour, advantage, self._limit)
             by_slot, ratios = weighted.losses, ratio_sums(weighted)
         return [loss.sum() for loss in by_slot], ratios
 
     def _charge(
-        self, vectors: Tensor, valid: Tensor, paid: RewardBatch, costs: tuple[float, float]
+        self, vectors: Tensor, valid: Tensor, reward_batch: RewardBatch, costs: tuple[float, float]
     ) -> Tensor:
         """K times what the policy is expected to pay, by its probabilities: without variance.
 
         Exact for independent bits; of a policy that draws in sequence, along its thresholded bits.
         """
         assert isinstance(self.policy, StochasticPolicy)
-        device = paid.rewards.device.type
+        device = reward_batch.rewards.device.type
         with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
             chances = self.policy.probabilities(vectors, valid)  # [B, 2, N]
-        samples = len(paid.rewards)  # the loss is divided by K as well as by B
-        return samples * role_charge(chances.to(paid.rewards.dtype), valid, costs).sum()
+        samples = len(reward_batch.rewards)  # the loss is divided by K as well as by B
+        return samples * role_charge(chances.to(reward_batch.rewards.dtype), valid, costs).sum()
 
     def _by_bit(
         self,
@@ -165,25 +171,25 @@ class _Objective(nn.Module):
         vectors: Tensor,
         slot: int,
         batch: TensorBatch,
-        paid: RewardBatch,
+        reward_batch: RewardBatch,
     ) -> tuple[Tensor, Tensor]:
         """-K sum gradient * logit, whose gradient is what the estimator says, and the entropy."""
         assert isinstance(self.policy, FactorisedPolicy)
-        assert paid.uniforms is not None
-        device, valid = paid.rewards.device.type, batch.valid[slot]
+        assert reward_batch.uniforms is not None
+        device, valid = reward_batch.rewards.device.type, batch.valid[slot]
         with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
             logits = self.policy.logits(vectors, valid)  # [B, R, N]
         roles = logits.shape[1]
-        evidence = Paid(
+        evidence = BitRewards(
             logits.detach(),
             valid,
-            paid.uniforms[slot][:, :, :roles],
-            paid.selections[slot][:, :, :roles],
-            paid.rewards[..., slot],
-            None if paid.flipped is None else paid.flipped[slot][:, :, :roles],
+            reward_batch.uniforms[slot][:, :, :roles],
+            reward_batch.selections[slot][:, :, :roles],
+            reward_batch.rewards[..., slot],
+            None if reward_batch.flipped is None else reward_batch.flipped[slot][:, :, :roles],
         )
         gradient = estimator.gradient(evidence) * valid[:, None]
-        samples = len(paid.rewards)  # the loss is divided by K as well as by B
+        samples = len(reward_batch.rewards)  # the loss is divided by K as well as by B
         return -samples * (gradient * logits).sum(), bernoulli.entropy(logits, valid).sum()
 
 
@@ -201,7 +207,7 @@ class PolicyGradientLearner:
         estimator: of log-probs, or one that weighs bits in their place; that has no baseline, and
             its loss is a number of no meaning with the right gradient.
         group: learners that share each batch; after an error in one of them it is of no use.
-        reads: what the policy is shown, see `policy_inputs`.
+        reads: what the policy reads, see `policy_inputs`.
     """
 
     def __init__(
@@ -230,17 +236,17 @@ class PolicyGradientLearner:
         self._next_average = self.average
         self.step = GradientStep("policy", policy, config.policy)
 
-    def update(self, batch: TensorBatch, paid: RewardBatch, *, number: int) -> PolicyStats:
+    def update(self, batch: TensorBatch, reward_batch: RewardBatch, *, number: int) -> PolicyStats:
         """`learn` and `apply`."""
-        stats = self.learn(batch, paid, number=number)
+        stats = self.learn(batch, reward_batch, number=number)
         self.apply()
         return stats
 
-    def learn(self, batch: TensorBatch, paid: RewardBatch, *, number: int) -> PolicyStats:
+    def learn(self, batch: TensorBatch, reward_batch: RewardBatch, *, number: int) -> PolicyStats:
         """The gradients of an optimiser step; all learners of the group must make it.
 
         Args:
-            batch, paid: this learner's shard, which may be empty.
+            batch, reward_batch: this learner's shard, which may be empty.
             number: of the update in the run, from 0, for the learning rate's decay.
 
         Raises:
@@ -248,7 +254,7 @@ class PolicyGradientLearner:
             LearnerError: another learner of the group died or hung.
         """
         with self._group.guard():
-            advantage = self._advantages(paid)  # [K, B, S]
+            advantage = self._advantages(reward_batch)  # [K, B, S]
             with torch.no_grad():
                 embedded = policy_inputs(
                     self._policy,
@@ -258,8 +264,8 @@ class PolicyGradientLearner:
                     self._reads,
                     batch.states,
                 )  # S x [B, N_s, E]
-            loss, entropy, ratios = self._objective(embedded, batch, paid, advantage)
-            samples, examples, sentences = paid.rewards.shape
+            loss, entropy, ratios = self._objective(embedded, batch, reward_batch, advantage)
+            samples, examples, sentences = reward_batch.rewards.shape
             spread = advantage.double()
             sums = torch.stack([
                 loss.detach().double(), entropy.detach().double(), spread.sum(),
@@ -288,8 +294,8 @@ class PolicyGradientLearner:
         self.step.apply()
         self.average = self._next_average
 
-    def _advantages(self, paid: RewardBatch) -> Tensor:
-        estimator, rewards = self._estimator, paid.rewards
+    def _advantages(self, reward_batch: RewardBatch) -> Tensor:
+        estimator, rewards = self._estimator, reward_batch.rewards
         self._next_average = self.average
         if isinstance(estimator, BitEstimator):
             return rewards
@@ -302,7 +308,7 @@ class PolicyGradientLearner:
             rewards, self._next_average = advantages.moving_average(
                 rewards, start, estimator.momentum, total[:-1] / total[-1]
             )
-        return estimator.advantages(rewards, paid.thresholded)
+        return estimator.advantages(rewards, reward_batch.thresholded)
 
 
 def _ratio_stats(sums: Sequence[float], largest: float) -> RatioStats | None:

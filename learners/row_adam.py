@@ -16,8 +16,6 @@ in DGL's SparseAdam.
 
 from __future__ import annotations
 
-__all__ = ["ROW_UPDATES", "RowAdam", "without_zero_rows"]
-
 from collections.abc import Callable
 from typing import Any
 

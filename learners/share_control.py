@@ -6,14 +6,14 @@ threshold of one half, as reports show it:
     tokens that are head or dependent = target,    heads = dependents.
 
 The second is there because the first can be met by one role alone, and is: the role that falls
-behind is not paid for, so it dies, and with it all attention between heads and dependents. The
+behind brings no reward, so it dies out, and with it all attention between heads and dependents. The
 Lagrangian is the paper's reward with a lambda for each role, by the method of multipliers:
 
     mu     <- mu + rate * margin     where |margin| < 1/2: dual ascent, without winding up
     lambda  = mu + stiffness * (margin + lookahead * slope)      the augmented Lagrangian's part
 
 where slope is the running average of the margin's change in an update: an optimiser with momentum
-goes on for some updates after lambda has turned, and the policy would swing about the target.
+continues for some updates after lambda has turned, and the policy would swing about the target.
 
 The violation is measured in logits. Let r be the share of heads and of dependents for which the
 most likely r of each, taken together, are the target share of the tokens. A role keeps r of the
@@ -31,8 +31,6 @@ Legend: B examples, S sentences, N_s tokens of slot s, T real tokens of all of t
 """
 
 from __future__ import annotations
-
-__all__ = ["Reached", "ShareController", "merit", "share_margin"]
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ Legend: B examples of this learner's shard, S sentences an example, N_s tokens o
 
 from __future__ import annotations
 
-__all__ = ["SupervisedLearner", "SupervisedStats"]
-
 import copy
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rss_rl.inference.model import Model
 
 __version__ = VERSION
-_HOMES = {
+_MODULES = {
     "Run": "rss_rl.api.run",
     "encode": "rss_rl.api.encoding",
     "explain_classifier": "rss_rl.api.explaining",
@@ -45,11 +45,11 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Imported when they are asked for: importing the library alone costs no torch."""
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'rss_rl' has no attribute '{name}'")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,6 @@
-"""Where this machine keeps what it can get again: data from elsewhere, compiled kernels."""
+"""The cache directory of this machine: fetched data, compiled kernels."""
 
 from __future__ import annotations
-
-__all__ = ["cache_root"]
 
 import os
 from pathlib import Path

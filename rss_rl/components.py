@@ -20,30 +20,6 @@ user gave; in what is read from a run, an export or a storage it is refused: see
 
 from __future__ import annotations
 
-__all__ = [
-    "DEFAULTS",
-    "EVERYTHING",
-    "KINDS",
-    "NOTHING",
-    "Component",
-    "Folder",
-    "Kind",
-    "Measure",
-    "NoOptions",
-    "Options",
-    "Trust",
-    "built_in_names",
-    "component_names",
-    "describe",
-    "default_estimator",
-    "find_component",
-    "folder_options",
-    "imported",
-    "installed_components",
-    "kind_named",
-    "package_of",
-]
-
 import functools
 import importlib
 import inspect
@@ -114,7 +90,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "log_probs": "weighs log-probs by rewards; needs a policy with log_probs",
             "logits": "a gradient for each bit; needs a policy with logits",
             "gates": "through the gates, without samplers; needs policy and encoder with gates",
-            "flips": "is also told the reward of each bit turned over",
+            "flips": "also gets the reward of each bit flipped",
             "pairs": "draws selections in pairs: sampler.selections must be even",
             "several": "compares selections of one example: sampler.selections must be 2 or more",
             "lag": "holds for selections that an older policy drew",
@@ -149,7 +125,8 @@ KINDS: Mapping[Kind, _KindSpec] = {
         "reward.model",
         {
             "classifier": "scores with the run's classifier",
-            "gates": "is minus the classifier's loss, which pathwise gradients differentiate",
+            "gates": "is minus the classifier's loss, which pathwise gradients differentiate; its"
+            " option `complement`, if it has one, weighs what the tokens left out still predict",
             "explains": "scores with the classifier of texts that its option `pretrained` names",
         },
         of_function="rss_rl.reward_models.blackbox:of_function",
@@ -160,7 +137,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
         {
             "made": "makes its examples: needs no files",
             "included": "reads files that travel with it: needs none of yours",
-            "rationales": "tells which words people marked",
+            "rationales": "says which words people marked",
             "pairs": "two texts an example",
             "passages": "a passage and a question an example",
         },

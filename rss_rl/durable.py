@@ -6,19 +6,6 @@ name that whoever comes next can find.
 
 from __future__ import annotations
 
-__all__ = [
-    "aside_of",
-    "disk_errors",
-    "file_sha256",
-    "is_same_file",
-    "put_back",
-    "replace_file",
-    "replacing",
-    "swap_in",
-    "sync_directory",
-    "sync_file",
-]
-
 import hashlib
 import logging
 import os

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "MAX_JSON_BYTES",
-    "canonical_json",
-    "read_json",
-    "without_non_finite",
-]
-
 import json
 import math
 import stat

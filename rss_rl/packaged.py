@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "configs_root",
-    "find_config",
-    "find_space",
-    "find_table",
-    "packaged_configs",
-    "packaged_spaces",
-    "packaged_tables",
-]
-
 from pathlib import Path
 
 from rss_rl.errors import ConfigError, nearest

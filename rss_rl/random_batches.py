@@ -5,8 +5,6 @@ Legend: B examples, S sentences, N_s tokens of slot s.
 
 from __future__ import annotations
 
-__all__ = ["WORDS", "cut_batch", "random_batch", "random_selections"]
-
 import numpy as np
 
 from rss_rl.types import ROLES, Array, Batch, LabelSpec
@@ -38,8 +36,8 @@ def random_batch(labels: LabelSpec, sentences: int, seed: int = 0) -> Batch:
         gold: Array = draw.uniform(labels.low, labels.high, count).astype(np.float32)
     elif labels.chooses:
         choices = np.minimum(_CHOICES, _LENGTHS)
-        places = np.arange(max(_LENGTHS)) * choices[:, None] // np.array(_LENGTHS)[:, None]
-        marks = np.where(valid[0], places, -1)
+        numbers = np.arange(max(_LENGTHS)) * choices[:, None] // np.array(_LENGTHS)[:, None]
+        marks = np.where(valid[0], numbers, -1)
         gold = draw.integers(0, choices)
     else:
         gold = np.arange(count, dtype=np.int64) % len(labels.names)
@@ -58,10 +56,10 @@ def random_selections(batch: Batch, seed: int = 0) -> tuple[Array, ...]:
 
 
 def cut_batch(
-    batch: Batch, selections: tuple[Array, ...], places: Array
+    batch: Batch, selections: tuple[Array, ...], indices: Array
 ) -> tuple[Batch, tuple[Array, ...]]:
-    """The examples at `places` with their selections, without padding that none of them needs."""
-    part = batch.take(places)
+    """The examples at `indices` with their selections, without padding that none of them needs."""
+    part = batch.take(indices)
     widths = [max(1, int(v.sum(1).max())) for v in part.valid]
 
     def cut(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -77,4 +75,4 @@ def cut_batch(
         None if part.marks is None else np.ascontiguousarray(part.marks[:, : widths[0]]),
         part.questions,
     )
-    return shorter, cut(tuple(s[places] for s in selections))
+    return shorter, cut(tuple(s[indices] for s in selections))

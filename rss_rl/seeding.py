@@ -6,8 +6,6 @@ the same numbers in any process.
 
 from __future__ import annotations
 
-__all__ = ["example_keys", "generator", "keyed_permutation", "keyed_uniforms", "stream_key"]
-
 import hashlib
 from typing import cast
 

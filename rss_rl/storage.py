@@ -7,8 +7,6 @@ moved to its name.
 
 from __future__ import annotations
 
-__all__ = ["Storage", "StoredFile", "is_uri", "open_storage"]
-
 import os
 import re
 import uuid
@@ -31,9 +29,9 @@ _MOST_READ = 256 * 2**20
 _CHUNK = 8 * 2**20
 
 
-def is_uri(place: str) -> bool:
-    """Whether `place` names a filesystem, as s3://bucket/key does, and not a plain local path."""
-    return _SCHEME.match(place) is not None
+def is_uri(location: str) -> bool:
+    """Whether `location` names a filesystem, as s3://bucket/key does, not a plain local path."""
+    return _SCHEME.match(location) is not None
 
 
 @dataclass(frozen=True)
@@ -225,27 +223,27 @@ class StoredFile:
         return self.storage.open(self.name)
 
 
-def open_storage(place: str) -> Storage:
+def open_storage(location: str) -> Storage:
     """The directory at a URI or local path; it need not exist.
 
     Raises:
         StorageError: no filesystem of that kind, or it cannot be reached.
     """
     try:
-        if not is_uri(place):
-            return Storage(place, fs.LocalFileSystem(), str(Path(place).absolute()))
+        if not is_uri(location):
+            return Storage(location, fs.LocalFileSystem(), str(Path(location).absolute()))
         try:
-            filesystem, root = fs.FileSystem.from_uri(place)
+            filesystem, root = fs.FileSystem.from_uri(location)
         except pa.ArrowInvalid:  # a scheme that pyarrow leaves to fsspec
-            filesystem, root = _by_fsspec(place)
+            filesystem, root = _by_fsspec(location)
     except (OSError, ValueError, ImportError, pa.ArrowException) as error:
         raise StorageError(
             f"cannot be opened: {error}",
-            where=place,
+            where=location,
             remedy="Use a local path, or a URI such as s3://bucket/prefix; other schemes need their"
             " fsspec package installed",
         ) from error
-    return Storage(place, filesystem, root)
+    return Storage(location, filesystem, root)
 
 
 def _by_fsspec(uri: str) -> tuple[fs.FileSystem, str]:

@@ -38,6 +38,7 @@ from rss_rl.policies.protocol import (
     RelaxedPolicy,
     SteeredPolicy,
     StochasticPolicy,
+    bits_per_token,
 )
 from rss_rl.reward_models.contract import check_reward_model
 from rss_rl.types import ROLES
@@ -130,9 +131,9 @@ def _check_share(case: Case) -> None:
     rule = case.policy.probabilities
     if isinstance(case.policy, SteeredPolicy):
         rule = case.policy.steered
-        case.unit("steered", rule(case.shown, case.valid).detach())
-    chance = rule(case.shown, case.valid).detach()
-    kept = case.policy.threshold(case.shown, case.valid)
+        case.unit("steered", rule(case.tokens, case.valid).detach())
+    chance = rule(case.tokens, case.valid).detach()
+    kept = case.policy.threshold(case.tokens, case.valid)
     clear = (chance - 0.5).abs() > _NEAR_HALF
     case.require(
         not ((kept != (chance > 0.5)) & clear).any(),
@@ -161,13 +162,13 @@ def _learning_calls(case: Case) -> list[Callable[[], object]]:
     """What learners call."""
     policy: Any = case.policy
     drawn = torch.zeros_like(case.uniforms, dtype=torch.bool)
-    calls: list[Callable[[], object]] = [lambda: policy.probabilities(case.shown, case.valid)]
+    calls: list[Callable[[], object]] = [lambda: policy.probabilities(case.tokens, case.valid)]
     if isinstance(policy, StochasticPolicy):
-        calls.append(lambda: policy.evaluate(case.shown, case.valid, drawn))
+        calls.append(lambda: policy.evaluate(case.tokens, case.valid, drawn))
     if isinstance(policy, FactorisedPolicy):
-        calls.append(lambda: policy.logits(case.shown, case.valid))
+        calls.append(lambda: policy.logits(case.tokens, case.valid))
     if isinstance(policy, RelaxedPolicy):
-        calls.append(lambda: policy.gates(case.shown, case.valid, case.uniforms))
+        calls.append(lambda: policy.gates(case.tokens, case.valid, case.uniforms))
     return calls
 
 
@@ -189,11 +190,11 @@ def _check_saved(case: Case, other: PolicyModule | None) -> None:
             where=case.kind,
             remedy="Build the same parameters and buffers from the same options",
         ) from error
-    arguments = case.shown, case.valid, case.uniforms
+    arguments = case.tokens, case.valid, case.uniforms
     case.require(
         torch.equal(other.sample(*arguments).selection, case.policy.sample(*arguments).selection)
         and torch.equal(
-            other.threshold(case.shown, case.valid), case.policy.threshold(case.shown, case.valid)
+            other.threshold(case.tokens, case.valid), case.policy.threshold(case.tokens, case.valid)
         ),
         "saved and loaded, it selects otherwise",
         "Keep what it learns or draws when it is built in parameters or persistent buffers",
@@ -203,27 +204,34 @@ def _check_saved(case: Case, other: PolicyModule | None) -> None:
 def _check_threshold(case: Case) -> None:
     """The test-time selection."""
     name, policy = "threshold", case.policy
-    chosen = case.twice(name, lambda: policy.threshold(case.shown, case.valid))
+    chosen = case.twice(name, lambda: policy.threshold(case.tokens, case.valid))
     case.selection(name, chosen, len(case.valid))
-    chance = policy.probabilities(case.shown, case.valid).detach()
+    chance = policy.probabilities(case.tokens, case.valid).detach()
     case.shape("probabilities", chance, *chosen.shape)
     case.unit("probabilities", chance)
 
 
 def _check_sample(case: Case) -> None:
     """Selections that are drawn."""
-    policy, kept = case.policy, case.shown.clone()
+    policy, kept = case.policy, case.tokens.clone()
     chosen = case.twice(
-        "sample", lambda: policy.sample(case.shown, case.valid, case.uniforms).selection
+        "sample", lambda: policy.sample(case.tokens, case.valid, case.uniforms).selection
     )
     case.selection("sample's selection", chosen, *case.uniforms.shape[:2])
-    case.require(torch.equal(kept, case.shown), "sample changed its arguments", "Work on a copy")
+    case.require(torch.equal(kept, case.tokens), "sample changed its arguments", "Work on a copy")
+    heads, dependents = chosen.unbind(2)
+    case.require(
+        bits_per_token(policy) == ROLES or torch.equal(heads, dependents),
+        f"bits_per_token is {bits_per_token(policy)}, and sample selects other heads than"
+        " dependents",
+        f"Drop the attribute, or make it {ROLES}",
+    )
 
 
 def _check_log_prob(case: Case) -> None:
     """Log-probs of what was drawn, from both sides, and their gradient."""
-    drawn = case.policy.sample(case.shown, case.valid, case.uniforms)
-    evaluated = case.policy.evaluate(case.shown, case.valid, drawn.selection)
+    drawn = case.policy.sample(case.tokens, case.valid, case.uniforms)
+    evaluated = case.policy.evaluate(case.tokens, case.valid, drawn.selection)
     case.shape("evaluate's entropy", evaluated.entropy, len(case.valid))
     for name, value in (("sample", drawn.log_prob), ("evaluate", evaluated.log_prob)):
         case.shape(f"{name}'s log_prob", value, *case.uniforms.shape)
@@ -248,13 +256,13 @@ def _check_log_prob(case: Case) -> None:
 def _check_logits(case: Case) -> None:
     """A factorised policy's bits are those of its logits."""
     policy: Any = case.policy
-    logits = policy.logits(case.shown, case.valid)
+    logits = policy.logits(case.tokens, case.valid)
     roles = logits.shape[1] if logits.ndim == 3 else 0
     case.require(roles in (1, 2), "logits are not [B, R, N] with R of 1 or 2", "See logits")
     case.shape("logits", logits, len(case.valid), roles, case.valid.shape[1])
     chance = torch.sigmoid(logits.detach())
     bits = (case.uniforms[:, :, :roles] < chance) & case.valid[:, None]
-    drawn = policy.sample(case.shown, case.valid, case.uniforms).selection
+    drawn = policy.sample(case.tokens, case.valid, case.uniforms).selection
     case.require(
         torch.equal(drawn, bits.expand(-1, -1, ROLES, -1)),
         "sample does not draw uniform < sigmoid(logit)",
@@ -265,10 +273,10 @@ def _check_logits(case: Case) -> None:
 def _check_gates(case: Case) -> None:
     """Gates of a relaxed policy, which stand for the selection that is drawn."""
     policy: Any = case.policy
-    gates = case.twice("gates", lambda: policy.gates(case.shown, case.valid, case.uniforms))
+    gates = case.twice("gates", lambda: policy.gates(case.tokens, case.valid, case.uniforms))
     case.shape("gates", gates, *case.uniforms.shape)
     case.unit("gates", gates.detach())
-    drawn = policy.sample(case.shown, case.valid, case.uniforms).selection
+    drawn = policy.sample(case.tokens, case.valid, case.uniforms).selection
     case.require(
         torch.equal(gates > 0, drawn),
         "the gates that are not 0 are not the selection that sample draws",
@@ -277,7 +285,7 @@ def _check_gates(case: Case) -> None:
     if list(case.policy.parameters()):
         weights = torch.linspace(1, 2, gates.numel()).view_as(gates)
         case.gradient("gates", (gates * weights).sum())
-        chance = policy.probabilities(case.shown, case.valid)
+        chance = policy.probabilities(case.tokens, case.valid)
         case.gradient("probabilities", (chance * weights[0]).sum())
 
 
@@ -285,16 +293,16 @@ def _check_alone(case: Case) -> None:
     """A sentence alone gets what it gets in a padded batch."""
     for row, length in enumerate(case.lengths):
         one = slice(row, row + 1)
-        shown, valid = case.shown[one, :length], case.valid[one, :length]
+        tokens, valid = case.tokens[one, :length], case.valid[one, :length]
         drawn = case.uniforms[:, one, :, :length]
         pairs = {
             "threshold": (
-                case.policy.threshold(shown, valid),
-                case.policy.threshold(case.shown, case.valid)[one, :, :length],
+                case.policy.threshold(tokens, valid),
+                case.policy.threshold(case.tokens, case.valid)[one, :, :length],
             ),
             "sample": (
-                case.policy.sample(shown, valid, drawn).selection,
-                case.policy.sample(case.shown, case.valid, case.uniforms).selection[
+                case.policy.sample(tokens, valid, drawn).selection,
+                case.policy.sample(case.tokens, case.valid, case.uniforms).selection[
                     :, one, :, :length
                 ],
             ),
@@ -311,16 +319,16 @@ def _check_numbers_alone(case: Case) -> None:
     """Probabilities and gates of a sentence alone are those in a padded batch, up to rounding."""
     policy: Any = case.policy
     calls: dict[str, Callable[..., Tensor]] = {
-        "probabilities": lambda shown, valid, drawn: policy.probabilities(shown, valid)[None]
+        "probabilities": lambda tokens, valid, drawn: policy.probabilities(tokens, valid)[None]
     }
     if isinstance(policy, RelaxedPolicy):
         calls["gates"] = policy.gates
     for name, call in calls.items():
-        whole = call(case.shown, case.valid, case.uniforms)  # [K or 1, B, 2, N]
+        whole = call(case.tokens, case.valid, case.uniforms)  # [K or 1, B, 2, N]
         for row, length in enumerate(case.lengths):
             one = slice(row, row + 1)
             drawn = case.uniforms[:, one, :, :length]
-            lonely = call(case.shown[one, :length], case.valid[one, :length], drawn)
+            lonely = call(case.tokens[one, :length], case.valid[one, :length], drawn)
             case.require(
                 torch.allclose(lonely, whole[:, one, :, :length], atol=1e-4),
                 f"{name} of a sentence of {length} tokens depend on the padding around it",
@@ -340,8 +348,8 @@ def _check_pickled(case: Case) -> None:
         ) from error
     case.require(
         torch.equal(
-            copy.sample(case.shown, case.valid, case.uniforms).selection,
-            case.policy.sample(case.shown, case.valid, case.uniforms).selection,
+            copy.sample(case.tokens, case.valid, case.uniforms).selection,
+            case.policy.sample(case.tokens, case.valid, case.uniforms).selection,
         ),
         "its pickled copy draws other selections",
         "Keep what it needs in parameters, buffers and attributes",
@@ -352,7 +360,7 @@ def _check_frequency(case: Case) -> None:
     """exp(log_prob) of each selection that occurs is how often it occurs."""
     uniforms = case.draw(_FREQUENCY_DRAWS, seed=11)
     with torch.no_grad():
-        drawn = case.policy.sample(case.shown, case.valid, uniforms)
+        drawn = case.policy.sample(case.tokens, case.valid, uniforms)
     for row in range(len(case.lengths)):
         bits = drawn.selection[:, row].flatten(1).to(torch.uint8)
         log_prob = drawn.log_prob[:, row].sum((-1, -2))

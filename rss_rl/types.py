@@ -6,8 +6,6 @@ K selections an example, R = 2 roles (0 = head, 1 = dependent).
 
 from __future__ import annotations
 
-__all__ = ["DEPENDENT", "HEAD", "ROLES", "Array", "Batch", "ExampleSource", "LabelSpec"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
@@ -92,9 +90,9 @@ class Batch:
         plain = replace(self, states=None)
         return plain._each(lambda array: np.tile(array, (times,) + (1,) * (array.ndim - 1)))
 
-    def take(self, places: Array) -> Batch:
-        """The examples at `places`, int64 [b], as often as each stands there."""
-        return self._each(lambda array: array[places])
+    def take(self, indices: Array) -> Batch:
+        """The examples at `indices`, int64 [b], as often as each stands there."""
+        return self._each(lambda array: array[indices])
 
     def _each(self, change: Callable[[Array], Array]) -> Batch:
         """The batch with every array changed alike."""

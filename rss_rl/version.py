@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["VERSION"]
-
 from importlib.metadata import PackageNotFoundError, version
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["encode"]
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rss_rl.data.places import LocalFiles, open_files
+from rss_rl.data.locations import LocalFiles, open_files
 from rss_rl.data.staging import Progress
 from rss_rl.data.states import StatesInfo, StatesWriter, alone, manifest_digest
 from rss_rl.data.store import Prepared, Split
@@ -35,15 +33,15 @@ def encode(
 ) -> StatesInfo:
     """Write what a pretrained encoder says of each token in its whole text beside prepared data.
 
-    Who is interrupted goes on where it stopped.
+    An interrupted call resumes where it stopped.
 
     Args:
         data: a directory that `prepare` wrote.
         pretrained: folder of a transformer with its tokenizer, or its name on the hub.
         dtype: `float16` or `float32`.
         force: replace states of another encoder, or of other data.
-        sized: is told the bytes that it takes, before anything is written.
-        progress: is told of rows: what is done, how many are, of how many.
+        sized: called with the bytes that it takes, before anything is written.
+        progress: called as rows are done: what is done, how many are, of how many.
 
     Returns:
         What was written.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["explain_classifier"]
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +24,7 @@ _SELECTIONS = 4
 _AT_ONCE = 16
 
 _Asked = Callable[[int, int], None]
-"""Is told about how many texts the classifier was asked, and of how many."""
+"""Called with the number of texts that the classifier was asked about, and of how many."""
 
 
 def explain_classifier(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Choice", "check_share", "choices", "fit", "guess_task"]
-
 import hashlib
 import json
 import tempfile

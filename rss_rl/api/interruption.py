@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PATIENCE_S", "Interruption"]
-
 import os
 import select
 import signal
@@ -47,7 +45,7 @@ class Interruption:
         self._fd_before = -1
 
     def asked(self) -> bool:
-        """Whether a signal came; whoever asks and is told so stops in good order."""
+        """Whether a signal came; callers then stop in good order."""
         if self._signal is not None:
             self._heeded.set()
         return self._signal is not None
@@ -72,7 +70,7 @@ class Interruption:
         os.kill(os.getpid(), number)
 
     def _watch(self, reading: int, leave: Callable[[], bool]) -> None:
-        """What the thread does: `reading` tells each signal as it comes, whoever computes."""
+        """Wait for signals, which `reading` yields as they come, whatever else computes."""
         first: int | None = None
         deadline = float("inf")
         while not self._heeded.is_set():

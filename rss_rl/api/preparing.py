@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Rows", "prepare", "row_files"]
-
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rss_rl.data.checks import LARGEST_SCORE
+from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.prepare import SHARD_MB
 from rss_rl.data.prepare import prepare as prepare_source
 from rss_rl.data.sources import Source, SourceRequest, known_sources, named_source
 from rss_rl.data.staging import Progress
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.data.tables import Columns, table
 from rss_rl.data.upload import local_target, upload
 from rss_rl.errors import DataError
 from rss_rl.storage import is_uri
@@ -95,7 +93,7 @@ def prepare(
                 if given is not None
             }
             columns = _columns((text, text_b), label, id, (rationale, rationale_b))
-            source = table(
+            source = column_files(
                 files["rows"],
                 columns,
                 _label_spec(task, low, high),

@@ -5,8 +5,6 @@ Imported by commands that train only, as it knows the events of the runtime and 
 
 from __future__ import annotations
 
-__all__ = ["Progress", "make_progress"]
-
 import io
 import math
 import os
@@ -26,7 +24,7 @@ from rich.text import Text
 from rss_rl.api.terminal import SafeConsole, say
 from rss_rl.metrics.measures import brief_measures
 from rss_rl.results.output import describe_scores
-from rss_rl.training.life import LearnersLost
+from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import Finished, RunEvent
 from rss_rl.training.session import UpdateReport
 from rss_rl.training.trainer import Evaluated, PhaseBegan

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Run"]
-
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress

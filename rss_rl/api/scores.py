@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["print_report", "scores_table"]
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -8,8 +8,6 @@ what they are given.
 
 from __future__ import annotations
 
-__all__ = ["SafeConsole", "busy", "counted", "guarded_streams", "plain_table", "printable", "say"]
-
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -116,7 +114,7 @@ def counted(out: Console, what: str) -> Iterator[Callable[[int, int | None], Non
     """Show how much of what takes long is done: a live line, gone at the end; elsewhere a line.
 
     Yields:
-        What is to be told how many are done, and of how many.
+        A callback for how many are done, and of how many.
     """
     from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "compare"]
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple

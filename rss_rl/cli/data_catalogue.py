@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FETCH_EPILOG", "LIST_EPILOG", "fetch", "list_", "progress_lines"]
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

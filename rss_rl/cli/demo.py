@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "demo"]
-
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -156,10 +154,10 @@ def _prepare(shown: _Demo, data: Path, seed: int, out: Console) -> None:
 
 def _read_out(out: Console, run: Run, shown: _Demo) -> None:
     """What the table says, in words."""
-    from rss_rl.results.in_words import in_words
+    from rss_rl.results.sentences import score_sentences
 
     test = run.report["splits"]["test"]
-    chosen, lines = test["thresholded"], in_words(test, "accuracy", "test")
+    chosen, lines = test["thresholded"], score_sentences(test, "accuracy", "test")
     if (share := run.config.reward.target_share) is not None:
         lines.insert(0, f"The policy was asked to keep {share:.0%} of the words.")
     if "rationale_f1" in chosen:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "Finding", "doctor"]
-
 import os
 import platform
 import tempfile

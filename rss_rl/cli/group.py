@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DEBUG_VARIABLE", "Commands", "deferred"]
-
 import importlib
 import os
 import sys

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "predict"]
-
 import os
 import shlex
 import sys
@@ -156,7 +154,7 @@ def _rows(counts: Counts) -> str:
 
 
 def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, insecure: bool) -> None:
-    """Score what waits, and say at the end what is there and how to go on."""
+    """Score what waits, and say at the end what is there and how to continue."""
     from rss_rl.inference.scoring import Counts
 
     out, before, of = console(stderr=True), len(job.done), len(job.files)
@@ -185,7 +183,7 @@ def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, inse
     finally:
         if done < of:
             say(out, f"{job.complete():,} of {of:,} files are complete in {job.target.uri};")
-            say(out, f"go on with: {_command()}")
+            say(out, f"continue with: {_command()}")
     if done < of:
         raise typer.Exit(interruption.exit_code)
     there = f"; {before:,} were complete already" if before else ""

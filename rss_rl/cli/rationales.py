@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "rationales"]
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

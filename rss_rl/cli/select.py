@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "print_explanation", "select"]
-
 import json
 from typing import TYPE_CHECKING, Annotated
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "serve"]
-
 import secrets
 import socket
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "status"]
-
 import json
 import time
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "entrypoint", "submit"]
-
 import json
 import shlex
 import tempfile

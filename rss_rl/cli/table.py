@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FRONTIER_EPILOG", "TABLE_EPILOG", "frontier", "run_workers", "table"]
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,7 +18,6 @@ from rss_rl.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from rss_rl.cli.table_progress import TableProgress
-    from rss_rl.cluster.run_workers import RayWorkers, TuneWorkers
     from rss_rl.results.tables.data import TableData
     from rss_rl.results.tables.execute import RunResult, Workers
     from rss_rl.results.tables.plan import Plan, PlannedRun
@@ -45,9 +42,8 @@ FRONTIER_EPILOG = """
 Examples:
 
 `rss-rl frontier sick --shares .1,.2,.3,.5 --jobs 2` trains the configuration's policy at every
-target share with three seeds, two runs at a time on Ray Tune (`rss-rl[tune]`), and writes
-`frontier.md`, `.csv` and `.png` into `runs/frontier/sick`. `--policies` takes several;
-`rss-rl components policies` lists them.
+target share with three seeds, two runs at a time, and writes `frontier.md`, `.csv` and `.png` into
+`runs/frontier/sick`. `--policies` takes several; `rss-rl components policies` lists them.
 
 `rss-rl frontier movies --shares .1,.3 --costs .3,1 --policies A,B` trains a policy that learns from
 rewards at each share, and one that learns through gates at each cost, and plots both.
@@ -135,7 +131,7 @@ def table(
     spec = load_table(file)
     parts = {"rows": _names("--rows", rows), "datasets": _names("--datasets", datasets)}
     plan = plan_runs(file.stem, spec, out, **parts, seeds=_seeds(seeds))
-    grid = _Grid(plan, TableData(spec, data_root, vectors), jobs, again, _ray_workers)
+    grid = _Grid(plan, TableData(spec, data_root, vectors), jobs, again)
     if timing is not False:
         grid.after = lambda stop, tell: time_rows(plan, anew=timing is True, stop=stop, tell=tell)
     grid.run(write_table, dry_run=dry_run, only_read=only_read)
@@ -184,7 +180,7 @@ def frontier(
     local = [*overrides, "sampler.backend=local", "learner.actors=0"]
     spec = frontier_table(config, local, base, sweep)
     plan = plan_runs(Path(config).stem, spec, out)
-    grid = _Grid(plan, TableData(spec), jobs, again, _tune_workers)
+    grid = _Grid(plan, TableData(spec), jobs, again)
     grid.run(write_frontier, dry_run=dry_run, only_read=only_read)
 
 
@@ -213,41 +209,18 @@ def _numbers(option: str, given: str | None) -> tuple[float, ...]:
         ) from error
 
 
-def _ray_workers() -> type[RayWorkers]:
-    from rss_rl.cluster.run_workers import RayWorkers
-
-    return RayWorkers
-
-
-def _tune_workers() -> type[TuneWorkers]:
-    from rss_rl.cluster.run_workers import TuneWorkers, check_tune
-
-    check_tune()
-    return TuneWorkers
-
-
 class _Grid:
     """A plan of runs, and how they are trained.
 
     jobs         runs at a time; 1: in this process, without Ray
     again        replace runs that were trained with other settings or data
-    find_workers the class of workers on a cluster; called before one is started, as it imports Ray
-                 and refuses what is not installed
     after        what is done after the runs, given how to poll for a stop and to print a line
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        data: TableData,
-        jobs: int,
-        again: bool,
-        find_workers: Callable[[], type[RayWorkers | TuneWorkers]],
-    ) -> None:
+    def __init__(self, plan: Plan, data: TableData, jobs: int, again: bool) -> None:
         from rss_rl.results.tables.plan import state_of
 
         self._plan, self._data, self._jobs, self._again = plan, data, jobs, again
-        self._find_workers = find_workers
         self._states = {run.label: state_of(run) for run in plan.runs}
         self._out = console()
         self.after: Callable[[Callable[[], bool], Callable[[str], None]], None] | None = None
@@ -330,7 +303,7 @@ class _Grid:
 
         if missing:
             folder, prepare = self._plan.folder, self._data.prepare
-            with run_workers(folder, self._jobs, stop, progress, self._find_workers) as workers:
+            with run_workers(folder, self._jobs, stop, progress) as workers:
                 yield from execute(missing, workers, prepare, stop=stop, again=self._again)
 
 
@@ -340,26 +313,21 @@ def run_workers(
     jobs: int,
     stop: Callable[[], bool],
     progress: TableProgress,
-    find_workers: Callable[[], type[RayWorkers | TuneWorkers]],
 ) -> Iterator[Workers]:
-    """What trains the runs under `folder`; a cluster that was started for them ends with them.
-
-    Args:
-        find_workers: see `_Grid`.
-    """
+    """What trains the runs under `folder`; a cluster that was started for them ends with them."""
     from rss_rl.results.tables.execute import LocalWorkers
 
     if jobs == 1:
         yield LocalWorkers(stop, progress.progress)
         return
     from rss_rl.cluster.connection import connect, shutdown
+    from rss_rl.cluster.run_workers import RayWorkers
 
-    make = find_workers()
     cluster = connect(cores=jobs)
     try:
         for note in cluster.notes:
             progress.tell(note)
-        with closing(make(jobs, folder, stop, progress.progress)) as workers:
+        with closing(RayWorkers(jobs, folder, stop, progress.progress)) as workers:
             yield workers
     finally:
         shutdown(cluster)

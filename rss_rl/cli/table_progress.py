@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TableProgress", "say_stopping"]
-
 import os
 import statistics
 import sys

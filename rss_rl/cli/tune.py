@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EPILOG", "tune"]
-
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ from rich.console import Console
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
 from rss_rl.cli.options import console
+from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from rss_rl.cluster.tuning import Progress
@@ -26,7 +26,7 @@ tries settings of the policy for an hour of a core. It ends with the best trials
 configuration as it is, and with what mattered.
 
 `rss-rl tune policy own data=data/reviews reward.target_share=0.3 --out runs/tune --minutes 120`
-goes on with the same search for another hour.
+continues the same search for another hour.
 
 `rss-rl tune mine.yaml sick --dry-run` checks a search space of your own and shows what would be
 tried. A space has a line for each key:
@@ -135,9 +135,8 @@ def _train(
     from rss_rl.api.interruption import Interruption
     from rss_rl.cli.table_progress import say_stopping
     from rss_rl.cluster.connection import connect, shutdown
-    from rss_rl.cluster.run_workers import check_tune
 
-    check_tune()
+    _check_installed()
     with study.locked(), Interruption(say_stopping) as interruption:
         cluster = connect(address, cores=jobs, insecure=insecure)
         try:
@@ -150,6 +149,20 @@ def _train(
         finally:
             shutdown(cluster)
     return interruption.exit_code if interruption.asked() else None
+
+
+def _check_installed() -> None:
+    """Refuse to begin without Ray Tune, before a cluster is started.
+
+    Raises:
+        ConfigError: naming the extra that has it.
+    """
+    missing = [name for name in ("pandas", "tensorboardX") if not find_spec(name)]
+    if missing:
+        raise ConfigError(
+            f"Ray Tune needs {' and '.join(missing)}, which are not installed",
+            remedy="Install rss-rl[tune]",
+        )
 
 
 def _show(study: Study, news: Progress, budget_s: float, out: Console) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ActorProcess", "kill_process", "last_line", "this_process"]
-
 import os
 import signal
 import socket

@@ -6,16 +6,6 @@ configuration, log or checkpoint. Needs neither Ray nor torch.
 
 from __future__ import annotations
 
-__all__ = [
-    "MODE_VARIABLE",
-    "PATH_VARIABLE",
-    "TOKEN_VARIABLE",
-    "Token",
-    "ensure_token",
-    "find_token",
-    "switched_off",
-]
-
 import os
 import secrets
 import stat

@@ -9,8 +9,6 @@ local`, which uses no Ray at all. Tokens travel in clear unless Ray's TLS is set
 
 from __future__ import annotations
 
-__all__ = ["ClusterInfo", "connect", "quiet", "shutdown", "token_mode"]
-
 import logging
 import os
 import signal
@@ -38,7 +36,7 @@ _LOCAL_ADDRESS = "local"
 _OBJECT_STORE = 512 * 2**20
 """Bytes; Ray would take 30% of the machine's. Snapshots and rollouts are 10 to 50 MB each."""
 _END_S = 10.0
-# Ray tells drivers of a change that concerns tasks without GPUs; this switches it off.
+# Ray warns drivers of a change that concerns tasks without GPUs; this switches it off.
 _QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # Of a cluster started here: when its driver is killed, processes that still look for it mostly give
 # up within seconds, and not after Ray's 60, so that nothing of a dead run stays behind for long.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Job", "JobBoard", "dashboard_url", "open_board"]
-
 import asyncio
 import os
 import time

@@ -6,8 +6,6 @@ loss of one is the loss of all: what they learnt since the last checkpoint is le
 
 from __future__ import annotations
 
-__all__ = ["LearnerActor", "RayLearners"]
-
 import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence

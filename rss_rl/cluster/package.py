@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG_NAME", "LARGEST_PACKAGE", "STOP_WAIT_S", "PackedCode", "pack_code"]
-
 import os
 import shutil
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ are placed one by one and not as a placement group, which would be had as a whol
 
 from __future__ import annotations
 
-__all__ = ["RayBackend"]
-
 import time
 from collections import deque
 from collections.abc import Callable

@@ -6,8 +6,6 @@ are neither a refusal nor an open door count as no Ray cluster at all.
 
 from __future__ import annotations
 
-__all__ = ["Checked", "Probe", "check", "probe_dashboard", "probe_gcs"]
-
 import json
 import os
 import time

@@ -5,8 +5,6 @@ Needs neither Ray nor torch.
 
 from __future__ import annotations
 
-__all__ = ["Process", "end_processes", "inside_job", "session_processes"]
-
 import contextlib
 import os
 import re

@@ -6,8 +6,6 @@ dashboard or without; Ray puts `ray_` before the names. Imported only where Ray 
 
 from __future__ import annotations
 
-__all__ = ["PrometheusSink", "gauge_name"]
-
 import re
 import unicodedata
 from collections.abc import Mapping

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["RayRoles"]
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 

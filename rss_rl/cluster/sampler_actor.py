@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SamplerActor", "ray_samplers"]
-
 import time
 from typing import Any
 

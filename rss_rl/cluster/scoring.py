@@ -6,8 +6,6 @@ what a file gives is what it gives in one process. Rows themselves never pass th
 
 from __future__ import annotations
 
-__all__ = ["check_ray_data", "score_on_ray"]
-
 import logging
 import os
 from collections import Counter
@@ -116,7 +114,7 @@ def score_on_ray(
             f"a file could not be scored: {last_line(error)}",
             where=cluster.address,
             remedy="Look whether the nodes have this rss-rl and enough memory; the same command"
-            " goes on",
+            " continues",
         ) from error
     finally:
         shutdown(cluster)

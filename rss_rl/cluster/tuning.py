@@ -1,15 +1,13 @@
 """A search on Ray Tune: trials of one CPU each, and asynchronous successive halving (ASHA).
 
-Ray Tune runs the trials and decides which of them to stop. What is known of a search is in its own
-folder, not in Tune's, so that it goes on after any kill: the scheduler is told of earlier trials,
-and an interrupted one resumes from its checkpoints.
+Ray Tune runs the trials and decides which of them to stop. The records of a search are in its own
+folder, not in Tune's, so that it resumes after any kill: the scheduler is given earlier trials, and
+an interrupted one resumes from its checkpoints.
 
 Source: Li et al., A System for Massively Parallel Hyperparameter Tuning, MLSys 2020.
 """
 
 from __future__ import annotations
-
-__all__ = ["Progress", "search"]
 
 import logging
 import os
@@ -27,12 +25,7 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search import Searcher
 
-from rss_rl.cluster.run_workers import (
-    NO_TUNE_LOGGERS,
-    RETRIES,
-    TUNE_FOLDER,
-    new_stop_file,
-)
+from rss_rl.cluster.run_workers import RETRIES, new_stop_file
 from rss_rl.errors import ClusterError
 from rss_rl.results.tuning.study import REDUCTION, Study
 from rss_rl.results.tuning.trial import (
@@ -47,7 +40,8 @@ from rss_rl.results.tuning.trial import (
 )
 
 _POLL_S = 0.5
-_SETTINGS = {NO_TUNE_LOGGERS: "1", "RAY_AIR_NEW_OUTPUT": "0"}
+_FOLDER = ".tune"
+_SETTINGS = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
 """What Tune shows on the terminal is not ours to check, so it shows nothing."""
 _END_S = 30.0
 _TIME, _PROMISE, _NUMBER, _STATE = "progress", "promise", "number", "state"
@@ -138,7 +132,7 @@ class _Search:
             raise ClusterError(
                 f"Ray Tune failed: {self._error}",
                 where=str(self._study.folder),
-                remedy="The same command goes on from here",
+                remedy="The same command resumes the search",
             ) from self._error
 
     def take(self, number: int, result: dict[str, Any], ended: bool) -> None:
@@ -175,7 +169,7 @@ class _Search:
                 reuse_actors=True,
             ),
             run_config=tune.RunConfig(
-                name=TUNE_FOLDER,
+                name=_FOLDER,
                 storage_path=str(self._study.folder),
                 callbacks=[_callback(self.take)],
                 failure_config=tune.FailureConfig(max_failures=RETRIES),
@@ -188,7 +182,7 @@ class _Search:
             self._stop_file.touch()
             self._thread.join(timeout=_END_S)
         self._stop_file.unlink(missing_ok=True)
-        shutil.rmtree(self._study.folder / TUNE_FOLDER, ignore_errors=True)
+        shutil.rmtree(self._study.folder / _FOLDER, ignore_errors=True)
 
 
 def _trial(config: dict[str, Any], study: Study, stop_file: Path) -> None:
@@ -203,7 +197,7 @@ def _trial(config: dict[str, Any], study: Study, stop_file: Path) -> None:
 
 
 def _results(record: TrialRecord) -> list[dict[str, Any]]:
-    """What Tune is told of a trial, an evaluation each; at least one."""
+    """What is reported to Tune of a trial, an evaluation each; at least one."""
     state: State = record.state
     common = {_NUMBER: record.number, _STATE: state}
     found = [{_TIME: point.progress, _PROMISE: point.promise} | common for point in points(record)]
@@ -218,7 +212,7 @@ class _Known:
 
 
 def _scheduler(study: Study, records: list[TrialRecord]) -> Any:
-    """ASHA, told of the trials that are over; None where trials are too short to be stopped."""
+    """ASHA, with the trials that are over; None where trials are too short to be stopped."""
     if not study.rungs:
         return None
     scheduler = ASHAScheduler(
@@ -233,7 +227,7 @@ def _scheduler(study: Study, records: list[TrialRecord]) -> Any:
     nobody: Any = None  # Tune's controller, which this scheduler asks nothing
     for record in records:
         if record.state == "running":
-            continue  # it tells by itself, before it goes on
+            continue  # it reports by itself, before it continues
         known: Any = _Known(record.number)
         scheduler.on_trial_add(nobody, known)
         for result in _results(record):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Choice", "Section", "plugins_named", "with_folders"]
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Self, TypeVar
 

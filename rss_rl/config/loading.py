@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "load_config",
-    "options_that_fit",
-    "parse_config",
-    "parse_section",
-    "trust_in_overrides",
-    "with_overrides",
-]
-
 import copy
 import functools
 import json

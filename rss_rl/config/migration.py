@@ -7,8 +7,6 @@ Until b9a4141 the options of all components lay side by side in the sections `mo
 
 from __future__ import annotations
 
-__all__ = ["SLOTS", "Slot", "migrate"]
-
 import functools
 import logging
 from collections.abc import Mapping

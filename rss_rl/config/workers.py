@@ -1,8 +1,6 @@
-"""The sections of a configuration about who works: learners and samplers."""
+"""The sections of a configuration about learners and samplers."""
 
 from __future__ import annotations
-
-__all__ = ["EstimatorConfig", "LearnerConfig", "OptimizerConfig", "SamplerConfig"]
 
 from typing import Annotated, ClassVar, Literal
 

@@ -6,8 +6,6 @@ stand for: a few lines of them can mean more values than fit into memory.
 
 from __future__ import annotations
 
-__all__ = ["parse_value", "read_tree"]
-
 import os
 import stat
 from pathlib import Path

@@ -10,8 +10,6 @@ sentences has two lengths, and sorting by one of them leaves about twice the pad
 
 from __future__ import annotations
 
-__all__ = ["padding_share", "plain_batches", "split_by_length", "within_tokens"]
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -67,7 +65,7 @@ def _checked(lengths: Array, batch_size: int) -> Array:
 
 
 def split_by_length(lengths: Array, rows: Array, batch_size: int) -> list[Array]:
-    """Cut `rows`, places in `lengths` [n, S], into batches; ties of length keep their order."""
+    """Cut `rows`, indices of `lengths` [n, S], into batches; ties of length keep their order."""
     done: list[Array] = []
     waiting = [rows] if len(rows) else []
     while waiting:
@@ -82,7 +80,7 @@ def split_by_length(lengths: Array, rows: Array, batch_size: int) -> list[Array]
 def within_tokens(
     lengths: Array, batches: Sequence[Array], batch_tokens: int | None
 ) -> list[Array]:
-    """Cut further the batches, of places in `lengths` [n, S], that hold more cells than allowed.
+    """Cut further the batches, of indices of `lengths` [n, S], that hold more cells than allowed.
 
     What is counted is what an update computes, padding too: rows times the sum over the slots of
     the longest sentence. A row that holds more by itself is a batch of its own.
@@ -98,10 +96,10 @@ def _cut_by_tokens(lengths: Array, rows: Array, most: int) -> list[Array]:
         return [rows]
     order = rows[np.argsort(-lengths[rows].sum(axis=1), kind="stable")]
     starts, widest = [0], lengths[order[0]]
-    for place, row in enumerate(order[1:].tolist(), start=1):
+    for index, row in enumerate(order[1:].tolist(), start=1):
         widest = np.maximum(widest, lengths[row])
-        if int(widest.sum()) * (place + 1 - starts[-1]) > most:
-            starts.append(place)
+        if int(widest.sum()) * (index + 1 - starts[-1]) > most:
+            starts.append(index)
             widest = lengths[row]
     return np.split(order, starts[1:])
 
@@ -115,8 +113,8 @@ def _best_cut(lengths: Array, rows: Array, batch_size: int) -> tuple[Array, Arra
         below = np.maximum.accumulate(ordered, axis=0)[cuts - 1].sum(axis=1)  # [C]
         above = np.maximum.accumulate(ordered[::-1], axis=0)[::-1][cuts].sum(axis=1)  # [C]
         cells = cuts * below + (len(rows) - cuts) * above
-        place = int(np.argmin(cells))
-        if best_cells < 0 or cells[place] < best_cells:
-            best_cells = int(cells[place])
-            best = (order[: cuts[place]], order[cuts[place] :])
+        index = int(np.argmin(cells))
+        if best_cells < 0 or cells[index] < best_cells:
+            best_cells = int(cells[index])
+            best = (order[: cuts[index]], order[cuts[index] :])
     return best

@@ -2,25 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "MANIFEST_BYTES",
-    "MANIFEST_FILE",
-    "SCHEMA_VERSION",
-    "VECTORS_FILE",
-    "VOCABULARY_BYTES",
-    "VOCABULARY_FILE",
-    "Coverage",
-    "LongText",
-    "Manifest",
-    "ShardInfo",
-    "SourceFile",
-    "SplitInfo",
-    "TokenizerInfo",
-    "VectorInfo",
-    "VocabularyInfo",
-    "shard_file",
-]
-
 import math
 from pathlib import Path
 from typing import Annotated, Any, Self

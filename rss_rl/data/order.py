@@ -11,8 +11,6 @@ shuffled as a whole.
 
 from __future__ import annotations
 
-__all__ = ["WINDOW_SHARDS", "BatchOrder", "ShardedLengths"]
-
 import bisect
 import threading
 from collections.abc import Sequence
@@ -121,14 +119,14 @@ class BatchOrder:
         if number < 0:
             raise DataError(f"there is no batch {number}")
         with self._lock:
-            address, place = self._place(number)
-            return self._made(address)[place].copy()
+            address, index = self._index(number)
+            return self._made(address)[index].copy()
 
-    def _place(self, number: int) -> tuple[tuple[int, int], int]:
-        """The epoch and pool of a batch, and its place there."""
+    def _index(self, number: int) -> tuple[tuple[int, int], int]:
+        """The epoch and pool of a batch, and its index there."""
         if self._batch_tokens is None:
-            epoch, place = divmod(number, self._full_batches)
-            return (epoch, place // self._pool_batches), place % self._pool_batches
+            epoch, index = divmod(number, self._full_batches)
+            return (epoch, index // self._pool_batches), index % self._pool_batches
         while not self._ends or self._ends[-1] <= number:
             self._count_pool()
         pool = bisect.bisect_right(self._ends, number)
@@ -160,7 +158,7 @@ class BatchOrder:
         rows = self._ordered(epoch, start, stop)
         lengths = self._examples.lengths(rows)  # [len(rows), S]
         draw = generator(self._seed, "pool", epoch, pool)
-        places = np.arange(len(rows))
+        indices = np.arange(len(rows))
         cut: list[Array] = []
         if spare := len(rows) % size:
             # The short batch is a window anywhere in the order of lengths: were it what is left at
@@ -168,13 +166,13 @@ class BatchOrder:
             by_length = np.argsort(lengths.sum(axis=1), kind="stable")
             begin = int(draw.integers(0, len(rows) - spare + 1))
             cut.append(by_length[begin : begin + spare])
-            places = np.delete(places, cut[0])
-        cut.extend(split_by_length(lengths, places, size))
+            indices = np.delete(indices, cut[0])
+        cut.extend(split_by_length(lengths, indices, size))
         cut = within_tokens(lengths, cut, self._batch_tokens)
         return [rows[cut[i]] for i in draw.permutation(len(cut))]
 
     def _ordered(self, epoch: int, start: int, stop: int) -> Array:
-        """Rows at places `start` to `stop` of the random order of an epoch."""
+        """Rows at positions `start` to `stop` of the random order of an epoch."""
         shards = generator(self._seed, "shards", epoch).permutation(len(self._shard_rows))
         before = np.cumsum(self._shard_rows) - self._shard_rows  # first row of each shard
         windows = np.array_split(shards, self._windows)

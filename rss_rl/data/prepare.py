@@ -10,8 +10,6 @@ A prepared directory holds manifest.json, vocabulary.json, vectors.safetensors (
 
 from __future__ import annotations
 
-__all__ = ["SHARD_MB", "prepare"]
-
 import math
 import os
 import shutil

@@ -1,19 +1,9 @@
-"""Streaming the rows of delimited, JSON-lines and Parquet files, with bad ones told apart.
+"""Streaming the rows of delimited, JSON-lines and Parquet files, with bad ones set apart.
 
 Every reader yields records or bad rows one by one and holds no more than a block of the file.
 """
 
 from __future__ import annotations
-
-__all__ = [
-    "Record",
-    "Source",
-    "column_names",
-    "column_types",
-    "file_kind",
-    "read_records",
-    "require_columns",
-]
 
 import csv
 import errno
@@ -111,7 +101,7 @@ def read_records(path: Source, kind: str = "", *, quoted: bool = True) -> Iterat
 
 @contextmanager
 def _blamed_on(path: Source) -> Iterator[None]:
-    """What goes wrong in reading, told apart: the system refuses the file, or it is damaged."""
+    """Raise a DataError where the system refuses the file or it is damaged."""
     try:
         yield
     except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError) as error:

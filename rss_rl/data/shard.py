@@ -5,8 +5,6 @@ Legend: b rows asked for, S sentence slots.
 
 from __future__ import annotations
 
-__all__ = ["Shard", "StoredRow"]
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple

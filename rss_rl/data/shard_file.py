@@ -7,8 +7,6 @@ one says itself how much memory it wants), and what is read lies in the memory m
 
 from __future__ import annotations
 
-__all__ = ["ShardWriter", "read_blocks", "shard_schema"]
-
 import struct
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ check_source(MY_SOURCE, SourceRequest(Path("a-few-rows")), options={"fold": 1})
 
 from __future__ import annotations
 
-__all__ = ["check_source"]
-
 import itertools
 import json
 import pickle
@@ -149,8 +147,10 @@ class _Checked:
             alike = all(other == row for other in others)
             self._require(alike, f"reads {split} otherwise again", "Draw from its seed alone")
             if isinstance(row, BadRow):
-                told = bool(row.file) and row.row >= 1 and bool(row.reason)
-                self._require(told, "has a bad row without file, row and reason", "Give all three")
+                located = bool(row.file) and row.row >= 1 and bool(row.reason)
+                self._require(
+                    located, "has a bad row without file, row and reason", "Give all three"
+                )
                 continue
             kind = type(row).__name__
             self._require(isinstance(row, RawExample), f"yields a {kind}", "Yield RawExample")
@@ -164,8 +164,8 @@ class _Checked:
         typed = isinstance(example.id, str) and isinstance(example.label, str | Real)
         typed = typed and isinstance(example.texts, tuple) and all(map(_is_text, example.texts))
         self._require(typed, f"has other types than RawExample says in {place}", "See RawExample")
-        told = not self._files(split) or (bool(example.file) and example.row >= 1)
-        self._require(told, f"does not say where {place} was read", "Give `file` and `row`")
+        located = not self._files(split) or (bool(example.file) and example.row >= 1)
+        self._require(located, f"does not say where {place} was read", "Give `file` and `row`")
         of_words = zip(example.texts, example.rationale or (), strict=False)
         marked = [*of_words, *([(example.texts[0], example.marks)] if example.marks else [])]
         given = all(isinstance(text, tuple) for text, _ in marked)
@@ -222,7 +222,7 @@ class _Checked:
         found = {
             "made": (not files, "made" in declared, "names no files"),
             "pairs or passages": (self._source.sentences == 2, two, "has two texts an example"),
-            "rationales": (self._rationales, "rationales" in declared, "tells marked words"),
+            "rationales": (self._rationales, "rationales" in declared, "has marked words"),
         }
         for capability, (holds, says, what) in found.items():
             verb = "declares" if says else "does not declare"

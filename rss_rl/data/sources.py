@@ -6,20 +6,8 @@ checks and stores what a source yields, so a source only has to say where each r
 
 from __future__ import annotations
 
-__all__ = [
-    "BadRow",
-    "RawExample",
-    "Source",
-    "SourceComponent",
-    "SourceRequest",
-    "Text",
-    "Words",
-    "known_sources",
-    "named_source",
-]
-
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,7 +33,7 @@ Text = str | tuple[str, ...]
 
 class Words(tuple[str, ...]):
     """Words cut from a text by its authors or by a source: kept as they are written, but the
-    vocabulary tells upper from lower case no more than in a text that it cuts itself.
+    vocabulary distinguishes upper from lower case no more than in a text that it cuts itself.
     """
 
     __slots__ = ()
@@ -63,7 +51,7 @@ class RawExample:
                file (first = 1); left out by sources that make their examples
     marks      where the label is a sentence or a candidate: for each given token of slot 0 the
                number of its sentence or candidate from 0 on, -1 for none (see `Batch`)
-    question   where several examples answer one question: what tells the question from others
+    question   where several examples answer one question: what identifies the question
     annotations  for each given token of slot 0 a number whose bit k says that annotator k marked it
     """
 
@@ -124,6 +112,35 @@ class Source(Protocol):
 
     def read(self, split: str) -> Iterator[RawExample | BadRow]:
         """Stream one split, the same rows in the same order at every call."""
+
+
+@dataclass(frozen=True)
+class ReaderSource:
+    """A `Source` that is a function: `reader(split, *files)` streams a split.
+
+    name, sentences  see `Source`
+    labels           what is predicted; None: classes, named by the training labels
+    files            those of each split
+    reader           what processes that read the source can import
+    """
+
+    name: str
+    sentences: int
+    labels: LabelSpec | None
+    files: Mapping[str, tuple[Path, ...]]
+    reader: Callable[..., Iterator[RawExample | BadRow]]
+
+    def label_spec(self) -> LabelSpec | None:
+        """See `Source`."""
+        return self.labels
+
+    def splits(self) -> Mapping[str, tuple[Path, ...]]:
+        """See `Source`."""
+        return self.files
+
+    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+        """See `Source`."""
+        return self.reader(split, *self.files[split])
 
 
 @dataclass(frozen=True)

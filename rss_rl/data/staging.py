@@ -6,16 +6,6 @@ grow with its vocabulary).
 
 from __future__ import annotations
 
-__all__ = [
-    "BLOCK_ROWS",
-    "Limit",
-    "Progress",
-    "Stage",
-    "StagedSplit",
-    "TooLong",
-    "staged_blocks",
-]
-
 import hashlib
 import heapq
 import math

@@ -3,8 +3,8 @@
     DATA/states.json                 which encoder, and the files; see `StatesInfo`
     DATA/states-SPLIT-NNNNN.arrow    states of rows that follow each other, one record batch
 
-They are written file by file, each whole or not at all, so that who is interrupted goes on where
-the last file ended.
+They are written file by file, each whole or not at all, so that an interrupted command resumes
+where the last file ended.
 
 Legend: S sentence slots, N_s tokens of a row's sentence s, H numbers of a state.
 """
@@ -35,8 +35,8 @@ import pyarrow as pa
 from pydantic import Field, ValidationError
 
 from rss_rl.components import Options
+from rss_rl.data.locations import Files, LocalFiles, check_sum
 from rss_rl.data.manifest import MANIFEST_FILE
-from rss_rl.data.places import Files, LocalFiles, check_sum
 from rss_rl.data.shard_file import read_blocks
 from rss_rl.durable import disk_errors, file_sha256, replacing
 from rss_rl.errors import DataError
@@ -121,8 +121,8 @@ def open_states(files: Files, encoder: str, digest: str, rows: dict[str, int]) -
     Raises:
         DataError: there are none, not of all rows, or of another encoder or other data.
     """
-    remedy = f"Run `rss-rl data encode {files.place} --pretrained {encoder}`"
-    where = files.place
+    remedy = f"Run `rss-rl data encode {files.location} --pretrained {encoder}`"
+    where = files.location
     if not isinstance(files, LocalFiles):
         raise DataError(
             "states of tokens are read from a directory alone, not from a URI",
@@ -142,7 +142,7 @@ def open_states(files: Files, encoder: str, digest: str, rows: dict[str, int]) -
     for split, count in rows.items():
         if (done := info.rows(split)) != count:
             what = f"{done:,} of the {count:,} rows of {split} have states"
-            raise DataError(what, where=where, remedy=f"{remedy}: it goes on where it stopped")
+            raise DataError(what, where=where, remedy=f"{remedy}: it resumes where it stopped")
     return info
 
 
@@ -171,7 +171,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 class StatesWriter:
-    """Writes the states of rows in their order, and goes on where an earlier one stopped.
+    """Writes the states of rows in their order, and resumes where an earlier one stopped.
 
     Args:
         folder: of the prepared data.
@@ -317,7 +317,7 @@ class StatesReader:
             parts = [each[slot] for each in found]
             if [len(part) for part in parts] != mask.sum(1).tolist():
                 what = "has states of texts of other lengths"
-                raise DataError(what, where=self._files.place, remedy=_AGAIN)
+                raise DataError(what, where=self._files.location, remedy=_AGAIN)
             if parts:
                 states[mask] = np.concatenate(parts)
             slots.append(states)

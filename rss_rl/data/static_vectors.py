@@ -8,8 +8,6 @@ Legend: V words of the vocabulary, P pieces of the tokenizer, e width.
 
 from __future__ import annotations
 
-__all__ = ["PACKAGES", "StaticFiles", "find_static", "is_static", "static_vectors"]
-
 import importlib.util
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ Legend: B examples of a batch, S sentence slots, N_s longest sentence of slot s.
 
 from __future__ import annotations
 
-__all__ = ["OPEN_SHARDS", "Prepared", "Split", "open_prepared"]
-
 import hashlib
 import os
 import threading
@@ -21,9 +19,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from rss_rl.data import manifest as records
+from rss_rl.data.locations import Files, check_sum, open_files, refused
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.order import WINDOW_SHARDS
-from rss_rl.data.places import Files, check_sum, open_files, refused
 from rss_rl.data.shard import Shard, StoredRow
 from rss_rl.data.states import StatesInfo, StatesReader, open_states, read_info
 from rss_rl.data.tokens import Tokenizer
@@ -37,7 +35,7 @@ _TRIES = 3
 
 
 class Split:
-    """One split of a prepared dataset, an `ExampleSource`. Pickles as its place, and opens again.
+    """One split of a prepared dataset, an `ExampleSource`. Pickles as its location, opens again.
 
     Memory does not grow with the data: at most OPEN_SHARDS shards stay mapped, and only what
     `lengths()` or `batch` return is copied. A shard is looked at, checked and, from a URI, fetched
@@ -156,7 +154,7 @@ class Split:
             raise DataError(
                 f"rows {rows.min()} to {rows.max()} are asked for, the {self.name} split has "
                 f"{len(self)}",
-                where=self._files.place,
+                where=self._files.location,
             )
         return rows
 
@@ -253,9 +251,9 @@ class Prepared:
         return hashlib.sha256(self._states.model_dump_json().encode()).hexdigest()
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """What `open_prepared` opens it with in any process: an absolute path or a URI."""
-        return self._files.place
+        return self._files.location
 
     @property
     def folder(self) -> Path:
@@ -341,16 +339,16 @@ class Prepared:
         if name not in names:
             raise DataError(
                 f"there is no split '{name}'{nearest(name, names)}",
-                where=self.place,
+                where=self.location,
                 remedy=f"Its splits are: {', '.join(names)}",
             )
         return Split(self._files, name, self.manifest, self._states)
 
 
-def open_prepared(place: Path | str) -> Prepared:
-    """Open a prepared dataset: a directory, or a URI (see `rss_rl.data.places`).
+def open_prepared(location: Path | str) -> Prepared:
+    """Open a prepared dataset: a directory, or a URI (see `rss_rl.data.locations`).
 
     Raises:
         DataError: it is none, or of another version. StorageError: no answer from the URI.
     """
-    return Prepared(open_files(place))
+    return Prepared(open_files(location))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TOKENIZER_NAME", "Tokens", "Tokenizer"]
-
 import re
 from collections.abc import Callable
 from functools import lru_cache

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["local_target", "upload"]
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +27,7 @@ def local_target(out: str, force: bool) -> Iterator[Path]:
     if not is_uri(out):
         yield Path(out)
         return
-    # Asked even where it is replaced: an address that does not answer is told before the work.
+    # Asked even where it is replaced: an address that does not answer is reported before the work.
     if open_storage(out).read(MANIFEST_FILE, 1) is not None and not force:
         raise DataError("exists already", where=out, remedy="Replace it with --force")
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["VectorLine", "check_vectors", "file_on_disk", "vector_lines"]
-
 import gzip
 import io
 import zipfile

@@ -8,16 +8,6 @@ in lower case, Capitalised and in UPPER case, so that a cased file serves a voca
 
 from __future__ import annotations
 
-__all__ = [
-    "FileVectors",
-    "random_vectors",
-    "read_vectors",
-    "source_file",
-    "vector_scales",
-    "vector_table",
-    "write_vectors",
-]
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PAD", "SPECIAL_WORDS", "UNKNOWN", "Vocabulary"]
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence

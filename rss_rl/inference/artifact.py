@@ -14,17 +14,6 @@ model.onnx            where it was asked for
 
 from __future__ import annotations
 
-__all__ = [
-    "EXPORT_FILE",
-    "ONNX_FILE",
-    "WEIGHTS_FILE",
-    "PackedModel",
-    "export_run",
-    "is_export",
-    "open_result",
-    "pack_model",
-]
-
 import hashlib
 import json
 import os
@@ -44,7 +33,15 @@ from rss_rl.components import NOTHING, Trust
 from rss_rl.config import RunConfig, parse_config, with_folders
 from rss_rl.data.manifest import MANIFEST_FILE, VOCABULARY_FILE
 from rss_rl.data.store import Prepared, open_prepared
-from rss_rl.durable import aside_of, disk_errors, put_back, swap_in, sync_directory, sync_file
+from rss_rl.durable import (
+    aside_of,
+    disk_errors,
+    file_sha256,
+    put_back,
+    swap_in,
+    sync_directory,
+    sync_file,
+)
 from rss_rl.errors import CheckpointError
 from rss_rl.inference.card import card
 from rss_rl.json_files import read_json
@@ -53,7 +50,7 @@ from rss_rl.rollouts.snapshot import Models, build_models, training_lengths
 from rss_rl.rollouts.weights import load_weights
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.runs.run_directory import REPORT_FILE
-from rss_rl.runs.tensor_file import file_sha256, read_tensors, write_tensors
+from rss_rl.runs.tensor_file import read_tensors, write_tensors
 from rss_rl.training.run import open_models
 from rss_rl.version import VERSION
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["card"]
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ Legend: N tokens of a sentence.
 
 from __future__ import annotations
 
-__all__ = ["Explanation", "MarkedSentence", "word_offsets"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape

@@ -1,11 +1,9 @@
-"""What can be told of one example: its selection, attention, and what flipping each word changes.
+"""Facts about one example: its selection, attention, and what flipping each word changes.
 
 Legend: N_s tokens of slot s, C classes.
 """
 
 from __future__ import annotations
-
-__all__ = ["MOST_FLIPS", "Facts", "gather_facts"]
 
 from collections.abc import Callable
 from dataclasses import dataclass

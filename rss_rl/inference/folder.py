@@ -1,13 +1,11 @@
 """Scoring a folder of Parquet files: one output for each, of the same name and written whole.
 
-A record beside the outputs says what was asked, so that the same call goes on where one was stopped
+A record beside the outputs says what was asked, so that the same call resumes where one was stopped
 or killed, and another one is refused. What is written depends on a file and the model alone: each
 file is read from its start, with one thread, by a model that remembers no other file.
 """
 
 from __future__ import annotations
-
-__all__ = ["FileScorer", "FolderJob", "begin_folder", "score_here"]
 
 import json
 from collections.abc import Callable, Iterator, Mapping

@@ -5,8 +5,6 @@ Legend: B examples, S sentences an example, N_s tokens of the longest sentence o
 
 from __future__ import annotations
 
-__all__ = ["Chosen", "Encoded", "Example", "Model", "cuts", "load_model"]
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,14 +22,14 @@ from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference import notebook
 from rss_rl.inference.artifact import open_result
-from rss_rl.inference.choosing import mark_passage
 from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
+from rss_rl.inference.passage_marks import mark_passage
 from rss_rl.models.encoders.protocol import WordEncoder
-from rss_rl.policies.deciding import decide
+from rss_rl.policies.decide import decide
 from rss_rl.pretrained.context import ContextReader
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.seeding import keyed_uniforms, stream_key
-from rss_rl.training.memory_needs import memory_told
+from rss_rl.training.memory_needs import memory_errors
 from rss_rl.types import ROLES, Array, LabelSpec
 
 Example = Text | tuple[Text, Text]
@@ -237,23 +235,23 @@ class Model:
         if not self._selects:
             return Chosen(tokens, valid, marks, everything, None)
         with torch.inference_mode():
-            shown = self.models.shown(tokens, valid)
-            both = [decide(self.models.policy, *pair) for pair in zip(shown, valid, strict=True)]
+            inputs = self.models.policy_inputs(tokens, valid)
+            both = [decide(self.models.policy, *pair) for pair in zip(inputs, valid, strict=True)]
             selections = [each.selection for each in both]
             if seed is not None:
                 selections = [
                     self._drawn(*pair, seed, slot)
-                    for slot, pair in enumerate(zip(shown, valid, strict=True))
+                    for slot, pair in enumerate(zip(inputs, valid, strict=True))
                 ]
         chances = [each.probabilities.float() for each in both]
         return Chosen(tokens, valid, marks, selections, chances)
 
-    def _drawn(self, shown: Tensor, valid: Tensor, seed: tuple[int, int], slot: int) -> Tensor:
+    def _drawn(self, inputs: Tensor, valid: Tensor, seed: tuple[int, int], slot: int) -> Tensor:
         """Selections of a slot, bool [B, 2, N]."""
         rows = np.arange(seed[1], seed[1] + len(valid))
         key = stream_key(seed[0], "explain", slot)
         uniforms = torch.from_numpy(keyed_uniforms(key, rows, 1, ROLES, valid.shape[1]))
-        return self.models.policy.sample(shown, valid, uniforms).selection[0]
+        return self.models.policy.sample(inputs, valid, uniforms).selection[0]
 
     def logits(self, chosen: Chosen) -> Tensor:
         """[B, C].
@@ -288,7 +286,7 @@ class Model:
         Raises:
             ResourceError: there is not enough memory.
         """
-        with memory_told("to read a text", "Cut it into parts, or use a machine with more"):
+        with memory_errors("to read a text", "Cut it into parts, or use a machine with more"):
             return self._explained(examples, change(self.choose(examples, seed)))
 
     def _explained(self, examples: Sequence[Encoded], chosen: Chosen) -> list[Explanation]:
@@ -313,7 +311,7 @@ class Model:
 
 def load_model(path: Path | str, which: str | int = "best", trust: Trust = NOTHING) -> Model:
     """See `rss_rl.load`."""
-    with memory_told("for the model", "Use a machine with more, or end other programs"):
+    with memory_errors("for the model", "Use a machine with more, or end other programs"):
         return Model(*open_result(path, which, trust))
 
 

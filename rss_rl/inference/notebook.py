@@ -6,8 +6,6 @@ themes both read. What is kept is bold on a shade of amber: no meaning hangs on 
 
 from __future__ import annotations
 
-__all__ = ["facts", "kept_word", "left_word", "shares", "table"]
-
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 

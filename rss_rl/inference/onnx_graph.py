@@ -10,8 +10,6 @@ that no size follows from values; the numbers are the same.
 
 from __future__ import annotations
 
-__all__ = ["TOLERANCE", "check_onnx", "write_onnx"]
-
 import logging
 import warnings
 from collections.abc import Iterator
@@ -55,8 +53,8 @@ class _Graph(nn.Module):
         valid = [ids != PAD for ids in tokens]
         selections = [mask[:, None].expand(-1, ROLES, -1) for mask in valid]
         if self._selects:
-            shown = self._models.shown(tokens, valid)
-            pairs = zip(shown, valid, strict=True)
+            inputs = self._models.policy_inputs(tokens, valid)
+            pairs = zip(inputs, valid, strict=True)
             selections = [self.policy.threshold(vectors, mask) for vectors, mask in pairs]
         logits = self.classifier(list(tokens), valid, selections)
         score = (self.classifier.predict(logits),) if self._score else ()
@@ -133,7 +131,7 @@ def _record(graph: nn.Module, tokens: tuple[Tensor, ...], score: bool) -> torch.
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out what the exporter warns of about its own parts; errors are still told."""
+    """Leave out what the exporter warns of about its own parts; errors are still reported."""
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -5,8 +5,6 @@ Source: figure 2 of Shen et al., Reinforced Self-Attention Network (IJCAI 2018).
 
 from __future__ import annotations
 
-__all__ = ["attention_image", "attention_svg", "write_attention"]
-
 import io
 from collections.abc import Sequence
 from pathlib import Path

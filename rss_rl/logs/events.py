@@ -9,21 +9,6 @@ version (of the policy) and update, then the fields that `EVENTS` lists for the 
 
 from __future__ import annotations
 
-__all__ = [
-    "EVENTS",
-    "EVENTS_FILE",
-    "NO_LOG",
-    "EventKind",
-    "EventLog",
-    "EventSink",
-    "Level",
-    "NullEventLog",
-    "events_markdown",
-    "find_event",
-    "parse_events",
-    "register_event",
-]
-
 import json
 import os
 import socket

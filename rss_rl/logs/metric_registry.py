@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["METRICS", "Metric", "find_metric", "known_metric", "metrics_markdown", "register"]
-
 import re
 from dataclasses import dataclass
 from itertools import product

@@ -8,8 +8,6 @@ Both forget what was written after the step a run is resumed from, so that no po
 
 from __future__ import annotations
 
-__all__ = ["MetricsWriter", "ScalarSink", "read_metrics"]
-
 import math
 import re
 import threading

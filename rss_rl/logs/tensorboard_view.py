@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["main_charts", "tensorboard_name"]
-
 import re
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,7 +14,7 @@ _DEV = "dev/(all|thresholded)"
 
 
 def tensorboard_name(config: RunConfig) -> str:
-    """What tells a run from others beside it: data, policy, share or cost, and seed.
+    """What distinguishes a run from others beside it: data, policy, share or cost, and seed.
 
     A folder of this name holds the run's event files, as TensorBoard names runs by their folders.
     It depends on the configuration alone, so a run that moves keeps it.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ACCURACY"]
-
 import numpy as np
 
 from rss_rl.components import Component, Measure, NoOptions

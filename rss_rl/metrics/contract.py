@@ -5,8 +5,6 @@ Legend: B examples, C classes or what else is chosen from.
 
 from __future__ import annotations
 
-__all__ = ["check_metric"]
-
 import copy
 import math
 import pickle
@@ -68,7 +66,7 @@ def check_metric(
         "the order of batches": [everything[3:], everything[:3]],
     }
     for what, parts in orders.items():
-        found = checked.result([_cut(whole, places) for places in parts])
+        found = checked.result([_cut(whole, indices) for indices in parts])
         same = found.keys() == result.keys() and all(
             math.isclose(found[n], result[n], rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
             for n in result
@@ -113,16 +111,16 @@ def _scored(labels: LabelSpec, sentences: int) -> Scored:
     return Scored(batch, selections, moved, predicted, losses, logits, odds)
 
 
-def _cut(scored: Scored, places: Array) -> Scored:
+def _cut(scored: Scored, indices: Array) -> Scored:
     def taken(array: Array | None) -> Array | None:
-        return None if array is None else array[places]
+        return None if array is None else array[indices]
 
-    batch, selections = cut_batch(scored.batch, scored.selections, places)
+    batch, selections = cut_batch(scored.batch, scored.selections, indices)
     return replace(
         scored,
         batch=batch,
         selections=selections,
-        moved=cut_batch(scored.batch, scored.moved, places)[1],
+        moved=cut_batch(scored.batch, scored.moved, indices)[1],
         predicted=taken(scored.predicted),
         losses=taken(scored.losses),
         logits=taken(scored.logits),
@@ -164,7 +162,7 @@ class _Checked:
             before = pickle.dumps(copy.deepcopy(scored))
             metric.add(scored)
             unchanged = pickle.dumps(copy.deepcopy(scored)) == before
-            self.require(unchanged, "changes what it is shown", "Work on a copy")
+            self.require(unchanged, "changes what it is given", "Work on a copy")
         return self._read(metric)
 
     def _read(self, metric: Metric) -> dict[str, float]:

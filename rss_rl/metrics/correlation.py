@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CORRELATION"]
-
 import math
 
 import numpy as np

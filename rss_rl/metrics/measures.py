@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "OWN",
-    "all_measures",
-    "brief_measures",
-    "find_measure",
-    "format_measure",
-    "in_order",
-    "leading_measures",
-    "task_measures",
-]
-
 import functools
 import math
 from collections.abc import Iterable, Mapping
@@ -73,7 +62,7 @@ def task_measures() -> list[str]:
 
 @functools.cache
 def leading_measures() -> tuple[str, ...]:
-    """What runs are told apart by: the first measure of each metric of predictions."""
+    """What runs are compared by: the first measure of each metric of predictions."""
     return tuple(c.measures[0].name for c in _metrics() if c.can("predictions"))
 
 

@@ -1,4 +1,4 @@
-"""What a metric is, what it is built from and what it is shown.
+"""What a metric is, what it is built from and what it is given.
 
 A component of kind `metric` builds a fresh object for each pass over a split: `add` is called with
 one batch after the other, `result` once.
@@ -7,8 +7,6 @@ Legend: B examples, C classes (or what else is chosen from), S sentences, N_s to
 """
 
 from __future__ import annotations
-
-__all__ = ["Metric", "MetricSetup", "Scored"]
 
 from dataclasses import dataclass
 from typing import Protocol

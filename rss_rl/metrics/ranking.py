@@ -5,8 +5,6 @@ Answers are sorted by the log-odds of the last class, which is the right one.
 
 from __future__ import annotations
 
-__all__ = ["RANKING"]
-
 import numpy as np
 
 from rss_rl.components import Component, Measure, NoOptions

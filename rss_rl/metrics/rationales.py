@@ -6,8 +6,6 @@ selections moved to random tokens of their sentences: what chance would find.
 
 from __future__ import annotations
 
-__all__ = ["RATIONALES"]
-
 from rss_rl.components import Component, Measure, NoOptions
 from rss_rl.metrics.protocol import MetricSetup, Scored
 from rss_rl.ops.scores import precision_recall_f1

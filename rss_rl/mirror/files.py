@@ -8,17 +8,6 @@ saved again never overwrites the one that LATEST names.
 
 from __future__ import annotations
 
-__all__ = [
-    "Item",
-    "Signature",
-    "Snapshot",
-    "content_signature",
-    "is_of_run",
-    "present_signatures",
-    "removal_order",
-    "take_snapshot",
-]
-
 import os
 import re
 from collections.abc import Iterator, Mapping

@@ -12,8 +12,6 @@ and each has a process 1), and no process has its number and its time of start t
 
 from __future__ import annotations
 
-__all__ = ["FRESH_S", "WRITER_FILE", "Lease", "live_writer"]
-
 import json
 import logging
 import os

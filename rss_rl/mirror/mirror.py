@@ -10,8 +10,6 @@ again while training continues, and only a failure of the last upload is an erro
 
 from __future__ import annotations
 
-__all__ = ["Mirror", "NullMirror", "Patience", "RunMirror", "open_mirror"]
-
 import logging
 import threading
 import time

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["continue_from", "refuse_foreign", "refuse_present", "stored_config"]
-
 import json
 import os
 import shutil

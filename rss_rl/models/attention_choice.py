@@ -5,15 +5,6 @@ A model that belongs to no run, such as one that is loaded to predict, decides w
 
 from __future__ import annotations
 
-__all__ = [
-    "AttentionName",
-    "attention_backend",
-    "loadable_attention",
-    "missing_for_kernels",
-    "outer_backend",
-    "settled_attention",
-]
-
 import functools
 import logging
 from typing import Literal
@@ -31,7 +22,7 @@ _log = logging.getLogger("rss_rl.attention")
 
 
 def settled_attention(config: ModelConfig) -> AttentionName:
-    """What all processes of a run are told where the configuration says `auto`.
+    """What all processes of a run use where the configuration says `auto`.
 
     Left to each of them, samplers on machines without a compiler would differ from the learner in
     their last bits. An encoder without kernels keeps the name that it has.
@@ -48,7 +39,7 @@ def settled_attention(config: ModelConfig) -> AttentionName:
 def attention_backend(name: AttentionName) -> KernelBackend:
     """The backend of a configuration's `model.attention`.
 
-    A model has one backend for its whole life. Eager until the kernels are compiled, and compiled
+    A model keeps one backend. Eager until the kernels are compiled, and compiled
     from then on, would start sooner, but the two differ in their last bits: then a run would depend
     on how long its processes took to compile, and neither any number of samplers nor a resumed run
     would give the bits of an uninterrupted one.
@@ -66,7 +57,7 @@ def attention_backend(name: AttentionName) -> KernelBackend:
                 f"attention cannot be compiled here: {missing}",
                 where="model.attention",
                 remedy="Install it, or set model.attention=eager for a new run; one that began with"
-                " compiled attention goes on only where it can be compiled",
+                " compiled attention resumes only where it can be compiled",
             )
         return "compiled"
     backend: KernelBackend = "compiled" if missing is None else "eager"
@@ -87,8 +78,8 @@ def missing_for_kernels() -> str | None:
 def loadable_attention(config: ModelConfig) -> ModelConfig:
     """For a trained model that is used: eager in place of `compiled` where nothing can compile.
 
-    The two differ by rounding alone, so that a model goes where no compiler is. A run that is gone
-    on with is another matter: see `attention_backend`.
+    The two differ by rounding alone, so that a model goes where no compiler is. Resuming a run
+    is another matter: see `attention_backend`.
     """
     if config.attention != "compiled" or not config.encoder.can("kernels"):
         return config

@@ -6,8 +6,6 @@ Source: figure 2 of Shen et al., Reinforced Self-Attention Network (IJCAI 2018).
 
 from __future__ import annotations
 
-__all__ = ["attention_map"]
-
 import torch
 from torch import Tensor
 

@@ -5,8 +5,6 @@ Legend: M sequences, N tokens, D features that come in, H hidden size of each di
 
 from __future__ import annotations
 
-__all__ = ["Bidirectional", "both_ends"]
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

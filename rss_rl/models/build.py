@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "build_classifier",
-    "build_context",
-    "build_encoder",
-    "classifier_for",
-    "parameter_count",
-]
-
 from collections.abc import Sequence
 from functools import partial
 from typing import cast

@@ -7,8 +7,6 @@ Source: Shen et al., DiSAN (AAAI 2018), section 4.1; ReSAN (IJCAI 2018), section
 
 from __future__ import annotations
 
-__all__ = ["DirectionalAttention", "Fusion", "each_of", "fused", "trained_together"]
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

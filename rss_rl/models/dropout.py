@@ -12,8 +12,6 @@ Legend: M examples, N positions, R rows, D features.
 
 from __future__ import annotations
 
-__all__ = ["Dropout", "batch_seed", "keyed_dropout", "packed_rows", "part_keys", "slot_keys"]
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,7 +58,7 @@ _current: ContextVar[_Keys | None] = ContextVar("keyed_dropout", default=None)
 def keyed_dropout(keys: Tensor | None) -> Iterator[None]:
     """Within it, dropout in training mode draws by example; outside, as torch's dropout does.
 
-    A forward pass calls its dropout layers in one order, so the call's number tells layers apart.
+    A forward pass calls its dropout layers in one order, so the call's number identifies the layer.
 
     Args:
         keys: int64 [M], of the examples along dimension 0 of all that is dropped; None changes
@@ -233,7 +231,7 @@ def _kept(by_position: Tensor, values: Tensor, dropped: int) -> Tensor:
 
 
 class _Drop(torch.autograd.Function):
-    """The same in one pass on a CPU, to the last bit; masks are made again on the way back."""
+    """The same in one pass on a CPU, to the last bit; masks are made again in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, drop: Drop) -> Tensor:

@@ -5,8 +5,6 @@ Legend: V rows that are fine-tuned, R of them, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["RowAverage", "WordEmbedding"]
-
 import math
 from typing import Any
 

@@ -8,8 +8,6 @@ Legend: M sentences, N tokens, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["check_encoder"]
-
 import pickle
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -5,16 +5,6 @@ Legend: M examples, C classes or score bins.
 
 from __future__ import annotations
 
-__all__ = [
-    "ClassTask",
-    "Head",
-    "ScoreTask",
-    "SentencesHead",
-    "Task",
-    "entailment_features",
-    "relatedness_features",
-]
-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 

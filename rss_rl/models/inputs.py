@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TensorBatch", "tensor_batch", "to_tensors"]
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

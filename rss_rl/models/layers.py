@@ -5,30 +5,20 @@ Legend: M sentences, N tokens, E embedding size, D features.
 
 from __future__ import annotations
 
-__all__ = [
-    "Dense",
-    "Highway",
-    "Source2Token",
-    "activation_function",
-    "glorot_blocks",
-    "glorot_linear",
-    "linear",
-]
-
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.compiler import is_exporting
 
 from rss_rl.models.dropout import Dropout, packed_rows
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.gated import gated_softmax
 from rss_rl.ops.linear_maps import has_kernels, linear_maps
+from rss_rl.ops.matmul import pad_rows
 from rss_rl.ops.packing import Packed, Rows
 from rss_rl.ops.pooling import feature_wise_pooling, packed_pooling, packed_shared_pooling
-from rss_rl.ops.products import with_room
-from rss_rl.ops.tracing import recording
 
 
 def activation_function(name: str) -> Callable[[Tensor], Tensor]:
@@ -53,8 +43,8 @@ def linear(values: Tensor, weight: Tensor, bias: Tensor | None, backend: KernelB
     if torch.is_autocast_enabled("cpu"):  # in full precision torch's own is one pass, too
         if has_kernels(values, backend):
             return linear_maps(values, [weight], [bias])[0]
-        if values.ndim == 2 and values.device.type == "cpu" and not recording():
-            return F.linear(with_room(values), weight, bias)[: len(values)].to(weight.dtype)
+        if values.ndim == 2 and values.device.type == "cpu" and not is_exporting():
+            return F.linear(pad_rows(values), weight, bias)[: len(values)].to(weight.dtype)
     return F.linear(values, weight, bias).to(weight.dtype)
 
 

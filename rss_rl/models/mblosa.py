@@ -9,8 +9,6 @@ Source: Shen et al., Bi-directional Block Self-Attention (ICLR 2018), section 3.
 
 from __future__ import annotations
 
-__all__ = ["BlockContext", "BlockSelfAttention", "MaskedSelfAttention"]
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

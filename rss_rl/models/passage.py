@@ -12,8 +12,6 @@ gives the published numbers of parameters (Bi-LSTM .71 M, Bi-GRU .57 M, multi-he
 
 from __future__ import annotations
 
-__all__ = ["PASSAGE", "PassageClassifier"]
-
 from collections.abc import Sequence
 
 import torch

@@ -5,8 +5,6 @@ Legend: M examples (or selections of examples), N_s tokens of sentence slot s, C
 
 from __future__ import annotations
 
-__all__ = ["Classifier", "ClassifierSetup", "TaskModel"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol

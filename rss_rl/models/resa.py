@@ -8,18 +8,16 @@ form is that of DiSAN (Shen et al., AAAI 2018).
 
 from __future__ import annotations
 
-__all__ = ["Contextual", "ReSA"]
-
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_exporting
 
 from rss_rl.models.directional import DirectionalAttention, each_of, fused, trained_together
 from rss_rl.models.dropout import packed_rows
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.packing import Packed, Rows, Shared
-from rss_rl.ops.tracing import recording
 from rss_rl.types import DEPENDENT, HEAD, ROLES
 
 Context = Literal["real", "dependents"]
@@ -95,7 +93,7 @@ class ReSA(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `TokenEncoder`; every token is selected."""
-        if recording():
+        if is_exporting():
             return self.gated(embedded, valid, valid[:, None].to(embedded.dtype).expand(-1, 2, -1))
         tokens = Packed.of([valid])
         roles = torch.ones(1, len(tokens), ROLES, dtype=torch.bool, device=valid.device)

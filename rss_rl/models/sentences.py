@@ -6,14 +6,13 @@ sentence slot s, L tokens left of the fullest sentence, R of all sentences.
 
 from __future__ import annotations
 
-__all__ = ["SENTENCES", "SentencesClassifier", "remove_unselected"]
-
 from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.compiler import is_exporting
 
 from rss_rl.components import Component, Options
 from rss_rl.models.dropout import keyed_dropout, packed_rows, slot_keys
@@ -36,7 +35,6 @@ from rss_rl.models.heads import (
 from rss_rl.models.protocol import ClassifierSetup
 from rss_rl.ops.masking import gather, kept_indices
 from rss_rl.ops.packing import Packed
-from rss_rl.ops.tracing import recording
 from rss_rl.types import LabelSpec
 
 
@@ -106,7 +104,7 @@ class SentencesClassifier(nn.Module):
         if selections is None:
             selections = [mask[:, None].expand(-1, 2, -1) for mask in valid]
         if isinstance(self.encoder, PackedEncoder):
-            if recording():  # sizes follow from shapes alone: unselected tokens have gates of 0
+            if is_exporting():  # sizes follow from shapes alone: unselected tokens have gates of 0
                 selections = [each.to(self.embedding.trainable.dtype) for each in selections]
             elif not selections[0].is_floating_point():
                 return self.head(self._encode_packed(self.encoder, tokens, valid, selections))
@@ -130,15 +128,15 @@ class SentencesClassifier(nn.Module):
             tokens, valid = ([t.repeat(times, 1) for t in each] for each in (tokens, valid))
             times = 1
         slots, examples = len(tokens), len(tokens[0])
-        shown = list(valid)
+        read = list(valid)
         if not encoder.reads_unselected:
             kept = (s.any(1).view(times, examples, s.shape[-1]).any(0) for s in selections)
-            shown = [mask & union for mask, union in zip(valid, kept, strict=True)]
-        ids = torch.cat([slot[mask] for mask, slot in zip(shown, tokens, strict=True)])  # [R]
+            read = [mask & union for mask, union in zip(valid, kept, strict=True)]
+        ids = torch.cat([slot[mask] for mask, slot in zip(read, tokens, strict=True)])  # [R]
         cells = (s.view(times, examples, *s.shape[1:]).transpose(2, 3) for s in selections)
-        roles = torch.cat([c[:, mask] for mask, c in zip(shown, cells, strict=True)], 1)
+        roles = torch.cat([c[:, mask] for mask, c in zip(read, cells, strict=True)], 1)
         words = self.embedding.rows(ids, once=not encoder.training)
-        keys, packed = slot_keys(slots), Packed.of(shown)
+        keys, packed = slot_keys(slots), Packed.of(read)
         with keyed_dropout(None if keys is None else keys.view(-1)), packed_rows(packed):
             vectors = encoder.packed(words, packed, roles)
         found = vectors.view(times, slots, examples, encoder.output_size).transpose(0, 1)

@@ -5,8 +5,6 @@ Legend: K selections an example, B examples; S sentences.
 
 from __future__ import annotations
 
-__all__ = ["leave_one_out", "moving_average", "self_critical"]
-
 from torch import Tensor
 
 

@@ -7,8 +7,6 @@ Source: Shen et al., DiSAN (AAAI 2018), equation 4 of Shen et al., ReSAN (IJCAI 
 
 from __future__ import annotations
 
-__all__ = ["KernelBackend", "attention_weights", "feature_wise_attention", "packed_attention"]
-
 import math
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,13 +15,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.compiler import is_exporting
 
 from rss_rl.ops.attention_native import native_attention
 from rss_rl.ops.attention_pairs import PackedPairs, Pairs
 from rss_rl.ops.compilers import runs_triton
 from rss_rl.ops.native import OutOfRange, one_kind
 from rss_rl.ops.packing import kept_cells
-from rss_rl.ops.tracing import recording
 
 KernelBackend = Literal["eager", "compiled"]
 """What computes: torch's own operations block by block, or kernels.
@@ -75,7 +73,7 @@ def feature_wise_attention(
         with torch.autocast(values.device.type, enabled=False):
             v, u, h = (tensor.float() for tensor in given)
             return feature_wise_attention(v, u, h, pairs, scale, backend).to(values.dtype)
-    if recording():
+    if is_exporting():
         allowed = _allowed(pairs, slice(None), slice(None))
         weights = attention_weights(head_scores, dependent_scores, allowed, scale)
         return (weights * values[:, None]).sum(2)

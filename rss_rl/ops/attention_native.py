@@ -5,8 +5,6 @@ Legend: D features; X heads and Y dependents of all sequences, R rows of either.
 
 from __future__ import annotations
 
-__all__ = ["native_attention", "side_of"]
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +84,7 @@ class _Call:
 
 
 class _Native(torch.autograd.Function):
-    """The gradient by head is made on the way forward, those by dependent on the way back."""
+    """The gradient by head is made in the forward pass, those by dependent in the backward pass."""
 
     @staticmethod
     def forward(

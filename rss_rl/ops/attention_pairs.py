@@ -1,11 +1,9 @@
-"""Which heads may look at which dependents, told by positions: O(M n) numbers, not O(M n²).
+"""Which heads may look at which dependents, derived from positions: O(M n) numbers, not O(M n²).
 
 Legend: M sequences, J heads, I dependents.
 """
 
 from __future__ import annotations
-
-__all__ = ["Order", "PackedPairs", "Pairs", "allowed_pairs"]
 
 from dataclasses import dataclass
 from typing import Literal

@@ -7,8 +7,6 @@ Legend: M sequences, J heads, I dependents, D features.
 
 from __future__ import annotations
 
-__all__ = ["triton_attention"]
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,7 +122,7 @@ def _positions(tokens: Gathered) -> Tensor:
 
 
 class _Attention(torch.autograd.Function):
-    """The gradient by head is made on the way forward, those by dependent on the way back."""
+    """The gradient by head is made in the forward pass, those by dependent in the backward pass."""
 
     @staticmethod
     def forward(

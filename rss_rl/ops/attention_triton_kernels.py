@@ -4,8 +4,8 @@ The mathematics is that of `attention_kernels`: a weight is exp(-2 c q) with q =
 Where E = e^(2u/c) and F = e^(2v/c) would not be exact enough, their tensors hold u and v instead,
 and q is made of the sum, at the price of a third power.
 
-A program's rows are heads on the way forward and dependents on the way back, and it adds up what
-the others give them one after the other. So there are no atomics, each run has the same bits, and
+A program's rows are heads in the forward pass and dependents in the backward pass. It adds up what
+the others contribute one after the other. So there are no atomics, each run has the same bits, and
 others that a row is not paired with add zeros: its bits do not depend on the rest of the batch.
 
 `heads` and `dependents` are int32 positions, [M, J] and [M, I], -1 where none is kept. ORDER says
@@ -16,8 +16,6 @@ Triton; with TRITON_INTERPRET=1 in the environment by then, NumPy computes, on a
 """
 
 from __future__ import annotations
-
-__all__ = ["backward_kernel", "forward_kernel", "prepare_kernel"]
 
 import triton
 import triton.language as tl

@@ -5,18 +5,6 @@ A tile has R rows and C features.
 
 from __future__ import annotations
 
-__all__ = [
-    "FEATURES",
-    "ROWS",
-    "largest_score",
-    "own_positions",
-    "own_tile",
-    "paired_with",
-    "reach",
-    "rewrite",
-    "weigh",
-]
-
 import torch
 import triton
 import triton.language as tl

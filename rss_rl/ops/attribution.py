@@ -9,17 +9,6 @@ Legend: n words of a text, K variants of it, E embedding size.
 
 from __future__ import annotations
 
-__all__ = [
-    "OfVectors",
-    "OfWords",
-    "gradient_times_input",
-    "integrated_gradients",
-    "lime",
-    "occlusion",
-    "random_drops",
-    "weighted_ridge",
-]
-
 from collections.abc import Callable
 
 import torch

@@ -5,8 +5,6 @@ Legend: K samples, B sentences, R roles, N tokens. p = sigmoid(logit).
 
 from __future__ import annotations
 
-__all__ = ["both_roles", "entropy", "log_prob", "sample"]
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

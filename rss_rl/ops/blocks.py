@@ -5,8 +5,6 @@ Source: Shen et al., Bi-directional Block Self-Attention (ICLR 2018), appendix A
 
 from __future__ import annotations
 
-__all__ = ["block_length", "expected_longest"]
-
 import math
 
 

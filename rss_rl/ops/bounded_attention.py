@@ -5,8 +5,6 @@ Legend: X heads and Y dependents of all sequences, D features.
 
 from __future__ import annotations
 
-__all__ = ["PAIR_SPEED", "attention_within", "is_worth_it"]
-
 import torch
 from torch import Tensor
 

@@ -2,8 +2,8 @@
 
     p(z) ~ exp(sum_i unary_i z_i + pull sum_i [z_i = z_{i+1}])
 
-over the real tokens of a sentence, which come first. With log-odds that a bit is told by those
-after it,
+over the real tokens of a sentence, which come first. With the message that a bit gets from
+those after it, as log-odds,
 
     later_i = phi(unary_{i+1} + later_{i+1}),    phi(s) = log (1 + e^(pull + s)) / (e^pull + e^s)
 
@@ -18,8 +18,6 @@ backward and sampling forward; the paper has it the other way round).
 """
 
 from __future__ import annotations
-
-__all__ = ["Chain", "conditional_logits", "draw", "entropy"]
 
 from typing import NamedTuple
 
@@ -49,17 +47,17 @@ class Chain(NamedTuple):
         """
         if unary.ndim != 3 or pull.shape != (unary.shape[1], 1):
             raise ValueError(f"unary {tuple(unary.shape)}, pull {tuple(pull.shape)}")
-        later = _told(unary, pull, valid)
-        earlier = _told(unary.flip(-1), pull, valid.flip(-1)).flip(-1)
+        later = _messages(unary, pull, valid)
+        earlier = _messages(unary.flip(-1), pull, valid.flip(-1)).flip(-1)
         return cls(unary + earlier + later, unary + later, pull)
 
 
-def _told(unary: Tensor, pull: Tensor, valid: Tensor) -> Tensor:
-    """Log-odds that each bit is told by all behind it, [B, R, N]; 0 by none."""
+def _messages(unary: Tensor, pull: Tensor, valid: Tensor) -> Tensor:
+    """Message that each bit gets from all behind it, log-odds [B, R, N]; 0 from none."""
     tokens = unary.shape[-1]
     if tokens < 2:
         return torch.zeros_like(unary)
-    # What bit i says to the one before it, log-weights [B, R, N, 2 before, 2 own]. Padding says
+    # What bit i sends to the one before it, log-weights [B, R, N, 2 before, 2 own]. Padding sends
     # nothing: all weights are equal.
     score = torch.stack([torch.zeros_like(unary), unary], -1)[..., None, :]
     alike = (torch.eye(2, dtype=unary.dtype, device=unary.device) * pull[..., None])[:, None]

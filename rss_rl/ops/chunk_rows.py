@@ -5,8 +5,6 @@ Legend: M sequences, J heads, I dependents, C chunks of T dependents each, P row
 
 from __future__ import annotations
 
-__all__ = ["Rows", "reaches", "rows_of"]
-
 from dataclasses import dataclass
 
 import torch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["missing_compiler", "missing_triton", "runs_triton"]
-
 import functools
 import importlib.util
 import os

@@ -13,8 +13,6 @@ Source: Shen et al., DiSAN (AAAI 2018), section 4.1.
 
 from __future__ import annotations
 
-__all__ = ["Direction", "Weights", "directional_attention"]
-
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -28,6 +26,7 @@ from rss_rl.ops.attention_native import side_of
 from rss_rl.ops.attention_pairs import Order, PackedPairs
 from rss_rl.ops.dropping import Drop
 from rss_rl.ops.linear_maps import factor, gate_mix, linear_maps, product_type, row_sums, stacked
+from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
 from rss_rl.ops.native import OutOfRange, one_kind
 from rss_rl.ops.operators import (
     activate,
@@ -38,7 +37,6 @@ from rss_rl.ops.operators import (
     mix_back,
 )
 from rss_rl.ops.packing import Packed
-from rss_rl.ops.products import product, room_for, weight_gradient
 
 
 class Weights(NamedTuple):
@@ -109,7 +107,7 @@ def _parts(
 
 
 def _check(values: Tensor, directions: Sequence[Direction], tokens: Packed) -> None:
-    """The kernels read whatever stands where they are told to."""
+    """Checked here because kernels read whatever they are pointed at."""
     size, inputs = directions[0].weights.hidden.shape
     square, vector = (size, size), (size,)
     shapes = [(size, inputs), vector, square, square, vector, square, square, vector]
@@ -126,7 +124,7 @@ def _check(values: Tensor, directions: Sequence[Direction], tokens: Packed) -> N
 
 
 class _Saved(NamedTuple):
-    """Of one direction, for the way back.
+    """What the backward pass of one direction needs.
 
     rows     drop(x) as it was multiplied, [R, E]; hidden_rows, context_rows: h and s likewise
     maps     W_2 h, W_1 h and W_f1 h side by side, [R, 3 D]; more: W_f2 s
@@ -169,8 +167,8 @@ def _forward(
     lower, (count, size) = product_type(values), (len(values), len(given.hidden))
     once = lower == values.dtype  # what the kernels write is what is multiplied
     hidden, context, inverse, by_head = (values.new_empty(count, size) for _ in range(4))
-    hidden_rows = hidden if once else room_for(count, size, lower)
-    context_rows = context if once else room_for(count, size, lower)
+    hidden_rows = hidden if once else empty_rows(count, size, lower)
+    context_rows = context if once else empty_rows(count, size, lower)
     weights = (
         given.hidden.to(lower),
         stacked((given.head, given.dependent, given.gate), lower),
@@ -178,14 +176,14 @@ def _forward(
     )
     rows = factor(values, drop, lower)
     bias, rounded = given.hidden_bias.contiguous(), None if once else hidden_rows
-    activate(product(rows, weights[0].T), bias, activation, hidden, rounded)
-    maps = product(hidden_rows, weights[1].T)
+    activate(matmul(rows, weights[0].T), bias, activation, hidden, rounded)
+    maps = matmul(hidden_rows, weights[1].T)
     biases = given.score_bias.contiguous(), given.gate_bias.contiguous()
     made = context, context_rows, inverse, by_head
     saved = _Saved(rows, hidden, hidden_rows, maps, *made, maps, *weights, *biases)
     rounded = None if once else context_rows
     attention_forward(*saved.attention(sides, order, scale), context, inverse, by_head, rounded)
-    return saved._replace(more=product(context_rows, weights[2].T))
+    return saved._replace(more=matmul(context_rows, weights[2].T))
 
 
 def _backward(
@@ -201,7 +199,7 @@ def _backward(
     Rows of `gradient` may be parts of longer ones.
     """
     dtype, lower, (count, size) = gradient.dtype, saved.rows.dtype, saved.hidden.shape
-    flow = room_for(count, 3 * size, lower)  # by the maps
+    flow = empty_rows(count, 3 * size, lower)  # by the maps
     by_gate = flow.chunk(3, 1)[2]
     by_hidden, by_context = (torch.empty_like(saved.hidden) for _ in range(2))
     gate_sums, hidden_sums = (row_sums(saved.hidden, count, size) for _ in range(2))
@@ -210,11 +208,11 @@ def _backward(
     attention_backward(
         *saved.attention(sides, order, scale),
         *(saved.context, saved.inverse, saved.by_head),
-        *(by_context, product(by_gate, saved.context_weight), True),
+        *(by_context, matmul(by_gate, saved.context_weight), True),
         *(*flow.chunk(3, 1)[:2], by_hidden, head_sums),
     )
-    by_product = room_for(count, size, lower)
-    more = product(flow, saved.map_weights)
+    by_product = empty_rows(count, size, lower)
+    more = matmul(flow, saved.map_weights)
     activate_back(by_hidden, more, saved.hidden, activation, by_product, hidden_sums)
     by_head, by_dependent, by_gate_input = weight_gradient(flow, saved.hidden_rows, dtype).chunk(3)
     return by_product, [
@@ -261,7 +259,7 @@ class _Directions(torch.autograd.Function):
             by_product, by_parameters = _backward(saved, flow, sides, order, *settings)
             found.extend(by_parameters)
             if ctx.needs_input_grad[0]:
-                by_rows = product(by_product, saved.hidden_weight)
+                by_rows = matmul(by_product, saved.hidden_weight)
                 own = by_rows.to(gradient.dtype) if drop is None else _dropped(by_rows, drop, flow)
                 by_values = own if by_values is None else by_values.add_(own)
         return by_values, None, None, None, *found

@@ -5,8 +5,6 @@ Legend: R positions, D features of each.
 
 from __future__ import annotations
 
-__all__ = ["LEVELS", "Drop"]
-
 from typing import NamedTuple
 
 import torch

@@ -8,15 +8,13 @@ Legend: K selections, B sentences, R roles, N tokens.
 
 from __future__ import annotations
 
-__all__ = ["Paid", "antithetic", "arm", "disarm", "flip"]
-
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 
-class Paid(NamedTuple):
+class BitRewards(NamedTuple):
     """Selections, what they earned, and what they were drawn from; nothing here has a gradient.
 
     logits     phi, [B, R, N]
@@ -24,7 +22,7 @@ class Paid(NamedTuple):
     uniforms   u, [K, B, R, N], those that each selection was drawn from
     selection  bool [K, B, R, N]
     rewards    f, [K, B]
-    flipped    [K, B, R, N], f of the selection with this bit turned over; None where not paid for
+    flipped    [K, B, R, N], f of the selection with this bit flipped; None where not asked for
     """
 
     logits: Tensor
@@ -43,42 +41,42 @@ def antithetic(uniforms: Tensor) -> Tensor:
     return torch.cat([uniforms[:half], 1 - uniforms[:half]])
 
 
-def _halves(paid: Paid) -> tuple[Tensor, Tensor, Tensor]:
+def _halves(bits: BitRewards) -> tuple[Tensor, Tensor, Tensor]:
     """Differences of reward within the pairs, [K/2, B, 1, 1], and first and second selections."""
-    half = len(paid.rewards) // 2
-    difference = paid.rewards[:half] - paid.rewards[half:]
-    return difference[..., None, None], paid.selection[:half], paid.selection[half:]
+    half = len(bits.rewards) // 2
+    difference = bits.rewards[:half] - bits.rewards[half:]
+    return difference[..., None, None], bits.selection[:half], bits.selection[half:]
 
 
-def arm(paid: Paid) -> Tensor:
+def arm(bits: BitRewards) -> Tensor:
     """(f(1 - u) - f(u)) (u_i - 1/2), mean over pairs, [B, R, N] (Yin and Zhou 2019)."""
-    difference, _, _ = _halves(paid)
-    half = len(paid.rewards) // 2
-    return (difference * (0.5 - paid.uniforms[:half])).mean(0)
+    difference, _, _ = _halves(bits)
+    half = len(bits.rewards) // 2
+    return (difference * (0.5 - bits.uniforms[:half])).mean(0)
 
 
-def disarm(paid: Paid) -> Tensor:
+def disarm(bits: BitRewards) -> Tensor:
     """1/2 (f(b) - f(b~)) (b_i - b~_i) sigmoid(|phi_i|), mean over pairs, [B, R, N].
 
     ARM with the uniforms integrated out given both selections. Sources: Dong, Mnih and Tucker 2020;
     Yin et al. 2020.
     """
-    difference, first, second = _halves(paid)
-    sign = first.to(paid.logits.dtype) - second.to(paid.logits.dtype)
-    return (0.5 * difference * sign * torch.sigmoid(paid.logits.abs())).mean(0)
+    difference, first, second = _halves(bits)
+    sign = first.to(bits.logits.dtype) - second.to(bits.logits.dtype)
+    return (0.5 * difference * sign * torch.sigmoid(bits.logits.abs())).mean(0)
 
 
-def flip(paid: Paid) -> Tensor:
+def flip(bits: BitRewards) -> Tensor:
     """p_i (1 - p_i) (f(b, b_i = 1) - f(b, b_i = 0)), mean over selections, [B, R, N].
 
     The exact expectation over one bit, given the others (Titsias and Lázaro-Gredilla 2015).
 
     Raises:
-        ValueError: the flips were not paid for.
+        ValueError: there are no rewards of flipped bits.
     """
-    if paid.flipped is None:
+    if bits.flipped is None:
         raise ValueError("the flip estimator needs the rewards of flipped bits")
-    gain = paid.rewards[..., None, None] - paid.flipped  # [K, B, R, N]
-    gain = torch.where(paid.selection, gain, -gain)
-    chance = torch.sigmoid(paid.logits)
+    gain = bits.rewards[..., None, None] - bits.flipped  # [K, B, R, N]
+    gain = torch.where(bits.selection, gain, -gain)
+    chance = torch.sigmoid(bits.logits)
     return (chance * (1 - chance) * gain).mean(0)

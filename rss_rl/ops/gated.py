@@ -8,14 +8,12 @@ Legend: M sequences, N tokens, D features.
 
 from __future__ import annotations
 
-__all__ = ["gated_attention", "gated_causal_means", "gated_mean", "gated_softmax", "union"]
-
 import torch
 from torch import Tensor
+from torch.compiler import is_exporting
 
 from rss_rl.ops.attention import KernelBackend, attention_weights, feature_wise_attention
 from rss_rl.ops.attention_pairs import Pairs
-from rss_rl.ops.tracing import recording
 
 _LARGEST_SURPLUS = 20.0
 """How far a logit of a closed gate may exceed those of the open ones: it bounds the gradient."""
@@ -89,7 +87,7 @@ def gated_attention(
             tokens.
         gates: [M, I] of the dependents.
     """
-    if recording():
+    if is_exporting():
         everything = slice(None)
         allowed = pairs.mask(everything, everything) * gates[:, None]  # [M, J, I]
         weights = attention_weights(head_scores, dependent_scores, allowed, scale)

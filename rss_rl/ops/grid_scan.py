@@ -9,8 +9,6 @@ R nodes, K = R + T columns: the nodes, then the dependents of the chunk; P rows 
 
 from __future__ import annotations
 
-__all__ = ["Grid", "Plan", "Scan"]
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -6,16 +6,6 @@ C groups of the example that has most, D features. A mark of -1 belongs to no gr
 
 from __future__ import annotations
 
-__all__ = [
-    "Grouped",
-    "first_places",
-    "group_counts",
-    "group_sums",
-    "padded_groups",
-    "present_groups",
-    "regroup",
-]
-
 from dataclasses import dataclass
 
 import torch

@@ -30,15 +30,6 @@ Sources: Espeholt et al. 2018 (V-trace, here at horizon 1); Schulman et al. 2017
 
 from __future__ import annotations
 
-__all__ = [
-    "Correction",
-    "Weighted",
-    "clipped_token",
-    "ratio_sums",
-    "truncated_sum",
-    "truncated_token",
-]
-
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -110,7 +101,7 @@ def truncated_sum(
         (now.detach() != 0) | (before != 0) for now, before in zip(summed, behaviour, strict=True)
     ]
     return Weighted(
-        [-weight * paid * part for paid, part in zip(constants, summed, strict=True)],
+        [-weight * advantage * part for advantage, part in zip(constants, summed, strict=True)],
         [log_ratio.clamp(max=_LARGEST_LOG_RATIO).exp()],
         [weight],
         [log_ratio > math.log(ratio_max)],
@@ -162,11 +153,11 @@ def clipped_token(
     result = Weighted([], [], [], [], [])
     for slot, (now, before) in enumerate(zip(log_prob, behaviour, strict=True)):
         ratio = (now - before).clamp(max=_LARGEST_LOG_RATIO).exp()  # [K, B, R, N_s]
-        paid = advantages[..., slot].detach()[..., None, None]
-        gain = torch.minimum(ratio * paid, ratio.clamp(low, high) * paid)
+        advantage = advantages[..., slot].detach()[..., None, None]
+        gain = torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
         counted = (now.detach() != 0) | (before != 0)
         plain = ratio.detach()
-        binds = ((plain > high) & (paid > 0)) | ((plain < low) & (paid < 0))
+        binds = ((plain > high) & (advantage > 0)) | ((plain < low) & (advantage < 0))
         result.losses.append(-(gain * counted).sum((-1, -2)))
         result.ratio.append(plain)
         result.weight.append(torch.where(binds, 0.0, plain))

@@ -14,17 +14,6 @@ Source: Trefethen, Approximation Theory and Approximation Practice (2013), chapt
 
 from __future__ import annotations
 
-__all__ = [
-    "MOST_NODES",
-    "Errors",
-    "coefficients",
-    "errors",
-    "fewest_nodes",
-    "growth",
-    "nodes",
-    "rounded_width",
-]
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

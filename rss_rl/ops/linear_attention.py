@@ -13,8 +13,6 @@ Legend: M sequences, J heads, I dependents, D features, T dependents of a chunk,
 
 from __future__ import annotations
 
-__all__ = ["linear_attention", "make_plan"]
-
 import math
 from typing import Any
 

@@ -5,29 +5,19 @@ Legend: R rows (tokens of all sequences), I inputs, K maps of O outputs each.
 
 from __future__ import annotations
 
-__all__ = [
-    "factor",
-    "gate_mix",
-    "has_kernels",
-    "linear_maps",
-    "product_type",
-    "row_sums",
-    "stacked",
-]
-
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.compiler import is_exporting
 
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.dropping import Drop
+from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
 from rss_rl.ops.native import one_kind
 from rss_rl.ops.operators import activate, activate_back, mix, mix_back, parts_of
-from rss_rl.ops.products import product, room_for, weight_gradient
-from rss_rl.ops.tracing import recording
 
 _KINDS = (torch.float32, torch.float64)
 
@@ -37,7 +27,7 @@ def has_kernels(values: Tensor, backend: KernelBackend) -> bool:
     if backend != "compiled" or values.device.type != "cpu" or values.dtype not in _KINDS:
         return False
     lower = torch.is_autocast_enabled("cpu")
-    return not recording() and (not lower or torch.get_autocast_dtype("cpu") == torch.bfloat16)
+    return not is_exporting() and (not lower or torch.get_autocast_dtype("cpu") == torch.bfloat16)
 
 
 def linear_maps(
@@ -99,7 +89,7 @@ def gate_mix(parts: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:
 
 
 def _check(given: Sequence[Tensor]) -> None:
-    """A kernel reads whatever stands where it is told to."""
+    """Checked here because a kernel reads whatever it is pointed at."""
     if not one_kind(given):
         kinds = {(tensor.dtype, tensor.device.type) for tensor in given}
         raise ValueError(f"tensors of one type, float32 or float64, on the CPU: got {kinds}")
@@ -128,7 +118,7 @@ def factor(values: Tensor, drop: Drop | None, lower: torch.dtype) -> Tensor:
     """What is multiplied of values [R, I] under `drop`, in the type of products."""
     if lower == values.dtype:
         return values if drop is None else drop.applied(values)
-    room = room_for(len(values), values.shape[1], lower)
+    room = empty_rows(len(values), values.shape[1], lower)
     return room.copy_(values) if drop is None else drop.applied(values, room)
 
 
@@ -138,7 +128,7 @@ def row_sums(like: Tensor, rows: int, features: int) -> Tensor:
 
 
 class _Maps(torch.autograd.Function):
-    """One product for all maps, and two on the way back."""
+    """One product for all maps, and two in the backward pass."""
 
     @staticmethod
     def forward(
@@ -150,7 +140,7 @@ class _Maps(torch.autograd.Function):
         weight = stacked(weights, lower)  # [K O, I]
         shape = (*values.shape[:-1], len(weight) // count)
         outs = tuple(values.new_empty(shape) for _ in range(count))
-        products = product(rows, weight.T).chunk(count, 1)
+        products = matmul(rows, weight.T).chunk(count, 1)
         for part, bias, out in zip(products, biases, outs, strict=True):
             whole = None if bias is None else bias.contiguous()
             activate(part, whole, activation, out.view(part.shape), None)
@@ -165,7 +155,7 @@ class _Maps(torch.autograd.Function):
         drop, activation, shape = ctx.rest
         dtype, count = gradients[0].dtype, len(gradients)
         wanted = ctx.needs_input_grad[4 : 4 + count], ctx.needs_input_grad[4 + count :]
-        flow = room_for(len(rows), len(weight), rows.dtype)
+        flow = empty_rows(len(rows), len(weight), rows.dtype)
         by_bias: list[Tensor | None] = []
         for k, part in enumerate(flow.chunk(count, 1)):
             sums = row_sums(gradients[k], len(rows), shape[-1])
@@ -178,7 +168,7 @@ class _Maps(torch.autograd.Function):
             by_weight = weight_gradient(flow, rows, dtype).chunk(count)
         by_values = None
         if ctx.needs_input_grad[0]:
-            by_rows = product(flow, weight)
+            by_rows = matmul(flow, weight)
             if drop is None:
                 by_values = by_rows.to(dtype)
             else:
@@ -188,7 +178,7 @@ class _Maps(torch.autograd.Function):
 
 
 class _Mix(torch.autograd.Function):
-    """The gates are made again on the way back."""
+    """The gates are made again in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, *given: Tensor) -> Tensor:

@@ -5,15 +5,6 @@ Legend: M examples, C classes or score bins, K selections, B sentences, R roles,
 
 from __future__ import annotations
 
-__all__ = [
-    "expected_score",
-    "policy_gradient_loss",
-    "role_charge",
-    "score_divergence",
-    "score_targets",
-    "squared_error",
-]
-
 from collections.abc import Sequence
 
 import torch

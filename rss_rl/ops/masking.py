@@ -5,21 +5,11 @@ Legend: M sequences, N tokens, L kept tokens of the fullest sequence, D features
 
 from __future__ import annotations
 
-__all__ = [
-    "Gathered",
-    "causal_means",
-    "gather",
-    "kept_indices",
-    "masked_mean",
-    "masked_softmax",
-]
-
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-from rss_rl.ops.tracing import recording
+from torch.compiler import is_exporting
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,7 @@ def kept_indices(keep: Tensor) -> Gathered:
     if keep.ndim != 2 or keep.dtype != torch.bool:
         raise ValueError(f"keep must be bool [M, N], got {keep.dtype} {tuple(keep.shape)}")
     counts = keep.sum(1)  # [M]
-    if recording():
+    if is_exporting():
         places = torch.arange(keep.shape[1], device=keep.device)
         # Other programs' sorts need not be stable, so no two keys are equal.
         order = torch.argsort(torch.where(keep, places, places + keep.shape[1]), dim=1)

@@ -5,16 +5,14 @@ Legend: B pairs of sequences, N tokens of the first, M of the other, E embedding
 
 from __future__ import annotations
 
-__all__ = ["MATCH_SIZE", "Sequences", "best_matches", "beside"]
-
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.compiler import is_exporting
 
 from rss_rl.ops.masking import masked_mean
-from rss_rl.ops.tracing import recording
 
 MATCH_SIZE = 2
 """Numbers of `best_matches` for a token."""
@@ -46,7 +44,7 @@ def best_matches(of: Sequences, other: Sequences) -> Tensor:
     _check(of, other)
     longest = of.tokens.shape[1]
     # While a graph is recorded the sizes are not known, nor how many pieces there would be.
-    if recording():
+    if is_exporting():
         return _matches(of, other, 0, longest)
     if not other.tokens.shape[1]:
         return of.vectors.new_zeros(*of.tokens.shape, MATCH_SIZE)

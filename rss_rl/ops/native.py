@@ -6,19 +6,6 @@ options, the processor. It is put there in one step, so that processes may compi
 
 from __future__ import annotations
 
-__all__ = [
-    "KernelsError",
-    "OutOfRange",
-    "address",
-    "has_kernels_for",
-    "load_ahead",
-    "load_kernels",
-    "one_kind",
-    "row_stride",
-    "run_kernel",
-    "threads_for",
-]
-
 import ctypes
 import functools
 import hashlib
@@ -82,11 +69,11 @@ def load_kernels() -> ctypes.CDLL:
 
 
 def load_ahead() -> None:
-    """Begin with what `load_kernels` does while the caller goes on with something else."""
+    """Start what `load_kernels` does in a thread, while the caller does something else."""
 
     def load() -> None:
-        # An error is told to those who need kernels; nobody does where the interpreter is ending,
-        # which starts no threads any more.
+        # Callers that need kernels get the error from `load_kernels`; an interpreter that is
+        # ending starts no threads.
         with suppress(KernelsError, RuntimeError):
             load_kernels()
 
@@ -249,8 +236,8 @@ def _processor() -> str:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
         return f"{platform.machine()} {platform.processor()}"
-    told = ("model name", "flags", "Features", "CPU part")
-    return "\n".join(sorted({line for line in text.splitlines() if line.startswith(told)}))
+    fields = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(sorted({line for line in text.splitlines() if line.startswith(fields)}))
 
 
 def _compiled(compiler: str, choices: Sequence[tuple[str, ...]], folder: Path) -> Path:

@@ -1,7 +1,7 @@
 """The kernels of a CPU as operators of torch, `torch.ops.rss_rl`, and all that they may be given.
 
-A kernel reads and writes whatever stands where it is told to. So every pointer that one gets goes
-through `address`, which asks for a type, a device, a shape and a distance of rows; and numbers of
+A kernel reads and writes wherever it is pointed. So every pointer that one gets goes through
+`address`, which asks for a type, a device, a shape and a distance of rows; and numbers of
 rows that other tensors hold are held against the rows that there are.
 
 An operator writes its results into tensors that the caller has made, and returns nothing. It has no
@@ -14,25 +14,6 @@ last one shorter.
 """
 
 from __future__ import annotations
-
-__all__ = [
-    "ACTIVATIONS",
-    "activate",
-    "activate_back",
-    "attention_backward",
-    "attention_forward",
-    "dropout",
-    "mix",
-    "mix_back",
-    "parts_of",
-    "pooling_backward",
-    "pooling_forward",
-    "registered",
-    "selector_back",
-    "selector_logits",
-    "selector_rows",
-    "shared_pooling_forward",
-]
 
 import ctypes
 from collections.abc import Callable
@@ -146,7 +127,7 @@ class _Attention(ctypes.Structure):
         ("sequences", ctypes.c_int64),
         ("features", ctypes.c_int64),
         ("stride", ctypes.c_int64),
-        ("brief", ctypes.c_int64),
+        ("bfloat16", ctypes.c_int64),
         ("order", ctypes.c_int64),
         ("threads", ctypes.c_int64),
         ("scale", ctypes.c_double),
@@ -162,7 +143,7 @@ class _Forward(_Pointers):
     """`Forward` of attention.cpp."""
 
     _fields_ = tuple(
-        (name, ctypes.c_void_p) for name in ("context", "inverse", "by_head", "brief_context")
+        (name, ctypes.c_void_p) for name in ("context", "inverse", "by_head", "bfloat16_context")
     )
 
 

@@ -6,8 +6,6 @@ K selections, X rows that are chosen, U words of these (or X), D features.
 
 from __future__ import annotations
 
-__all__ = ["Packed", "Rows", "Shared", "kept_cells"]
-
 import functools
 import itertools
 from collections.abc import Sequence

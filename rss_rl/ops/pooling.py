@@ -5,21 +5,19 @@ Legend: M sequences, N tokens, D features; T tokens that are one sequence's own.
 
 from __future__ import annotations
 
-__all__ = ["feature_wise_pooling", "packed_pooling", "packed_shared_pooling"]
-
 from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.compiler import is_exporting
 
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.masking import masked_softmax
 from rss_rl.ops.native import OutOfRange, one_kind
 from rss_rl.ops.operators import pooling_backward, pooling_forward, shared_pooling_forward
 from rss_rl.ops.packing import Packed
-from rss_rl.ops.tracing import recording
 
 
 def feature_wise_pooling(
@@ -42,7 +40,7 @@ def feature_wise_pooling(
             f"kept: bool {tuple(values.shape[:2])}, got {kept.dtype} {tuple(kept.shape)}"
         )
     alike = scores.shape == values.shape and scores.dtype == values.dtype == torch.float32
-    if backend == "compiled" and alike and scores.device.type == "cpu" and not recording():
+    if backend == "compiled" and alike and scores.device.type == "cpu" and not is_exporting():
         tokens = Packed.of([kept])
         cells = tokens.sequence * kept.shape[1] + tokens.position
         score, value = (each.flatten(0, 1).index_select(0, cells) for each in (scores, values))
@@ -134,7 +132,7 @@ def _run_shared(
 
 
 class _Pooling(torch.autograd.Function):
-    """One pass over the tokens for the largest score and one for the sums; one on the way back."""
+    """A pass over the tokens for the largest score, one for the sums, and one in backward."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, values: Tensor, starts: Tensor) -> Tensor:

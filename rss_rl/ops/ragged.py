@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ragged_rows", "ranks"]
-
 import torch
 from torch import Tensor
 

@@ -10,27 +10,6 @@ differentiable self-training, EMNLP 2024), as the program that they published co
 
 from __future__ import annotations
 
-__all__ = [
-    "BUDGETS",
-    "IOU_MATCH",
-    "RankedScores",
-    "SpanScores",
-    "best_tokens",
-    "budget_count",
-    "document_scores",
-    "matched_span_f1",
-    "mean_overlap_f1",
-    "moved_at_random",
-    "pair_overlap",
-    "precision_recall_area",
-    "ranked_scores",
-    "roc_area",
-    "span_f1",
-    "span_scores",
-    "spans",
-    "top_share",
-]
-
 from collections.abc import Sequence
 from itertools import permutations
 from typing import NamedTuple

@@ -6,8 +6,6 @@ Source: Lei and Zhang, Training RNNs as Fast as CNNs (2017), equation 5.
 
 from __future__ import annotations
 
-__all__ = ["gated_average"]
-
 from collections.abc import Iterator
 from typing import Any
 

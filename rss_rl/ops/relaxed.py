@@ -7,8 +7,6 @@ Sources: Jang et al. 2017 and Maddison et al. 2017 (Gumbel-sigmoid); Bengio et a
 
 from __future__ import annotations
 
-__all__ = ["changes", "expected_cost", "kuma_gates", "kuma_log_tail", "straight_through"]
-
 import torch
 from torch import Tensor
 

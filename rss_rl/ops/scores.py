@@ -5,15 +5,6 @@ Legend: n examples or tokens. Correlations come from scipy.
 
 from __future__ import annotations
 
-__all__ = [
-    "choice_metrics",
-    "class_metrics",
-    "precision_recall_f1",
-    "ranking_metrics",
-    "roc_auc",
-    "score_metrics",
-]
-
 import numpy as np
 
 from rss_rl.types import Array

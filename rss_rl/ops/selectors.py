@@ -6,8 +6,6 @@ hidden features each.
 
 from __future__ import annotations
 
-__all__ = ["Selector", "has_selectors", "selector_logits"]
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +17,8 @@ from torch.autograd.function import once_differentiable
 from rss_rl.ops import operators
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.linear_maps import has_kernels, product_type
+from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
 from rss_rl.ops.native import one_kind
-from rss_rl.ops.products import product, room_for, weight_gradient
 
 
 class Selector(NamedTuple):
@@ -88,7 +86,7 @@ def _factors(hidden: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tens
 
 
 class _Logits(torch.autograd.Function):
-    """What the activation gives is made again on the way back."""
+    """What the activation gives is made again in the backward pass."""
 
     @staticmethod
     def forward(
@@ -103,13 +101,13 @@ class _Logits(torch.autograd.Function):
         hidden, biases, last, last_biases = (given[k::4] for k in range(4))
         tokens, valid, lower = tokens.contiguous(), valid.contiguous(), product_type(tokens)
         features = tokens.shape[-1]
-        rows = room_for(count, 2 * features, lower)
+        rows = empty_rows(count, 2 * features, lower)
         means = tokens.new_empty(len(tokens), features)
         operators.selector_rows(tokens, valid, starts, rows, means)
         of_rows, of_means = _factors(hidden, lower)
-        mean_rows = room_for(len(means), features, lower).copy_(means)
+        mean_rows = empty_rows(len(means), features, lower).copy_(means)
         made = (
-            *(product(rows, of_rows.T), product(mean_rows, of_means.T)),
+            *(matmul(rows, of_rows.T), matmul(mean_rows, of_means.T)),
             *(torch.cat(biases), torch.cat(last, 1), torch.cat(last_biases)),
         )
         logits = tokens.new_empty(len(tokens), len(hidden), tokens.shape[1])
@@ -124,14 +122,14 @@ class _Logits(torch.autograd.Function):
         valid, starts, rows, mean_rows, *made = ctx.saved_tensors
         dtype, (sentences, features) = gradient.dtype, mean_rows.shape
         selectors, columns = made[-1].numel(), made[0].shape[1]
-        flow = room_for(len(rows), columns, rows.dtype)
+        flow = empty_rows(len(rows), columns, rows.dtype)
         sums = gradient.new_empty(2, sentences, columns)  # by what the mean adds, and by w
         last_sums = gradient.new_empty(sentences, selectors)
         given = valid, starts, *made, ctx.activation, gradient.contiguous()
         operators.selector_back(*given, flow, sums[0], sums[1], last_sums)
         by_hidden: Sequence[Tensor | None] = (None,) * selectors
         if any(ctx.needs_input_grad[5::4]):
-            mean_flow = room_for(sentences, columns, rows.dtype).copy_(sums[0])
+            mean_flow = empty_rows(sentences, columns, rows.dtype).copy_(sums[0])
             by_rows = weight_gradient(flow, rows, dtype).view(columns, 2, features)
             by_means = weight_gradient(mean_flow, mean_rows, dtype)
             parts = by_rows[:, 0], by_means, by_rows[:, 1]

@@ -13,8 +13,6 @@ End-to-end Differentiable Self-training (RTP), EMNLP 2024.
 
 from __future__ import annotations
 
-__all__ = ["REACH", "bumps"]
-
 import math
 
 import torch

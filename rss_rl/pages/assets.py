@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["asset", "filled", "script_data"]
-
 import json
 from importlib.resources import files
 from typing import Any

@@ -5,8 +5,6 @@ Every chart has a title, labelled axes and a description for who cannot see it.
 
 from __future__ import annotations
 
-__all__ = ["COLOURS", "Chart", "Level", "Line", "Point", "draw"]
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -179,8 +177,8 @@ def _written(ticks: Sequence[float], form: str) -> list[str]:
     """Ticks as text; shares that lie close get as many decimals as they have."""
     texts = [format(tick, form) for tick in ticks]
     for places in range(1, 5) if form.endswith("%") else ():
-        told = (float(text.rstrip("%")) / 100 for text in texts)
-        if all(abs(value - tick) < 1e-9 for value, tick in zip(told, ticks, strict=True)):
+        labelled = (float(text.rstrip("%")) / 100 for text in texts)
+        if all(abs(value - tick) < 1e-9 for value, tick in zip(labelled, ticks, strict=True)):
             break
         texts = [f"{tick:.{places}%}" for tick in ticks]
     return texts

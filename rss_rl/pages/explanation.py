@@ -5,8 +5,6 @@ Of each example it shows the selection, the attention, and what every single fli
 
 from __future__ import annotations
 
-__all__ = ["about", "explanation_page", "text_titles"]
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ bands where a group has several seeds; texts, words and agreement with people th
 
 from __future__ import annotations
 
-__all__ = ["Facts", "gather_facts", "report_page", "write_report_page"]
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,10 +31,10 @@ from rss_rl.pages.report_texts import marked_text
 from rss_rl.results.agreement import score_run_agreement
 from rss_rl.results.agreement_cells import AGREEMENT_LABELS, format_agreement
 from rss_rl.results.comparing import Group, flat_settings, group_runs, main_score, read_run
-from rss_rl.results.in_words import in_words
 from rss_rl.results.reading import Reading, ReadText, read_split, words_by_share
 from rss_rl.results.score import score_run
 from rss_rl.results.score_cells import summary_cells
+from rss_rl.results.sentences import score_sentences
 from rss_rl.results.summary import Spread, spread, summarise
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.version import VERSION
@@ -229,7 +227,7 @@ def _summary(facts: Facts, metric: str | None) -> list[str]:
     if "thresholded" in modes:
         kept = dict(_modes(facts, facts.groups[0], "kept"))["thresholded"].mean
         modes["thresholded"]["kept"] = kept
-    lines = in_words(modes, metric, facts.split)
+    lines = score_sentences(modes, metric, facts.split)
     if "whole" in modes:
         value = format_measure(metric, modes["whole"][metric])
         lines.append(f"With all words, the same classifier reaches {value}.")

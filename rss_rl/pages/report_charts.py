@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["curve_charts", "frontier_chart", "words_chart"]
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 

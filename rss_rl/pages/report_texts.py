@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Piece", "marked_text"]
-
 from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple

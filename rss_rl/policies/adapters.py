@@ -5,34 +5,24 @@ Legend: K samples, B sentences, N tokens.
 
 from __future__ import annotations
 
-__all__ = [
-    "CertainPolicy",
-    "GatedLogitsPolicy",
-    "GatedPolicy",
-    "LogitsPolicy",
-    "PolicyModule",
-    "adapt",
-]
-
 import difflib
 import math
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
 
 from rss_rl.errors import ConfigError
-from rss_rl.ops import bernoulli
+from rss_rl.policies.independent_bits import IndependentBits
 from rss_rl.policies.protocol import (
     DeterministicPolicy,
     Evaluated,
     RelaxedPolicy,
     Sampled,
     StochasticPolicy,
+    bits_per_token,
     reads_tokens,
 )
-from rss_rl.types import HEAD, ROLES
 
 _Rule = Callable[[Tensor, Tensor], Tensor]
 
@@ -45,13 +35,20 @@ class PolicyModule(nn.Module, StochasticPolicy):
     """
 
 
-class CertainPolicy(nn.Module):
-    """A deterministic policy as a distribution: its selection has probability 1."""
+class _Adapter(nn.Module):
+    """A policy inside another one that has more methods; what it says of itself still holds."""
 
-    def __init__(self, inner: DeterministicPolicy) -> None:
+    def __init__(self, inner: Any) -> None:
         super().__init__()
         self.inner = inner
         self.reads_tokens = reads_tokens(inner)
+        self.bits_per_token = bits_per_token(inner)
+
+
+class CertainPolicy(_Adapter):
+    """A deterministic policy as a distribution: its selection has probability 1."""
+
+    inner: DeterministicPolicy
 
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
         """See `StochasticPolicy`."""
@@ -73,13 +70,10 @@ class CertainPolicy(nn.Module):
         return self.inner.threshold(embedded, valid)
 
 
-class GatedPolicy(nn.Module):
+class GatedPolicy(_Adapter):
     """A relaxed policy without log-probs: its selections are the gates that are not 0."""
 
-    def __init__(self, inner: RelaxedPolicy) -> None:
-        super().__init__()
-        self.inner = inner
-        self.reads_tokens = reads_tokens(inner)
+    inner: RelaxedPolicy
 
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
         """See `RelaxedPolicy`."""
@@ -99,50 +93,28 @@ class GatedPolicy(nn.Module):
         return self.inner.threshold(embedded, valid)
 
 
-class LogitsPolicy(nn.Module):
+class LogitsPolicy(_Adapter, IndependentBits):
     """A policy that says logits of independent bits, with all else that follows from them.
 
     What the policy has of its own stays: a `threshold` by another rule, or `gates`.
     """
 
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-        self.reads_tokens = reads_tokens(inner)
+    inner: nn.Module
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `FactorisedPolicy`."""
         logits: Tensor = self.inner.logits(embedded, valid)  # type: ignore[operator]
         return logits.where(valid[:, None], 0.0)
 
-    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
-        """See `StochasticPolicy`."""
-        logits = self.logits(embedded, valid)
-        bits = bernoulli.sample(logits, valid, uniforms[:, :, : logits.shape[1]])
-        log_prob = bernoulli.log_prob(logits, bits, valid)
-        return Sampled(bits.expand(-1, -1, ROLES, -1), bernoulli.both_roles(log_prob))
-
-    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
-        """See `StochasticPolicy`."""
-        logits = self.logits(embedded, valid)
-        bits = selection[:, :, HEAD : HEAD + logits.shape[1]]
-        log_prob = bernoulli.log_prob(logits, bits, valid)
-        return Evaluated(bernoulli.both_roles(log_prob), bernoulli.entropy(logits, valid))
-
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `StochasticPolicy`."""
         own: _Rule | None = getattr(self.inner, "probabilities", None)
-        if own is not None:
-            return own(embedded, valid)
-        chance = torch.sigmoid(self.logits(embedded, valid)) * valid[:, None]
-        return chance.expand(-1, ROLES, -1)
+        return (own or super().probabilities)(embedded, valid)
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """The policy's own rule, or the tokens selected with probability over one half."""
         own: _Rule | None = getattr(self.inner, "threshold", None)
-        if own is not None:
-            return own(embedded, valid)
-        return self.probabilities(embedded, valid) > 0.5
+        return (own or super().threshold)(embedded, valid)
 
 
 class GatedLogitsPolicy(LogitsPolicy):

@@ -5,8 +5,6 @@ Legend: K samples, B sentences, N tokens.
 
 from __future__ import annotations
 
-__all__ = ["BERNOULLI", "BernoulliOptions", "BernoulliPolicy"]
-
 import math
 
 import torch

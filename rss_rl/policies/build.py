@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["build_policy"]
-
 from collections.abc import Sequence
 
 from rss_rl.config import PolicyConfig

@@ -5,8 +5,6 @@ Legend: K samples, B sentences, N tokens, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["VOCABULARY", "Case"]
-
 from collections.abc import Callable
 
 import torch
@@ -20,7 +18,7 @@ from rss_rl.types import ROLES
 
 _LENGTHS, _SAMPLES, _IDS = (5, 1, 0, 3), 3, 12
 VOCABULARY = ("<pad>", "<unk>", "the", "film", "is", "not", "good", ".", "of", "it", "bad", "was")
-"""Words of the ids that are shown."""
+"""Words of the ids."""
 
 
 class Case:
@@ -40,7 +38,7 @@ class Case:
         self.valid = torch.arange(width) < torch.tensor(lengths)[:, None]
         ids = torch.randint(2, _IDS, self.valid.shape, generator=draw) * self.valid
         vectors = torch.randn(*self.valid.shape, inputs, generator=draw) * self.valid[..., None]
-        self.shown = ids if reads_tokens(policy) else vectors
+        self.tokens = ids if reads_tokens(policy) else vectors
         self.uniforms = self.draw(_SAMPLES, seed)
 
     def draw(self, samples: int, seed: int) -> Tensor:

@@ -5,8 +5,6 @@ Legend: K samples, B sentences, R = 1 or 2 bits that are drawn for a token, N to
 
 from __future__ import annotations
 
-__all__ = ["check_empty"]
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -33,12 +31,12 @@ def check_empty(case: Case) -> None:
         PolicyError: a method fails, or returns another shape, what is not 0 or a gradient that is
             not finite: one such number would spoil the update of a whole batch.
     """
-    nowhere, unseen = torch.zeros_like(case.valid), torch.zeros_like(case.shown)
-    for where, shown, valid, uniforms in (
-        ("a batch without a sentence", case.shown[:0], case.valid[:0], case.uniforms[:, :0]),
+    nowhere, unseen = torch.zeros_like(case.valid), torch.zeros_like(case.tokens)
+    for where, tokens, valid, uniforms in (
+        ("a batch without a sentence", case.tokens[:0], case.valid[:0], case.uniforms[:, :0]),
         ("sentences without a token", unseen, nowhere, case.uniforms),
     ):
-        for method in _methods(case.policy, shown, valid, uniforms):
+        for method in _methods(case.policy, tokens, valid, uniforms):
             name = f"{method.name} of {where}"
             try:
                 values = method.call()
@@ -53,24 +51,24 @@ def check_empty(case: Case) -> None:
             _check_zero(case, name, values)
 
 
-def _methods(policy: Any, shown: Tensor, valid: Tensor, uniforms: Tensor) -> Iterator[_Method]:
+def _methods(policy: Any, tokens: Tensor, valid: Tensor, uniforms: Tensor) -> Iterator[_Method]:
     """Those that the policy has."""
     drawn, single = uniforms.shape, uniforms.shape[1:]  # [K, B, 2, N] and [B, 2, N]
     none = torch.zeros_like(uniforms, dtype=torch.bool)
-    yield _Method("threshold", lambda: [policy.threshold(shown, valid)], [single])
-    yield _Method("probabilities", lambda: [policy.probabilities(shown, valid)], [single])
-    yield _Method("sample", lambda: policy.sample(shown, valid, uniforms), [drawn, drawn])
+    yield _Method("threshold", lambda: [policy.threshold(tokens, valid)], [single])
+    yield _Method("probabilities", lambda: [policy.probabilities(tokens, valid)], [single])
+    yield _Method("sample", lambda: policy.sample(tokens, valid, uniforms), [drawn, drawn])
     if isinstance(policy, StochasticPolicy):
-        yield _Method("evaluate", lambda: policy.evaluate(shown, valid, none), [drawn, single[:1]])
+        yield _Method("evaluate", lambda: policy.evaluate(tokens, valid, none), [drawn, single[:1]])
     if isinstance(policy, FactorisedPolicy):
         # On padding they may be anything, and there is nothing else here.
         yield _Method(
             "logits",
-            lambda: [policy.logits(shown, valid).where(valid[:, None], 0).expand(single)],
+            lambda: [policy.logits(tokens, valid).where(valid[:, None], 0).expand(single)],
             [single],
         )
     if isinstance(policy, RelaxedPolicy):
-        yield _Method("gates", lambda: [policy.gates(shown, valid, uniforms)], [drawn])
+        yield _Method("gates", lambda: [policy.gates(tokens, valid, uniforms)], [drawn])
 
 
 def _check_zero(case: Case, name: str, values: Sequence[Tensor]) -> None:

@@ -10,8 +10,6 @@ Jaakkola, EMNLP 2016, ask for runs by a cost instead.
 
 from __future__ import annotations
 
-__all__ = ["CRF", "CRFOptions", "CRFPolicy"]
-
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -20,7 +18,7 @@ from rss_rl.components import Component
 from rss_rl.ops import bernoulli
 from rss_rl.ops.chains import Chain, conditional_logits, draw, entropy
 from rss_rl.ops.relaxed import straight_through
-from rss_rl.policies.deciding import once
+from rss_rl.policies.decide import once
 from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
 from rss_rl.policies.rss import RSSModules, SelectorOptions
 from rss_rl.types import HEAD, ROLES
@@ -51,6 +49,7 @@ class CRFPolicy(nn.Module):
         self._temperature = options.temperature
         modules = (options.module(setup, options.initial_probability) for _ in range(options.roles))
         self.modules_by_role = RSSModules(modules, setup.backend)
+        self.bits_per_token = options.roles
         pull = torch.full((options.roles, 1), options.pull)
         if options.learns_pull:
             self.pull = nn.Parameter(pull)

@@ -6,8 +6,6 @@ Sources: Jang, Gu and Poole 2017 and Maddison, Mnih and Teh 2017 (Gumbel-softmax
 
 from __future__ import annotations
 
-__all__ = ["GUMBEL"]
-
 from rss_rl.components import Component
 from rss_rl.policies.rss import RSSOptions, build_rss
 

@@ -11,8 +11,6 @@ Variables (ACL 2019).
 
 from __future__ import annotations
 
-__all__ = ["HARDKUMA", "HardKumaOptions", "HardKumaPolicy"]
-
 import math
 
 import torch
@@ -52,6 +50,7 @@ class HardKumaPolicy(nn.Module):
         self._zero, self._one = -low / (high - low), (1 - low) / (high - low)  # where gates end
         modules = (options.module(setup) for _ in range(2 * options.roles))
         self.modules_by_role = RSSModules(modules, setup.backend)
+        self.bits_per_token = options.roles
         closed = 1 - options.initial_probability ** (1 / _INITIAL_B)  # zero^a
         first = max(_SMALLEST, math.log(closed) / math.log(self._zero))
         for module in self.modules_by_role[::2]:

@@ -1,11 +1,9 @@
-"""What a policy is shown of an example: made here for all that ask a policy anything.
+"""What a policy reads of an example, for all callers of a policy.
 
 Legend: B examples, S sentences of an example, N_s tokens of slot s, E embedding size.
 """
 
 from __future__ import annotations
-
-__all__ = ["check_reads", "input_size", "policy_inputs"]
 
 from collections.abc import Callable, Sequence
 

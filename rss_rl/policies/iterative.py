@@ -8,8 +8,6 @@ Rationalizing Neural Predictions (EMNLP 2016).
 
 from __future__ import annotations
 
-__all__ = ["ITERATIVE", "IterativeModule", "IterativeOptions", "IterativePolicy"]
-
 import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -96,6 +94,7 @@ class IterativePolicy(nn.Module):
             IterativeModule(inputs, hidden, initial_probability, gates)
             for _ in range(1 if shared else 2)
         )
+        self.bits_per_token = len(self.modules_by_role)
         self._size = hidden
         self._activation = activation_function(activation)
 

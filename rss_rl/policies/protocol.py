@@ -6,12 +6,13 @@ drawn from as a certain one, one with `logits` alone is given all else that inde
 relaxed one learns through its gates, a stochastic one from rewards. What a component declares and
 what its policy has are compared when it is built.
 
-A policy is shown the embedded tokens, float [B, N, E]: detached, as a policy never changes the
-classifier's embeddings. With `policy.reads: example` what it is shown of a token also says what
-the other sentence of the example has in common with it, and E is larger: a policy takes it from
+A policy reads the embedded tokens, float [B, N, E]: detached, as a policy never changes the
+classifier's embeddings. With `policy.reads: example` what it reads of a token also says what the
+other sentence of the example has in common with it, and E is larger: a policy takes it from
 `PolicySetup.inputs` and needs to know no more. One with the attribute `reads_tokens = True`, which
-declares the capability `token_ids`, is shown token ids, int64 [B, N], instead; `PolicySetup.words`
-says which words they are.
+declares the capability `token_ids`, reads token ids, int64 [B, N], instead; `PolicySetup.words`
+says which words they are. One that draws a single bit for both roles of a token says so with the
+attribute `bits_per_token = 1`.
 
 A policy is in training mode while it learns, which is in `evaluate`, `logits` or `gates` as its
 learner calls them, and in evaluation mode everywhere else: where selections are drawn for rewards,
@@ -27,19 +28,6 @@ token; role 0 = head, 1 = dependent.
 
 from __future__ import annotations
 
-__all__ = [
-    "DeterministicPolicy",
-    "Evaluated",
-    "FactorisedPolicy",
-    "PolicySetup",
-    "RelaxedPolicy",
-    "Sampled",
-    "SteeredPolicy",
-    "StochasticPolicy",
-    "missing_attributes",
-    "reads_tokens",
-]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -47,13 +35,14 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from torch import Tensor
 
 from rss_rl.ops.attention import KernelBackend
+from rss_rl.types import ROLES
 
 
 @dataclass(frozen=True)
 class PolicySetup:
     """What a policy is built from, beside its options.
 
-    inputs      E, numbers that are shown of a token: the size of the embeddings, or more
+    inputs      E, numbers that are read of a token: the size of the embeddings, or more
     activation  `relu` or `elu`, that of the classifier
     words       word of each token id, 0 = padding; empty where there is no vocabulary
     backend     `compiled` where the run computes with kernels, see `model.attention`
@@ -155,8 +144,13 @@ class SteeredPolicy(Protocol):
 
 
 def reads_tokens(policy: object) -> bool:
-    """Whether the policy is shown token ids in place of embedded tokens."""
+    """Whether the policy reads token ids in place of embedded tokens."""
     return bool(getattr(policy, "reads_tokens", False))
+
+
+def bits_per_token(policy: object) -> int:
+    """R, the bits that the policy draws for a token: one for each role where it does not say."""
+    return int(getattr(policy, "bits_per_token", ROLES))
 
 
 def missing_attributes(found: object, protocol: type) -> list[str]:

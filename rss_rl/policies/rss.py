@@ -7,16 +7,6 @@ Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.1
 
 from __future__ import annotations
 
-__all__ = [
-    "RSS",
-    "RSSModule",
-    "RSSModules",
-    "RSSOptions",
-    "RSSPolicy",
-    "SelectorOptions",
-    "build_rss",
-]
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, cast
@@ -32,19 +22,19 @@ from rss_rl.models.encoders.pooled import NoContext
 from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
 from rss_rl.models.layers import Source2Token, activation_function, glorot_linear
-from rss_rl.ops import bernoulli
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
-from rss_rl.policies.deciding import once
-from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
-from rss_rl.types import HEAD, ROLES
+from rss_rl.policies.decide import once
+from rss_rl.policies.independent_bits import IndependentBits
+from rss_rl.policies.protocol import PolicySetup
+from rss_rl.types import ROLES
 
 Context = Literal["none", "lstm", "gru", "conv"]
 Pool = Literal["mean", "learnt"]
 _CONVOLUTIONS, _WINDOW = 2, 5
-"""Layers of context=conv, and tokens that each sees at once: a token is shown nine."""
+"""Layers of context=conv, and tokens that each sees at once: a token sees nine."""
 
 
 class RSSModule(nn.Module):
@@ -149,7 +139,7 @@ def _context_layer(context: Context, inputs: int, hidden: int) -> TokenEncoder:
     return RecurrentContext(cell, inputs, hidden, dropout=0.0)
 
 
-class RSSPolicy(nn.Module):
+class RSSPolicy(IndependentBits):
     """Two untied RSS modules for heads and dependents, or one for both roles.
 
     Args:
@@ -180,39 +170,17 @@ class RSSPolicy(nn.Module):
             for _ in range(1 if shared else ROLES)
         )
         self.modules_by_role = RSSModules(modules, backend)
+        self.bits_per_token = len(self.modules_by_role)
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Logits of the bits that are drawn, [B, R, N]; R = 1 where the roles share one."""
         return self.modules_by_role(embedded, valid)  # type: ignore[no-any-return]
 
-    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
-        """See `StochasticPolicy`."""
-        logits = self.logits(embedded, valid)
-        bits = bernoulli.sample(logits, valid, uniforms[:, :, : logits.shape[1]])
-        log_prob = bernoulli.log_prob(logits, bits, valid)
-        return Sampled(bits.expand(-1, -1, 2, -1), bernoulli.both_roles(log_prob))
-
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
         """The same bits as `sample`, by the straight-through estimator; see `RelaxedPolicy`."""
         logits = self.logits(embedded, valid)
         drawn = uniforms[:, :, : logits.shape[1]]
-        return straight_through(logits, valid, drawn, self._temperature).expand(-1, -1, 2, -1)
-
-    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
-        """See `StochasticPolicy`."""
-        logits = self.logits(embedded, valid)
-        bits = selection[:, :, HEAD : HEAD + logits.shape[1]]
-        log_prob = bernoulli.log_prob(logits, bits, valid)
-        return Evaluated(bernoulli.both_roles(log_prob), bernoulli.entropy(logits, valid))
-
-    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """See `StochasticPolicy`."""
-        chance = torch.sigmoid(self.logits(embedded, valid)) * valid[:, None]
-        return chance.expand(-1, 2, -1)
-
-    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """Tokens selected with probability over one half; see `StochasticPolicy`."""
-        return self.probabilities(embedded, valid) > 0.5
+        return straight_through(logits, valid, drawn, self._temperature).expand(-1, -1, ROLES, -1)
 
 
 class SelectorOptions(Options):
@@ -233,7 +201,7 @@ class SelectorOptions(Options):
     )
     pool: Pool = Field(
         default="mean",
-        description="What a token is shown of the whole sentence: the mean of its tokens, or"
+        description="What a token sees of the whole sentence: the mean of its tokens, or"
         " attention over them that learns which words count.",
     )
 

@@ -14,8 +14,6 @@ Sources: Brinner and Zarriess, Findings of ACL 2023 (MaRC) and EMNLP 2024 (RTP).
 
 from __future__ import annotations
 
-__all__ = ["SMOOTH", "SmoothOptions", "SmoothPolicy"]
-
 import math
 from typing import Literal
 
@@ -27,7 +25,7 @@ from rss_rl.components import Component
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.smoothing import bumps
-from rss_rl.policies.deciding import once
+from rss_rl.policies.decide import once
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSModules, SelectorOptions
 from rss_rl.types import ROLES
@@ -72,6 +70,7 @@ class SmoothPolicy(nn.Module):
         super().__init__()
         self._temperature, self._largest = options.temperature, options.largest_width
         roles, by_word = options.roles, options.widths == "word"
+        self.bits_per_token = roles
         self.heights = RSSModules((options.module(setup) for _ in range(roles)), setup.backend)
         self.widths = (
             RSSModules((options.module(setup) for _ in range(roles)), setup.backend)

@@ -5,8 +5,6 @@ Legend: B sentences, N tokens.
 
 from __future__ import annotations
 
-__all__ = ["FUNCTION_WORDS", "STOP_WORDS", "StopWordsOptions", "StopWordsPolicy"]
-
 from collections.abc import Sequence
 
 import torch

@@ -11,8 +11,6 @@ Sources: Vieira 2014 and Kool et al. 2019 (Gumbel-top-k); Bengio et al. 2013 (st
 
 from __future__ import annotations
 
-__all__ = ["TOP_K", "TopKOptions", "TopKPolicy"]
-
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -56,6 +54,7 @@ class TopKPolicy(nn.Module):
         self._temperature = options.temperature
         modules = (options.module(setup) for _ in range(options.roles))
         self.modules_by_role = RSSModules(modules, setup.backend)
+        self.bits_per_token = options.roles
 
     def budget(self, valid: Tensor) -> Tensor:
         """k of each sentence, int64 [B]."""
@@ -72,14 +71,14 @@ class TopKPolicy(nn.Module):
 
     def _gates(self, scores: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
         """Whether each of [..., B, R, N] is among the k highest, and its soft form."""
-        shown = valid[:, None].expand(scores.shape)
+        real = valid[:, None].expand(scores.shape)
         if not scores.numel():
-            return shown, scores
-        ranked = scores.masked_fill(~shown, -torch.inf)
+            return real, scores
+        ranked = scores.masked_fill(~real, -torch.inf)
         ordered, order = torch.sort(ranked.detach(), dim=-1, descending=True, stable=True)
         budget = self.budget(valid)[:, None, None]
         rank = order.argsort(-1)
-        chosen = (rank < budget) & shown
+        chosen = (rank < budget) & real
         last = ordered.gather(-1, (budget - 1).clamp_min(0).expand(*scores.shape[:-1], 1))
         width = scores.shape[-1] - 1
         after = ordered.gather(-1, budget.clamp_max(width).expand(*scores.shape[:-1], 1))
@@ -87,7 +86,7 @@ class TopKPolicy(nn.Module):
         followed = (budget <= width) & after.isfinite()
         line = torch.where(followed, (last + after) / 2, last - 1)
         line = torch.where(line.isfinite(), line, 0.0)
-        soft = torch.sigmoid((scores - line) / self._temperature) * shown
+        soft = torch.sigmoid((scores - line) / self._temperature) * real
         return chosen, soft
 
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:

@@ -5,8 +5,6 @@ Legend: B examples, N tokens of the longest sentence, H hidden size.
 
 from __future__ import annotations
 
-__all__ = ["ContextReader"]
-
 from collections.abc import Sequence
 from functools import cached_property
 

@@ -6,8 +6,6 @@ safetensors. Weights in pickle form are refused, as is code that a folder brings
 
 from __future__ import annotations
 
-__all__ = ["Pretrained", "open_pretrained"]
-
 import hashlib
 import os
 from collections.abc import Iterator

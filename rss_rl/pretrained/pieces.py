@@ -7,8 +7,6 @@ Legend: V words, R words of some texts, P pieces of these.
 
 from __future__ import annotations
 
-__all__ = ["PieceTable", "special_pieces"]
-
 from collections.abc import Sequence
 from typing import Any
 

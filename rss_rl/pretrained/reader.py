@@ -6,8 +6,6 @@ group, L pieces of its longest with special ones.
 
 from __future__ import annotations
 
-__all__ = ["Pool", "Positions", "WordReader"]
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 

@@ -5,8 +5,6 @@ Legend: M texts, R words, P pieces of these, W windows.
 
 from __future__ import annotations
 
-__all__ = ["Windows", "cut", "groups"]
-
 from typing import NamedTuple
 
 import torch

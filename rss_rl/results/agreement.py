@@ -51,7 +51,7 @@ from rss_rl.ops.rationales import (
     span_scores,
     top_share,
 )
-from rss_rl.policies.deciding import decide
+from rss_rl.policies.decide import decide
 from rss_rl.results.posthoc import PosthocScores, ScoreSource
 from rss_rl.results.score import open_with_data
 from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
@@ -273,9 +273,9 @@ class _Scorer:
 
     def _policy(self, tensors: TensorBatch) -> _Chosen:
         selections, scores = [], []
-        inputs = self._models.shown(tensors.tokens, tensors.valid, tensors.states)
-        for shown, valid in zip(inputs, tensors.valid, strict=True):
-            selection, chances = decide(self._models.policy, shown, valid)
+        inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
+        for vectors, valid in zip(inputs, tensors.valid, strict=True):
+            selection, chances = decide(self._models.policy, vectors, valid)
             selections.append(selection.cpu().numpy())
             # A token is kept for its likelier role. To a policy without context a word that stands
             # twice is the same word: rounding must not say which of the two is likelier.

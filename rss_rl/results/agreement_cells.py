@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AGREEMENT_LABELS", "format_agreement"]
-
 AGREEMENT_LABELS = {
     "accuracy": "accuracy",
     "accuracy_all": "reading all",

@@ -6,20 +6,6 @@ are given. A is what the others are compared with, over the seeds that both have
 
 from __future__ import annotations
 
-__all__ = [
-    "FEWEST",
-    "Difference",
-    "Group",
-    "Run",
-    "config_differences",
-    "draw_curves",
-    "flat_settings",
-    "group_runs",
-    "main_score",
-    "paired",
-    "read_run",
-]
-
 import json
 import string
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Curve", "read_curves", "smoothed", "together", "wide_curves"]
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple

@@ -2,21 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "COLOURS",
-    "FREE_SPACE",
-    "NONE",
-    "check_folder",
-    "csv_text",
-    "describe_scores",
-    "format_spread",
-    "markdown_table",
-    "panels",
-    "png",
-    "whiskers",
-    "write_files",
-]
-
 import csv
 import errno
 import io

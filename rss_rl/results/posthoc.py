@@ -9,8 +9,6 @@ K selections, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["METHODS", "PosthocScores", "ScoreSource"]
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -5,8 +5,6 @@ Legend: B examples, S sentences, N_s tokens of slot s, C classes, V words of the
 
 from __future__ import annotations
 
-__all__ = ["ReadText", "Reading", "WordCount", "read_split", "words_by_share"]
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,8 +140,8 @@ class _Reader:
         columns: list[tuple[Array | None, ...]] = []
         for batch, found in self._batches(rows):
             for ids, valid, kept in zip(batch.tokens, batch.valid, found.kept, strict=True):
-                for row, places in enumerate((valid, kept)):
-                    counts[row] += np.bincount(ids[places], minlength=len(vocabulary))
+                for row, indices in enumerate((valid, kept)):
+                    counts[row] += np.bincount(ids[indices], minlength=len(vocabulary))
             order.append(batch.rows)
             columns.append((found.errors, found.confidence, found.margin))
         joined = [_joined(found) for found in zip(*columns, strict=True)]
@@ -158,14 +156,14 @@ class _Reader:
 
     def _batches(self, rows: Array) -> Iterator[tuple[Batch, _Read]]:
         bounds = self._config.evaluation.batch_size, self._config.batch_tokens
-        for places in plain_batches(self._examples.lengths(rows), *bounds):
-            batch = self._examples.batch(rows[places])
+        for indices in plain_batches(self._examples.lengths(rows), *bounds):
+            batch = self._examples.batch(rows[indices])
             yield batch, self._read(batch, tensor_batch(batch, self._device))
 
     def _read(self, batch: Batch, tensors: TensorBatch) -> _Read:
         if self._config.phases[-1].selection == "sampled":
-            shown = self._models.shown(tensors.tokens, tensors.valid, tensors.states)
-            pairs = zip(shown, tensors.valid, strict=True)
+            inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
+            pairs = zip(inputs, tensors.valid, strict=True)
             selections = [self._models.policy.threshold(*pair) for pair in pairs]
         else:
             selections = [valid[:, None].expand(-1, ROLES, -1) for valid in tensors.valid]

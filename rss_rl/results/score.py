@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["open_with_data", "score_run"]
-
 from collections.abc import Iterable
 from pathlib import Path
 

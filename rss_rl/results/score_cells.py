@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MODE_NAMES", "score_columns", "summary_cells"]
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Spread", "Summary", "is_number", "spread", "summarise"]
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

@@ -10,8 +10,6 @@ Legend: M scored selections, N tokens, C classes.
 
 from __future__ import annotations
 
-__all__ = ["BLACKBOX", "BlackboxReward", "GatedBlackboxReward", "of_function"]
-
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
@@ -40,7 +38,7 @@ _MOST_TEXTS = 64
 class _TargetOptions(Options):
     target: Literal["label", "prediction"] = Field(
         default="prediction",
-        description="The class to be told from the selected words: that of the data, or the one"
+        description="The class to predict from the selected words: that of the data, or the one"
         " that the classifier predicts from the whole text.",
     )
 
@@ -101,15 +99,15 @@ class BlackboxReward:
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood`, float32 [M] in nats; see `RewardModel.score`."""
         (words,), (valid,), (chosen,) = batch.tokens, batch.valid, selections
-        told = self._classifier.log_probs(words, valid, chosen.any(1) & valid)  # [M, C]
-        if self._classes is not None and self._classes.max() >= told.shape[1]:
+        log_probs = self._classifier.log_probs(words, valid, chosen.any(1) & valid)  # [M, C]
+        if self._classes is not None and self._classes.max() >= log_probs.shape[1]:
             raise ComponentError(
-                f"knows {told.shape[1]} classes, and the data have one numbered"
+                f"knows {log_probs.shape[1]} classes, and the data have one numbered"
                 f" {self._classes.max()}",
                 where=self._where,
                 remedy="Give the probability of every class",
             )
-        picked: Array = told[np.arange(len(told)), self._target(batch)].astype(np.float32)
+        picked: Array = log_probs[np.arange(len(log_probs)), self._target(batch)].astype(np.float32)
         return {"log_likelihood": picked}
 
     def _target(self, batch: Batch) -> Array:
@@ -147,8 +145,8 @@ class _Transformer:
         )
         with torch.inference_mode():
             logits = self._reader.class_logits(ids, owner, len(words), shown)
-            told: Array = torch.log_softmax(logits, -1).cpu().numpy()
-        return told
+            log_probs: Array = torch.log_softmax(logits, -1).cpu().numpy()
+        return log_probs
 
     def gated_log_probs(self, words: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """float [M, C] of words weighted by gates [M, N]; int64 and bool [M, N]."""
@@ -195,8 +193,8 @@ class _Function:
         texts = [self._text(*row) for row in zip(words, valid, kept, strict=True)]
         starts = range(0, len(texts), _MOST_TEXTS)
         found = [ask(self._function, texts[i : i + _MOST_TEXTS], self._where) for i in starts]
-        told: Array = np.log(np.concatenate(found).clip(_LEAST))
-        return told
+        log_probs: Array = np.log(np.concatenate(found).clip(_LEAST))
+        return log_probs
 
     def _text(self, words: Array, valid: Array, kept: Array) -> str:
         if self._absent is None:
@@ -278,12 +276,12 @@ def of_function(function: Probabilities, name: str) -> Component:
         classifier = _Function(function, name, setup, options.absent)
         return BlackboxReward(classifier, setup, options.target, name)
 
-    told = (inspect.getdoc(function) or "").strip()
-    told = told or "A function from texts to probabilities of classes."
+    help_ = (inspect.getdoc(function) or "").strip()
+    help_ = help_ or "A function from texts to probabilities of classes."
     return Component(
         kind="reward_model",
         name=name.rpartition(":")[2],
-        help=told.splitlines()[0],
+        help=help_.splitlines()[0],
         build=build,
         options=FunctionOptions,
     )

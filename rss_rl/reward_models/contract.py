@@ -5,8 +5,6 @@ Legend: M scored selections, S sentences an example.
 
 from __future__ import annotations
 
-__all__ = ["check_reward_model"]
-
 import copy
 import pickle
 from collections.abc import Mapping
@@ -128,11 +126,11 @@ def _check_scores(checked: _Checked, batch: Batch, selections: tuple[Array, ...]
         "scores equal selections unlike from call to call",
         "Draw nothing, and ask networks in evaluation mode, without dropout",
     )
-    for place in range(len(batch)):
-        alone = checked.score(*cut_batch(batch, selections, np.array([place])))
+    for index in range(len(batch)):
+        alone = checked.score(*cut_batch(batch, selections, np.array([index])))
         checked.same(
             alone,
-            {name: values[place : place + 1] for name, values in whole.items()},
+            {name: values[index : index + 1] for name, values in whole.items()},
             "scores a selection alone unlike in a padded batch",
             "Look at real tokens alone, and at each example by itself",
         )

@@ -31,7 +31,7 @@ from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array, Batch
 
 COMPLEMENT = "complement"
-"""Name of the term for what the tokens left out tell."""
+"""Name of the term for what can be predicted from the tokens left out."""
 
 
 @contextmanager
@@ -129,8 +129,8 @@ class LikelihoodOptions(Options):
     complement: float = Field(
         default=0.0,
         ge=0,
-        description="w of -w p(label | the tokens left out), in nats: more of what tells the label"
-        " is selected. Each selection then costs two evaluations of the classifier.",
+        description="w of -w p(label | the tokens left out), in nats: more of what predicts the"
+        " label is selected. Each selection then costs two evaluations of the classifier.",
     )
 
 

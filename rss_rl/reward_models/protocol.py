@@ -9,8 +9,6 @@ Legend: M scored selections, S sentences an example, N_s tokens of slot s, C cla
 
 from __future__ import annotations
 
-__all__ = ["LogitsReward", "RewardModel", "RewardSetup", "Scores", "named_scores"]
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable

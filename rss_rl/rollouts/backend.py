@@ -1,8 +1,6 @@
-"""Who computes rollouts: this process, or Ray actors. Both run the same `Sampler`."""
+"""Where rollouts are computed: in this process, or by Ray actors. Both run the same `Sampler`."""
 
 from __future__ import annotations
-
-__all__ = ["Backend", "BackendStats", "Delivery", "LocalBackend"]
 
 import time
 from collections import deque

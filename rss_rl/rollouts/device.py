@@ -1,8 +1,6 @@
-"""The device a name means, checked before anything is put there, and what it is good at."""
+"""The device that a name means, checked before use, and whether it multiplies in bfloat16."""
 
 from __future__ import annotations
-
-__all__ = ["find_device", "multiplies_bfloat16"]
 
 import torch
 

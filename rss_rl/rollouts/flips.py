@@ -1,11 +1,9 @@
-"""What each selection would earn with one bit turned over: n + 1 selections in a few calls.
+"""Rewards of each selection with one bit flipped: n + 1 selections in a few calls.
 
 Legend: K selections, B examples, S sentences, N_s tokens of slot s, F flips.
 """
 
 from __future__ import annotations
-
-__all__ = ["flip_rewards"]
 
 from collections.abc import Sequence
 
@@ -21,7 +19,7 @@ _CALL = 4096
 def flip_rewards(
     reward: Reward, batch: Batch, selections: Sequence[Array], roles: int
 ) -> tuple[Array, ...]:
-    """S x float32 [K, B, 2, N_s]: the slot's reward with this bit turned over, 0 on padding.
+    """S x float32 [K, B, 2, N_s]: the slot's reward with this bit flipped, 0 on padding.
 
     Args:
         selections: S x bool [K, B, 2, N_s].
@@ -30,10 +28,10 @@ def flip_rewards(
     result = []
     for slot, bits in enumerate(selections):
         earned = np.zeros(bits.shape, np.float32)
-        shown = np.broadcast_to(batch.valid[slot][None, :, None], bits.shape)
-        places = np.argwhere(shown[:, :, :roles])  # [F, 4]
-        for start in range(0, len(places), _CALL):
-            sample, example, role, token = places[start : start + _CALL].T
+        real = np.broadcast_to(batch.valid[slot][None, :, None], bits.shape)
+        indices = np.argwhere(real[:, :, :roles])  # [F, 4]
+        for start in range(0, len(indices), _CALL):
+            sample, example, role, token = indices[start : start + _CALL].T
             chosen = [s[sample, example] for s in selections]  # S x [F, 2, N_s]
             flips = np.arange(len(sample))
             for turned in [role] if roles == ROLES else range(ROLES):

@@ -1,8 +1,6 @@
-"""What a run pays for selections."""
+"""The reward of a run."""
 
 from __future__ import annotations
-
-__all__ = ["build_reward"]
 
 from collections.abc import Sequence
 

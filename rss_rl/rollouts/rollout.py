@@ -8,8 +8,6 @@ N_s tokens of the shard's longest sentence in slot s.
 
 from __future__ import annotations
 
-__all__ = ["Rollout", "SampleJob", "join_rollouts"]
-
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,7 +57,7 @@ class Rollout:
     thresholded     float32 [B, S], reward of the thresholded selection; NaN where not asked for
     version         of the policy that sampled
     bit_log_prob    S x float32 [K, B, 2, N_s], 0 on padding; empty where not asked for
-    flipped         S x float32 [K, B, 2, N_s], reward of the sentence with this bit turned over,
+    flipped         S x float32 [K, B, 2, N_s], reward of the sentence with this bit flipped,
                     0 where none was; empty where the estimator pays no flips
     """
 
@@ -95,21 +93,21 @@ class Rollout:
         """R_s = score - costs of each sentence, float32 [K, B, S]."""
         return self.score[..., None] - self.cost
 
-    def of(self, places: Array, widths: Sequence[int]) -> Rollout:
-        """The part of the examples at `places`, int64 [b], cut to `widths`, N_s of that part."""
+    def of(self, indices: Array, widths: Sequence[int]) -> Rollout:
+        """The part of the examples at `indices`, int64 [b], cut to `widths`, N_s of that part."""
 
         def cut(bits: tuple[Array, ...]) -> tuple[Array, ...]:
             pairs = zip(bits, widths, strict=False)  # of log-probs by bit there may be none
-            return tuple(np.ascontiguousarray(b[:, places, :, :width]) for b, width in pairs)
+            return tuple(np.ascontiguousarray(b[:, indices, :, :width]) for b, width in pairs)
 
         return replace(
             self,
-            rows=self.rows[places],
+            rows=self.rows[indices],
             selections=cut(self.selections),
-            log_prob=self.log_prob[:, places],
-            scores={name: values[:, places] for name, values in self.scores.items()},
-            costs={name: values[:, places] for name, values in self.costs.items()},
-            thresholded=self.thresholded[places],
+            log_prob=self.log_prob[:, indices],
+            scores={name: values[:, indices] for name, values in self.scores.items()},
+            costs={name: values[:, indices] for name, values in self.costs.items()},
+            thresholded=self.thresholded[indices],
             bit_log_prob=cut(self.bit_log_prob),
             flipped=cut(self.flipped),
         )
@@ -117,7 +115,7 @@ class Rollout:
     def to_arrow(self) -> pa.RecordBatch:
         """M rows; selections as packed bits, log-probs of bits as bytes.
 
-        Every byte here is paid for each selection: rows take 4 of them where they fit, and what was
+        Every byte here counts for each selection: rows take 4 of them where they fit, and what was
         not asked for (scores, thresholded rewards) does not travel.
         """
         samples, examples, _ = self.log_prob.shape

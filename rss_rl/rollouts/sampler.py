@@ -5,8 +5,6 @@ Legend: K selections an example, B examples of a shard, S sentences, N_s tokens 
 
 from __future__ import annotations
 
-__all__ = ["Sampler"]
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -84,7 +82,7 @@ class Sampler:
     def _rollout(self, job: SampleJob, version: int) -> Rollout:
         batch = self._examples.batch(job.rows)
         tensors = tensor_batch(batch, _CPU)
-        embedded = self._models.shown(tensors.tokens, tensors.valid, tensors.states)
+        embedded = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
         selections, log_probs = self._draw(job, batch, tensors, embedded)
         summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
         _check_finite(summed, job.rows)

@@ -11,27 +11,6 @@ Legend: P parameters of a part, V trainable word vectors, R rows of them, E embe
 
 from __future__ import annotations
 
-__all__ = [
-    "CLASSIFIER",
-    "PARTS",
-    "POLICY",
-    "WORDS",
-    "Models",
-    "Delta",
-    "Publications",
-    "Publisher",
-    "Snapshot",
-    "StoredDelta",
-    "StoredSnapshot",
-    "autocast",
-    "autocast_dtype",
-    "build_models",
-    "open_data",
-    "build_prepared_models",
-    "fixed_threads",
-    "training_lengths",
-]
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -181,7 +160,7 @@ class Models(NamedTuple):
     reads: Reads = "sentence"
     context: ContextReader | None = None
 
-    def shown(
+    def policy_inputs(
         self,
         tokens: Sequence[torch.Tensor],
         valid: Sequence[torch.Tensor],
@@ -254,7 +233,7 @@ class Models(NamedTuple):
 class Publisher:
     """Snapshots of what changed since the one before.
 
-    Parameters change as `note` is told; buffers, which anyone may change, are compared.
+    `note` records which parameters change; buffers, which anyone may change, are compared.
     """
 
     def __init__(self, models: Models) -> None:

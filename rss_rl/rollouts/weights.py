@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["load_weights", "select_prefix"]
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -11,23 +11,6 @@ a kill or a full disk at any moment the last complete checkpoint can be loaded. 
 
 from __future__ import annotations
 
-__all__ = [
-    "LATEST",
-    "STATE_FILE",
-    "Checkpoint",
-    "check_step",
-    "checkpoint_steps",
-    "load_checkpoint",
-    "mark_checkpoint",
-    "parse_step",
-    "pointer_path",
-    "read_pointer",
-    "save_checkpoint",
-    "state_errors",
-    "step_directory",
-    "tensors_path",
-]
-
 import hashlib
 import logging
 import os
@@ -42,10 +25,10 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from rss_rl.durable import disk_errors, replace_file, sync_directory
+from rss_rl.durable import disk_errors, file_sha256, replace_file, sync_directory
 from rss_rl.errors import CheckpointError
 from rss_rl.json_files import canonical_json, read_json
-from rss_rl.runs.tensor_file import TensorLike, file_sha256, read_tensors, write_tensors
+from rss_rl.runs.tensor_file import TensorLike, read_tensors, write_tensors
 from rss_rl.types import Array
 
 SCHEMA_VERSION = 1

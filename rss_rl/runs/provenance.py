@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["provenance"]
-
 import functools
 import hashlib
 import platform

@@ -14,18 +14,6 @@ run.lock      held by the process that trains
 
 from __future__ import annotations
 
-__all__ = [
-    "ALL_TOKENS",
-    "CONFIG_FILE",
-    "LOCK_FILE",
-    "REPORT_FILE",
-    "STATUS_FILE",
-    "RunDirectory",
-    "check_free",
-    "claim",
-    "lock_holder",
-]
-
 import fcntl
 import json
 import os

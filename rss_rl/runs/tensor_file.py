@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TensorLike", "file_sha256", "read_tensors", "write_tensors"]
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias

@@ -1,8 +1,6 @@
-"""Answers of models to what was asked; computes, and knows nothing of HTTP."""
+"""Answers of models to requests; computes, and knows nothing of HTTP."""
 
 from __future__ import annotations
-
-__all__ = ["answer_example", "run_asked", "runs_shown"]
 
 from collections.abc import Mapping
 from functools import partial
@@ -12,7 +10,7 @@ import numpy as np
 
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.explanation import Explanation
-from rss_rl.inference.keeping import keep_share, keep_words
+from rss_rl.inference.kept_words import keep_share, keep_words
 from rss_rl.inference.model import Encoded, Model
 from rss_rl.pages.explanation import about, text_titles
 from rss_rl.serving.payloads import Ask, Asked, Limits, Problem

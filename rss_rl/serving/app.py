@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LOOPBACK_HOSTS", "make_app"]
-
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -182,7 +180,7 @@ async def _tell_fault(_: Request, error: Exception) -> Response:
 
 
 class _Guard:
-    """Asks for the token wherever something is told about a run."""
+    """Asks for the token wherever an answer says something about a run."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._wanted = app, f"bearer {token}".encode()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["listen", "make_server"]
-
 import socket
 
 import uvicorn
@@ -14,7 +12,7 @@ from rss_rl.errors import ConfigError
 _CONNECTIONS = 200
 """At a time; beyond them 503."""
 _GRACE_S = 5
-"""For answers that are under way when the server is told to end."""
+"""For answers that are under way when the server is asked to end."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["make_env"]
-
 from pathlib import Path
 from typing import Any
 

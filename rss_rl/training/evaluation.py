@@ -12,8 +12,6 @@ Legend: B examples, S sentences, N_s tokens of slot s.
 
 from __future__ import annotations
 
-__all__ = ["MODES", "Mode", "evaluate"]
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -26,8 +24,8 @@ from rss_rl.config import RunConfig
 from rss_rl.data.batching import plain_batches
 from rss_rl.envs.rewards import Reward
 from rss_rl.envs.shares import kept_shares
-from rss_rl.metrics.chosen import RunMetrics
 from rss_rl.metrics.protocol import Metric, MetricSetup, Scored
+from rss_rl.metrics.run_metrics import RunMetrics
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.ops.rationales import moved_at_random
 from rss_rl.rollouts.reward import build_reward
@@ -127,8 +125,8 @@ class _Evaluator:
                 if self._config.predicts:
                     tally.add(*self._predict(batch, tensors, selections, moved))
                 else:
-                    paid = self._reward.score(batch, selections)
-                    tally.add(Scored(batch, tuple(selections), tuple(moved)), paid.total)
+                    reward = self._reward.score(batch, selections)
+                    tally.add(Scored(batch, tuple(selections), tuple(moved)), reward.total)
         each = [tally.result() for tally in tallies]
         shared = set.intersection(*(set(metrics) for metrics in each))
         return {name: float(np.mean([m[name] for m in each])) for name in sorted(shared)}
@@ -158,8 +156,8 @@ class _Evaluator:
         if mode == "all":
             return [np.repeat(valid[:, None], ROLES, axis=1)[None] for valid in batch.valid]
         chosen = []
-        shown = self._models.shown(tensors.tokens, tensors.valid, tensors.states)
-        for slot, (vectors, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
+        inputs = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
+        for slot, (vectors, valid) in enumerate(zip(inputs, tensors.valid, strict=True)):
             if mode == "sampled":
                 chosen.append(self._sample(batch, vectors, valid, slot, passes))
                 continue

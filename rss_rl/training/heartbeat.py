@@ -7,8 +7,6 @@ there, and the time of the last update says since when it does something else.
 
 from __future__ import annotations
 
-__all__ = ["EndState", "Heartbeat", "updates_of"]
-
 import json
 import os
 import socket

@@ -5,8 +5,6 @@ Legend: K selections an example, B examples of an update, S sentences, N_s token
 
 from __future__ import annotations
 
-__all__ = ["Charge", "LearnTask", "Learner", "LocalLearner"]
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,9 +28,10 @@ from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import BitEstimator, GateEstimator, LogProbEstimator
+from rss_rl.policies.protocol import bits_per_token
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.reward import build_reward
-from rss_rl.rollouts.rollout import Rollout, join_rollouts
+from rss_rl.rollouts.rollout import Rollout
 from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
     POLICY,
@@ -47,8 +46,8 @@ from rss_rl.rollouts.snapshot import (
 )
 from rss_rl.rollouts.weights import load_weights, select_prefix
 from rss_rl.seeding import example_keys
+from rss_rl.training.allocator import keep_freed_memory
 from rss_rl.training.evaluation import Mode, evaluate
-from rss_rl.training.memory import keep_freed_memory
 from rss_rl.training.policy_learning import (
     build_policy_learner,
     check_learns,
@@ -73,17 +72,17 @@ class Charge(NamedTuple):
 class LearnTask:
     """What one update learns from.
 
-    number    of the update in the run, from 0; the target policy's version
-    rows      int64 [B]
-    turn      who learns
-    rollouts  of the shards of `rows`, in their order; none where nothing was sampled
-    charge    where a target share steers the policy
+    number   of the update in the run, from 0; the target policy's version
+    rows     int64 [B]
+    turn     who learns
+    rollout  of `rows`; None where nothing was sampled
+    charge   where a target share steers the policy
     """
 
     number: int
     rows: Array
     turn: Turn
-    rollouts: Sequence[Rollout]
+    rollout: Rollout | None = None
     charge: Charge | None = None
 
 
@@ -183,20 +182,19 @@ class LocalLearner:
         scalars: dict[str, float] = {}
         selections = None
         steered = task.turn.policy and task.charge is not None
-        apart = len(rows) < len(task.rows) and (steered or task.rollouts)
+        apart = len(rows) < len(task.rows) and (steered or task.rollout is not None)
         whole = self.examples.batch(task.rows) if apart else batch
         if steered and task.charge is not None:
             target = task.charge.target
             scalars |= reached_share(self.models, self.config, whole, self.device, target)
-        if task.rollouts:
-            rollout = join_rollouts(task.rollouts)
-            part = rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
+        if task.rollout is not None:
+            part = task.rollout.of(mine, [tokens.shape[1] for tokens in batch.tokens])
             selections = to_tensors(part.selections, self.device)
             if task.turn.policy:
                 scalars |= self._learn_policy(task, batch, tensors, part, selections)
                 steps.append(self._step_policy)
-                scalars |= _rewards(rollout)
-            scalars |= _shares(rollout, whole)
+                scalars |= _rewards(task.rollout)
+            scalars |= _shares(task.rollout, whole)
         first = None if selections is None else [s[0] for s in selections]
         if task.turn.sampled and self._pathwise is not None:
             # Drawn before the policy's step: policy and classifier share one objective.
@@ -213,7 +211,7 @@ class LocalLearner:
                     self.config.seed,
                     task.number,
                     batch,
-                    self.config.policy,
+                    bits_per_token(self.models.policy),
                     task.turn.random_share,
                 )
                 first = mix_selections(first, drawn, self.device)
@@ -255,7 +253,7 @@ class LocalLearner:
         selections: list[torch.Tensor],
     ) -> dict[str, float]:
         assert self._policy is not None
-        paid_rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
+        rewards, thresholded = to_tensors([rollout.rewards, rollout.thresholded], self.device)
         estimator = self._estimator
         scores = estimator if isinstance(estimator, LogProbEstimator) else None
         behaviour = None
@@ -263,9 +261,9 @@ class LocalLearner:
             bits = scores is not None and scores.bitwise
             parts = rollout.bit_log_prob if bits else np.moveaxis(rollout.log_prob, -1, 0)
             behaviour = to_tensors([np.ascontiguousarray(part) for part in parts], self.device)
-        paid = RewardBatch(
+        reward_batch = RewardBatch(
             selections,
-            paid_rewards,
+            rewards,
             thresholded if scores is not None and scores.thresholded else None,
             behaviour,
             charged=None if task.charge is None else task.charge.costs,
@@ -273,8 +271,8 @@ class LocalLearner:
         if isinstance(estimator, BitEstimator):
             uniforms = self._uniforms(task.number, batch)
             flipped = to_tensors(rollout.flipped, self.device) if rollout.flipped else None
-            paid = paid._replace(uniforms=uniforms, flipped=flipped)
-        return policy_scalars(self._policy.learn(tensors, paid, number=task.number))
+            reward_batch = reward_batch._replace(uniforms=uniforms, flipped=flipped)
+        return policy_scalars(self._policy.learn(tensors, reward_batch, number=task.number))
 
     def _uniforms(self, update: int, batch: Batch) -> list[torch.Tensor]:
         """Those that decided, or decide, the selections of an update."""

@@ -1,4 +1,4 @@
-"""Whether a run has room in memory, asked before anything is allocated; and what to say if not.
+"""Whether a run fits into memory, estimated before anything is allocated, and what to change.
 
 What is counted is a lower bound, so that nothing is refused that might run: weights with what
 learning keeps beside them, and the numbers of a batch that every encoder has. A batch is counted as
@@ -10,8 +10,6 @@ Legend: E embedding size, D hidden size; cells are the padded tokens of a batch.
 """
 
 from __future__ import annotations
-
-__all__ = ["Need", "available_bytes", "check_room", "memory_told", "run_needs"]
 
 import os
 import resource
@@ -73,8 +71,8 @@ def run_needs(config: RunConfig, prepared: Prepared) -> list[Need]:
         rows = config.evaluation.batch_size
         read = _cells(manifest.splits["dev"], rows, config.batch_tokens)
         bits = read * config.evaluation.selections * _OF_A_BIT
-        told = "evaluation.batch_size, evaluation.selections"
-        learnt.append(Need(read * _FLOAT * _sum(_READ, size) + bits, told))
+        settings = "evaluation.batch_size, evaluation.selections"
+        learnt.append(Need(read * _FLOAT * _sum(_READ, size) + bits, settings))
     return learnt
 
 
@@ -218,7 +216,7 @@ def _own_limit() -> float:
 
 
 @contextmanager
-def memory_told(doing: str, remedy: str) -> Iterator[None]:
+def memory_errors(doing: str, remedy: str) -> Iterator[None]:
     """Turns what is raised where memory is short into an error that says what to do.
 
     Raises:

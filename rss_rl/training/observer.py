@@ -1,8 +1,6 @@
-"""Tells the outside about a run while it goes on: events.jsonl, status.json, the storage path."""
+"""Reports a run while it trains: events.jsonl, status.json, the copy on a storage path."""
 
 from __future__ import annotations
-
-__all__ = ["Observer"]
 
 import os
 from pathlib import Path
@@ -53,7 +51,7 @@ class Observer:
         return self
 
     def begin_from(self, checkpoint: Checkpoint | None) -> None:
-        """Note what was passed over to get to the checkpoint that training goes on from."""
+        """Note which checkpoints were skipped before the one that training resumes from."""
         for warning in () if checkpoint is None else checkpoint.warnings:
             self.log.write("checkpoint_passed_over", "warning", cause=warning)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PhaseBudget", "seconds"]
-
 import re
 import time
 from collections.abc import Sequence

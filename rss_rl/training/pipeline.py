@@ -15,8 +15,6 @@ alone, and eviction has work to do. With max_policy_lag = 0 both together are sy
 
 from __future__ import annotations
 
-__all__ = ["RolloutPipeline", "Taken"]
-
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,7 +26,7 @@ from rss_rl.config import SamplerConfig
 from rss_rl.errors import SamplerError
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.rollouts.backend import Backend, Delivery
-from rss_rl.rollouts.rollout import Rollout, SampleJob
+from rss_rl.rollouts.rollout import Rollout, SampleJob, join_rollouts
 from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
 
 _POLL_S = 1.0
@@ -38,9 +36,9 @@ _IDLE_WINDOW = 32
 
 @dataclass(frozen=True)
 class Taken:
-    """The rollouts of one update, a shard each, and what the pipeline measured, by metric tag."""
+    """The rollout of one update, of all its shards, and what the pipeline measured, by tag."""
 
-    rollouts: list[Rollout]
+    rollout: Rollout
     scalars: dict[str, float]
 
 
@@ -51,7 +49,7 @@ class RolloutPipeline:
         backend: called when the first job is to be submitted, so that a run that samples nothing
             starts no samplers.
         config: of the samplers.
-        log: told of rollouts that are discarded.
+        log: records rollouts that are discarded.
     """
 
     def __init__(
@@ -64,11 +62,10 @@ class RolloutPipeline:
         self._backend: Backend | None = None
         self._config = config
         self._published: int | None = None
-        self._shards: dict[int, int] = {}  # of the updates that jobs were given for
         self._waiting: deque[SampleJob] = deque()  # given, and no sampler has room for them yet
         self._asked: dict[tuple[int, int], SampleJob] = {}
         self._again: dict[tuple[int, int], SampleJob] = {}
-        self._arrived: dict[int, dict[int, Rollout]] = {}
+        self._arrived: dict[int, list[Rollout | None]] = {}  # of each update given, by shard
         self._next = 0  # no job of this update or a later one was given yet
         self._busy: deque[tuple[float, float]] = deque(maxlen=_IDLE_WINDOW)
         self._busy_s, self._since = 0.0, 0.0
@@ -122,7 +119,7 @@ class RolloutPipeline:
     def give(self, update: int, jobs: Sequence[SampleJob]) -> None:
         """Have these sampled, all the jobs of an update, as soon as samplers have room for them."""
         self._next = update + 1
-        self._shards[update] = len(jobs)
+        self._arrived[update] = [None] * len(jobs)
         self._waiting.extend(jobs)
         self._fill(self.start())
 
@@ -141,7 +138,7 @@ class RolloutPipeline:
         backend.submit(job)
 
     def take(self, update: int) -> Taken:
-        """The rollouts of an update, waiting for them.
+        """The rollout of an update, waiting for all its shards.
 
         Raises:
             ValueError: its jobs were not given.
@@ -149,19 +146,18 @@ class RolloutPipeline:
             RssError: raised by the code within a sampler.
         """
         started = time.perf_counter()
-        wanted = self._shards.pop(update, None)
-        if wanted is None:
+        if update not in self._arrived:
             raise ValueError(f"nobody asked for rollouts of update {update + 1}")
         backend = self.start()
         self._fill(backend)
-        while len(self._arrived.get(update, {})) < wanted:
+        while any(shard is None for shard in self._arrived[update]):
             for delivery in backend.collect(_POLL_S):
                 self._receive(delivery)
             self._fill(backend)
-        shards = self._arrived.pop(update)
-        rollouts = [shards[shard] for shard in sorted(shards)]
+        shards = [shard for shard in self._arrived.pop(update) if shard is not None]
         waited = time.perf_counter() - started
-        return Taken(rollouts, {"time/sample_s": waited} | self._scalars(update, rollouts, backend))
+        scalars = {"time/sample_s": waited} | self._scalars(update, shards, backend)
+        return Taken(join_rollouts(shards), scalars)
 
     def _receive(self, delivery: Delivery) -> None:
         job = delivery.job
@@ -182,7 +178,7 @@ class RolloutPipeline:
             self._log.write("rollout_discarded", shard=job.shard, lag=lag)
             self._again[job.update, job.shard] = job
             return
-        self._arrived.setdefault(job.update, {})[job.shard] = rollout
+        self._arrived[job.update][job.shard] = rollout
 
     def _scalars(
         self, update: int, rollouts: Sequence[Rollout], backend: Backend
@@ -212,7 +208,6 @@ class RolloutPipeline:
         self._again.clear()
         self._arrived.clear()
         self._waiting.clear()
-        self._shards.clear()
         self._next = 0
         self._published = None
         self._measure_anew()

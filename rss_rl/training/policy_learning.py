@@ -5,15 +5,6 @@ Legend: K selections an example, B examples of this learner's shard, S sentences
 
 from __future__ import annotations
 
-__all__ = [
-    "build_policy_learner",
-    "check_learns",
-    "pathwise_scalars",
-    "policy_scalars",
-    "reached_share",
-    "selection_uniforms",
-]
-
 import torch
 from torch import Tensor
 
@@ -26,7 +17,7 @@ from rss_rl.learners.policy_gradient import PolicyGradientLearner, PolicyStats
 from rss_rl.learners.share_control import share_margin
 from rss_rl.models.inputs import tensor_batch, to_tensors
 from rss_rl.policies.adapters import CertainPolicy
-from rss_rl.policies.deciding import decide
+from rss_rl.policies.decide import decide
 from rss_rl.policies.estimators.build import drawn_roles
 from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
 from rss_rl.policies.protocol import SteeredPolicy
@@ -65,8 +56,8 @@ def check_learns(models: Models, config: RunConfig) -> None:
         with models.evaluating(), torch.no_grad():
             valid = torch.ones_like(words, dtype=torch.bool)
             # Another sentence of the example is the same one: enough to ask for the rule.
-            shown, _ = _tried(models, words, valid)
-            _steerable_chances(models, shown, valid)
+            inputs, _ = _tried(models, words, valid)
+            _steerable_chances(models, inputs, valid)
 
 
 def _tried(models: Models, tokens: Tensor, valid: Tensor) -> list[Tensor]:
@@ -79,7 +70,7 @@ def _tried(models: Models, tokens: Tensor, valid: Tensor) -> list[Tensor]:
         drawn = torch.Generator().manual_seed(0)
         made = torch.randn(*tokens.shape, models.context.size, generator=drawn).to(tokens.device)
         states = [made, made]
-    return models.shown([tokens, tokens], [valid, valid], states)
+    return models.policy_inputs([tokens, tokens], [valid, valid], states)
 
 
 def build_policy_learner(
@@ -98,8 +89,8 @@ def build_policy_learner(
         tokens = torch.zeros(
             1, 1, dtype=torch.int64, device=models.classifier.embedding.trainable.device
         )
-        shown = _tried(models, tokens, tokens.bool())
-        drawn_roles(models.policy, shown[0], tokens.bool())
+        inputs = _tried(models, tokens, tokens.bool())
+        drawn_roles(models.policy, inputs[0], tokens.bool())
     return PolicyGradientLearner(
         models.policy,
         models.classifier.embedding,
@@ -164,16 +155,16 @@ def pathwise_scalars(stats: PathwiseStats) -> dict[str, float]:
     }
 
 
-def _steerable_chances(models: Models, shown: Tensor, valid: Tensor) -> Tensor:
+def _steerable_chances(models: Models, inputs: Tensor, valid: Tensor) -> Tensor:
     """Probabilities [B, 2, N] of a policy that keeps what is over one half likely.
 
     Raises:
         ConfigError: it keeps by another rule, which the margins of a target share know nothing of:
             the share would settle elsewhere.
     """
-    kept, chances = decide(models.policy, shown, valid)
+    kept, chances = decide(models.policy, inputs, valid)
     if isinstance(models.policy, SteeredPolicy):
-        chances = models.policy.steered(shown, valid)
+        chances = models.policy.steered(inputs, valid)
     clear = (chances - 0.5).abs() > _NEAR_HALF
     wrong = int(((kept != (chances > 0.5)) & clear & valid[:, None]).sum())
     if wrong:
@@ -204,10 +195,10 @@ def reached_share(
     tensors = tensor_batch(batch, device)
     # As the evaluation computes it, so that both keep the same.
     with models.evaluating(), torch.no_grad(), autocast(device, config.learner.precision):
-        shown = models.shown(tensors.tokens, tensors.valid, tensors.states)
+        inputs = models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
         chances = [
             _steerable_chances(models, vectors, valid)
-            for vectors, valid in zip(shown, tensors.valid, strict=True)
+            for vectors, valid in zip(inputs, tensors.valid, strict=True)
         ]
     reached = share_margin([c.float().cpu().numpy() for c in chances], batch.valid, target)
     heads, dependents = reached.margins

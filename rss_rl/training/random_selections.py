@@ -6,14 +6,12 @@ so that the number of tokens kept is uniform, too: the classifier meets parts of
 likelihood of a part, which is the reward of a selection, means little where it has seen only whole
 texts.
 
-Legend: B examples, S sentences, N_s tokens of slot s.
+Legend: B examples, S sentences, N_s tokens of slot s, R = 1 or 2 bits that are drawn for a token.
 Source: Jethani, Sudarshan, Aphinyanaphongs and Ranganath, "Have we learned to explain?", AISTATS
 2021 (REAL-X and EVAL-X, classifiers of random masks).
 """
 
 from __future__ import annotations
-
-__all__ = ["RandomSelections", "mix_selections", "random_selections"]
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rss_rl.config import PolicyConfig
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch
 
@@ -35,22 +32,21 @@ class RandomSelections(NamedTuple):
 
 
 def random_selections(
-    seed: int, update: int, batch: Batch, policy: PolicyConfig, share: float
+    seed: int, update: int, batch: Batch, bits: int, share: float
 ) -> RandomSelections:
     """Selections of an update; functions of its number and of each row alone.
 
     Args:
         seed: of the run. update: its number.
-        policy: one bit decides both roles where its option `shared` says so.
+        bits: R, drawn for a token; 1 = one decides both roles.
         share: of the examples, those that shall have a random selection.
     """
-    roles = 1 if policy.options.get("shared") else ROLES
     selections = []
     for slot, valid in enumerate(batch.valid):
         key = stream_key(seed, "random selection", update, slot)
-        uniforms = keyed_uniforms(key, batch.rows, 1, roles, valid.shape[1] + 1)[0]
-        bits = uniforms[..., 1:] < uniforms[..., :1]  # [B, R, N_s]
-        kept = np.broadcast_to(bits, (len(batch), ROLES, valid.shape[1])) & valid[:, None]
+        uniforms = keyed_uniforms(key, batch.rows, 1, bits, valid.shape[1] + 1)[0]
+        drawn = uniforms[..., 1:] < uniforms[..., :1]  # [B, R, N_s]
+        kept = np.broadcast_to(drawn, (len(batch), ROLES, valid.shape[1])) & valid[:, None]
         selections.append(np.ascontiguousarray(kept))
     chosen = keyed_uniforms(stream_key(seed, "random example", update), batch.rows, 1, 1, 1)
     return RandomSelections(tuple(selections), chosen[0, :, 0, 0] < share)

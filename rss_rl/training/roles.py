@@ -1,8 +1,6 @@
-"""Where the parts of a run live: in this process, or on a cluster."""
+"""Where learner and samplers of a run are: in this process, or on a cluster."""
 
 from __future__ import annotations
-
-__all__ = ["LocalRoles", "Roles"]
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -33,16 +33,16 @@ from rss_rl.rollouts.weights import load_weights
 from rss_rl.runs.checkpoint import Checkpoint, load_checkpoint
 from rss_rl.runs.provenance import provenance
 from rss_rl.runs.run_directory import ALL_TOKENS, CONFIG_FILE, RunDirectory
-from rss_rl.training.life import (
+from rss_rl.training.attempts import (
     FORK,
     SPLITS,
     LearnersLost,
+    RunContext,
     Scores,
-    Surroundings,
     Trained,
     train_phases,
 )
-from rss_rl.training.memory_needs import check_room, memory_told
+from rss_rl.training.memory_needs import check_room, memory_errors
 from rss_rl.training.observer import Observer
 from rss_rl.training.phase_budget import PhaseBudget
 from rss_rl.training.roles import LocalRoles, Roles
@@ -55,7 +55,7 @@ _STATES = "data.states"
 _log = logging.getLogger("rss_rl.training")
 _LESS = (
     "Lower batch_size or batch_tokens (evaluation.batch_size), model.hidden, or cut long texts with"
-    " 'rss-rl data prepare --max-words'; a resumed run goes on from its last checkpoint"
+    " 'rss-rl data prepare --max-words'; a resumed run starts from its last checkpoint"
 )
 _INPUTS = ("manifest.json", "vocabulary.json", "vectors.safetensors")
 
@@ -90,7 +90,7 @@ def train(
     Args:
         config: of the run; must equal the stored one where `resume` is set.
         roles: makes learner and samplers; None: both in this process.
-        resume: go on from the last checkpoint, where there is one.
+        resume: from the last checkpoint, where there is one.
         overwrite: replace a run that is there; not one that a live process copies to `storage`.
         stop: asked after each update; True ends the stream with `Stopped` after a checkpoint.
         storage: URI or path that gets a copy of the run; with `resume` also where an empty `path`
@@ -103,27 +103,25 @@ def train(
     Raises:
         RssError: any expected failure.
     """
-    with memory_told("to train", _LESS):
+    with memory_errors("to train", _LESS):
         prepared = _check(config, roles)
         mirror = open_mirror(storage, path, config, resume, overwrite, take_over)
     with (
-        memory_told("to train", _LESS),
+        memory_errors("to train", _LESS),
         closing(mirror),
         _directory(config, path, resume, overwrite) as run,
         Observer(run.path, config, mirror, storage) as observer,
     ):
         _copy_inputs(run, prepared)
         run.note_provenance(provenance(prepared))
-        around = Surroundings(
-            prepared, roles or LocalRoles(), stop, observer, budget, point, splits
-        )
+        context = RunContext(prepared, roles or LocalRoles(), stop, observer, budget, point, splits)
         settled = _settled(config, run)
-        trained = yield from train_phases(settled, run.path, around, fork=_compares(config))
+        trained = yield from train_phases(settled, run.path, context, fork=_compares(config))
         if trained is None:
             return
         scores = trained.scores
         if _compares(config):
-            whole = yield from _train_all_tokens(config, run, trained, around)
+            whole = yield from _train_all_tokens(config, run, trained, context)
             if whole is None:
                 return
             scores = {split: {**whole[split], **modes} for split, modes in scores.items()}
@@ -211,20 +209,20 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
     """Keep with the run what its weights depend on.
 
     Raises:
-        DataError: a run that is gone on with began with other data.
+        DataError: a run that is resumed began with other data.
     """
     begun = (run.inputs / _INPUTS[0]).is_file()
     if begun and not prepared.manifest.is_of_the_same_data(open_prepared(run.inputs).manifest):
         raise DataError(
             "the data are not those the run began with",
-            where=prepared.place,
+            where=prepared.location,
             remedy="Prepare them as they were, or start a new run in another directory",
         )
     if (states := prepared.states_digest()) is not None:
         if run.settled.get(_STATES, states) != states:
             raise DataError(
                 "the states of tokens are not those the run began with",
-                where=prepared.place,
+                where=prepared.location,
                 remedy="Encode the data as they were, or start a new run in another directory",
             )
         run.settle(_STATES, states)
@@ -239,11 +237,11 @@ def _compares(config: RunConfig) -> bool:
 
 
 def _train_all_tokens(
-    config: RunConfig, main: RunDirectory, trained: Trained, around: Surroundings
+    config: RunConfig, main: RunDirectory, trained: Trained, context: RunContext
 ) -> Generator[RunEvent, None, Scores | None]:
     """Train with every token for as many updates; returns the scores of its best checkpoint.
 
-    A warm-up selects everything and is shared: the comparison goes on from its end.
+    A warm-up selects everything and is shared: the comparison continues from its end.
     """
     first = config.phases[0]
     shared = first.selection == "all"
@@ -263,7 +261,7 @@ def _train_all_tokens(
     )
     with _directory(whole, main.path / ALL_TOKENS, resume=True, overwrite=False) as run:
         begin = None if fork is None else _fork_start(fork)
-        alone = replace(around, budget=None)
+        alone = replace(context, budget=None)
         other = yield from train_phases(_settled(whole, main), run.path, alone, begin=begin)
         if other is None:
             return None
@@ -317,7 +315,7 @@ def open_models(
     Raises:
         RssError: no run, no such checkpoint, or files that do not fit each other.
     """
-    with memory_told("for the model", "Use a machine with more, or end other programs"):
+    with memory_errors("for the model", "Use a machine with more, or end other programs"):
         return _opened_models(Path(path), which, trust)
 
 

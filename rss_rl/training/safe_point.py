@@ -1,12 +1,10 @@
-"""Where a run can be left in the midst of an update, by another thread than the one that trains.
+"""Where another thread may end a run in the middle of an update.
 
 From the begin of an update until its gradients are applied nothing that is learnt changes: what a
 checkpoint would hold is the state after the last complete update, however long the rest takes.
 """
 
 from __future__ import annotations
-
-__all__ = ["SafePoint"]
 
 import threading
 from collections.abc import Callable, Iterator
@@ -36,14 +34,14 @@ class SafePoint:
             self._leave = None
 
     def leave(self) -> bool:
-        """Leave the run, where that is possible now; whoever trains stands still from then on.
+        """Leave the run, where that is possible now; the training thread is blocked from then on.
 
-        The process has to end behind it.
+        The process has to end after it.
         """
         if not self._lock.acquire(timeout=1.0):
             return False
         if self._leave is None:
             self._lock.release()
             return False
-        self._leave()  # the lock stays: nobody may go on
+        self._leave()  # the lock stays: nobody may continue
         return True

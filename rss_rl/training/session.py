@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Session", "UpdateReport"]
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,16 +42,16 @@ class UpdateReport:
 
 
 class Session:
-    """Learner, samplers, phase schedule and place in the data of a run.
+    """Learner, samplers, phase schedule and position in the data of a run.
 
-    Update u learns from batch u of the data, in every phase, so the number of updates is all the
-    place there is. It is the policy's version as well.
+    Update u learns from batch u of the data, in every phase, so the number of updates alone says
+    where the run is. It is the policy's version as well.
 
     Args:
         learner: of the run.
         backend: called with no arguments when the first selection is to be sampled, so that a run
             that samples nothing starts no samplers.
-        log: told what happens to rollouts.
+        log: records what happens to rollouts.
     """
 
     def __init__(
@@ -96,26 +94,28 @@ class Session:
 
         Raises:
             NonFiniteError: naming phase, update and rows; of two learners the first may have
-                learnt from the batch, so the run must not go on from here.
+                learnt from the batch, so the run must not continue from here.
         """
         turn, phase = self.schedule.turn(), self.schedule.phase.name
         assert turn is not None
         started = time.perf_counter()
-        rows = self._order.rows(self.update_count)
         scalars: dict[str, float] = {"phase/index": self.schedule.index}
         try:
-            rollouts = []
             if self._asks_samplers(turn):
                 self._supply_samplers()
                 taken = self._pipeline.take(self.update_count)
-                rollouts, scalars = taken.rollouts, scalars | taken.scalars | self._publishing
+                rows, rollout = taken.rollout.rows, taken.rollout
+                scalars |= taken.scalars | self._publishing
                 self._publishing = {}
+            else:
+                rows, rollout = self._order.rows(self.update_count), None
             charge = None if self.share is None else Charge(self.share.target, self.share.costs)
-            task = LearnTask(self.update_count, rows, turn, rollouts, charge)
+            task = LearnTask(self.update_count, rows, turn, rollout, charge)
             scalars |= self.learner.update(task)
             if turn.policy:
                 scalars |= self._steer(scalars)
         except NonFiniteError as error:
+            rows = self._order.rows(self.update_count)
             raise NonFiniteError(
                 error.what,
                 where=f"phase {phase}, update {self.update_count + 1}, rows {rows[:4].tolist()}..."

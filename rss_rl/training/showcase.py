@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Showcase", "make_showcase", "mark_sentence"]
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from rss_rl.logs.attention_figure import attention_image
 from rss_rl.logs.metrics import MetricsWriter
 from rss_rl.models.attention_map import attention_map
 from rss_rl.models.inputs import TensorBatch, tensor_batch
-from rss_rl.policies.deciding import decide
+from rss_rl.policies.decide import decide
 from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
 
@@ -86,8 +84,8 @@ def make_showcase(
     lines: dict[int, list[str]] = {row: [] for row in range(min(_TEXT_EXAMPLES, len(rows)))}
     attention, selections = None, []
     with models.evaluating(), torch.inference_mode():
-        shown = models.shown(tensors.tokens, tensors.valid, tensors.states)
-        for slot, (embedded, valid) in enumerate(zip(shown, tensors.valid, strict=True)):
+        inputs = models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
+        for slot, (embedded, valid) in enumerate(zip(inputs, tensors.valid, strict=True)):
             decided = decide(models.policy, embedded, valid)
             selections.append(decided.selection)
             chances = decided.probabilities.float().cpu().numpy()

@@ -5,8 +5,6 @@ Needs no torch, and changes nothing.
 
 from __future__ import annotations
 
-__all__ = ["RunStatus", "read_status"]
-
 import json
 import math
 import os
@@ -118,7 +116,7 @@ def _state(holder: str | None, finished: bool, noted: object) -> State:
 
 
 def _progress(record: Mapping[str, Any], *, running: bool) -> dict[str, Any]:
-    """The fields that status.json tells; whatever it holds, their types are right."""
+    """The fields of status.json; whatever it holds, their types are right."""
     counts = {
         name: _count(record.get(name))
         for name in ("phases", "phase_done", "phase_steps", "update", "updates", "checkpoint_step")

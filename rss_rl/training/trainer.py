@@ -18,8 +18,8 @@ from rss_rl.errors import NonFiniteError
 from rss_rl.learners.share_control import merit
 from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.logs.metrics import MetricsWriter
-from rss_rl.metrics.chosen import BestMetric, best_metric
 from rss_rl.metrics.protocol import MetricSetup
+from rss_rl.metrics.run_metrics import BestMetric, best_metric
 from rss_rl.rollouts.backend import Backend
 from rss_rl.runs.checkpoint import (
     Checkpoint,
@@ -53,7 +53,7 @@ def find_best_metric(config: RunConfig, prepared: Prepared) -> BestMetric:
 
 @dataclass(frozen=True)
 class PhaseBegan:
-    """A phase begins, or is gone on with by a resumed run.
+    """A phase begins, or is resumed.
 
     update  of the run it began after; `done` of its own updates are behind it
     steps   it takes at most; None = until its plateau
@@ -67,7 +67,7 @@ class PhaseBegan:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The dev split was scored; `best` tells whether this is the best checkpoint of the phase."""
+    """The dev split was scored; `best` says whether this is the best checkpoint of the phase."""
 
     phase: str
     update: int
@@ -91,10 +91,10 @@ class Trainer:
     Args:
         path: the run directory. writer: of its metrics, or None to keep none.
         backend: makes the source of rollouts when one is needed.
-        resume: checkpoint to go on from, or None to begin.
+        resume: checkpoint to resume from, or None for a new run.
         stop: asked after each update; True writes a checkpoint and ends the stream.
         budget: of time for the phases, or None.
-        log: told what happens to rollouts.
+        log: records what happens to rollouts.
         point: opened where another thread may leave the run. leave: how, with a checkpoint of the
             last complete update already written; only for a learner of this process.
     """
@@ -116,7 +116,7 @@ class Trainer:
         leave: Callable[[Stopped], None] = lambda _: None,
     ) -> None:
         self.config, self.path = config, path
-        self._point, self._told = point, leave
+        self._point, self._on_leave = point, leave
         if point is not None and isinstance(learner, LocalLearner):
             learner.before_steps = point.close
         self._writer, self._stop, self._budget = writer, stop, budget
@@ -163,7 +163,7 @@ class Trainer:
 
     def _leave(self) -> None:
         self.save()
-        self._told(Stopped(self.session.update_count))
+        self._on_leave(Stopped(self.session.update_count))
 
     def _due(self, every: int) -> bool:
         return self.session.schedule.steps % every == 0

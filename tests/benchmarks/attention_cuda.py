@@ -1,6 +1,6 @@
 """Feature-wise attention on a CUDA device: beside its bound, in a training step, and its memory.
 
-A pair and feature takes a reciprocal and a power of two on the way forward, and again on the way
+A pair and feature takes a reciprocal and a power of two in the forward pass, and again on the way
 back, and a multiprocessor makes 16 of either a clock. `bound` is the time of these alone over the
 allowed pairs, at the device's highest clock: a ratio of 0.8 is 80% of what is possible at most.
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rss_rl.ops import advantages
-from rss_rl.ops.estimators import Paid, antithetic, arm, disarm, flip
+from rss_rl.ops.estimators import BitRewards, antithetic, arm, disarm, flip
 
 
 def every_mask(bits: int) -> Tensor:
@@ -41,17 +41,17 @@ def exact_gradient(logits: Tensor, rewards: Tensor) -> Tensor:
     return gradient
 
 
-def score_function(paid: Paid, advantages: Tensor) -> Tensor:
+def score_function(paid: BitRewards, advantages: Tensor) -> Tensor:
     """1/K sum_k A_k (b_ki - p_i), [B, R, N]: REINFORCE (Williams 1992), advantages [K, B]."""
     score = paid.selection.to(paid.logits.dtype) - torch.sigmoid(paid.logits)
     return (advantages[..., None, None] * score).mean(0)
 
 
-def _leave_one_out(paid: Paid) -> Tensor:
+def _leave_one_out(paid: BitRewards) -> Tensor:
     return score_function(paid, advantages.leave_one_out(paid.rewards))
 
 
-ESTIMATORS: Mapping[str, tuple[Callable[[Paid], Tensor], int, bool]] = {
+ESTIMATORS: Mapping[str, tuple[Callable[[BitRewards], Tensor], int, bool]] = {
     "reinforce, no baseline": (lambda paid: score_function(paid, paid.rewards), 1, False),
     "leave-one-out K=2": (_leave_one_out, 2, False),
     "leave-one-out K=4": (_leave_one_out, 4, False),
@@ -76,7 +76,7 @@ def estimates(name: str, logits: Tensor, rewards: Tensor, repeats: int, seed: in
     if name == "flip":
         turned = selection[..., None, :] ^ torch.eye(bits, dtype=torch.bool)
         flipped = rewards[number(turned)]
-    paid = Paid(
+    paid = BitRewards(
         logits.expand(repeats, 1, bits),
         torch.ones(repeats, bits, dtype=torch.bool),
         uniforms,

@@ -18,7 +18,7 @@ from rss_rl.policies.rss import RSSPolicy
 from rss_rl.rollouts.rollout import Rollout, SampleJob, join_rollouts
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Models
-from rss_rl.training.memory import keep_freed_memory
+from rss_rl.training.allocator import keep_freed_memory
 from rss_rl.types import ROLES
 
 _CPU = torch.device("cpu")

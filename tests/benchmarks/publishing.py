@@ -35,7 +35,7 @@ from rss_rl.rollouts.snapshot import (
     Snapshot,
     build_models,
 )
-from rss_rl.training.memory import keep_freed_memory
+from rss_rl.training.allocator import keep_freed_memory
 
 PARAMETERS, SAMPLERS, LIMIT_MS, BURST = 3_000_000, 2, 15.0, 10
 

@@ -34,7 +34,7 @@ from rss_rl.rollouts.snapshot import (
     Snapshot,
     build_models,
 )
-from rss_rl.training.memory import keep_freed_memory
+from rss_rl.training.allocator import keep_freed_memory
 
 SIZE, ROWS, REPEATS, SAMPLERS = 300, 1000, 5, 8
 CHANGES = ("everything", "policy", "rows", "whole table")

@@ -87,14 +87,14 @@ def shipped_works(name: str, folder: Path) -> dict[str, Work]:
     first, last = Turn(True, False, False), Turn(True, True, True)
 
     def warm_up(number: int) -> object:
-        return learner.update(LearnTask(0, order.rows(number), first, ()))
+        return learner.update(LearnTask(0, order.rows(number), first))
 
     def sampling(number: int) -> object:
         return sampler.sample(job(number))
 
     def co_train(number: int) -> object:
-        rollouts = (sampler.sample(job(number)),)
-        return learner.update(LearnTask(0, order.rows(number), last, rollouts))
+        rollout = sampler.sample(job(number))
+        return learner.update(LearnTask(0, order.rows(number), last, rollout))
 
     def inference(number: int) -> object:
         return learner.evaluate("dev", ("thresholded",))

@@ -28,7 +28,7 @@ from rss_rl.config import OptimizerConfig
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.rollouts.snapshot import CLASSIFIER, WORDS, Publisher
-from rss_rl.training.memory import keep_freed_memory
+from rss_rl.training.allocator import keep_freed_memory
 
 PAIRS, TOKENS, REPEATS, WARM_UP, AVERAGE = 32, 10, 40, 5, 0.998
 

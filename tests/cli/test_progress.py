@@ -10,7 +10,7 @@ from rich.console import Console
 
 from rss_rl.api.progress import make_progress
 from rss_rl.errors import LearnerError
-from rss_rl.training.life import LearnersLost
+from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import Finished, RunEvent
 from rss_rl.training.session import UpdateReport
 from rss_rl.training.trainer import Evaluated, PhaseBegan

@@ -148,7 +148,7 @@ def test_measures_describe_every_name() -> None:
         (NoNumber, "reports np.float32"),
         (Silent, "reports nothing"),
         (FailsWithout, "result fails"),
-        (Changes, "changes what it is shown"),
+        (Changes, "changes what it is given"),
         (Forgets, "when asked again"),
         (Unpicklable, "cannot be pickled"),
     ],

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.prepare import prepare
 from rss_rl.data.records import Record, read_records
 from rss_rl.data.sources import BadRow, Source, SourceRequest, named_source
 from rss_rl.data.store import open_prepared
-from rss_rl.data.tables import Columns, table
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -78,7 +78,7 @@ def test_bad_row_stops_or_is_listed(
     path.write_bytes(good + bad)
     rest.write_bytes(good)
     row = good.count(b"\n") + 1
-    source = table([path], Columns(("text",), "label"), spec, dev=rest, test=rest)
+    source = column_files([path], Columns(("text",), "label"), spec, dev=rest, test=rest)
     with pytest.raises(DataError) as error:
         prepare(source, tmp_path / "out", dim=2)
     assert error.value.where == f"{path}, row {row}"
@@ -135,7 +135,7 @@ def test_a_range_of_scores_that_32_bits_hold(tmp_path: Path) -> None:
 def test_reading_goes_on_after_a_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b'text,label\nx,1\n"a"b,1\nc,d,e\n\nlast one,2\n\xff,2\nvery last,1\n')
-    source = table([path], Columns(("text",), "label"), dev=path, test=path)
+    source = column_files([path], Columns(("text",), "label"), dev=path, test=path)
     prepare(source, tmp_path / "out", dim=2, skip_bad_rows=True)
     split = open_prepared(tmp_path / "out").split("train")
     assert [split.words(i) for i in range(3)] == [
@@ -233,7 +233,7 @@ def test_fields_of_snli_that_are_no_texts(tmp_path: Path) -> None:
 
 
 def source_of(path: Path, spec: LabelSpec | None = None) -> Source:
-    return table([path], Columns(("text",), "label"), spec, dev=path, test=path)
+    return column_files([path], Columns(("text",), "label"), spec, dev=path, test=path)
 
 
 def test_all_rows_bad_is_an_error(tmp_path: Path) -> None:

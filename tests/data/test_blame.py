@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rss_rl.data import places
+from rss_rl.data import locations
+from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.records import column_names, read_records
 from rss_rl.data.store import open_prepared
-from rss_rl.data.tables import Columns, table
 from rss_rl.data.vectors import read_vectors
 from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.errors import DataError
@@ -27,7 +27,7 @@ def whatever_reads(path: Path) -> list[str]:
     for read in (
         lambda: column_names(path),
         lambda: list(read_records(path)),
-        lambda: table([path], Columns(("text",), "label")),
+        lambda: column_files([path], Columns(("text",), "label")),
         lambda: list(read_texts(path, ("text",), 1)),
     ):
         with pytest.raises(DataError) as error:
@@ -72,7 +72,7 @@ def test_lines_that_are_no_json_are_not_told_to_lack_a_column(
     path = tmp_path / "t.jsonl"
     path.write_bytes(content)
     for read in (
-        lambda: table([path], Columns(("text",), "label")),
+        lambda: column_files([path], Columns(("text",), "label")),
         lambda: list(read_texts(path, (), 1)),
     ):
         with pytest.raises(DataError, match=r"t\.jsonl, row 1: no line is a JSON object") as error:
@@ -80,7 +80,7 @@ def test_lines_that_are_no_json_are_not_told_to_lack_a_column(
         assert "no column" not in str(error.value)
     path.write_bytes(b"\n")
     with pytest.raises(DataError, match=r"t\.jsonl: has no rows"):
-        table([path], Columns(("text",), "label"))
+        column_files([path], Columns(("text",), "label"))
 
 
 def test_vectors_that_are_not_there_are_not_cut_short(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_file_that_may_not_be_read_is_not_damaged(
     def refused(path: Path) -> str:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(places, "file_sha256", refused)
+    monkeypatch.setattr(locations, "file_sha256", refused)
     prepared = open_prepared(folder)
     for read in (
         lambda: prepared.vocabulary,

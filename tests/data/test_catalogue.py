@@ -10,9 +10,9 @@ import pytest
 from rss_rl.data.fetching.catalogue import CATALOGUE, entry
 from rss_rl.data.fetching.entries import Entry
 from rss_rl.data.fetching.fetch import sources_of
-from rss_rl.data.fetching.part import sha256_of
 from rss_rl.data.fetching.redirect import check_address
 from rss_rl.data.sources import SourceRequest, known_sources, named_source
+from rss_rl.durable import file_sha256
 from rss_rl.errors import DataError
 
 ENTRIES = [pytest.param(item, id=item.name) for item in CATALOGUE.values()]
@@ -127,4 +127,4 @@ def test_the_checksums_are_those_of_the_real_files(real_data: Path, name: str) -
     for file in CATALOGUE[name].files:
         path = real_data / name / file.name
         if path.exists():
-            assert (path.stat().st_size, sha256_of(path)) == (file.size, file.sha256)
+            assert (path.stat().st_size, file_sha256(path)) == (file.size, file.sha256)

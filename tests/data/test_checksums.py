@@ -12,7 +12,7 @@ from damaged import SHARD, use
 from typer.testing import CliRunner
 
 from rss_rl.cli.data import app
-from rss_rl.data import places
+from rss_rl.data import locations
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.store import open_prepared
@@ -79,7 +79,7 @@ def test_a_shard_is_read_through_once_a_process(
         read.append(path.name)
         return file_sha256(path)
 
-    monkeypatch.setattr(places, "file_sha256", counted)
+    monkeypatch.setattr(locations, "file_sha256", counted)
     prepared = open_prepared(folder)
     assert read == []
     for _ in range(2):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rss_rl.data.corpora.product_reviews import PRODUCT_REVIEWS, ProductReviews
+from rss_rl.data.corpora.product_reviews import PRODUCT_REVIEWS
 from rss_rl.data.sources import RawExample, SourceRequest, named_source
 from rss_rl.errors import DataError
 from rss_rl.testing import check_source
@@ -17,7 +17,7 @@ SPLITS = {"train": 1741, "dev": 221, "test": 426}
 
 
 def rows(split: str) -> list[RawExample]:
-    found = list(ProductReviews().read(split))
+    found = list(named_source("product-reviews", SourceRequest()).read(split))
     assert all(isinstance(row, RawExample) for row in found)
     return [row for row in found if isinstance(row, RawExample)]
 
@@ -65,7 +65,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_licence_lies_beside_the_file() -> None:
-    (file,) = ProductReviews().splits()["train"]
+    (file,) = named_source("product-reviews", SourceRequest()).splits()["train"]
     text = file.with_name("product_reviews.LICENSE.txt").read_text(encoding="utf-8")
     for owed in ("Bing Liu", "CC BY 4.0", "C.J. Hutto", "MIT License", "Changed"):
         assert owed in text

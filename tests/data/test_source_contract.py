@@ -96,7 +96,7 @@ SCORES = LabelSpec("score", low=0.0, high=1.0)
         (small.Stranded(), "cannot be read in another process: OSError: no such database"),
         (small.Homebound(), "begins otherwise in another process"),
         (small.component("rationales"), "names no files, and does not declare it"),
-        (small.component("made"), "tells marked words, and does not declare it"),
+        (small.component("made"), "has marked words, and does not declare it"),
         (small.component("made", "rationales", "pairs"), "two texts an example, and declares it"),
     ],
 )

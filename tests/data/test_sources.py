@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest, named_source
-from rss_rl.data.tables import Columns, table
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -66,9 +66,8 @@ def test_sick_of_the_full_release(tmp_path: Path) -> None:
 
 
 def test_sick_without_its_files(tmp_path: Path) -> None:
-    source = named_source("sick-entailment", SourceRequest(tmp_path))
     with pytest.raises(DataError, match=r"there is no SICK_train\.txt.*--from"):
-        source.splits()
+        named_source("sick-entailment", SourceRequest(tmp_path))
     with pytest.raises(DataError, match="--from"):
         named_source("sick-entailment", SourceRequest(None))
 
@@ -135,7 +134,7 @@ def test_all_formats_of_a_table_give_the_same_rows(
     tmp_path: Path, ending: str, reviews: list[dict[str, object]]
 ) -> None:
     reviews[3]["review"] = 'He said: "no,\nnever".\tThen left'
-    source = table([write_table(tmp_path / f"r.{ending}", reviews)], REVIEW)
+    source = column_files([write_table(tmp_path / f"r.{ending}", reviews)], REVIEW)
     got = {e.id: e for split in source.splits() for e in examples(source, split)}
     assert set(got) == {f"r{i}" for i in range(60)}
     for row in reviews:
@@ -149,7 +148,7 @@ def test_cut_is_a_function_of_seed_and_row(tmp_path: Path, write_jsonl: Writer) 
     path = write_jsonl(tmp_path / "r.jsonl", rows)
 
     def ids(seed: int, split: str) -> list[str]:
-        return [e.id for e in examples(table([path], REVIEW, seed=seed), split)]
+        return [e.id for e in examples(column_files([path], REVIEW, seed=seed), split)]
 
     sizes = [len(ids(0, split)) for split in ("train", "dev", "test")]
     assert sum(sizes) == 3000
@@ -164,9 +163,9 @@ def test_cut_is_a_function_of_seed_and_row(tmp_path: Path, write_jsonl: Writer) 
 
 def test_splits_with_files_of_their_own(tmp_path: Path, reviews: list[dict[str, object]]) -> None:
     train, dev, test = (write_table(tmp_path / f"{n}.csv", reviews) for n in ("a", "b", "c"))
-    source = table([train, train], REVIEW, dev=dev, test=test)
+    source = column_files([train, train], REVIEW, dev=dev, test=test)
     assert [len(examples(source, split)) for split in ("train", "dev", "test")] == [120, 60, 60]
-    source = table([train], REVIEW, dev=dev)
+    source = column_files([train], REVIEW, dev=dev)
     sizes = [len(examples(source, split)) for split in ("train", "dev", "test")]
     assert sizes[1] == 60
     assert sizes[0] + sizes[2] == 60
@@ -182,7 +181,7 @@ def test_lists_of_words_and_rationale(tmp_path: Path) -> None:
     spec = LabelSpec("score", low=-math.inf, high=math.inf)
     for ending in ("jsonl", "parquet"):
         path = write_table(tmp_path / f"w.{ending}", rows)
-        source = table([path], columns, spec, dev=path, test=path)
+        source = column_files([path], columns, spec, dev=path, test=path)
         first, second = examples(source, "train")
         assert first.texts == (("Don't", "go"),)
         assert first.rationale == ((True, False),)
@@ -194,7 +193,7 @@ def test_wrong_column_names_the_nearest(tmp_path: Path, reviews: list[dict[str, 
     for ending in ("csv", "jsonl", "parquet"):
         path = write_table(tmp_path / f"r.{ending}", reviews)
         with pytest.raises(DataError) as error:
-            table([path], Columns(("reviw",), "stars"))
+            column_files([path], Columns(("reviw",), "stars"))
         assert str(path) in str(error.value)
         assert "no column 'reviw'; did you mean 'review'?" in str(error.value)
         assert "review, stars, key" in error.value.remedy
@@ -217,16 +216,16 @@ def test_unusable_tables_are_refused(
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(DataError, match=message) as error:
-        table([path], Columns(("a",), "b"))
+        column_files([path], Columns(("a",), "b"))
     assert str(path) in error.value.where
 
 
 def test_impossible_requests_are_refused(tmp_path: Path, reviews: list[dict[str, object]]) -> None:
     with pytest.raises(DataError, match="cannot be opened"):
-        table([tmp_path / "none.csv"], REVIEW)
+        column_files([tmp_path / "none.csv"], REVIEW)
     path = write_table(tmp_path / "r.csv", reviews)
     with pytest.raises(DataError, match="0\\.9/0/0\\.1 do not cut"):
-        table([path], REVIEW, shares=(0.9, 0, 0.1))
+        column_files([path], REVIEW, shares=(0.9, 0, 0.1))
 
 
 def test_options_are_read_as_yaml_but_texts_stay_texts(

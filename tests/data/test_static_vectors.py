@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from static_vectors import MATRIX, PIECES, save
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import RawExample
+from rss_rl.data.sources import RawExample, ReaderSource
 from rss_rl.data.static_vectors import find_static, static_vectors
 from rss_rl.data.store import open_prepared
 from rss_rl.data.vectors import source_file
@@ -47,18 +48,12 @@ def test_tokenizers_that_mark_where_words_begin(tmp_path: Path) -> None:
         np.testing.assert_array_equal(vectors[-1], MATRIX[row])
 
 
-class _Source:
-    name, sentences = "made", 1
+def _read(split: str) -> Iterator[RawExample]:
+    rows = ((("a", "abc"), "no"), (("ab", "xyz"), "yes"))
+    return (RawExample(str(i), (row,), label) for i, (row, label) in enumerate(rows))
 
-    def label_spec(self) -> LabelSpec:
-        return LabelSpec("classes", ("no", "yes"))
 
-    def splits(self) -> dict[str, tuple[Path, ...]]:
-        return {"train": ()}
-
-    def read(self, split: str) -> object:
-        rows = ((("a", "abc"), "no"), (("ab", "xyz"), "yes"))
-        return (RawExample(str(i), (row,), label) for i, (row, label) in enumerate(rows))
+_SOURCE = ReaderSource("made", 1, LabelSpec("classes", ("no", "yes")), {"train": ()}, _read)
 
 
 def test_prepared_beside_others(tmp_path: Path) -> None:
@@ -66,7 +61,7 @@ def test_prepared_beside_others(tmp_path: Path) -> None:
     glove = tmp_path / "glove.txt"
     glove.write_text("abc 1 2 3\nab 4 5 6\n")
     named = Path(f"static:{tmp_path / 'model'}")
-    prepare(_Source(), tmp_path / "out", vectors=[glove, named])
+    prepare(_SOURCE, tmp_path / "out", vectors=[glove, named])
     prepared = open_prepared(tmp_path / "out")
     info = prepared.manifest.vectors
     assert info.widths == (3, 2)
@@ -94,7 +89,7 @@ def test_a_package_is_found_and_not_run(tmp_path: Path, monkeypatch: pytest.Monk
 def test_refused_before_a_row_is_read(tmp_path: Path) -> None:
     def error(named: str | Path) -> str:
         with pytest.raises(DataError) as caught:
-            prepare(_Source(), tmp_path / "out", vectors=[Path(f"static:{named}")])
+            prepare(_SOURCE, tmp_path / "out", vectors=[Path(f"static:{named}")])
         assert not (tmp_path / "out").exists()
         return str(caught.value)
 
@@ -122,7 +117,7 @@ def test_refused_before_a_row_is_read(tmp_path: Path) -> None:
 def test_a_matrix_that_does_not_fit(tmp_path: Path, matrix: np.ndarray) -> None:
     named = Path(f"static:{save(tmp_path / 'model', matrix)}")
     with pytest.raises(DataError, match="finite rows"):
-        prepare(_Source(), tmp_path / "out", vectors=[named])
+        prepare(_SOURCE, tmp_path / "out", vectors=[named])
 
 
 def test_a_model_that_knows_no_word(tmp_path: Path) -> None:

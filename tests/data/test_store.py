@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import RawExample
+from rss_rl.data.sources import RawExample, ReaderSource
 from rss_rl.data.store import OPEN_SHARDS, Prepared, Split, open_prepared
 from rss_rl.errors import DataError
 from rss_rl.types import Array, ExampleSource, LabelSpec
@@ -43,21 +43,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return open_prepared(prepare_into(tmp_path_factory.mktemp("store") / "out"))
 
 
-class _Source:
-    name, sentences = "made", 2
+def _read(split: str) -> Any:
+    return iter(raw_examples())
 
-    def label_spec(self) -> LabelSpec:
-        return LabelSpec("score", low=0, high=3)
 
-    def splits(self) -> dict[str, tuple[Path, ...]]:
-        return {"train": ()}
-
-    def read(self, split: str) -> Any:
-        return iter(raw_examples())
+_SOURCE = ReaderSource("made", 2, LabelSpec("score", low=0, high=3), {"train": ()}, _read)
 
 
 def prepare_into(out: Path) -> Path:
-    prepare(_Source(), out, dim=3, batch_rows=7)
+    prepare(_SOURCE, out, dim=3, batch_rows=7)
     return out
 
 
@@ -146,7 +140,7 @@ def test_rows_out_of_range_are_refused(split: Split, rows: list[int]) -> None:
 
 
 def test_many_shards_read_like_one(split: Split, tmp_path: Path) -> None:
-    prepare(_Source(), tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
+    prepare(_SOURCE, tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
     many = open_prepared(tmp_path / "out").split("train")
     assert len(many.shard_rows) > 2 * OPEN_SHARDS
     assert sum(many.shard_rows) == len(many) == ROWS
@@ -167,7 +161,7 @@ def test_a_shard_is_as_large_as_asked_unless_a_record_batch_is_larger(tmp_path: 
     for batch_rows, limit in ((2, 8000), (2, 15_000), (41, 2000)):
         out = tmp_path / f"{batch_rows}-{limit}"
         shards = (
-            prepare(_Source(), out, dim=3, batch_rows=batch_rows, shard_mb=limit / 1e6)
+            prepare(_SOURCE, out, dim=3, batch_rows=batch_rows, shard_mb=limit / 1e6)
             .splits["train"]
             .shards
         )
@@ -181,7 +175,7 @@ def test_a_shard_is_as_large_as_asked_unless_a_record_batch_is_larger(tmp_path: 
 
 
 def test_a_changed_shard_is_looked_at_again(tmp_path: Path) -> None:
-    prepare(_Source(), tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
+    prepare(_SOURCE, tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
     split = open_prepared(tmp_path / "out").split("train")
     split.batch(range(ROWS))  # the first shards are closed again by now
     path = tmp_path / "out" / SHARD
@@ -194,7 +188,7 @@ def test_a_changed_shard_is_looked_at_again(tmp_path: Path) -> None:
 
 
 def test_a_changed_shard_of_data_without_checksums_is_looked_at_again(tmp_path: Path) -> None:
-    prepare(_Source(), tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
+    prepare(_SOURCE, tmp_path / "out", dim=3, batch_rows=2, shard_mb=0.001)
     forget_checksums(tmp_path / "out")
     split = open_prepared(tmp_path / "out").split("train")
     path = tmp_path / "out" / SHARD

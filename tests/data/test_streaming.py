@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from rss_rl.data.column_files import Columns, column_files
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import RawExample
 from rss_rl.data.store import open_prepared
-from rss_rl.data.tables import Columns, table
 
 
 def test_record_batches_are_bounded(tmp_path: Path, list_source: Callable[..., Any]) -> None:
@@ -40,7 +40,7 @@ def peak_of(path: Path, rows: int, out: Path) -> int:
         for i in range(rows):
             words = " ".join(f"word{(i * k) % 400}" for k in range(1, 13))
             stream.write(f"{words},{i % 2}\n")
-    source = table([path], Columns(("text",), "label"))
+    source = column_files([path], Columns(("text",), "label"))
     gc.collect()  # what earlier tests left must not be freed while we measure
     tracemalloc.start()
     allocated = pa.total_allocated_bytes()

@@ -160,7 +160,7 @@ def test_a_bad_row_is_named_and_what_is_done_is_kept(run: Path, tmp_path: Path) 
     write_texts(source / "good.parquet", ["warm film"] * 99)
     told = typed(run, source, target, code=2)
     assert f"{source}/bad.parquet, row 2: column 'review' holds no text" in told
-    assert f"1 of 2 files are complete in {target}; go on with: rss-rl" in told
+    assert f"1 of 2 files are complete in {target}; continue with: rss-rl" in told
     assert set(outputs(target)) == {"good.parquet", "_predict.json"}
     told = typed(run, source, target, "--skip-bad-rows")
     assert "1 files, 3 rows, 1 of them with an error; 1 were complete already" in told
@@ -198,7 +198,7 @@ def test_a_signal_ends_it_and_what_to_do_is_said(
     target = tmp_path / "out"
     monkeypatch.setattr("sys.argv", ["rss-rl", "predict", "a b", "--overwrite"])
     told = typed(run, source, target, *(["--address", address] if address else []), code=143)
-    assert f"0 of 3 files are complete in {target}; go on with: rss-rl predict 'a b'" in told
+    assert f"0 of 3 files are complete in {target}; continue with: rss-rl predict 'a b'" in told
     assert "--overwrite" not in told
 
 

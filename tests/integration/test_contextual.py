@@ -76,8 +76,8 @@ def test_what_is_stored_is_what_is_computed_in_use(configured: Callable[..., Run
         examples = prepared.split(split)
         rows = np.arange(len(examples))[::-3]
         batch = tensor_batch(examples.batch(rows), _CPU)
-        stored = models.shown(batch.tokens, batch.valid, batch.states)
-        computed = models.shown(batch.tokens, batch.valid)
+        stored = models.policy_inputs(batch.tokens, batch.valid, batch.states)
+        computed = models.policy_inputs(batch.tokens, batch.valid)
         for slot, valid in enumerate(batch.valid):
             torch.testing.assert_close(stored[slot], computed[slot], rtol=1e-4, atol=1e-5)
             assert not stored[slot][~valid].any()
@@ -134,7 +134,7 @@ def test_in_use_it_selects_as_on_its_data(run: Path) -> None:
     texts = [split.words(row)[0] for row in range(len(split))]
     stored = tensor_batch(split.batch(np.arange(len(split))), _CPU)
     with model.models.evaluating(), torch.no_grad():
-        shown = model.models.shown(stored.tokens, stored.valid, stored.states)
+        shown = model.models.policy_inputs(stored.tokens, stored.valid, stored.states)
         chances = model.models.policy.probabilities(shown[0], stored.valid[0])
     for row, found in enumerate(model.select(texts)):
         count = len(found[0].words)
@@ -246,7 +246,7 @@ def test_files_are_hashed_once(
     assert len(info.splits["train"]) > 2
     hashed: list[Path] = []
     monkeypatch.setattr(
-        "rss_rl.data.places.file_sha256", lambda path: hashed.append(path) or file_sha256(path)
+        "rss_rl.data.locations.file_sha256", lambda path: hashed.append(path) or file_sha256(path)
     )
     split = open_prepared(copy).with_states(str(folder), info.digest).split("train")
     for _ in range(2):

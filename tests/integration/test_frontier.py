@@ -1,7 +1,4 @@
-"""A frontier that was interrupted equals one that never was; what may be swept, and what not.
-
-Without Tune a frontier is trained as a table is: see test_tables.
-"""
+"""A frontier that was interrupted equals one that never was; what may be swept, and what not."""
 
 from __future__ import annotations
 
@@ -85,12 +82,10 @@ def test_files(expected: Path) -> None:
 
 
 @pytest.mark.timeout(200)
-def test_on_tune(
+def test_several_at_a_time(
     expected: Path, prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
     """Stopped by Ctrl-C in the middle, resumed, and the same to the bit."""
-    pytest.importorskip("pandas", reason="Ray Tune is an extra: rss-rl[tune]")
-    pytest.importorskip("tensorboardX", reason="Ray Tune is an extra: rss-rl[tune]")
     config = write_config(tmp_path, prepared)
     command = ("frontier", config, *SWEEP, "--out", "out", "--jobs", "2")
     run = tmp_path / "out" / "own" / prepared.name / "rss-share-0.3" / "seed-0"
@@ -107,14 +102,6 @@ def test_on_tune(
     assert second.returncode == 0, out + err
     made = (tmp_path / "out" / "own" / "frontier.csv").read_text()
     assert made == (expected / "frontier.csv").read_text()
-
-
-def test_without_the_extra(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rss_rl.cluster.run_workers.find_spec", lambda name: None)
-    command = ["frontier", str(write_config(tmp_path, prepared)), *SWEEP, "--jobs", "2"]
-    result = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out")])
-    assert result.exit_code != 0
-    assert "rss-rl[tune]" in result.output
 
 
 def test_options_go_to_the_policies_that_have_them(prepared: Path, tmp_path: Path) -> None:

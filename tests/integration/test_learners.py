@@ -16,7 +16,7 @@ from watched import WatchedRoles
 from rss_rl.config import RunConfig
 from rss_rl.errors import ConfigError, LearnerError
 from rss_rl.runs.checkpoint import load_checkpoint
-from rss_rl.training.life import LearnersLost
+from rss_rl.training.attempts import LearnersLost
 from rss_rl.training.run import train
 
 pytestmark = pytest.mark.timeout(110)

@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tiny_runs import WORDS, command_line, tiny_tree
 
 from rss_rl.data.order import BatchOrder
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import RawExample
+from rss_rl.data.sources import RawExample, ReaderSource
 from rss_rl.data.store import open_prepared
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.runs.checkpoint import load_checkpoint
@@ -26,29 +26,27 @@ LONG, SHORT = 100_000, 7
 LIMIT_S = 10.0
 
 
-class OneLongText:
+def read_one_long_text(split: str) -> Iterator[RawExample]:
     """Short texts, and in train one of 100,000 words."""
+    lengths = [4] * SHORT + ([LONG] if split == "train" else [])
+    for row, length in enumerate(lengths):
+        words = tuple(WORDS[("no", "yes")[(row + n) % 2]][n % 2] for n in range(length))
+        yield RawExample(f"{split}-{row}", (words,), ("no", "yes")[row % 2])
 
-    name = "long"
-    sentences = 1
 
-    def label_spec(self) -> LabelSpec:
-        return LabelSpec("classes", ("no", "yes"))
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        return dict.fromkeys(("train", "dev", "test"), ())
-
-    def read(self, split: str) -> Iterator[RawExample]:
-        lengths = [4] * SHORT + ([LONG] if split == "train" else [])
-        for row, length in enumerate(lengths):
-            words = tuple(WORDS[("no", "yes")[(row + n) % 2]][n % 2] for n in range(length))
-            yield RawExample(f"{split}-{row}", (words,), ("no", "yes")[row % 2])
+ONE_LONG_TEXT = ReaderSource(
+    "long",
+    1,
+    LabelSpec("classes", ("no", "yes")),
+    dict.fromkeys(("train", "dev", "test"), ()),
+    read_one_long_text,
+)
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("long") / "prepared"
-    prepare(OneLongText(), folder, dim=64)
+    prepare(ONE_LONG_TEXT, folder, dim=64)
     return folder
 
 

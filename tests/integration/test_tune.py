@@ -258,7 +258,7 @@ def wait_for_evaluation(trial: Path, process: subprocess.Popen[str]) -> TrialRec
 
 
 def test_without_the_extra(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rss_rl.cluster.run_workers.find_spec", lambda name: None)
+    monkeypatch.setattr("rss_rl.cli.tune.find_spec", lambda name: None)
     result = run_tune(*write_files(tmp_path, prepared), "--out", tmp_path / "out")
     assert result.exit_code != 0
     assert "rss-rl[tune]" in result.output

@@ -61,9 +61,10 @@ def test_the_parts_of_the_pages_travel(installed: Path, tmp_path: Path) -> None:
 
 def test_the_reviews_travel_with_their_licence(installed: Path, tmp_path: Path) -> None:
     code = (
-        "from rss_rl.data.corpora.product_reviews import ProductReviews\n"
-        "(file,) = ProductReviews().splits()['test']\n"
-        "print(len(list(ProductReviews().read('test'))))\n"
+        "from rss_rl.data.sources import SourceRequest, named_source\n"
+        "reviews = named_source('product-reviews', SourceRequest())\n"
+        "(file,) = reviews.splits()['test']\n"
+        "print(len(list(reviews.read('test'))))\n"
         "print(file.with_name('product_reviews.LICENSE.txt').read_text())"
     )
     rows, licence = run(installed / "python", "-c", code, cwd=tmp_path).split("\n", 1)

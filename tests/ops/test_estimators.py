@@ -7,7 +7,7 @@ import estimators as benchmark
 import pytest
 import torch
 
-from rss_rl.ops.estimators import Paid, antithetic, arm, disarm, flip
+from rss_rl.ops.estimators import BitRewards, antithetic, arm, disarm, flip
 from rss_rl.seeding import keyed_uniforms
 
 BITS, REPEATS = 12, 20_000
@@ -55,13 +55,13 @@ def test_flip_is_exact_for_a_reward_that_adds_up() -> None:
     torch.testing.assert_close(drawn, exact.expand(5, 3))
 
 
-def paid(k: int) -> Paid:
+def paid(k: int) -> BitRewards:
     draw = torch.Generator().manual_seed(k)
     logits = torch.randn(2, 2, 3, generator=draw, dtype=torch.float64)
     uniforms = antithetic(torch.rand(k, 2, 2, 3, generator=draw, dtype=torch.float64))
     selection = uniforms < torch.sigmoid(logits)
     rewards = torch.randn(k, 2, generator=draw, dtype=torch.float64)
-    return Paid(logits, torch.ones(2, 3, dtype=torch.bool), uniforms, selection, rewards)
+    return BitRewards(logits, torch.ones(2, 3, dtype=torch.bool), uniforms, selection, rewards)
 
 
 def test_equal_rewards_of_a_pair_give_no_gradient() -> None:
@@ -80,7 +80,7 @@ def test_disarm_is_arm_averaged_over_what_gives_the_same_selections() -> None:
     for b, other in ((True, False), (False, True)):
         which = (first == b) & (second == other)
         wanted = (0.5 - u[which]).mean()
-        case = Paid(
+        case = BitRewards(
             phi.view(1, 1, 1),
             torch.ones(1, 1, dtype=torch.bool),
             torch.zeros(2, 1, 1, 1),

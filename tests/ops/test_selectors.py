@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rss_rl.ops import selectors as module
 from rss_rl.ops.compilers import missing_compiler
-from rss_rl.ops.products import product
+from rss_rl.ops.matmul import matmul
 from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
@@ -160,11 +160,11 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            return product(left, right)
+            return matmul(left, right)
         finally:
             torch.set_num_threads(threads)
 
-    monkeypatch.setattr(module, "product", on_one_thread)
+    monkeypatch.setattr(module, "matmul", on_one_thread)
     tokens, valid, selectors = drawn((300, 30, 64, 2, 48), dtype=torch.float32)
     before, found = torch.get_num_threads(), []
     try:

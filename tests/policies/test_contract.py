@@ -15,7 +15,7 @@ from rss_rl.errors import ConfigError, PolicyError
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.policies.adapters import adapt
 from rss_rl.policies.contract_case import Case
-from rss_rl.policies.protocol import Evaluated, Sampled
+from rss_rl.policies.protocol import Evaluated, Sampled, bits_per_token
 from rss_rl.policies.rss import RSSPolicy
 from rss_rl.testing import check_policy
 
@@ -46,6 +46,23 @@ def test_built_in_policies_keep_the_contract(settings: dict[str, Any], backend: 
     if backend == "compiled" and missing_compiler() is not None:
         pytest.skip(str(missing_compiler()))
     check_policy(small.policy(double=False, backend=backend, **settings), small.EMBEDDING)
+
+
+@pytest.mark.parametrize("settings", BUILT_IN.values(), ids=BUILT_IN)
+def test_policies_say_how_many_bits_they_draw_for_a_token(settings: dict[str, Any]) -> None:
+    policy = small.policy(double=False, **settings)
+    assert bits_per_token(policy) == (1 if settings.get("shared") else 2)
+    case = Case(policy, "built-in", small.EMBEDDING, seed=3)
+    logits = getattr(policy, "logits", None)
+    if logits is not None:
+        assert logits(case.tokens, case.valid).shape[1] == bits_per_token(policy)
+
+
+def test_one_bit_for_roles_that_differ_is_found() -> None:
+    policy = small.policy(double=False)
+    policy.bits_per_token = 1
+    with pytest.raises(PolicyError, match="other heads than dependents"):
+        check_policy(policy, small.EMBEDDING)
 
 
 class Faulty(nn.Module):
@@ -331,14 +348,14 @@ def test_what_follows_from_logits_is_what_rss_does() -> None:
 
     whole = adapt(Borrowed())
     case = Case(rss, "rss", small.EMBEDDING, seed=3)
-    drawn, same = (p.sample(case.shown, case.valid, case.uniforms) for p in (rss, whole))
+    drawn, same = (p.sample(case.tokens, case.valid, case.uniforms) for p in (rss, whole))
     assert torch.equal(drawn.selection, same.selection)
     for policy in (rss, whole):
-        policy.found = policy.evaluate(case.shown, case.valid, drawn.selection)
+        policy.found = policy.evaluate(case.tokens, case.valid, drawn.selection)
     torch.testing.assert_close(rss.found.log_prob, whole.found.log_prob)
     torch.testing.assert_close(rss.found.entropy, whole.found.entropy)
     for name in ("threshold", "probabilities"):
-        mine, other = (getattr(p, name)(case.shown, case.valid) for p in (rss, whole))
+        mine, other = (getattr(p, name)(case.tokens, case.valid) for p in (rss, whole))
         torch.testing.assert_close(mine, other)
 
 

@@ -14,7 +14,7 @@ from rss_rl.config import EstimatorConfig, LearnerConfig, RunConfig, parse_confi
 from rss_rl.errors import ConfigError
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, RewardBatch
 from rss_rl.models.inputs import TensorBatch
-from rss_rl.ops.estimators import Paid
+from rss_rl.ops.estimators import BitRewards
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import (
     BitEstimator,
@@ -66,7 +66,7 @@ class Signs:
     def spread(self, uniforms: Tensor) -> Tensor:
         return uniforms
 
-    def gradient(self, paid: Paid) -> Tensor:
+    def gradient(self, paid: BitRewards) -> Tensor:
         gain = paid.rewards - paid.rewards.mean(0)
         return (gain[..., None, None] * (paid.selection.double() - 0.5)).mean(0)
 

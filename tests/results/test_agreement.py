@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from rss_rl.cli.main import app
 from rss_rl.config import EncoderChoice, RunConfig
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.sources import BadRow, RawExample, ReaderSource
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
@@ -32,36 +32,34 @@ _CPU = torch.device("cpu")
 _SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 
 
-class Marked:
+def read_marked(split: str) -> Iterator[RawExample | BadRow]:
     """Texts of 3 to 14 words that two people marked, not alike."""
+    draw = np.random.default_rng(len(split))
+    for row in range(12):
+        # No word twice: equal chances of two would be ranked by rounding errors.
+        words = tuple(f"w{n}" for n in draw.permutation(16)[: draw.integers(3, 15)])
+        bits = draw.integers(0, 4, len(words))
+        bits[0], bits[1], bits[2] = 1, 2, 0
+        label = ("bad", "good")[row % 2]
+        people = tuple(bits.tolist())
+        yield RawExample(
+            f"{row}", (words,), label, (tuple(b > 0 for b in people),), annotations=people
+        )
 
-    name = "marked"
-    sentences = 1
 
-    def label_spec(self) -> LabelSpec:
-        return LabelSpec("classes", ("bad", "good"))
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        return {"train": (), "dev": (), "test": ()}
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        draw = np.random.default_rng(len(split))
-        for row in range(12):
-            # No word twice: equal chances of two would be ranked by rounding errors.
-            words = tuple(f"w{n}" for n in draw.permutation(16)[: draw.integers(3, 15)])
-            bits = draw.integers(0, 4, len(words))
-            bits[0], bits[1], bits[2] = 1, 2, 0
-            label = ("bad", "good")[row % 2]
-            people = tuple(bits.tolist())
-            yield RawExample(
-                f"{row}", (words,), label, (tuple(b > 0 for b in people),), annotations=people
-            )
+MARKED = ReaderSource(
+    "marked",
+    1,
+    LabelSpec("classes", ("bad", "good")),
+    {"train": (), "dev": (), "test": ()},
+    read_marked,
+)
 
 
 @pytest.fixture(scope="module")
 def marked(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     out = tmp_path_factory.mktemp("marked") / "out"
-    prepare(Marked(), out, dim=6)
+    prepare(MARKED, out, dim=6)
     return open_prepared(out)
 
 
@@ -253,7 +251,9 @@ class PolicyScores:
         return [
             self._models.policy.probabilities(vectors, valid).amax(1).double().numpy().round(5)
             for vectors, valid in zip(
-                self._models.shown(tensors.tokens, tensors.valid), tensors.valid, strict=True
+                self._models.policy_inputs(tensors.tokens, tensors.valid),
+                tensors.valid,
+                strict=True,
             )
         ]
 

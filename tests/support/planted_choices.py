@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.sources import BadRow, RawExample, ReaderSource
 from rss_rl.types import LabelSpec
 
 ROWS = {"train": 192, "dev": 48, "test": 48}
@@ -17,64 +17,52 @@ COLOURS = ("red", "blue")
 NAMES = ("ann", "bob", "cid", "dan", "eve")
 
 
-class PlantedSentences:
+def read_planted_sentences(split: str) -> Iterator[RawExample | BadRow]:
     """Three or four sentences of 2 to 5 words; each colour stands in one, and one is asked for."""
-
-    name = "planted-sentences"
-    sentences = 2
-
-    def label_spec(self) -> LabelSpec:
-        return LabelSpec("sentence")
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        return dict.fromkeys(ROWS, ())
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        draw = np.random.default_rng([list(ROWS).index(split), 1])
-        for row in range(ROWS[split]):
-            passage = [
-                [str(w) for w in draw.choice(FILLERS, int(draw.integers(2, 6)))]
-                for _ in range(int(draw.integers(3, 5)))
-            ]
-            places = draw.permutation(len(passage))[: len(COLOURS)]
-            for colour, place in zip(COLOURS, places, strict=True):
-                passage[place][int(draw.integers(len(passage[place])))] = colour
-            asked = int(draw.integers(len(COLOURS)))
-            yield RawExample(
-                f"{split}-{row}",
-                (tuple(w for s in passage for w in s), ("where", "is", COLOURS[asked])),
-                int(places[asked]),
-                marks=tuple(k for k, s in enumerate(passage) for _ in s),
-            )
+    draw = np.random.default_rng([list(ROWS).index(split), 1])
+    for row in range(ROWS[split]):
+        passage = [
+            [str(w) for w in draw.choice(FILLERS, int(draw.integers(2, 6)))]
+            for _ in range(int(draw.integers(3, 5)))
+        ]
+        places = draw.permutation(len(passage))[: len(COLOURS)]
+        for colour, place in zip(COLOURS, places, strict=True):
+            passage[place][int(draw.integers(len(passage[place])))] = colour
+        asked = int(draw.integers(len(COLOURS)))
+        yield RawExample(
+            f"{split}-{row}",
+            (tuple(w for s in passage for w in s), ("where", "is", COLOURS[asked])),
+            int(places[asked]),
+            marks=tuple(k for k, s in enumerate(passage) for _ in s),
+        )
 
 
-class PlantedNames:
+PLANTED_SENTENCES = ReaderSource(
+    "planted-sentences", 2, LabelSpec("sentence"), dict.fromkeys(ROWS, ()), read_planted_sentences
+)
+
+
+def read_planted_names(split: str) -> Iterator[RawExample | BadRow]:
     """Ten words with three names, of which one follows 'key'; it fills the blank."""
+    draw = np.random.default_rng([list(ROWS).index(split), 2])
+    for row in range(ROWS[split]):
+        words = [str(w) for w in draw.choice(FILLERS, 10)]
+        names = [str(n) for n in draw.choice(NAMES, 3, replace=False)]
+        for name, place in zip(names, (1, 4, 8), strict=True):
+            words[place] = name
+        answer = int(draw.integers(3))
+        words[(1, 4, 8)[answer] - 1] = "key"
+        yield RawExample(
+            f"{split}-{row}",
+            (tuple(words), ("the", "key", "is", "@placeholder")),
+            answer,
+            marks=tuple(names.index(w) if w in names else -1 for w in words),
+        )
 
-    name = "planted-names"
-    sentences = 2
 
-    def label_spec(self) -> LabelSpec:
-        return LabelSpec("candidate")
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        return dict.fromkeys(ROWS, ())
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        draw = np.random.default_rng([list(ROWS).index(split), 2])
-        for row in range(ROWS[split]):
-            words = [str(w) for w in draw.choice(FILLERS, 10)]
-            names = [str(n) for n in draw.choice(NAMES, 3, replace=False)]
-            for name, place in zip(names, (1, 4, 8), strict=True):
-                words[place] = name
-            answer = int(draw.integers(3))
-            words[(1, 4, 8)[answer] - 1] = "key"
-            yield RawExample(
-                f"{split}-{row}",
-                (tuple(words), ("the", "key", "is", "@placeholder")),
-                answer,
-                marks=tuple(names.index(w) if w in names else -1 for w in words),
-            )
+PLANTED_NAMES = ReaderSource(
+    "planted-names", 2, LabelSpec("candidate"), dict.fromkeys(ROWS, ()), read_planted_names
+)
 
 
 def tree(data: Path, **model: Any) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.prepare import prepare
-from rss_rl.data.sources import BadRow, RawExample
+from rss_rl.data.sources import BadRow, RawExample, ReaderSource
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.seeding import generator
 from rss_rl.types import LabelSpec
@@ -18,36 +17,34 @@ _FILLER = tuple(f"w{n}" for n in range(20))
 _ROWS = {"train": 48, "dev": 20, "test": 20}
 
 
-class TinyPairs:
+def read_tiny_pairs(split: str) -> Iterator[RawExample | BadRow]:
     """Pairs of 2 to 9 given tokens; the label says whether both hold 'yes', the planted token."""
+    draw = generator(0, "tiny", split)
+    for row in range(_ROWS[split]):
+        texts, marks = [], []
+        for _ in range(2):
+            words = [_FILLER[int(i)] for i in draw.integers(0, 20, draw.integers(2, 10))]
+            place = int(draw.integers(0, len(words)))
+            words[place] = "yes" if draw.random() < 0.5 else "no"
+            texts.append(tuple(words))
+            marks.append(tuple(n == place for n in range(len(words))))
+        label = "together" if all("yes" in text for text in texts) else "apart"
+        yield RawExample(f"{split}-{row}", tuple(texts), label, tuple(marks))
 
-    name = "tiny"
-    sentences = 2
 
-    def label_spec(self) -> LabelSpec | None:
-        return LabelSpec("classes", ("apart", "together"))
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        return dict.fromkeys(_ROWS, ())
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        draw = generator(0, "tiny", split)
-        for row in range(_ROWS[split]):
-            texts, marks = [], []
-            for _ in range(2):
-                words = [_FILLER[int(i)] for i in draw.integers(0, 20, draw.integers(2, 10))]
-                place = int(draw.integers(0, len(words)))
-                words[place] = "yes" if draw.random() < 0.5 else "no"
-                texts.append(tuple(words))
-                marks.append(tuple(n == place for n in range(len(words))))
-            label = "together" if all("yes" in text for text in texts) else "apart"
-            yield RawExample(f"{split}-{row}", tuple(texts), label, tuple(marks))
+TINY_PAIRS = ReaderSource(
+    "tiny",
+    2,
+    LabelSpec("classes", ("apart", "together")),
+    dict.fromkeys(_ROWS, ()),
+    read_tiny_pairs,
+)
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     folder = tmp_path_factory.mktemp("data") / "tiny"
-    prepare(TinyPairs(), folder, dim=6)
+    prepare(TINY_PAIRS, folder, dim=6)
     return open_prepared(folder)
 
 

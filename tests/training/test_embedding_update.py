@@ -43,7 +43,7 @@ def test_samplers_read_the_average_that_the_learner_has(
     by_rows.load(learner.publish(0))
     sizes = []
     for number in range(6):
-        learner.update(LearnTask(number, np.array([2 * number]), _WARM_UP, []))
+        learner.update(LearnTask(number, np.array([2 * number]), _WARM_UP))
         snapshot = learner.publish(number + 1, whole=False)
         sizes += [len(p.rows) for p in snapshot.deltas if p.part == WORDS and p.rows is not None]
         by_rows.load(snapshot)

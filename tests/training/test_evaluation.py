@@ -169,7 +169,7 @@ def test_the_classifier_is_asked_once_for_each_selection(
     batch = tiny.split("dev").batch(range(20))
     tensors = tensor_batch(batch, _CPU)
     with torch.no_grad():
-        shown = models.shown(tensors.tokens, tensors.valid)
+        shown = models.policy_inputs(tensors.tokens, tensors.valid)
         pairs = zip(shown, tensors.valid, strict=True)
         chosen = [models.policy.threshold(*pair).numpy() for pair in pairs]
     assert seen["reward"] == pytest.approx(reward.score(batch, chosen).total.mean(), abs=1e-5)

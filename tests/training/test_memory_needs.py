@@ -18,7 +18,7 @@ from rss_rl.errors import ConfigError, ResourceError
 from rss_rl.inference.model import Model, load_model
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.learner import LocalLearner
-from rss_rl.training.memory_needs import available_bytes, check_room, memory_told, run_needs
+from rss_rl.training.memory_needs import available_bytes, check_room, memory_errors, run_needs
 from rss_rl.training.run import train
 
 
@@ -209,5 +209,5 @@ def test_shortage_is_an_error_with_a_remedy(
 
 
 def test_other_errors_stay_what_they_are() -> None:
-    with pytest.raises(RuntimeError, match="shapes"), memory_told("to test", ""):
+    with pytest.raises(RuntimeError, match="shapes"), memory_errors("to test", ""):
         raise RuntimeError("shapes do not fit")

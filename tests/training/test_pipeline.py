@@ -35,7 +35,7 @@ def rollout(job: SampleJob, version: int) -> Rollout:
         job.rows,
         (np.ones((1, 1, 2, 1), bool),),
         ones,
-        {"score": ones[..., 0]},
+        {"score": version * ones[..., 0]},  # so that the joined rollout tells it of each shard
         {"sparsity_cost": ones},
         ones[0],
         version,
@@ -99,6 +99,11 @@ def take(pipeline: RolloutPipeline, update: int) -> Taken:
     return pipeline.take(update)
 
 
+def versions(taken: Taken) -> list[int]:
+    """Of the shards, in their order."""
+    return [int(version) for version in taken.rollout.scores["score"][0]]
+
+
 @given(
     slots=st.integers(1, 9),
     lag=st.integers(0, 4),
@@ -116,8 +121,8 @@ def test_nothing_is_lost_or_used_twice_or_too_old(
         if update % every == 0:
             pipeline.publish(snapshot(update))
         taken = take(pipeline, update)
-        assert [int(r.rows[0]) for r in taken.rollouts] == [10 * update, 10 * update + 1]
-        lags = [update - r.version for r in taken.rollouts]
+        assert taken.rollout.rows.tolist() == [10 * update, 10 * update + 1]
+        lags = [update - version for version in versions(taken)]
         assert min(lags) >= 0
         assert max(lags) <= lag
         assert taken.scalars["policy/lag_max"] == max(lags)
@@ -142,7 +147,7 @@ def test_rollouts_too_old_are_counted_and_sampled_again() -> None:
     assert pipeline.discarded == 2 * SHARDS  # updates 2 and 3, sampled with version 0
     for update in (1, 2, 3):
         pipeline.publish(snapshot(update))
-        assert {r.version for r in take(pipeline, update).rollouts} <= {update - 1, update}
+        assert set(versions(take(pipeline, update))) <= {update - 1, update}
 
 
 def test_synchronous_training_samples_each_update_with_its_own_version() -> None:
@@ -151,7 +156,7 @@ def test_synchronous_training_samples_each_update_with_its_own_version() -> None
     for update in range(4):
         pipeline.publish(snapshot(update))
         taken = take(pipeline, update)
-        assert {r.version for r in taken.rollouts} == {update}
+        assert versions(taken) == [update] * SHARDS
     assert [place[2] - place[0] for place in backend.submitted] == [0] * 4 * SHARDS
 
 
@@ -176,7 +181,7 @@ def test_what_was_asked_for_before_the_phase_changed_is_dropped() -> None:
         pipeline.take(0)
     pipeline.publish(snapshot(1))
     taken = take(pipeline, 1)
-    assert {r.version for r in taken.rollouts} == {1}  # version 0 had come for update 1 as well
+    assert versions(taken) == [1] * SHARDS  # version 0 had come for update 1 as well
     assert pipeline.discarded == 0
 
 

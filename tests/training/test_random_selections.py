@@ -11,18 +11,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.config import PhaseConfig, PolicyConfig, RunConfig, parse_config
+from rss_rl.config import PhaseConfig, RunConfig, parse_config
 from rss_rl.logs.metrics import read_metrics
 from rss_rl.random_batches import random_batch
 from rss_rl.runs.checkpoint import load_checkpoint
 from rss_rl.training.random_selections import mix_selections, random_selections
 from rss_rl.training.run import train
-from rss_rl.types import Batch, LabelSpec
+from rss_rl.types import ROLES, Batch, LabelSpec
 
 CPU = torch.device("cpu")
 CLASSES = LabelSpec("classes", ("no", "yes"))
-RSS = PolicyConfig(name="rss")
-SHARED = PolicyConfig(name="rss", options={"shared": True})
 FULL = PhaseConfig(name="parts", supervised=True, selection="uniform_share", steps=4)
 
 
@@ -33,7 +31,7 @@ def long_batch(examples: int = 600, tokens: int = 200) -> Batch:
 
 
 def test_every_share_is_as_likely() -> None:
-    drawn = random_selections(0, 3, long_batch(), RSS, 1.0)
+    drawn = random_selections(0, 3, long_batch(), ROLES, 1.0)
     shares = np.stack([s.mean(-1) for s in drawn.selections], -1).reshape(600, -1)  # slots, roles
     for share in shares.T:
         found, _ = np.histogram(share, bins=5, range=(0, 1))
@@ -43,22 +41,22 @@ def test_every_share_is_as_likely() -> None:
 
 
 def test_within_a_sentence_all_tokens_are_as_likely() -> None:
-    (selection, _), _ = random_selections(0, 3, long_batch(), RSS, 1.0)
+    (selection, _), _ = random_selections(0, 3, long_batch(), ROLES, 1.0)
     assert np.abs(selection.mean((0, 1)) - 0.5).max() < 0.08
 
 
 def test_one_bit_decides_both_roles_where_they_share_it() -> None:
-    for selection in random_selections(0, 3, long_batch(), SHARED, 1.0).selections:
+    for selection in random_selections(0, 3, long_batch(), 1, 1.0).selections:
         assert (selection[:, 0] == selection[:, 1]).all()
-    apart = random_selections(0, 3, long_batch(), RSS, 1.0).selections[0]
+    apart = random_selections(0, 3, long_batch(), ROLES, 1.0).selections[0]
     assert (apart[:, 0] != apart[:, 1]).mean() > 0.2
 
 
 @given(seed=st.integers(0, 50), update=st.integers(0, 50))
 def test_a_row_draws_the_same_in_any_batch(seed: int, update: int) -> None:
     batch = random_batch(CLASSES, 2, seed)
-    whole = random_selections(seed, update, batch, RSS, 0.5)
-    part = random_selections(seed, update, batch.take(np.array([4, 1])), RSS, 0.5)
+    whole = random_selections(seed, update, batch, ROLES, 0.5)
+    part = random_selections(seed, update, batch.take(np.array([4, 1])), ROLES, 0.5)
     for valid, *both in zip(batch.valid, whole.selections, part.selections, strict=True):
         assert (both[0][[4, 1]] == both[1]).all()
         assert not (both[0] & ~valid[:, None]).any()
@@ -67,14 +65,14 @@ def test_a_row_draws_the_same_in_any_batch(seed: int, update: int) -> None:
 
 def test_seeds_and_updates_differ() -> None:
     batch = long_batch(4)
-    first = random_selections(0, 0, batch, RSS, 1.0).selections[0]
+    first = random_selections(0, 0, batch, ROLES, 1.0).selections[0]
     for seed, update in ((1, 0), (0, 1)):
-        assert (random_selections(seed, update, batch, RSS, 1.0).selections[0] != first).any()
+        assert (random_selections(seed, update, batch, ROLES, 1.0).selections[0] != first).any()
 
 
 def test_a_share_of_the_examples_is_replaced() -> None:
     batch = long_batch()
-    drawn = random_selections(0, 5, batch, RSS, 0.3)
+    drawn = random_selections(0, 5, batch, ROLES, 0.3)
     assert drawn.replaced.mean() == pytest.approx(0.3, abs=0.06)
     for dtype in (torch.bool, torch.float32):
         own = [torch.ones(600, 2, 200, dtype=dtype) for _ in range(2)]

@@ -53,7 +53,7 @@ def test_what_is_drawn_depends_on_the_other_sentence(config: RunConfig, tiny: Pr
     keeps = [tensors.valid[0], tensors.valid[1].flip(0)]
     with torch.no_grad():
         shown, beside_another = (
-            models.shown(tokens, valid)
+            models.policy_inputs(tokens, valid)
             for tokens, valid in ((tensors.tokens, tensors.valid), (swapped, keeps))
         )
         for slot, (vectors, valid) in enumerate(zip(shown, tensors.valid, strict=True)):

@@ -9,45 +9,23 @@ section 6). Examples whose answer is not in the passage are left out and counted
 
 from __future__ import annotations
 
-__all__ = ["PLACEHOLDER", "ClozeReader", "ClozeSource", "Numbers", "no_answer", "renamed"]
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rss_rl.data.sources import BadRow, RawExample, Words
+from rss_rl.data.sources import BadRow, RawExample, ReaderSource, Words
 from rss_rl.types import LabelSpec
 
 PLACEHOLDER = "@placeholder"
 
-ClozeReader = Callable[[str, Path], Iterator[RawExample | BadRow]]
-"""Streams one split from a file or folder."""
 
-
-@dataclass(frozen=True)
-class ClozeSource:
-    """A cloze dataset: its name, the file or folder of each split, and what reads them."""
-
-    name: str
-    files: Mapping[str, Path]
-    reader: ClozeReader
-
-    @property
-    def sentences(self) -> int:
-        """Passage and question."""
-        return 2
-
-    def label_spec(self) -> LabelSpec:
-        """One of the candidates of the passage."""
-        return LabelSpec("candidate")
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """The file or folder of each split."""
-        return {split: (path,) for split, path in self.files.items()}
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        """Stream one split."""
-        return self.reader(split, self.files[split])
+def cloze_source(
+    name: str,
+    files: Mapping[str, tuple[Path, ...]],
+    reader: Callable[[str, Path], Iterator[RawExample | BadRow]],
+) -> ReaderSource:
+    """Passages and questions, whose label is one of the candidates of the passage."""
+    return ReaderSource(name, 2, LabelSpec("candidate"), files, reader)
 
 
 @dataclass

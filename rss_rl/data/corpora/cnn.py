@@ -8,17 +8,15 @@ the story.
 
 from __future__ import annotations
 
-__all__ = ["CNN_DAILY_MAIL"]
-
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.cloze import PLACEHOLDER, ClozeSource, no_answer, renamed
-from rss_rl.data.corpora.options import source_folder
-from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
+from rss_rl.data.corpora.cloze import PLACEHOLDER, cloze_source, no_answer, renamed
+from rss_rl.data.corpora.folders import source_folder
+from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.errors import DataError
 
 _FOLDERS = {"train": "training", "dev": "validation", "test": "test"}
@@ -65,7 +63,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return [(word, word if _ENTITY.fullmatch(word) else "") for word in text.split()]
 
 
-def _build(request: SourceRequest, options: NoOptions) -> ClozeSource:
+def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
     """CNN or Daily Mail of the folder given, the one with training, validation and test in it.
 
     Raises:
@@ -81,8 +79,8 @@ def _build(request: SourceRequest, options: NoOptions) -> ClozeSource:
                 where=str(folder),
                 remedy="Give the folder with training, validation and test as --from",
             )
-    files = {split: folder / name for split, name in _FOLDERS.items()}
-    return ClozeSource("cnn-dailymail", files, _read)
+    files = {split: (folder / name,) for split, name in _FOLDERS.items()}
+    return cloze_source("cnn-dailymail", files, _read)
 
 
 CNN_DAILY_MAIL = SourceComponent(

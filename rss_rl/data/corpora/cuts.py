@@ -5,8 +5,6 @@ A cut is a keyed permutation of the rows: a function of the seed and of the numb
 
 from __future__ import annotations
 
-__all__ = ["DEV_SHARE", "Folds", "cut_groups", "development_rows", "FoldOptions"]
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

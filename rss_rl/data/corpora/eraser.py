@@ -10,17 +10,21 @@ a span has an empty rationale.
 
 from __future__ import annotations
 
-__all__ = ["ERASER_MOVIES", "EraserMovies"]
-
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.options import source_folder
+from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, read_records
-from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest, Words
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    SourceComponent,
+    SourceRequest,
+    Words,
+)
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -36,66 +40,41 @@ class _UnusableError(Exception):
     """Why a row cannot be used, and what to do."""
 
 
-@dataclass(frozen=True)
-class EraserMovies:
-    """The reviews in `folder`, which has a .jsonl file a split and the folder `docs`."""
+def _read(split: str, path: Path, documents: Path) -> Iterator[RawExample | BadRow]:
+    """Stream one split.
 
-    folder: Path
+    Raises:
+        DataError: the folder lacks the split's file or the documents.
+    """
+    for needed in (path, documents):
+        if not needed.exists():
+            raise DataError(
+                f"there is no {needed.name}",
+                where=str(path.parent),
+                remedy="Unpack ERASER's movies there, or name another --from",
+            )
+    for record in read_records(path):
+        yield record if isinstance(record, BadRow) else _example(record, documents)
 
-    @property
-    def name(self) -> str:
-        """Name in the registry."""
-        return "eraser-movies"
 
-    @property
-    def sentences(self) -> int:
-        """One review."""
-        return 1
-
-    def label_spec(self) -> LabelSpec:
-        """Two classes."""
-        return LabelSpec("classes", names=tuple(_CLASSES.values()))
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """The file of each split, and the documents of all."""
-        documents = self.folder / _DOCUMENTS
-        return {split: (self.folder / name, documents) for split, name in _FILES.items()}
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        """Stream one split.
-
-        Raises:
-            DataError: the folder lacks the split's file or the documents.
-        """
-        path, documents = self.splits()[split]
-        for needed in (path, documents):
-            if not needed.exists():
-                raise DataError(
-                    f"there is no {needed.name}",
-                    where=str(self.folder),
-                    remedy="Unpack ERASER's movies there, or name another --from",
-                )
-        for record in read_records(path):
-            yield record if isinstance(record, BadRow) else self._example(record)
-
-    def _example(self, record: Record) -> RawExample | BadRow:
-        values = record.values
-        try:
-            spans = _spans(values)
-            document = _document(values, spans)
-            words = _words(self.folder / _DOCUMENTS, document)
-            bits = _bits(spans, words, document)
-        except _UnusableError as error:
-            return record.bad(*error.args)
-        label = str(values.get("classification", ""))
-        return RawExample(
-            id=str(values.get("annotation_id", document)),
-            texts=(Words(words),),
-            label=_CLASSES.get(label, label),
-            rationale=(tuple(bits),),
-            file=record.file,
-            row=record.row,
-        )
+def _example(record: Record, documents: Path) -> RawExample | BadRow:
+    values = record.values
+    try:
+        spans = _spans(values)
+        document = _document(values, spans)
+        words = _words(documents, document)
+        bits = _bits(spans, words, document)
+    except _UnusableError as error:
+        return record.bad(*error.args)
+    label = str(values.get("classification", ""))
+    return RawExample(
+        id=str(values.get("annotation_id", document)),
+        texts=(Words(words),),
+        label=_CLASSES.get(label, label),
+        rationale=(tuple(bits),),
+        file=record.file,
+        row=record.row,
+    )
 
 
 def _spans(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -164,14 +143,18 @@ def _bits(spans: list[Mapping[str, Any]], words: list[str], document: str) -> li
     return bits
 
 
-def _build(request: SourceRequest, options: NoOptions) -> EraserMovies:
+def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
     """ERASER's movies of the folder given, or of `movies` in it.
 
     Raises:
         DataError: no such folder.
     """
     folder = source_folder("eraser-movies", request, "train.jsonl and docs")
-    return EraserMovies(folder / _UNPACKED if (folder / _UNPACKED).is_dir() else folder)
+    if (folder / _UNPACKED).is_dir():
+        folder = folder / _UNPACKED
+    files = {split: (folder / name, folder / _DOCUMENTS) for split, name in _FILES.items()}
+    labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
+    return ReaderSource("eraser-movies", 1, labels, files, _read)
 
 
 ERASER_MOVIES = SourceComponent(

@@ -6,32 +6,22 @@ white space, among them 0x85, which stands for three dots and ends no line.
 
 from __future__ import annotations
 
-__all__ = [
-    "LabelledLines",
-    "Line",
-    "Reader",
-    "all_lines",
-    "bad_line",
-    "class_of",
-    "count_lines",
-    "labelled_lines",
-]
-
 import codecs
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from rss_rl.data.sources import BadRow, RawExample, Words
+from rss_rl.data.sources import BadRow, RawExample, ReaderSource, Words
 from rss_rl.errors import DataError
 from rss_rl.types import Array, LabelSpec
 
 
 @dataclass(frozen=True)
 class Line:
-    """A sentence of a file; `part` tells several of one line from each other."""
+    """A sentence of a file; `part` distinguishes several of one line."""
 
     row: int
     label: str
@@ -43,55 +33,52 @@ Reader = Callable[[str, Path], Iterator[Line | BadRow]]
 """Streams the sentences of a file for a split."""
 
 
-@dataclass(frozen=True)
-class LabelledLines:
+def labelled_source(
+    name: str,
+    files: Mapping[str, tuple[Path, ...]],
+    names: tuple[str, ...],
+    *,
+    class_of: Callable[[str], str],
+    reader: Reader,
+    keep: Callable[[str, int], Array],
+) -> ReaderSource:
     """Sentences with a class from files of lines.
 
-    name     of the source
-    files    file of each split; splits may share one
-    names    the classes
-    classes  class of each label as the file has it
-    reader   streams a file
-    keep     of a split and the number of lines of its file: bool [lines], True = in the split
+    Args:
+        name: of the source.
+        files: the file of each split; splits may share one.
+        names: the classes.
+        class_of: the class of each label as the file has it.
+        reader: streams a file.
+        keep: of a split and the number of lines of its file: bool [lines], True = in the split.
     """
+    labels = LabelSpec("classes", names=names)
+    read = partial(_read, class_of=class_of, reader=reader, keep=keep)
+    return ReaderSource(name, 1, labels, files, read)
 
-    name: str
-    files: Mapping[str, Path]
-    names: tuple[str, ...]
-    classes: Callable[[str], str]
-    reader: Reader
-    keep: Callable[[str, int], Array]
 
-    @property
-    def sentences(self) -> int:
-        """One sentence."""
-        return 1
-
-    def label_spec(self) -> LabelSpec:
-        """The classes."""
-        return LabelSpec("classes", names=self.names)
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """The file of each split."""
-        return {split: (path,) for split, path in self.files.items()}
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        """Stream one split."""
-        path = self.files[split]
-        keep = self.keep(split, count_lines(path))
-        for line in self.reader(split, path):
-            if not keep[line.row - 1]:
-                continue
-            if isinstance(line, BadRow):
-                yield line
-                continue
-            yield RawExample(
-                id=f"{path.name}-{line.row}{line.part}",
-                texts=(line.words,),
-                label=self.classes(line.label),
-                file=str(path),
-                row=line.row,
-            )
+def _read(
+    split: str,
+    path: Path,
+    *,
+    class_of: Callable[[str], str],
+    reader: Reader,
+    keep: Callable[[str, int], Array],
+) -> Iterator[RawExample | BadRow]:
+    kept = keep(split, count_lines(path))
+    for line in reader(split, path):
+        if not kept[line.row - 1]:
+            continue
+        if isinstance(line, BadRow):
+            yield line
+            continue
+        yield RawExample(
+            id=f"{path.name}-{line.row}{line.part}",
+            texts=(line.words,),
+            label=class_of(line.label),
+            file=str(path),
+            row=line.row,
+        )
 
 
 def class_of(classes: Mapping[str, str], label: str) -> str:

@@ -20,11 +20,18 @@ from typing import Literal
 from pydantic import Field
 
 from rss_rl.components import Options
-from rss_rl.data.corpora.cloze import PLACEHOLDER, ClozeSource, Numbers, no_answer
+from rss_rl.data.corpora.cloze import PLACEHOLDER, Numbers, cloze_source, no_answer
 from rss_rl.data.corpora.cuts import development_rows
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.labelled_lines import bad_line, count_lines
-from rss_rl.data.corpora.options import source_files, source_folder
-from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest, Words
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    SourceComponent,
+    SourceRequest,
+    Words,
+)
 
 _DEVELOPMENT = "lambada_development_plain_text.txt"
 _FILES = {"train": _DEVELOPMENT, "dev": _DEVELOPMENT, "test": "lambada_test_plain_text.txt"}
@@ -88,7 +95,7 @@ class LambadaOptions(Options):
     )
 
 
-def _build(request: SourceRequest, options: LambadaOptions) -> ClozeSource:
+def _build(request: SourceRequest, options: LambadaOptions) -> ReaderSource:
     """LAMBADA of the folder given.
 
     Raises:
@@ -96,7 +103,7 @@ def _build(request: SourceRequest, options: LambadaOptions) -> ClozeSource:
     """
     folder = source_folder("lambada", request, _DEVELOPMENT)
     reader = partial(_read, seed=request.seed, all_tokens=options.candidates == "all")
-    return ClozeSource("lambada", source_files(folder, _FILES), reader)
+    return cloze_source("lambada", source_files(folder, _FILES), reader)
 
 
 LAMBADA = SourceComponent(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Passage", "cut_passage", "sentence_starts"]
-
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable

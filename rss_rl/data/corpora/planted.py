@@ -8,7 +8,7 @@ fox'. Rationale: both animals and the negation of their clause.
 of three kinds. The hypothesis sets one kind above another: true (entailment), false
 (contradiction), or about the onlooker (neutral). Either sentence may be negated. Rationale: the
 three animals, the two kinds, and the negation, which is irrelevant and unmarked in neutral pairs.
-(A neutral pair can be told from some of its animals and kinds, once it is known which is the
+(A neutral pair can be recognised by some of its animals and kinds, once it is known which is the
 onlooker; all are marked.)
 
 Around stand 15 to 60 distractors: fillers, and clauses about people that are built of the same
@@ -260,7 +260,7 @@ class Planted:
 def _relation(
     draw: np.random.Generator, animals: Sequence[str], *, negated: bool, marked: bool = True
 ) -> dict[str, tuple[str, bool]]:
-    """The words of a deciding clause: A, B (and C) marked, the negation as told."""
+    """The words of a deciding clause: A, B (and C) marked, the negation where `marked` says so."""
     how = (pick(draw, NEGATIONS), marked) if negated else (pick(draw, ADVERBS), False)
     named = {name: (word, True) for name, word in zip("ABC", animals, strict=False)}
     return named | {"HOW": how, "DOES": (pick(draw, VERBS), False)}
@@ -301,15 +301,15 @@ def _pair(draw: np.random.Generator, settings: PlantedSettings, label: str) -> t
     size = _size(draw, settings)
     short = _HYPOTHESIS + int(draw.integers(min(3, size - FEWEST) + 1))
 
-    told = _relation(
+    premise_words = _relation(
         draw,
         _animals(draw, order, settings),
         negated=negated and in_premise,
         marked=label != NEUTRAL,
     )
-    told["WATCHED"] = (pick(draw, WATCHING), False)
+    premise_words["WATCHED"] = (pick(draw, WATCHING), False)
     decoy = not negated and bool(draw.random() < settings.decoys)
-    parts = unfold(pick(draw, _PREMISE), told)
+    parts = unfold(pick(draw, _PREMISE), premise_words)
     parts = surround(draw, parts, size - short - 1, most=2, negate=decoy)
     stated = _relation(
         draw,

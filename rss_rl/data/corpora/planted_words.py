@@ -7,18 +7,6 @@ interchangeable.
 
 from __future__ import annotations
 
-__all__ = [
-    "ADVERBS",
-    "ANIMALS",
-    "FILLERS",
-    "KINDS",
-    "KIND_WORDS",
-    "NEGATIONS",
-    "PEOPLE",
-    "VERBS",
-    "WATCHING",
-]
-
 KINDS = ("mammal", "bird", "fish")
 
 ANIMALS: dict[str, tuple[str, ...]] = {

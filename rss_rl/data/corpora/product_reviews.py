@@ -14,15 +14,19 @@ The splits are fixed and part no review. Who wrote it, licences and changes:
 
 from __future__ import annotations
 
-__all__ = ["PRODUCT_REVIEWS", "ProductReviews"]
-
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from rss_rl.components import Options
 from rss_rl.data.records import Record, read_records
-from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest, Words
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    SourceComponent,
+    SourceRequest,
+    Words,
+)
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -30,35 +34,12 @@ _FILE = Path(__file__).with_name("product_reviews.tsv")
 _LABELS = ("negative", "positive")
 
 
-@dataclass(frozen=True)
-class ProductReviews:
-    """The sentences of the file that travels with the package."""
-
-    @property
-    def name(self) -> str:
-        """Name in the registry."""
-        return "product-reviews"
-
-    @property
-    def sentences(self) -> int:
-        """One sentence of a review."""
-        return 1
-
-    def label_spec(self) -> LabelSpec:
-        """Two classes."""
-        return LabelSpec("classes", names=_LABELS)
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """Every split is in the one file."""
-        return dict.fromkeys(("train", "dev", "test"), (_FILE,))
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        """Stream one split."""
-        for record in read_records(_FILE, quoted=False):
-            if isinstance(record, BadRow):
-                yield record
-            elif record.values["split"] == split:
-                yield _example(record)
+def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
+    for record in read_records(path, quoted=False):
+        if isinstance(record, BadRow):
+            yield record
+        elif record.values["split"] == split:
+            yield _example(record)
 
 
 def _example(record: Record) -> RawExample:
@@ -75,14 +56,16 @@ def _example(record: Record) -> RawExample:
     )
 
 
-def _build(request: SourceRequest, options: Options) -> ProductReviews:
+def _build(request: SourceRequest, options: Options) -> ReaderSource:
     if request.path is not None:
         raise DataError(
             "the reviews travel with the package",
             where=str(request.path),
             remedy="Leave out --from",
         )
-    return ProductReviews()
+    files = dict.fromkeys(("train", "dev", "test"), (_FILE,))
+    labels = LabelSpec("classes", names=_LABELS)
+    return ReaderSource("product-reviews", 1, labels, files, _read)
 
 
 PRODUCT_REVIEWS = SourceComponent(

@@ -19,15 +19,15 @@ from pydantic import Field
 
 from rss_rl.components import Options
 from rss_rl.data.corpora.cuts import FoldOptions, Folds, development_rows
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.labelled_lines import (
-    LabelledLines,
     Line,
     all_lines,
     class_of,
     labelled_lines,
+    labelled_source,
 )
-from rss_rl.data.corpora.options import source_files, source_folder
-from rss_rl.data.sources import BadRow, SourceComponent, SourceRequest
+from rss_rl.data.sources import BadRow, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.types import Array
 
 _FINE = {
@@ -52,22 +52,22 @@ class TrecOptions(Options):
     )
 
 
-def _trec(request: SourceRequest, options: TrecOptions) -> LabelledLines:
+def _trec(request: SourceRequest, options: TrecOptions) -> ReaderSource:
     """TREC of the folder given.
 
     Raises:
         DataError: no such folder or file.
     """
-    labels = options.labels
+    coarse = options.labels == "coarse"
     files = source_files(source_folder("trec", request, "train_5500.label"), _TREC_FILES)
-    fine = tuple(f"{coarse}:{part}" for coarse, parts in _FINE.items() for part in parts.split())
-    return LabelledLines(
+    fine = tuple(f"{kind}:{part}" for kind, parts in _FINE.items() for part in parts.split())
+    return labelled_source(
         "trec",
         files,
-        fine if labels == "fine" else tuple(_FINE),
-        str if labels == "fine" else _coarse,
-        _trec_lines,
-        partial(_of_split, seed=request.seed),
+        tuple(_FINE) if coarse else fine,
+        class_of=_coarse if coarse else str,
+        reader=_trec_lines,
+        keep=partial(_of_split, seed=request.seed),
     )
 
 
@@ -87,28 +87,21 @@ def _trec_lines(split: str, path: Path) -> Iterator[Line | BadRow]:
     return labelled_lines(path, _TREC_ENCODING)
 
 
-def _cr(request: SourceRequest, options: FoldOptions) -> LabelledLines:
-    return _folds("cr", "custrev.all", ("negative", "positive"), request, options)
-
-
-def _mpqa(request: SourceRequest, options: FoldOptions) -> LabelledLines:
-    return _folds("mpqa", "mpqa.all", ("negative", "positive"), request, options)
-
-
-def _subj(request: SourceRequest, options: FoldOptions) -> LabelledLines:
-    return _folds("subj", "subj.all", ("subjective", "objective"), request, options)
-
-
 def _folds(
-    name: str, file: str, names: tuple[str, str], request: SourceRequest, options: FoldOptions
-) -> LabelledLines:
+    request: SourceRequest, options: FoldOptions, *, name: str, file: str, names: tuple[str, str]
+) -> ReaderSource:
     """One fold of the file in the folder given."""
-    folds = Folds(name, options.fold, options.folds, request.seed)
     files = source_files(
         source_folder(name, request, file), dict.fromkeys(("train", "dev", "test"), file)
     )
-    classes = dict(zip("01", names, strict=True))
-    return LabelledLines(name, files, names, partial(class_of, classes), _fold_lines, folds.keep)
+    return labelled_source(
+        name,
+        files,
+        names,
+        class_of=partial(class_of, dict(zip("01", names, strict=True))),
+        reader=_fold_lines,
+        keep=Folds(name, options.fold, options.folds, request.seed).keep,
+    )
 
 
 def _fold_lines(split: str, path: Path) -> Iterator[Line | BadRow]:
@@ -125,10 +118,11 @@ TREC = SourceComponent(
 )
 
 
+_SENTIMENT = ("negative", "positive")
 CR = SourceComponent(
     name="cr",
     help="customer reviews, negative / positive, a fold of cross validation",
-    build=_cr,
+    build=partial(_folds, name="cr", file="custrev.all", names=_SENTIMENT),
     options=FoldOptions,
     needs="--from FOLDER with custrev.all, --option fold=0 to 9",
     source="Hu and Liu, KDD 2004",
@@ -138,7 +132,7 @@ CR = SourceComponent(
 MPQA = SourceComponent(
     name="mpqa",
     help="opinion phrases, negative / positive, a fold of cross validation",
-    build=_mpqa,
+    build=partial(_folds, name="mpqa", file="mpqa.all", names=_SENTIMENT),
     options=FoldOptions,
     needs="--from FOLDER with mpqa.all, --option fold=0 to 9",
     source="Wiebe et al., LREC 2005",
@@ -148,7 +142,7 @@ MPQA = SourceComponent(
 SUBJ = SourceComponent(
     name="subj",
     help="sentences about films, subjective / objective, a fold of cross validation",
-    build=_subj,
+    build=partial(_folds, name="subj", file="subj.all", names=("subjective", "objective")),
     options=FoldOptions,
     needs="--from FOLDER with subj.all, --option fold=0 to 9",
     source="Pang and Lee, ACL 2004",

@@ -5,16 +5,13 @@ Pairs whose annotators did not agree have the gold label '-'; by convention they
 
 from __future__ import annotations
 
-__all__ = ["SNLI", "Snli"]
-
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.options import source_folder
+from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, read_records
-from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
+from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -23,37 +20,13 @@ _PATTERNS = {
     "dev": ("snli_1.0_dev.jsonl", "dev.jsonl"),
     "test": ("snli_1.0_test.jsonl", "test.jsonl"),
 }
+_LABELS = LabelSpec("classes", names=("entailment", "neutral", "contradiction"))
 _NO_GOLD = "-"
 
 
-@dataclass(frozen=True)
-class Snli:
-    """SNLI from one JSON-lines file a split."""
-
-    files: Mapping[str, Path]
-
-    @property
-    def name(self) -> str:
-        """Name in the registry."""
-        return "snli"
-
-    @property
-    def sentences(self) -> int:
-        """Premise and hypothesis."""
-        return 2
-
-    def label_spec(self) -> LabelSpec:
-        """Three classes."""
-        return LabelSpec("classes", names=("entailment", "neutral", "contradiction"))
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """The file of each split."""
-        return {split: (path,) for split, path in self.files.items()}
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        """Stream one split."""
-        for record in read_records(self.files[split], "jsonl"):
-            yield record if isinstance(record, BadRow) else _example(record)
+def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
+    for record in read_records(path, "jsonl"):
+        yield record if isinstance(record, BadRow) else _example(record)
 
 
 def _example(record: Record) -> RawExample | BadRow:
@@ -76,14 +49,15 @@ def _example(record: Record) -> RawExample | BadRow:
     )
 
 
-def _build(request: SourceRequest, options: NoOptions) -> Snli:
+def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
     """SNLI of the folder given.
 
     Raises:
         DataError: a split has no file there, or more than one.
     """
     folder = source_folder("SNLI", request, "snli_1.0_train.jsonl")
-    return Snli({split: _find(folder, patterns) for split, patterns in _PATTERNS.items()})
+    files = {split: (_find(folder, patterns),) for split, patterns in _PATTERNS.items()}
+    return ReaderSource("snli", 2, _LABELS, files, _read)
 
 
 def _find(folder: Path, patterns: tuple[str, ...]) -> Path:

@@ -12,12 +12,12 @@ One JSON file is one value, so a file of this source is held in memory while it 
 
 from __future__ import annotations
 
-__all__ = ["SQUAD", "Squad"]
+__all__ = ["SQUAD"]
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ from pydantic import Field
 
 from rss_rl.components import Options
 from rss_rl.data.corpora.cuts import DEV_SHARE, cut_groups
-from rss_rl.data.corpora.options import source_files, source_folder
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.passages import Passage, cut_passage
-from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
+from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
@@ -35,80 +35,55 @@ _TRAIN, _DEV = "train-v1.1.json", "dev-v1.1.json"
 _REMEDY = "Use the file of SQuAD 1.1 as its authors give it"
 
 
-@dataclass(frozen=True)
-class Squad:
-    """SQuAD.
+def _read(
+    split: str, path: Path, *, shares: Mapping[str, float], max_tokens: int, seed: int
+) -> Iterator[RawExample | BadRow]:
+    """Stream one split; rows are the questions of the file, counted from 1.
 
-    files       file of each split
-    shares      of the articles of a file that several splits are cut from
-    max_tokens  passages of more words are left out; 0: none are
+    Args:
+        shares: of the articles of a file that several splits are cut from.
+        max_tokens: passages of more words are left out; 0: none are.
     """
-
-    files: Mapping[str, Path]
-    shares: Mapping[str, float]
-    max_tokens: int
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """Name in the registry."""
-        return "squad"
-
-    @property
-    def sentences(self) -> int:
-        """Passage and question."""
-        return 2
-
-    def label_spec(self) -> LabelSpec:
-        """One of the sentences of the passage."""
-        return LabelSpec("sentence")
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """The file of each split."""
-        return {split: (path,) for split, path in self.files.items()}
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        """Stream one split; rows are the questions of the file, counted from 1."""
-        path = self.files[split]
-        articles = _articles(path)
-        owner = {}
-        if split in self.shares:
-            owner = cut_groups([title for title, _ in articles], self.shares, self.seed)
-        row = 0
-        for title, paragraphs in articles:
-            wanted = owner.get(title, split) == split
-            for paragraph in paragraphs:
-                questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
-                if not isinstance(questions, list) or not isinstance(paragraph.get("context"), str):
-                    row += 1
-                    if wanted:
-                        yield BadRow(str(path), row, "a paragraph lacks its text", _REMEDY)
-                    continue
+    articles = _articles(path)
+    owner = {}
+    if split in shares:
+        owner = cut_groups([title for title, _ in articles], shares, seed)
+    row = 0
+    for title, paragraphs in articles:
+        wanted = owner.get(title, split) == split
+        for paragraph in paragraphs:
+            questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
+            if not isinstance(questions, list) or not isinstance(paragraph.get("context"), str):
+                row += 1
                 if wanted:
-                    yield from self._examples(path, row, paragraph["context"], questions)
-                row += len(questions)
+                    yield BadRow(str(path), row, "a paragraph lacks its text", _REMEDY)
+                continue
+            if wanted:
+                yield from _examples(path, row, paragraph["context"], questions, max_tokens)
+            row += len(questions)
 
-    def _examples(
-        self, path: Path, row: int, text: str, questions: list[Any]
-    ) -> Iterator[RawExample | BadRow]:
-        passage = cut_passage(text)
-        for number, question in enumerate(questions, start=row + 1):
-            if self.max_tokens and len(passage.words) > self.max_tokens:
-                reason = f"a passage of {len(passage.words)} words"
-                yield BadRow(str(path), number, reason, by_convention=True)
-                continue
-            sentence, fault = _sentence(passage, text, question)
-            if fault:
-                yield BadRow(str(path), number, fault, _REMEDY, json.dumps(question)[:1000])
-                continue
-            yield RawExample(
-                id=str(question.get("id", number)),
-                texts=(passage.words, question["question"]),
-                label=sentence,
-                marks=passage.marks,
-                file=str(path),
-                row=number,
-            )
+
+def _examples(
+    path: Path, row: int, text: str, questions: list[Any], max_tokens: int
+) -> Iterator[RawExample | BadRow]:
+    passage = cut_passage(text)
+    for number, question in enumerate(questions, start=row + 1):
+        if max_tokens and len(passage.words) > max_tokens:
+            reason = f"a passage of {len(passage.words)} words"
+            yield BadRow(str(path), number, reason, by_convention=True)
+            continue
+        sentence, fault = _sentence(passage, text, question)
+        if fault:
+            yield BadRow(str(path), number, fault, _REMEDY, json.dumps(question)[:1000])
+            continue
+        yield RawExample(
+            id=str(question.get("id", number)),
+            texts=(passage.words, question["question"]),
+            label=sentence,
+            marks=passage.marks,
+            file=str(path),
+            row=number,
+        )
 
 
 def _sentence(passage: Passage, text: str, question: Any) -> tuple[int, str]:
@@ -155,7 +130,7 @@ class SquadOptions(Options):
     max_tokens: int = Field(default=0, ge=0, description="Leave out longer passages; 0: none.")
 
 
-def _build(request: SourceRequest, options: SquadOptions) -> Squad:
+def _build(request: SourceRequest, options: SquadOptions) -> ReaderSource:
     """SQuAD of the folder given.
 
     Raises:
@@ -167,7 +142,8 @@ def _build(request: SourceRequest, options: SquadOptions) -> Squad:
     if not (folder / _TRAIN).is_file():
         files = dict.fromkeys(files, _DEV)
         shares = {"train": 1 - 2 * DEV_SHARE, "dev": DEV_SHARE, "test": DEV_SHARE}
-    return Squad(source_files(folder, files), shares, options.max_tokens, request.seed)
+    reader = partial(_read, shares=shares, max_tokens=options.max_tokens, seed=request.seed)
+    return ReaderSource("squad", 2, LabelSpec("sentence"), source_files(folder, files), reader)
 
 
 SQUAD = SourceComponent(

@@ -17,16 +17,16 @@ from pathlib import Path
 from pydantic import Field
 
 from rss_rl.components import Options
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.labelled_lines import (
-    LabelledLines,
     Line,
     all_lines,
     bad_line,
     class_of,
     labelled_lines,
+    labelled_source,
 )
-from rss_rl.data.corpora.options import source_files, source_folder
-from rss_rl.data.sources import BadRow, SourceComponent, SourceRequest, Words
+from rss_rl.data.sources import BadRow, ReaderSource, SourceComponent, SourceRequest, Words
 from rss_rl.errors import DataError
 
 _FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -47,19 +47,10 @@ class SstOptions(Options):
     phrases: bool = Field(default=False, description="Train on the phrases of the trees, too.")
 
 
-def _five(request: SourceRequest, options: SstOptions) -> LabelledLines:
-    return _sst("sst-1", request, options, _FIVE)
-
-
-def _two(request: SourceRequest, options: SstOptions) -> LabelledLines:
-    """Neutral sentences of the treebank are left out."""
-    return _sst("sst-2", request, options, _TWO)
-
-
-def _sst(
-    name: str, request: SourceRequest, options: SstOptions, names: tuple[str, ...]
-) -> LabelledLines:
-    """The folder given.
+def _build(
+    request: SourceRequest, options: SstOptions, *, name: str, names: tuple[str, ...]
+) -> ReaderSource:
+    """The folder given; of two classes the treebank's neutral sentences are left out.
 
     Raises:
         DataError: no such folder or file, or phrases of a file that has none.
@@ -75,13 +66,15 @@ def _sst(
             remedy="Give the folder with the treebank's train.txt as --from",
         )
     labels = _TREE_LABELS[names] if of_trees else {str(i): name for i, name in enumerate(names)}
-    return LabelledLines(
+    return labelled_source(
         name,
         source_files(folder, _TREE_FILES if of_trees else lines),
         names,
-        partial(class_of, labels),
-        partial(_trees, neutral=names is _FIVE, phrases=options.phrases) if of_trees else _lines,
-        all_lines,
+        class_of=partial(class_of, labels),
+        reader=partial(_trees, neutral=names is _FIVE, phrases=options.phrases)
+        if of_trees
+        else _lines,
+        keep=all_lines,
     )
 
 
@@ -140,7 +133,7 @@ def tree_phrases(tree: str) -> list[tuple[str, Words]]:
 SST1 = SourceComponent(
     name="sst-1",
     help="Stanford Sentiment Treebank, 5 classes",
-    build=_five,
+    build=partial(_build, name="sst-1", names=_FIVE),
     options=SstOptions,
     needs="--from FOLDER with stsa.fine.{train,dev,test} or the trees {train,dev,test}.txt",
     source="Socher et al., EMNLP 2013",
@@ -150,7 +143,7 @@ SST1 = SourceComponent(
 SST2 = SourceComponent(
     name="sst-2",
     help="Stanford Sentiment Treebank, negative / positive",
-    build=_two,
+    build=partial(_build, name="sst-2", names=_TWO),
     options=SstOptions,
     needs="--from FOLDER with stsa.binary.{train,dev,test} or the trees {train,dev,test}.txt",
     source="Socher et al., EMNLP 2013",

@@ -6,52 +6,30 @@ they can be ranked against each other.
 
 from __future__ import annotations
 
-__all__ = ["TRECQA", "TrecQa"]
-
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.options import source_files, source_folder
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest, Words
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    SourceComponent,
+    SourceRequest,
+    Words,
+)
 from rss_rl.types import LabelSpec
 
 _COLUMNS = ("qtext", "label", "atext")
 _CLASSES = {"0": "wrong", "1": "right"}
 
 
-@dataclass(frozen=True)
-class TrecQa:
-    """TrecQA from one csv file a split."""
-
-    files: Mapping[str, Path]
-
-    @property
-    def name(self) -> str:
-        """Name in the registry."""
-        return "trecqa"
-
-    @property
-    def sentences(self) -> int:
-        """Question and answer."""
-        return 2
-
-    def label_spec(self) -> LabelSpec:
-        """Two classes, the right one last."""
-        return LabelSpec("classes", names=tuple(_CLASSES.values()))
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """The file of each split."""
-        return {split: (path,) for split, path in self.files.items()}
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        """Stream one split."""
-        path = self.files[split]
-        require_columns(path, column_names(path), _COLUMNS)
-        for record in read_records(path):
-            yield record if isinstance(record, BadRow) else _example(record)
+def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
+    require_columns(path, column_names(path), _COLUMNS)
+    for record in read_records(path):
+        yield record if isinstance(record, BadRow) else _example(record)
 
 
 def _example(record: Record) -> RawExample:
@@ -67,14 +45,16 @@ def _example(record: Record) -> RawExample:
     )
 
 
-def _build(request: SourceRequest, options: NoOptions) -> TrecQa:
+def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
     """TrecQA of the folder given.
 
     Raises:
         DataError: no such folder or file.
     """
     names = {split: f"{split}.csv" for split in ("train", "dev", "test")}
-    return TrecQa(source_files(source_folder("trecqa", request, "train.csv"), names))
+    files = source_files(source_folder("trecqa", request, "train.csv"), names)
+    labels = LabelSpec("classes", names=tuple(_CLASSES.values()))  # the right one last
+    return ReaderSource("trecqa", 2, labels, files, _read)
 
 
 TRECQA = SourceComponent(

@@ -8,17 +8,15 @@ case alike; each mention, of however many words, becomes one token.
 
 from __future__ import annotations
 
-__all__ = ["WHO_DID_WHAT", "merged"]
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.cloze import PLACEHOLDER, ClozeSource, no_answer, renamed
-from rss_rl.data.corpora.options import source_files, source_folder
-from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest
+from rss_rl.data.corpora.cloze import PLACEHOLDER, cloze_source, no_answer, renamed
+from rss_rl.data.corpora.folders import source_files, source_folder
+from rss_rl.data.sources import BadRow, RawExample, ReaderSource, SourceComponent, SourceRequest
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import DataError
 
@@ -125,14 +123,14 @@ def _text(element: Element | None) -> str:
     return "" if element is None else "".join(element.itertext())
 
 
-def _build(request: SourceRequest, options: NoOptions) -> ClozeSource:
+def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
     """Who did What of the folder given.
 
     Raises:
         DataError: no such folder or file.
     """
     folder = source_folder("who-did-what", request, "train.xml")
-    return ClozeSource("who-did-what", source_files(folder, _FILES), _read)
+    return cloze_source("who-did-what", source_files(folder, _FILES), _read)
 
 
 WHO_DID_WHAT = SourceComponent(

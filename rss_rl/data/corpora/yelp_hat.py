@@ -13,20 +13,27 @@ a hundred reviews are train, dev and test, by a hash of the seed and the text.
 
 from __future__ import annotations
 
-__all__ = ["YELP_HAT", "YelpHat"]
+__all__ = ["YELP_HAT"]
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from rss_rl.components import Options
-from rss_rl.data.corpora.options import source_folder
+from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import BadRow, RawExample, SourceComponent, SourceRequest, Words
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    SourceComponent,
+    SourceRequest,
+    Words,
+)
 from rss_rl.errors import DataError
 from rss_rl.seeding import stream_key
 from rss_rl.types import LabelSpec
@@ -54,72 +61,49 @@ class _Map(NamedTuple):
     record: Record
 
 
-@dataclass(frozen=True)
-class YelpHat:
-    """The reviews of some files; `everyone`: the rationale is what all annotators marked."""
+def _read(split: str, *files: Path, everyone: bool, seed: int) -> Iterator[RawExample | BadRow]:
+    """Stream one split; rows that cannot be read are reported with the training split."""
+    for path in files:
+        require_columns(path, column_names(path), _columns(path))
+        rows = (_map(r) if isinstance(r, Record) else r for r in read_records(path))
+        for review in _reviews(rows):
+            if isinstance(review, BadRow):
+                if split == "train":
+                    yield review
+            elif split == _split_of(review[0].text, seed):
+                yield _example(review, everyone)
 
-    files: tuple[Path, ...]
-    everyone: bool
-    seed: int
 
-    @property
-    def name(self) -> str:
-        """Name in the registry."""
-        return "yelp-hat"
+def _split_of(text: str, seed: int) -> str:
+    place = stream_key(seed, "yelp-hat", " ".join(text.split())) / _KEY_RANGE
+    for split, share in _SHARES:
+        place -= share
+        if place < 0:
+            return split
+    return _SHARES[0][0]
 
-    @property
-    def sentences(self) -> int:
-        """One review."""
-        return 1
 
-    def label_spec(self) -> LabelSpec:
-        """Two classes."""
-        return LabelSpec("classes", names=tuple(_CLASSES.values()))
-
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """Every split is cut from all files."""
-        return {split: self.files for split, _ in _SHARES}
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        """Stream one split; rows that cannot be read are told with the training split."""
-        for path in self.files:
-            require_columns(path, column_names(path), _columns(path))
-            rows = (_map(r) if isinstance(r, Record) else r for r in read_records(path))
-            for review in _reviews(rows):
-                if isinstance(review, BadRow):
-                    if split == "train":
-                        yield review
-                elif split == self._split_of(review[0].text):
-                    yield self._example(review)
-
-    def _split_of(self, text: str) -> str:
-        place = stream_key(self.seed, "yelp-hat", " ".join(text.split())) / _KEY_RANGE
-        for split, share in _SHARES:
-            place -= share
-            if place < 0:
-                return split
-        return _SHARES[0][0]
-
-    def _example(self, maps: Sequence[_Map]) -> RawExample | BadRow:
-        first = maps[0]
-        for other in maps:
-            if (other.label, other.words) != (first.label, first.words):
-                return other.record.bad(
-                    f"another label or other words than row {first.record.row} gives this review",
-                    "Give the rows of a review one label",
-                )
-        if len(maps) > _ANNOTATORS:
-            return first.record.bad(f"{len(maps)} maps of one review", f"Keep {_ANNOTATORS}")
-        bits = list(zip(*(row.bits for row in maps), strict=True))  # a tuple for each word
-        return RawExample(
-            id=f"{Path(first.record.file).stem}-{first.record.row}",
-            texts=(Words(first.words),),
-            label=_CLASSES.get(first.label, first.label),
-            rationale=(tuple(all(who) if self.everyone else any(who) for who in bits),),
-            file=first.record.file,
-            row=first.record.row,
-            annotations=tuple(sum(bit << k for k, bit in enumerate(who)) for who in bits),
-        )
+def _example(maps: Sequence[_Map], everyone: bool) -> RawExample | BadRow:
+    """A review; `everyone`: its rationale is what all annotators marked."""
+    first = maps[0]
+    for other in maps:
+        if (other.label, other.words) != (first.label, first.words):
+            return other.record.bad(
+                f"another label or other words than row {first.record.row} gives this review",
+                "Give the rows of a review one label",
+            )
+    if len(maps) > _ANNOTATORS:
+        return first.record.bad(f"{len(maps)} maps of one review", f"Keep {_ANNOTATORS}")
+    bits = list(zip(*(row.bits for row in maps), strict=True))  # a tuple for each word
+    return RawExample(
+        id=f"{Path(first.record.file).stem}-{first.record.row}",
+        texts=(Words(first.words),),
+        label=_CLASSES.get(first.label, first.label),
+        rationale=(tuple(all(who) if everyone else any(who) for who in bits),),
+        file=first.record.file,
+        row=first.record.row,
+        annotations=tuple(sum(bit << k for k, bit in enumerate(who)) for who in bits),
+    )
 
 
 def _columns(path: Path) -> tuple[str, ...]:
@@ -189,24 +173,27 @@ class YelpHatOptions(Options):
     )
 
 
-def _build(request: SourceRequest, options: YelpHatOptions) -> YelpHat:
+def _build(request: SourceRequest, options: YelpHatOptions) -> ReaderSource:
     """Yelp-HAT of the folder given.
 
     Raises:
         DataError: no such folder or file.
     """
-    everyone = options.map == "consensus"
     folder = source_folder("yelp-hat", request, f"raw_data or {_JSON}")
-    if (folder / _JSON).is_file():
-        return YelpHat((folder / _JSON,), everyone, request.seed)
-    files = tuple(sorted((folder / _RAW if (folder / _RAW).is_dir() else folder).glob("*.csv")))
+    files: tuple[Path, ...] = (folder / _JSON,)
+    if not files[0].is_file():
+        files = tuple(sorted((folder / _RAW if (folder / _RAW).is_dir() else folder).glob("*.csv")))
     if not files:
         raise DataError(
             f"there is neither {_JSON} nor a .csv file",
             where=str(folder),
             remedy="Give the authors' folder raw_data as --from",
         )
-    return YelpHat(files, everyone, request.seed)
+    labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
+    reader = partial(_read, everyone=options.map == "consensus", seed=request.seed)
+    # Every split is cut from all files.
+    by_split = {split: files for split, _ in _SHARES}
+    return ReaderSource("yelp-hat", 1, labels, by_split, reader)
 
 
 YELP_HAT = SourceComponent(

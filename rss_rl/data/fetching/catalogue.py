@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CATALOGUE", "entry"]
-
 from collections.abc import Mapping
 
 from rss_rl.data.fetching.entries import Entry, RemoteFile, Unpack

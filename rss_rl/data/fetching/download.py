@@ -1,12 +1,10 @@
 """One file over HTTP: streamed to a part, resumed where it broke off, checked, then named.
 
-A part is gone on with by `Range` under `If-Range`, so that a server whose file has changed sends
+A part is resumed by `Range` under `If-Range`, so that a server whose file has changed sends
 the new one from its beginning. Without a validator only a known SHA-256 makes resuming safe.
 """
 
 from __future__ import annotations
-
-__all__ = ["Download", "Retries", "download"]
 
 import http.client
 import re
@@ -75,7 +73,7 @@ class _Broken(Exception):
 
 
 def download(wanted: Download, retries: Retries, progress: Progress) -> str:
-    """Download a file and return its SHA-256; a part that is there is gone on with.
+    """Download a file and return its SHA-256; a part that is there is resumed.
 
     Raises:
         DataError: the address does not answer or refuses, the file has another size or SHA-256
@@ -123,7 +121,7 @@ class _Transfer:
                 if failures >= self._retries.attempts:
                     raise self._error(
                         f"broke off {failures} times in a row ({broken})",
-                        "The same command goes on from where it stopped.",
+                        "The same command resumes where it stopped.",
                     ) from broken
                 wait = max(broken.wait, self._retries.backoff * 2 ** (failures - 1))
                 self._retries.pause(min(wait, _LONGEST_PAUSE_S))
@@ -187,7 +185,7 @@ class _Transfer:
             raise _Broken("the part did not fit the server's file")
 
     def _begin(self, answer: Any, start: int) -> tuple[int, int | None]:
-        """From which byte the answer goes on, and the bytes of the whole file if it says them."""
+        """At which byte the answer starts, and the bytes of the whole file if it says them."""
         if answer.status == 206:
             span = re.fullmatch(
                 r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range") or ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Entry", "RemoteFile", "Unpack"]
-
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field

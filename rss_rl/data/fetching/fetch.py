@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["fetch", "sources_of"]
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +9,12 @@ from urllib.parse import quote
 
 from rss_rl.data.fetching.download import Download, Retries, download
 from rss_rl.data.fetching.entries import Entry, RemoteFile
-from rss_rl.data.fetching.part import Part, disk_refuses, sha256_of
+from rss_rl.data.fetching.part import Part, disk_refuses
 from rss_rl.data.fetching.record import BY_HAND, Fetched, Record, folder_lock
 from rss_rl.data.fetching.redirect import check_address
 from rss_rl.data.fetching.unpack import unpack
 from rss_rl.data.staging import Progress
+from rss_rl.durable import file_sha256
 from rss_rl.errors import DataError
 
 
@@ -31,7 +30,7 @@ def fetch(
     """Fetch the files of `entry` into `folder`, and unpack them there.
 
     A file that is in the folder already is checked and used, wherever it came from, so that what
-    was downloaded by hand need only be put there. A part of a file is gone on with.
+    was downloaded by hand need only be put there. A partial download is resumed.
 
     Args:
         mirror: address of a copy: files are taken from `mirror`/NAME. http is allowed.
@@ -110,14 +109,14 @@ def _get(
 
 def _left_over(file: RemoteFile, target: Path) -> str:
     """SHA-256 of an archive whose command was killed before it was unpacked; "" for none."""
-    if file.sha256 is None or not target.is_file() or sha256_of(target) != file.sha256:
+    if file.sha256 is None or not target.is_file() or file_sha256(target) != file.sha256:
         return ""
     return file.sha256
 
 
 def _check_given(file: RemoteFile, path: Path) -> str:
     with disk_refuses(path):
-        size, digest = path.stat().st_size, sha256_of(path)
+        size, digest = path.stat().st_size, file_sha256(path)
     if file.size in (None, size) and file.sha256 in (None, digest):
         return digest
     raise DataError(

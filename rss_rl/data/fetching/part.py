@@ -1,24 +1,20 @@
 """What is there of a download: the bytes that came, and which file they are of.
 
 Both are on the disk before anything can go wrong, so that a process killed at any moment leaves a
-part that the next one goes on from.
+part that the next one resumes.
 """
 
 from __future__ import annotations
 
-__all__ = ["Part", "disk_refuses", "sha256_of"]
-
 import errno
-import hashlib
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rss_rl.durable import file_sha256
 from rss_rl.errors import DataError
-
-_CHUNK = 1 << 20
 
 
 @contextmanager
@@ -41,7 +37,7 @@ class Part:
     """The bytes of `target` that came so far, in `target`.part.
 
     Beside them `target`.part.json says what they are of: the address, and the validator by which
-    the server tells whether its file is still the same (a strong ETag or a modification date).
+    the server says whether its file is still the same (a strong ETag or a modification date).
     """
 
     def __init__(self, target: Path) -> None:
@@ -83,7 +79,7 @@ class Part:
 
     def sha256(self) -> str:
         """SHA-256 of the bytes, in hexadecimal."""
-        return sha256_of(self.path)
+        return file_sha256(self.path)
 
     def finish(self) -> None:
         """Give the file its name; what it is of stays noted until it is settled."""
@@ -99,12 +95,3 @@ class Part:
                 self.target.unlink(missing_ok=True)
             self.path.unlink(missing_ok=True)
             self._about.unlink(missing_ok=True)
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BY_HAND", "FETCHED_FILE", "Fetched", "Record", "folder_lock"]
-
 import fcntl
 import json
 import os

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["check_address", "opener"]
-
 import urllib.error
 import urllib.request
 from http.client import HTTPMessage

@@ -6,8 +6,6 @@ the dataset can have end it before anything is in the folder.
 
 from __future__ import annotations
 
-__all__ = ["unpack"]
-
 import gzip
 import io
 import re

@@ -5,8 +5,6 @@ Legend: M sentences, N tokens, R tokens of all sentences, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["ATTENTION", "MEAN", "SOURCE2TOKEN", "MeanEncoder", "Source2TokenEncoder"]
-
 from torch import Tensor, nn
 
 from rss_rl.components import Options

@@ -5,8 +5,6 @@ Source: Shen et al., Bi-directional Block Self-Attention (ICLR 2018).
 
 from __future__ import annotations
 
-__all__ = ["BIBLOSAN"]
-
 from pydantic import Field, model_validator
 
 from rss_rl.components import Options

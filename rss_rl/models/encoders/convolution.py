@@ -5,8 +5,6 @@ Legend: M sentences, N tokens, E embedding size, D hidden, F filters.
 
 from __future__ import annotations
 
-__all__ = ["CNN", "HIERARCHICAL_CNN", "GatedConvolutions", "WindowsEncoder"]
-
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -59,11 +57,11 @@ class WindowsEncoder(nn.Module):
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `Encoder`."""
         lengths = valid.sum(1)  # [M]
-        shown = (self.dropout(embedded) * valid[..., None]).transpose(1, 2)  # [M, E, N]
+        inputs = (self.dropout(embedded) * valid[..., None]).transpose(1, 2)  # [M, E, N]
         features = []
         for window, convolution in zip(self._windows, self.convolutions, strict=True):
             around = window - 1
-            responses = convolution(F.pad(shown, (around, around)))  # [M, F, N + w - 1]
+            responses = convolution(F.pad(inputs, (around, around)))  # [M, F, N + w - 1]
             first = torch.arange(responses.shape[2], device=valid.device)
             within = first < (lengths + around).clamp_min(1)[:, None]
             features.append(torch.where(within[:, None], responses, -torch.inf).amax(2))
@@ -101,9 +99,9 @@ class GatedConvolutions(nn.Module):
         before, behind = (self._window - 1) // 2, self._window // 2
         values: Tensor = self.entry(embedded).transpose(1, 2)  # [M, D, N]
         for convolution in self.convolutions:
-            shown = self.dropout(values) * valid[:, None]
+            inputs = self.dropout(values) * valid[:, None]
             # A window must find room even where there is no token at all.
-            room = F.pad(shown, (before, behind + (tokens == 0)))
+            room = F.pad(inputs, (before, behind + (tokens == 0)))
             gated = F.glu(convolution(room)[..., :tokens].to(values.dtype), 1)
             values = values + gated
         return values.transpose(1, 2)

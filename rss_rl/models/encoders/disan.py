@@ -6,8 +6,6 @@ Source: Shen et al., DiSAN (AAAI 2018), section 4.
 
 from __future__ import annotations
 
-__all__ = ["DISAN", "DiSANEncoder", "DiSANOptions", "disa"]
-
 from collections.abc import Sequence
 
 import torch

@@ -6,8 +6,6 @@ Source: Vaswani et al., Attention Is All You Need (2017), sections 3.2 and 3.5.
 
 from __future__ import annotations
 
-__all__ = ["MULTI_HEAD", "MultiHeadContext", "sinusoidal_positions"]
-
 import math
 
 import torch
@@ -70,19 +68,19 @@ class MultiHeadContext(nn.Module):
             part.view(*valid.shape, self._heads, head_size).transpose(1, 2) for part in parts
         )
         # Without a token a softmax over none would be NaN; what is seen then is never read.
-        shown = (valid | ~valid.any(1, keepdim=True))[:, None, None]
+        visible = (valid | ~valid.any(1, keepdim=True))[:, None, None]
         if self.training and self.attention_dropout.rate:
-            context = self._dropped_attention(query, key, value, shown)
+            context = self._dropped_attention(query, key, value, visible)
         else:
-            context = F.scaled_dot_product_attention(query, key, value, shown)
+            context = F.scaled_dot_product_attention(query, key, value, visible)
         return context.transpose(1, 2).flatten(2).to(embedded.dtype)
 
     def _dropped_attention(
-        self, query: Tensor, key: Tensor, value: Tensor, shown: Tensor
+        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor
     ) -> Tensor:
         """As torch's, with dropout on the weights that knows examples from each other."""
         logits = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)  # [M, H, N, N]
-        weights = torch.softmax(logits.masked_fill(~shown, -torch.inf), -1)
+        weights = torch.softmax(logits.masked_fill(~visible, -torch.inf), -1)
         # Heads stand behind tokens, or the place of a weight would depend on the padding.
         dropped: Tensor = self.attention_dropout(weights.transpose(1, 2))
         return dropped.transpose(1, 2) @ value

@@ -5,8 +5,6 @@ Legend: M sentences, N tokens, E embedding size.
 
 from __future__ import annotations
 
-__all__ = ["NoContext", "PooledEncoder", "packed_at_the_door", "source2token"]
-
 from torch import Tensor, nn
 
 from rss_rl.models.dropout import packed_rows

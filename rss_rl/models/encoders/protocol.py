@@ -5,18 +5,6 @@ Legend: M sentences, N tokens, R tokens of all sentences, E embedding size, D hi
 
 from __future__ import annotations
 
-__all__ = [
-    "AttendingEncoder",
-    "Encoder",
-    "EncoderComponent",
-    "EncoderSetup",
-    "GatedEncoder",
-    "PackedEncoder",
-    "TokenEncoder",
-    "TrainingLengths",
-    "WordEncoder",
-]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable

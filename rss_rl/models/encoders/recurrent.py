@@ -5,8 +5,6 @@ Legend: M sentences, N tokens, E embedding size, D hidden size of each direction
 
 from __future__ import annotations
 
-__all__ = ["BIGRU", "BILSTM", "BISRU", "RecurrentContext", "SRUContext"]
-
 import torch
 from torch import Tensor, nn
 

@@ -5,8 +5,6 @@ Legend: M sentences, N tokens, R tokens of all sentences, E embedding size, D hi
 
 from __future__ import annotations
 
-__all__ = ["RESAN", "ReSANEncoder"]
-
 from collections.abc import Sequence
 from typing import Literal
 

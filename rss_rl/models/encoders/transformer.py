@@ -8,8 +8,6 @@ Legend: M sentences, N tokens, R selected tokens of all sentences, H hidden size
 
 from __future__ import annotations
 
-__all__ = ["TRANSFORMER", "TransformerEncoder", "TransformerOptions"]
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, cast

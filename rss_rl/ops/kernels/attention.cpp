@@ -20,7 +20,7 @@ namespace {
 
 using namespace rss;
 
-// Heads are those of v + b. Scores, and what is made of them for a product, may be brief.
+// Heads are those of v + b. Scores, and what is made of them for a product, may be bfloat16.
 template <typename T>
 struct Problem {
   const void* head_scores;       // v, [J, D]
@@ -32,14 +32,14 @@ struct Problem {
   const std::int64_t* head_starts;  // row of each sequence's first, and of what is behind the last
   const std::int64_t* dependent_starts;
   std::int64_t sequences, features;
-  std::int64_t stride, brief;  // of both kinds of scores and their gradients
+  std::int64_t stride, bfloat16;  // of both kinds of scores and their gradients
   std::int64_t order;  // a head looks 0 before, 1 after, 2 before and after itself
   std::int64_t threads;
   double scale;
   double largest;  // score, of either sign, of which E and F are as exact as they must be
 
-  Given head_side() const { return {head_scores, stride, brief != 0}; }
-  Given dependent_side() const { return {dependent_scores, stride, brief != 0}; }
+  Given head_side() const { return {head_scores, stride, bfloat16 != 0}; }
+  Given dependent_side() const { return {dependent_scores, stride, bfloat16 != 0}; }
 };
 
 template <typename T>
@@ -50,13 +50,13 @@ typename Lanes<T>::Vector biased(const Problem<T>& given, const Block<T>& block,
 }
 
 // What the forward pass makes, [J, D]: s and, for a backward pass, 1 / sum of weights and ds_j / dv_j;
-// s once more where it is to be multiplied in brief.
+// s once more where it is to be multiplied in bfloat16.
 template <typename T>
 struct Forward {
   T* context;
   T* inverse;
   T* by_head;
-  Brief* brief_context;
+  BFloat16* bfloat16_context;
 };
 
 // Of a backward pass: what the forward pass made, the gradient by s, in two parts of which one may be
@@ -124,7 +124,7 @@ void forward_block(const Problem<T>& given, std::int64_t sequence, const Block<T
   const std::int64_t first = given.head_starts[sequence];
   const std::int64_t shown = given.dependent_starts[sequence];
   const std::int64_t heads = memory.heads.size(), dependents = memory.dependents.size();
-  const Made brief = {made.brief_context, given.features, true};
+  const Made bfloat16 = {made.bfloat16_context, given.features, true};
   Range<T> range(given.largest);
   std::vector<Vector>& tokens = memory.tokens;
   tokens.resize(2 * kParts * dependents);
@@ -166,7 +166,7 @@ void forward_block(const Problem<T>& given, std::int64_t sequence, const Block<T
       const Vector share = total[part] > 0 ? T(1) / total[part] : Vector{};
       const Vector mean = sum[part] * share;
       block.store(made.context, row, part, mean);
-      if (made.brief_context != nullptr) block.store(brief, row, part, mean);
+      if (made.bfloat16_context != nullptr) block.store(bfloat16, row, part, mean);
       if (kTrain) {
         block.store(made.inverse, row, part, share);
         block.store(made.by_head, row, part, (moment[part] - mean * slope[part]) * share * T(4));
@@ -181,10 +181,10 @@ void backward_block(const Problem<T>& given, std::int64_t sequence, const Block<
                     Memory<T>& memory, const Backward<T>& back) {
   using Vector = typename Lanes<T>::Vector;
   const T rate = static_cast<T>(-2.0 * given.scale / kLog2);
-  const bool brief = given.brief != 0;
-  const Made by_head = {back.head_scores, given.stride, brief};
-  const Made by_dependent = {back.dependent_scores, given.stride, brief};
-  const Given more = {back.more_gradient, given.features, brief};
+  const bool bfloat16 = given.bfloat16 != 0;
+  const Made by_head = {back.head_scores, given.stride, bfloat16};
+  const Made by_dependent = {back.dependent_scores, given.stride, bfloat16};
+  const Given more = {back.more_gradient, given.features, bfloat16};
   const std::int64_t first = given.head_starts[sequence];
   const std::int64_t shown = given.dependent_starts[sequence];
   const std::int64_t heads = memory.heads.size(), dependents = memory.dependents.size();

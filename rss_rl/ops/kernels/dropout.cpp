@@ -75,13 +75,13 @@ int rss_dropout_double(const std::uint64_t* keys, const double* values, double* 
   return drop<double>(keys, values, out, rows, features, lowest, scale, threads);
 }
 
-int rss_dropout_to_bfloat16_float(const std::uint64_t* keys, const float* values, Brief* out,
+int rss_dropout_to_bfloat16_float(const std::uint64_t* keys, const float* values, BFloat16* out,
                                   std::int64_t rows, std::int64_t features, std::int64_t lowest,
                                   double scale, std::int64_t threads) {
   return drop<float>(keys, values, out, rows, features, lowest, scale, threads);
 }
 
-int rss_dropout_of_bfloat16_float(const std::uint64_t* keys, const Brief* values, float* out,
+int rss_dropout_of_bfloat16_float(const std::uint64_t* keys, const BFloat16* values, float* out,
                                   std::int64_t rows, std::int64_t features, std::int64_t lowest,
                                   double scale, std::int64_t threads) {
   return drop<float>(keys, values, out, rows, features, lowest, scale, threads);

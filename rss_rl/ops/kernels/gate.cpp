@@ -101,12 +101,12 @@ int rss_mix_back_double(const Gate<double, double>* given, const double* gradien
   return mix_back(*given, gradient, by_hidden, by_context, by_gate, sums);
 }
 
-int rss_mix_bfloat16_float(const Gate<float, Brief>* given, float* out) {
+int rss_mix_bfloat16_float(const Gate<float, BFloat16>* given, float* out) {
   return mix(*given, out);
 }
 
-int rss_mix_back_bfloat16_float(const Gate<float, Brief>* given, const float* gradient, float* by_hidden,
-    float* by_context, Brief* by_gate, float* sums) {
+int rss_mix_back_bfloat16_float(const Gate<float, BFloat16>* given, const float* gradient, float* by_hidden,
+    float* by_context, BFloat16* by_gate, float* sums) {
   return mix_back(*given, gradient, by_hidden, by_context, by_gate, sums);
 }
 }

@@ -94,13 +94,13 @@ int rss_activate_back_double(const double* gradient, const double* more, const d
   return activate_back(gradient, more, out, flow, sums, rows, features, stride, activation, threads);
 }
 
-int rss_activate_bfloat16_float(const Brief* product, const float* bias, float* out, Brief* rounded,
+int rss_activate_bfloat16_float(const BFloat16* product, const float* bias, float* out, BFloat16* rounded,
     std::int64_t rows, std::int64_t features, std::int64_t stride, std::int64_t activation,
     std::int64_t threads) {
   return activate(product, bias, out, rounded, rows, features, stride, activation, threads);
 }
 
-int rss_activate_back_bfloat16_float(const float* gradient, const Brief* more, const float* out, Brief* flow,
+int rss_activate_back_bfloat16_float(const float* gradient, const BFloat16* more, const float* out, BFloat16* flow,
     float* sums, std::int64_t rows, std::int64_t features, std::int64_t stride,
     std::int64_t activation, std::int64_t threads) {
   return activate_back(gradient, more, out, flow, sums, rows, features, stride, activation, threads);

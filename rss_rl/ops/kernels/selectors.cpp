@@ -181,17 +181,17 @@ int rss_selector_back_double(const Selectors<double>* given, const Products<doub
   return logits_back(*given, *made, activation, gradient, flow, flow_sums, weight_sums, last_sums);
 }
 
-int rss_selector_rows_bfloat16_float(const Selectors<float>* given, Brief* rows, float* pool) {
+int rss_selector_rows_bfloat16_float(const Selectors<float>* given, BFloat16* rows, float* pool) {
   return pairs(*given, rows, pool);
 }
 
-int rss_selector_logits_bfloat16_float(const Selectors<float>* given, const Products<float, Brief>* made,
+int rss_selector_logits_bfloat16_float(const Selectors<float>* given, const Products<float, BFloat16>* made,
     std::int64_t activation, float* out) {
   return logits(*given, *made, activation, out);
 }
 
-int rss_selector_back_bfloat16_float(const Selectors<float>* given, const Products<float, Brief>* made,
-    std::int64_t activation, const float* gradient, Brief* flow, float* flow_sums, float* weight_sums,
+int rss_selector_back_bfloat16_float(const Selectors<float>* given, const Products<float, BFloat16>* made,
+    std::int64_t activation, const float* gradient, BFloat16* flow, float* flow_sums, float* weight_sums,
     float* last_sums) {
   return logits_back(*given, *made, activation, gradient, flow, flow_sums, weight_sums, last_sums);
 }

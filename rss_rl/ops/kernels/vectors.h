@@ -146,26 +146,26 @@ inline void store_some(T* to, std::int64_t count, typename Lanes<T>::Vector vect
 }
 
 // A number of 16 bits, bfloat16: the upper half of a float's.
-struct Brief {
+struct BFloat16 {
   std::uint16_t bits;
 };
 
-typedef std::uint16_t Briefs __attribute__((vector_size(kBytes / 2)));
+typedef std::uint16_t BFloat16s __attribute__((vector_size(kBytes / 2)));
 
 template <>
-struct Lanes<Brief> {
-  typedef Briefs Vector;
+struct Lanes<BFloat16> {
+  typedef BFloat16s Vector;
   static constexpr int kCount = Lanes<float>::kCount;
 };
 
-// `load_some` and `store_some` of numbers that are kept as T or, where they are floats, as Brief.
+// `load_some` and `store_some` of numbers that are kept as T or, where they are floats, as BFloat16.
 template <typename T>
 inline typename Lanes<T>::Vector load_kept(const T* from, std::int64_t count) {
   return load_some<T>(from, count);
 }
 
-inline Floats load_kept(const Brief* from, std::int64_t count) {
-  return (Floats)(__builtin_convertvector(load_vector<Briefs>(from, count), Words) << 16);
+inline Floats load_kept(const BFloat16* from, std::int64_t count) {
+  return (Floats)(__builtin_convertvector(load_vector<BFloat16s>(from, count), Words) << 16);
 }
 
 template <typename T>
@@ -174,20 +174,20 @@ inline void store_kept(T* to, std::int64_t count, typename Lanes<T>::Vector vect
 }
 
 // To the nearest, of two the even one; NaN stays NaN.
-inline void store_kept(Brief* to, std::int64_t count, Floats vector) {
+inline void store_kept(BFloat16* to, std::int64_t count, Floats vector) {
   const Words bits = (Words)vector;
   const Words rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-  const Briefs kept =
-      __builtin_convertvector(vector == vector ? rounded : Words{} + 0x7FC0, Briefs);
+  const BFloat16s kept =
+      __builtin_convertvector(vector == vector ? rounded : Words{} + 0x7FC0, BFloat16s);
   store_vector(to, count, kept);
 }
 
-// Numbers that are T or, where T is float and they are `brief`, Brief; in rows of `stride`.
+// Numbers that are T or, where T is float and they are `bfloat16`, BFloat16; in rows of `stride`.
 template <typename Pointer>
 struct Either {
   Pointer first;
   std::int64_t stride;
-  bool brief;
+  bool bfloat16;
 };
 
 using Given = Either<const void*>;
@@ -202,8 +202,8 @@ class Block {
   Vector load(const Given& tokens, std::int64_t row, int part) const {
     const std::int64_t start = part * Lanes<T>::kCount, at = row * tokens.stride + first_ + start;
     if constexpr (std::is_same_v<T, float>) {
-      if (tokens.brief) {
-        return load_kept(static_cast<const Brief*>(tokens.first) + at, count_ - start);
+      if (tokens.bfloat16) {
+        return load_kept(static_cast<const BFloat16*>(tokens.first) + at, count_ - start);
       }
     }
     return load_some<T>(static_cast<const T*>(tokens.first) + at, count_ - start);
@@ -212,8 +212,8 @@ class Block {
   void store(const Made& tokens, std::int64_t row, int part, Vector vector) const {
     const std::int64_t start = part * Lanes<T>::kCount, at = row * tokens.stride + first_ + start;
     if constexpr (std::is_same_v<T, float>) {
-      if (tokens.brief) {
-        return store_kept(static_cast<Brief*>(tokens.first) + at, count_ - start, vector);
+      if (tokens.bfloat16) {
+        return store_kept(static_cast<BFloat16*>(tokens.first) + at, count_ - start, vector);
       }
     }
     store_some<T>(static_cast<T*>(tokens.first) + at, count_ - start, vector);

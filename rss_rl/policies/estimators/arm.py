@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ARM"]
-
 from rss_rl.components import Component
 from rss_rl.ops.estimators import antithetic, arm
 from rss_rl.policies.estimators.bits import OfBits

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["OfBits", "unchanged"]
-
 from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor
 
-from rss_rl.ops.estimators import Paid
+from rss_rl.ops.estimators import BitRewards
 
 
 class OfBits(NamedTuple):
     """See `BitEstimator`."""
 
-    gradient: Callable[[Paid], Tensor]
+    gradient: Callable[[BitRewards], Tensor]
     spread: Callable[[Tensor], Tensor]
     pays_flips: bool
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["build_estimator", "drawn_roles"]
-
 from typing import Any, cast
 
 from torch import Tensor

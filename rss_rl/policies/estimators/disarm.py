@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DISARM"]
-
 from rss_rl.components import Component
 from rss_rl.ops.estimators import antithetic, disarm
 from rss_rl.policies.estimators.bits import OfBits

@@ -1,8 +1,6 @@
-"""Flip: each bit turned over, the exact expectation over one bit given the others."""
+"""Flip: each bit flipped, the exact expectation over one bit given the others."""
 
 from __future__ import annotations
-
-__all__ = ["FLIP"]
 
 from rss_rl.components import Component
 from rss_rl.ops.estimators import flip
@@ -11,7 +9,7 @@ from rss_rl.policies.estimators.bits import OfBits, unchanged
 FLIP = Component(
     kind="estimator",
     name="flip",
-    help="Each bit turned over: exact over one bit, given the others.",
+    help="Each bit flipped: exact over one bit, given the others.",
     build=lambda setup, options: OfBits(flip, unchanged, pays_flips=True),
     capabilities=frozenset({"logits", "flips"}),
     source="Titsias and Lázaro-Gredilla, NeurIPS 2015",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Baseline", "BaselineOptions", "ScoreFunction", "baseline_capabilities"]
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PATHWISE"]
-
 from rss_rl.components import Component
 from rss_rl.policies.estimators.protocol import GateEstimator
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PPO_CLIP", "PPOClipOptions"]
-
 from pydantic import Field
 
 from rss_rl.components import Component

@@ -9,20 +9,12 @@ token, N tokens.
 
 from __future__ import annotations
 
-__all__ = [
-    "BitEstimator",
-    "Estimator",
-    "EstimatorSetup",
-    "GateEstimator",
-    "LogProbEstimator",
-]
-
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from rss_rl.ops.estimators import Paid
+from rss_rl.ops.estimators import BitRewards
 from rss_rl.ops.importance import Correction
 
 
@@ -60,11 +52,11 @@ class LogProbEstimator(Protocol):
 
 @runtime_checkable
 class BitEstimator(Protocol):
-    """Says what is drawn and paid for, and turns rewards into a gradient for each bit.
+    """Says what is drawn and scored, and turns rewards into a gradient for each bit.
 
     The policy must be a `FactorisedPolicy`, and the one that drew.
 
-    pays_flips  True = the environment also pays each selection with each bit turned over; such an
+    pays_flips  True = the environment also scores each selection with each bit flipped; such an
                 estimator declares the capability `flips`
     """
 
@@ -73,7 +65,7 @@ class BitEstimator(Protocol):
     def spread(self, uniforms: Tensor) -> Tensor:
         """The uniform numbers [K, B, 2, N] to draw from, of independent ones of that shape."""
 
-    def gradient(self, paid: Paid) -> Tensor:
+    def gradient(self, bits: BitRewards) -> Tensor:
         """Estimate of d E reward / d logits, [B, R, N]."""
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REINFORCE", "ReinforceOptions"]
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TableData"]
-
 import fcntl
 import json
 import os

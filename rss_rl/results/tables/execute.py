@@ -5,8 +5,6 @@ A run that fails stops no other; after a stop every run can be resumed.
 
 from __future__ import annotations
 
-__all__ = ["LocalWorkers", "Outcome", "RunResult", "Workers", "execute", "train_run"]
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

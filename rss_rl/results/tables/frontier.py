@@ -6,8 +6,6 @@ frontier.md, frontier.csv and frontier.png lie beside them.
 
 from __future__ import annotations
 
-__all__ = ["Sweep", "frontier_table", "setting_of", "write_frontier"]
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ Records are written as TensorBoard reads them, without TensorFlow; equal runs ma
 
 from __future__ import annotations
 
-__all__ = ["write_hparams"]
-
 import io
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -61,12 +59,12 @@ def _differing(runs: list[PlannedRun]) -> list[dict[str, _Value]]:
     several = [key for key in keys if len({repr(own.get(key)) for own in flat}) > 1]
     found = []
     for run, own in zip(runs, flat, strict=True):
-        told: dict[str, _Value] = {
+        common: dict[str, _Value] = {
             "dataset": run.fold.name,
             "row": run.row.name,
             "seed": run.seed,
         }
-        found.append(told | {key: own[key] for key in several if key in own})
+        found.append(common | {key: own[key] for key in several if key in own})
     return found
 
 

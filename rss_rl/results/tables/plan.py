@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MANIFEST", "Fold", "Plan", "PlannedRun", "State", "configure", "plan_runs", "state_of"]
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

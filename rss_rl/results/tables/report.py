@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["as_csv", "as_markdown", "draw", "runs_as_csv", "write_table"]
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -6,8 +6,6 @@ over its seeds first, then mean and standard deviation over the folds, as the pa
 
 from __future__ import annotations
 
-__all__ = ["RowResult", "collect_results", "finished_runs", "over_folds"]
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean

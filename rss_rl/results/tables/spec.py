@@ -6,17 +6,6 @@ base, the table, the dataset, the row, and the row on that dataset: the later on
 
 from __future__ import annotations
 
-__all__ = [
-    "Base",
-    "Dataset",
-    "Figure",
-    "Row",
-    "Table",
-    "heading",
-    "load_table",
-    "percent_scale",
-]
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar

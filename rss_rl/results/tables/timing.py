@@ -9,18 +9,6 @@ that count, metrics included. Reading timing.json needs no torch.
 
 from __future__ import annotations
 
-__all__ = [
-    "TIMING_FILE",
-    "Timing",
-    "fresh_timings",
-    "identity",
-    "machine",
-    "measure",
-    "read_timings",
-    "time_rows",
-    "write_timings",
-]
-
 import hashlib
 import json
 import os

@@ -10,8 +10,6 @@ alone; with few trials that finds large effects only.
 
 from __future__ import annotations
 
-__all__ = ["Influence", "influences", "point_at", "text_of", "value_of"]
-
 import json
 import math
 import warnings

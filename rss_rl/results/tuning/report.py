@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ranked", "write_search"]
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,8 +11,8 @@ import numpy as np
 import yaml
 
 from rss_rl.errors import ConfigError
-from rss_rl.metrics.chosen import BestMetric
 from rss_rl.metrics.measures import find_measure, format_measure
+from rss_rl.metrics.run_metrics import BestMetric
 from rss_rl.results import output
 from rss_rl.results.tables.spec import heading, percent_scale
 from rss_rl.results.tuning.influence import (

@@ -14,8 +14,6 @@ together are drawn again, and none is drawn twice.
 
 from __future__ import annotations
 
-__all__ = ["Base", "Dimension", "Settings", "Space", "draw_settings", "load_base", "load_space"]
-
 import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ OUT/tune.md, trials.csv, tune.png, base.yaml, best.yaml   what came of it
 
 from __future__ import annotations
 
-__all__ = ["REDUCTION", "Study", "open_study"]
-
 import fcntl
 import json
 import math
@@ -26,7 +24,7 @@ from rss_rl.data.store import open_prepared
 from rss_rl.durable import disk_errors, replace_file
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.json_files import read_json
-from rss_rl.metrics.chosen import BestMetric
+from rss_rl.metrics.run_metrics import BestMetric
 from rss_rl.results.output import FREE_SPACE, check_folder
 from rss_rl.results.tuning.space import Base, Settings, Space, draw_settings
 from rss_rl.results.tuning.trial import Trial, TrialRecord, read_record
@@ -34,7 +32,7 @@ from rss_rl.storage import is_uri
 from rss_rl.training.trainer import find_best_metric
 
 REDUCTION = 3
-"""Of successive halving: the best third of the trials that came to a rung go on."""
+"""Of successive halving: the best third of the trials that reach a rung continue."""
 _RUNGS = 2
 _MANIFEST, _TRIALS, _LOCK = "tune.json", "trials", "tune.lock"
 _GUESS = 36
@@ -157,7 +155,7 @@ class Study:
 def open_study(
     folder: Path, space: Space, base: Base, seeds: int = 1, *, begin: bool = True
 ) -> Study:
-    """Begin a search in `folder`, or go on with the one that is there.
+    """Begin a search in `folder`, or resume the one that is there.
 
     Args:
         begin: write down what it is begun with; False leaves the disk as it is.

@@ -11,19 +11,6 @@ number of updates since the first of these.
 
 from __future__ import annotations
 
-__all__ = [
-    "WORST",
-    "Evaluation",
-    "Point",
-    "State",
-    "Trial",
-    "TrialRecord",
-    "points",
-    "read_record",
-    "train_trial",
-    "write_record",
-]
-
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +25,7 @@ from rss_rl.durable import disk_errors, replace_file
 from rss_rl.errors import CheckpointError, RssError
 from rss_rl.json_files import canonical_json, read_json
 from rss_rl.learners.share_control import merit
-from rss_rl.metrics.chosen import BestMetric
+from rss_rl.metrics.run_metrics import BestMetric
 from rss_rl.results.output import FREE_SPACE
 from rss_rl.results.tuning.space import Settings
 from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, lock_holder
@@ -84,7 +71,7 @@ class Evaluation(NamedTuple):
 
     merit    as of a checkpoint: one that misses the target share is worth less than any that does
              not
-    promise  the same while training goes on, when the share still swings about its target: each
+    promise  the same during training, when the share still swings about its target: each
              point of share that it is off costs as much as a point of the metric
     """
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 from small import VARIANTS, classifier, pairs
+from torch.compiler import is_exporting
 
 from rss_rl.models import resa, sentences
 from rss_rl.ops import attention, gated, linear_maps, masking
-from rss_rl.ops.tracing import recording
 
 ALL: dict[str, dict[str, Any]] = VARIANTS | {
     "disan": {"encoder": "disan"},
@@ -24,7 +24,7 @@ ALL: dict[str, dict[str, Any]] = VARIANTS | {
 
 @pytest.mark.parametrize("name", ALL)
 def test_masked_equals_removed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not recording()
+    assert not is_exporting()
     model = classifier(**ALL[name])
     tokens, valid, selections = pairs((7, 3), (2, 9), (5, 1), seed=4)
     selections[0][1] = False  # a sentence that loses all its words
@@ -32,7 +32,7 @@ def test_masked_equals_removed(name: str, monkeypatch: pytest.MonkeyPatch) -> No
         expected = model(tokens, valid, selections)
         calls = []
         for module in (masking, attention, linear_maps, gated, resa, sentences):
-            monkeypatch.setattr(module, "recording", lambda: calls.append(1) or True)
+            monkeypatch.setattr(module, "is_exporting", lambda: calls.append(1) or True)
         found = model(tokens, valid, selections)
     assert calls
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)

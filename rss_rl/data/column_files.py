@@ -6,16 +6,15 @@ is a hash of the seed and its place, so cutting streams and adding rows moves no
 
 from __future__ import annotations
 
-__all__ = ["Columns", "Table", "table"]
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rss_rl.data.records import Record, column_names, read_records, require_columns
-from rss_rl.data.sources import BadRow, RawExample, Text
+from rss_rl.data.sources import BadRow, RawExample, ReaderSource, Text
 from rss_rl.errors import DataError
 from rss_rl.seeding import stream_key
 from rss_rl.types import LabelSpec
@@ -40,77 +39,51 @@ class Columns:
         return (*self.texts, self.label, *((self.id,) if self.id else ()), *self.rationale)
 
 
-@dataclass(frozen=True)
-class Table:
-    """Files with named columns.
+def _read(
+    split: str, *paths: Path, columns: Columns, shares: Mapping[str, float], seed: int
+) -> Iterator[RawExample | BadRow]:
+    """Stream one split.
 
-    files      files of each split; a split cut from the training files has those
-    shares     (split, share) of the training files' rows; all rows are train where empty
-    spec       what is predicted; None: classes named by the training labels
+    Args:
+        shares: of the training files' rows, by split that is cut from them.
     """
+    for number, path in enumerate(paths):
+        for record in read_records(path):
+            if split not in shares or _split_of(number, record.row, shares, seed) == split:
+                yield record if isinstance(record, BadRow) else _example(record, columns)
 
-    name: str
-    files: Mapping[str, tuple[Path, ...]]
-    columns: Columns
-    spec: LabelSpec | None
-    shares: tuple[tuple[str, float], ...]
-    seed: int
 
-    @property
-    def sentences(self) -> int:
-        """One or two texts."""
-        return len(self.columns.texts)
+def _split_of(number: int, row: int, shares: Mapping[str, float], seed: int) -> str:
+    place = stream_key(seed, "split", number, row) / _KEY_RANGE * sum(shares.values())
+    for split, share in shares.items():
+        place -= share
+        if place < 0:
+            return split
+    return next(iter(shares))
 
-    def label_spec(self) -> LabelSpec | None:
-        """What is predicted, as the user said it."""
-        return self.spec
 
-    def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """The files each split is read from."""
-        return self.files
-
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        """Stream one split."""
-        cut = split in dict(self.shares)
-        for number, path in enumerate(self.files[split]):
-            for record in read_records(path):
-                if not cut or self._split_of(number, record.row) == split:
-                    yield record if isinstance(record, BadRow) else self._example(record)
-
-    def _split_of(self, number: int, row: int) -> str:
-        place = (
-            stream_key(self.seed, "split", number, row)
-            / _KEY_RANGE
-            * sum(share for _, share in self.shares)
-        )
-        for split, share in self.shares:
-            place -= share
-            if place < 0:
-                return split
-        return self.shares[0][0]
-
-    def _example(self, record: Record) -> RawExample | BadRow:
-        columns, values = self.columns, record.values
-        # A label that is missing is told as one of any other source is: see `LabelChecker`.
-        wanted = [name for name in columns.all() if name != columns.label]
-        missing = [name for name in wanted if values.get(name) is None]
-        if missing:
-            return record.bad(f"column '{missing[0]}' is empty", "Fill it")
-        texts = tuple(_text(values[name]) for name in columns.texts)
-        bits = tuple(_bits(values[name]) for name in columns.rationale)
-        if None in texts:
-            name = columns.texts[texts.index(None)]
-            return record.bad(f"column '{name}' is neither text nor a list of words")
-        if None in bits or (bits and any(isinstance(text, str) for text in texts)):
-            return record.bad("a rationale is a list of 0 and 1 beside a list of words")
-        return RawExample(
-            id=str(values[columns.id]) if columns.id else f"{Path(record.file).stem}-{record.row}",
-            texts=tuple(text for text in texts if text is not None),
-            label=_label(values.get(columns.label)),
-            rationale=tuple(b for b in bits if b is not None) if bits else None,
-            file=record.file,
-            row=record.row,
-        )
+def _example(record: Record, columns: Columns) -> RawExample | BadRow:
+    values = record.values
+    # A missing label is reported as that of any other source is: see `LabelChecker`.
+    wanted = [name for name in columns.all() if name != columns.label]
+    missing = [name for name in wanted if values.get(name) is None]
+    if missing:
+        return record.bad(f"column '{missing[0]}' is empty", "Fill it")
+    texts = tuple(_text(values[name]) for name in columns.texts)
+    bits = tuple(_bits(values[name]) for name in columns.rationale)
+    if None in texts:
+        name = columns.texts[texts.index(None)]
+        return record.bad(f"column '{name}' is neither text nor a list of words")
+    if None in bits or (bits and any(isinstance(text, str) for text in texts)):
+        return record.bad("a rationale is a list of 0 and 1 beside a list of words")
+    return RawExample(
+        id=str(values[columns.id]) if columns.id else f"{Path(record.file).stem}-{record.row}",
+        texts=tuple(text for text in texts if text is not None),
+        label=_label(values.get(columns.label)),
+        rationale=tuple(b for b in bits if b is not None) if bits else None,
+        file=record.file,
+        row=record.row,
+    )
 
 
 def _text(value: Any) -> Text | None:
@@ -133,7 +106,7 @@ def _label(value: Any) -> str | float:
     return value if isinstance(value, float) else str(value).strip()
 
 
-def table(
+def column_files(
     train: Sequence[Path],
     columns: Columns,
     spec: LabelSpec | None = None,
@@ -142,7 +115,7 @@ def table(
     test: Path | None = None,
     shares: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
-) -> Table:
+) -> ReaderSource:
     """A source of the rows of files.
 
     Args:
@@ -169,5 +142,6 @@ def table(
     files |= {split: tuple(train) if path is None else (path,) for split, path in given.items()}
     for path in dict.fromkeys(path for paths in files.values() for path in paths):
         require_columns(path, column_names(path), columns.all())
-    cut = [(s, share) for s, share in zip(SPLITS, shares, strict=True) if given.get(s) is None]
-    return Table(train[0].stem, files, columns, spec, tuple(cut) if len(cut) > 1 else (), seed)
+    cut = {s: share for s, share in zip(SPLITS, shares, strict=True) if given.get(s) is None}
+    reader = partial(_read, columns=columns, shares=cut if len(cut) > 1 else {}, seed=seed)
+    return ReaderSource(train[0].stem, len(columns.texts), spec, files, reader)

@@ -1,8 +1,6 @@
-"""The lives of a training: each goes on from the last checkpoint, where learners were lost."""
+"""Attempts at a training: each resumes from the last checkpoint, after learners were lost."""
 
 from __future__ import annotations
-
-__all__ = ["FORK", "SPLITS", "LearnersLost", "Scores", "Surroundings", "Trained", "train_phases"]
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -41,15 +39,15 @@ Scores = dict[str, dict[str, dict[str, float]]]
 
 @dataclass(frozen=True)
 class LearnersLost:
-    """Learner processes died or hung; training goes on from the checkpoint of `update`."""
+    """Learner processes died or hung; training resumes from the checkpoint of `update`."""
 
     error: LearnersLostError
     update: int
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What all parts of a run share: data, who works, when to stop, and who is told.
+class RunContext:
+    """What all parts of a run share: data, learners and samplers, when to stop, the observer.
 
     budget  of time for the phases of the run itself, not for those of its comparison, or None
     point   where another thread may leave the run, or None
@@ -78,7 +76,7 @@ class Trained:
 def train_phases(
     config: RunConfig,
     path: Path,
-    around: Surroundings,
+    context: RunContext,
     *,
     begin: Checkpoint | None = None,
     fork: bool = False,
@@ -86,7 +84,7 @@ def train_phases(
     """Train in the locked run directory `path`; returns None where it was stopped.
 
     Args:
-        begin: where to begin, if there is no checkpoint in `path` to go on from.
+        begin: where to begin, if there is no checkpoint in `path` to resume from.
         fork: mark the end of the first phase.
 
     Raises:
@@ -97,43 +95,43 @@ def train_phases(
     while True:
         start = load_checkpoint(path) if checkpoint_steps(path) else begin
         try:
-            return (yield from _live(config, path, around, start, fork))
+            return (yield from _attempt(config, path, context, start, fork))
         except LearnersLostError as error:
             reached = max(checkpoint_steps(path), default=0)
             # Losses count where nothing is gained between them: spot machines may go for ever.
             lost, before = (1 if reached > before else lost + 1), reached
             if lost > config.learner.max_restarts:
                 raise
-            around.observer.log.write("learner_lost", "warning", cause=str(error))
+            context.observer.log.write("learner_lost", "warning", cause=str(error))
             yield LearnersLost(error, reached)
 
 
-def _live(
-    config: RunConfig, path: Path, around: Surroundings, start: Checkpoint | None, fork: bool
+def _attempt(
+    config: RunConfig, path: Path, context: RunContext, start: Checkpoint | None, fork: bool
 ) -> Generator[Event, None, Trained | None]:
-    """One life: from a checkpoint to the end of the last phase, and the scores there."""
+    """From a checkpoint to the end of the last phase, and the scores there."""
     step = None if start is None else start.step
     rows = None if start is None else start.state.get("metric_rows")
-    around.observer.begin_from(start)
-    sinks = around.roles.sinks(str(path.relative_to(around.observer.run_dir.parent)))
+    context.observer.begin_from(start)
+    sinks = context.roles.sinks(str(path.relative_to(context.observer.run_dir.parent)))
     with (
         MetricsWriter(path, step, rows, sinks, tensorboard_name(config)) as writer,
-        around.roles.learner(config, around.prepared) as learner,
+        context.roles.learner(config, context.prepared) as learner,
     ):
-        writer.charts(find_best_metric(config, around.prepared).name)
-        trainer = _trainer(config, path, around, start, writer, learner)
+        writer.charts(find_best_metric(config, context.prepared).name)
+        trainer = _trainer(config, path, context, start, writer, learner)
         try:
             for event in trainer.events():
                 if fork and isinstance(event, PhaseBegan) and trainer.session.schedule.index == 1:
                     mark_checkpoint(path, event.update, FORK)
-                around.observer.take(event, path, writer)
+                context.observer.take(event, path, writer)
                 yield event
                 if isinstance(event, Stopped):
                     return None
         finally:
             trainer.session.close()
         return Trained(
-            _score(config, learner, around.splits),
+            _score(config, learner, context.splits),
             trainer.session.update_count,
             trainer.wall_seconds,
             trainer.examples_seen / max(trainer.trained_seconds, 1e-9),
@@ -143,30 +141,30 @@ def _live(
 def _trainer(
     config: RunConfig,
     path: Path,
-    around: Surroundings,
+    context: RunContext,
     start: Checkpoint | None,
     writer: MetricsWriter,
     learner: Learner,
 ) -> Trainer:
-    log = around.observer.log
+    log = context.observer.log
 
     def leave(event: Stopped) -> None:
-        around.observer.take(event, path, writer)
-        around.observer.close()
+        context.observer.take(event, path, writer)
+        context.observer.close()
 
     with state_errors(start):
         trainer = Trainer(
             config,
             path,
-            around.prepared,
+            context.prepared,
             writer,
             learner=learner,
-            backend=lambda: around.roles.backend(config, around.prepared, log),
+            backend=lambda: context.roles.backend(config, context.prepared, log),
             resume=start,
-            stop=around.stop,
-            budget=around.budget,
+            stop=context.stop,
+            budget=context.budget,
             log=log,
-            point=around.point,
+            point=context.point,
             leave=leave,
         )
         check_step(start, trainer.session.update_count)

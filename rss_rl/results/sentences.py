@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["in_words"]
-
 from collections.abc import Iterator, Mapping
 
 from rss_rl.metrics.measures import find_measure, format_measure
@@ -11,7 +9,7 @@ from rss_rl.metrics.measures import find_measure, format_measure
 Scores = Mapping[str, float | None]
 
 
-def in_words(modes: Mapping[str, Scores], metric: str, split: str) -> list[str]:
+def score_sentences(modes: Mapping[str, Scores], metric: str, split: str) -> list[str]:
     """Sentences on a split.
 
     Args:

@@ -113,7 +113,7 @@ def test_a_uri_is_read_like_a_directory(
     if kind == "memory":
         upload(origin, uri, lambda what, done, end: None)
     local, remote = open_prepared(origin), open_prepared(uri)
-    assert remote.place == uri
+    assert remote.location == uri
     assert remote.manifest == local.manifest
     assert remote.vocabulary == local.vocabulary
     np.testing.assert_array_equal(remote.vectors(), local.vectors())
@@ -196,9 +196,9 @@ def test_bad_bytes_are_an_error_and_are_not_met_again(
 def test_a_manifest_names_no_file_elsewhere(name: str, origin: Path, server: _Server) -> None:
     path = origin / "manifest.json"
     path.write_text(path.read_text().replace("train-00000.arrow", name))
-    for place in (origin, server.uri):
+    for location in (origin, server.uri):
         with pytest.raises(DataError, match=r"manifest\.json: is damaged .*must be named"):
-            open_prepared(place)
+            open_prepared(location)
 
 
 def test_no_dataset_and_no_answer(origin: Path, server: _Server) -> None:

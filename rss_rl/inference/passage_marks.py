@@ -5,8 +5,6 @@ Legend: N words of a passage.
 
 from __future__ import annotations
 
-__all__ = ["MarkedPassage", "mark_passage"]
-
 from dataclasses import dataclass
 
 import numpy as np

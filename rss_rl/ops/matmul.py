@@ -5,8 +5,6 @@ Legend: R rows, O outputs, I inputs.
 
 from __future__ import annotations
 
-__all__ = ["product", "room_for", "weight_gradient", "with_room"]
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,8 +13,8 @@ _TILE = 32
 """Columns that are multiplied at once."""
 
 
-def room_for(rows: int, features: int, dtype: torch.dtype) -> Tensor:
-    """An empty matrix [R, features] on the CPU, a first factor of `product`.
+def empty_rows(rows: int, features: int, dtype: torch.dtype) -> Tensor:
+    """An empty matrix [R, features] on the CPU, a first factor of `matmul`.
 
     Some more rows stand behind it, of zeros.
     """
@@ -25,17 +23,17 @@ def room_for(rows: int, features: int, dtype: torch.dtype) -> Tensor:
     return room[:rows]
 
 
-def with_room(values: Tensor) -> Tensor:
+def pad_rows(values: Tensor) -> Tensor:
     """[R, I] and zeros behind it: under autocast torch's own products, too, are of few numbers."""
     more = _whole(len(values), torch.get_autocast_dtype("cpu")) - len(values)
     return F.pad(values, (0, 0, 0, more)) if more else values
 
 
-def product(left: Tensor, right: Tensor) -> Tensor:
+def matmul(left: Tensor, right: Tensor) -> Tensor:
     """In the type of its factors, whatever autocast would make of them.
 
     torch builds a program for each number of rows that a product in bfloat16 has, in 5 to 15 ms. Of
-    a first factor by `room_for` it takes the rows behind it, too, so that there are few numbers.
+    a first factor by `empty_rows` it takes the rows behind it, too, so that there are few numbers.
 
     Such a program may multiply what stands behind a row, up to 32 columns, with 0: it has to be a
     number. Where it is in a longer row, which may be half written, the factor is copied.
@@ -44,14 +42,14 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     given = left
     if left.dtype == torch.bfloat16 and step == 1:
         if stride != left.shape[1] and left.shape[1] % _TILE:
-            given = room_for(rows, left.shape[1], left.dtype).copy_(left)
-        given = _with_room(given)
+            given = empty_rows(rows, left.shape[1], left.dtype).copy_(left)
+        given = _with_padding(given)
     with torch.autocast("cpu", enabled=False):
         return (given @ right)[:rows]
 
 
-def _with_room(left: Tensor) -> Tensor:
-    """With the rows behind it, where `room_for` made it or the rows that it is a part of."""
+def _with_padding(left: Tensor) -> Tensor:
+    """With the rows behind it, where `empty_rows` made it or the rows that it is a part of."""
     whole, (stride, step) = _whole(len(left), left.dtype), left.stride()
     if whole * stride * left.element_size() != left.untyped_storage().nbytes():
         return left
@@ -72,7 +70,7 @@ def weight_gradient(flow: Tensor, rows: Tensor, dtype: torch.dtype) -> Tensor:
     The zeros behind both are multiplied, too, where there are as many: few numbers of rows.
     """
     if flow.dtype == torch.bfloat16:
-        longer = _with_room(flow), _with_room(rows)
+        longer = _with_padding(flow), _with_padding(rows)
         if len(longer[0]) == len(longer[1]):
             flow, rows = longer
-    return product(flow.T, rows).to(dtype)
+    return matmul(flow.T, rows).to(dtype)

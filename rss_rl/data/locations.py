@@ -12,8 +12,6 @@ mapped goes on reading it.
 
 from __future__ import annotations
 
-__all__ = ["CachedFiles", "Files", "LocalFiles", "check_sum", "open_files", "refused"]
-
 import fcntl
 import hashlib
 import os
@@ -49,7 +47,7 @@ class Files(Protocol):
     """The files of one prepared dataset."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """What it is opened with again, in any process: an absolute path or a URI."""
 
     @property
@@ -84,7 +82,7 @@ class LocalFiles:
         self.folder = folder
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The absolute path."""
         return str(self.folder.resolve())
 
@@ -119,20 +117,20 @@ class CachedFiles:
     """A prepared dataset at a URI; pickles as that and opens again, with the cache it finds there.
 
     Args:
-        place: the URI.
+        location: the URI.
         digest: SHA-256 of the manifest, in hexadecimal.
     """
 
-    def __init__(self, place: str, digest: str) -> None:
-        self.place, self._digest = place, digest
+    def __init__(self, location: str, digest: str) -> None:
+        self.location, self._digest = location, digest
         self.folder = cache_root() / "data" / digest
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (CachedFiles, (self.place, self._digest))
+        return (CachedFiles, (self.location, self._digest))
 
     @cached_property
     def _storage(self) -> Storage:
-        return open_storage(self.place)
+        return open_storage(self.location)
 
     def manifest(self) -> Manifest:
         """Of the dataset, as it was when it was opened."""
@@ -167,7 +165,7 @@ class CachedFiles:
         """See `Files`."""
         found = self._storage.files()
         for name, size in sizes.items():
-            where = f"{self.place.rstrip('/')}/{name}"
+            where = f"{self.location.rstrip('/')}/{name}"
             if name not in found:
                 raise _missing(where)
             if found[name] != size:
@@ -179,7 +177,7 @@ class CachedFiles:
         (self.folder / name).unlink(missing_ok=True)
         return DataError(
             what,
-            where=f"{self.place.rstrip('/')}/{name}",
+            where=f"{self.location.rstrip('/')}/{name}",
             remedy="The copy was deleted: try once more, then upload the data again, with --force",
         )
 
@@ -215,23 +213,23 @@ def _missing(where: str) -> DataError:
     return DataError("is missing", where=where, remedy="Copy it back, or prepare the data again")
 
 
-def open_files(place: Path | str) -> Files:
+def open_files(location: Path | str) -> Files:
     """The files of a prepared dataset at a path or URI.
 
     Raises:
         DataError: there is no manifest, or it cannot be used. StorageError: no answer from there.
     """
-    if not (isinstance(place, str) and is_uri(place)):
-        return LocalFiles(Path(place))
-    content = open_storage(place).read(MANIFEST_FILE, MANIFEST_BYTES + 1)
+    if not (isinstance(location, str) and is_uri(location)):
+        return LocalFiles(Path(location))
+    content = open_storage(location).read(MANIFEST_FILE, MANIFEST_BYTES + 1)
     if content is None:
         raise DataError(
             f"there is no {MANIFEST_FILE}, or no answer",
-            where=place,
+            where=location,
             remedy="Check the address; `rss-rl data prepare ... --out URI` puts a dataset there",
         )
-    manifest = Manifest.parse(content, f"{place.rstrip('/')}/{MANIFEST_FILE}")
-    files = CachedFiles(place, hashlib.sha256(content).hexdigest())
+    manifest = Manifest.parse(content, f"{location.rstrip('/')}/{MANIFEST_FILE}")
+    files = CachedFiles(location, hashlib.sha256(content).hexdigest())
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
         temporary = files.folder / f".tmp-{MANIFEST_FILE}-{uuid.uuid4().hex}"
@@ -269,7 +267,7 @@ def _touch(path: Path, size: int) -> bool:
         found = path.stat()
         if found.st_size != size:
             return False
-        # The time of access alone: that of change tells a reader that a file is the one it knows.
+        # The time of access alone: by that of change a reader knows the file again.
         os.utime(path, ns=(time.time_ns(), found.st_mtime_ns))
     except OSError:
         return False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BestMetric", "RunMetrics", "best_metric"]
-
 import functools
 import logging
 from collections.abc import Callable, Sequence
@@ -48,7 +46,7 @@ def _lower(measures: Sequence[Measure]) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _RunMetric:
     name: str
     capabilities: frozenset[str]
     lower_is_better: frozenset[str]
@@ -99,10 +97,10 @@ class RunMetrics:
         )
         self.main: str = next(leading, "reward")
 
-    def _find(self, config: RunConfig, setup: MetricSetup) -> list[_Chosen]:
+    def _find(self, config: RunConfig, setup: MetricSetup) -> list[_RunMetric]:
         asked = {choice.name: choice for choice in config.evaluation.metrics}
         found = [
-            _Chosen(
+            _RunMetric(
                 component.name,
                 component.all_capabilities(),
                 _lower(component.measures),
@@ -116,7 +114,7 @@ class RunMetrics:
             capabilities = component.all_capabilities(options)
             _check_fits(choice.name, capabilities, setup, config)
             build = functools.partial(component.build, setup, options)
-            found.append(_Chosen(choice.name, capabilities, _lower(component.measures), build))
+            found.append(_RunMetric(choice.name, capabilities, _lower(component.measures), build))
         return [chosen for chosen in found if not chosen.capabilities & self._missing]
 
     def begin(self) -> list[Metric]:

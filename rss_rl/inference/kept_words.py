@@ -5,8 +5,6 @@ Legend: B examples, S sentences an example, N_s tokens of slot s.
 
 from __future__ import annotations
 
-__all__ = ["keep_share", "keep_words"]
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["source_files", "source_folder"]
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,8 +24,8 @@ def source_folder(name: str, request: SourceRequest, example: str) -> Path:
     return request.path
 
 
-def source_files(folder: Path, files: Mapping[str, str]) -> Mapping[str, Path]:
-    """Paths of the files, by split, that must lie in `folder`.
+def source_files(folder: Path, files: Mapping[str, str]) -> dict[str, tuple[Path, ...]]:
+    """The file of each split, which must lie in `folder`.
 
     Raises:
         DataError: one is not there.
@@ -37,6 +35,6 @@ def source_files(folder: Path, files: Mapping[str, str]) -> Mapping[str, Path]:
         raise DataError(
             f"there is no {missing[0]}",
             where=str(folder),
-            remedy="Unpack the files as their authors name them, or name another --from",
+            remedy="Unpack the files there as their authors name them, or name another --from",
         )
-    return {split: folder / name for split, name in files.items()}
+    return {split: (folder / name,) for split, name in files.items()}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Decided", "decide", "once"]
-
 import operator
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar

@@ -1,8 +1,6 @@
-"""Memory of a process that makes the same large tensors again and again."""
+"""Settings of the C allocator for a process that makes the same large tensors repeatedly."""
 
 from __future__ import annotations
-
-__all__ = ["keep_freed_memory"]
 
 import ctypes
 
@@ -14,7 +12,7 @@ _OPTIONS = {
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep some of what is freed; False where it cannot be told to.
+    """Have the C library keep some of what is freed; False where it has no such setting.
 
     By default an update's tensors are given back to the system and taken from it again, which then
     fills each page with zeros first: 2,000 page faults an update of SICK's size, a twentieth of

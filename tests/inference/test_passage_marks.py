@@ -13,8 +13,8 @@ from rss_rl.config import parse_config
 from rss_rl.data.prepare import prepare
 from rss_rl.data.sources import Source
 from rss_rl.errors import DataError
-from rss_rl.inference.choosing import mark_passage
 from rss_rl.inference.model import load_model
+from rss_rl.inference.passage_marks import mark_passage
 from rss_rl.results.score import score_run
 from rss_rl.training.run import Finished, train
 from rss_rl.training.trainer import Evaluated
@@ -41,7 +41,7 @@ def check_learnt(path: Path, events: list[object], accuracy: float) -> None:
 
 
 def test_the_right_sentence_is_learnt_to_be_chosen(tmp_path: Path) -> None:
-    path, events = run(planted_choices.PlantedSentences(), tmp_path, encoder="source2token")
+    path, events = run(planted_choices.PLANTED_SENTENCES, tmp_path, encoder="source2token")
     check_learnt(path, events, 0.75)  # chance 0.29
     found = load_model(path).explain(("The red film. A blue scene was one.", "Where is red"))
     assert [len(s.words) for s in found.sentences] == [10, 3]
@@ -53,7 +53,7 @@ def test_the_right_sentence_is_learnt_to_be_chosen(tmp_path: Path) -> None:
 
 def test_the_right_candidate_is_learnt_to_be_chosen(tmp_path: Path) -> None:
     path, events = run(
-        planted_choices.PlantedNames(),
+        planted_choices.PLANTED_NAMES,
         tmp_path,
         classifier={"name": "cloze", "options": {"hidden": 8}},
     )
@@ -101,7 +101,7 @@ def test_texts_that_cannot_be_marked_are_refused(
 
 
 def test_one_text_too_few_is_refused(tmp_path: Path) -> None:
-    prepare(planted_choices.PlantedSentences(), tmp_path / "data", dim=8)
+    prepare(planted_choices.PLANTED_SENTENCES, tmp_path / "data", dim=8)
     tree = planted_choices.tree(tmp_path / "data", encoder="mean")
     tree["phases"] = [{"name": "all", "supervised": True, "selection": "all", "steps": 1}]
     list(train(parse_config(tree, where="test"), tmp_path / "run"))

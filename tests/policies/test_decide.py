@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rss_rl.policies.build import build_policy
-from rss_rl.policies.deciding import decide
+from rss_rl.policies.decide import decide
 from rss_rl.policies.rss import RSSModules, RSSPolicy
 
 SIZE = 5

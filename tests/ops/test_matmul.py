@@ -7,17 +7,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rss_rl.ops import products
-from rss_rl.ops.products import product, room_for, weight_gradient, with_room
+from rss_rl.ops import matmul as module
+from rss_rl.ops.matmul import empty_rows, matmul, pad_rows, weight_gradient
 
-BRIEF = torch.bfloat16
+BFLOAT16 = torch.bfloat16
 
 
 @given(
     rows=st.one_of(st.integers(0, 150), st.integers(500, 600)),
     columns=st.one_of(st.integers(1, 40), st.sampled_from([50, 62, 100, 200, 300, 600])),
     outputs=st.sampled_from([3, 17, 100, 300, 600]),
-    dtype=st.sampled_from([BRIEF, BRIEF, torch.float32, torch.float64]),
+    dtype=st.sampled_from([BFLOAT16, BFLOAT16, torch.float32, torch.float64]),
 )
 def test_what_stands_around_the_rows_changes_nothing(
     rows: int, columns: int, outputs: int, dtype: torch.dtype
@@ -26,40 +26,43 @@ def test_what_stands_around_the_rows_changes_nothing(
     values = torch.randn(rows, columns, generator=generator)
     right = torch.randn(columns, outputs, generator=generator).to(dtype)
     for part in range(4):
-        wide = room_for(rows, (3 if part < 3 else 1) * columns, dtype)
+        wide = empty_rows(rows, (3 if part < 3 else 1) * columns, dtype)
         assert wide.is_contiguous()
         wide.fill_(torch.nan)
         left = wide.chunk(3, 1)[part] if part < 3 else wide
         assert left.shape == (rows, columns)
         left.copy_(values)
         expected = left.double() @ right.double()
-        found = product(left, right)
+        found = matmul(left, right)
         assert (found.dtype, found.shape) == (dtype, expected.shape)
-        tolerance = 0.02 * columns**0.5 if dtype == BRIEF else 1e-4
+        tolerance = 0.02 * columns**0.5 if dtype == BFLOAT16 else 1e-4
         torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_rows_of_others_are_not_taken_for_room() -> None:
-    others = torch.full((24, 4), torch.nan, dtype=BRIEF)
+    others = torch.full((24, 4), torch.nan, dtype=BFLOAT16)
     others[:3] = 1.0
     assert torch.equal(
-        product(others[:3], torch.ones(4, 2, dtype=BRIEF)), torch.full((3, 2), 4.0, dtype=BRIEF)
+        matmul(others[:3], torch.ones(4, 2, dtype=BFLOAT16)),
+        torch.full((3, 2), 4.0, dtype=BFLOAT16),
     )
 
 
 def test_products_are_of_few_numbers_of_rows() -> None:
-    counts = {len(room_for(rows, 1, BRIEF).untyped_storage()) // 2 for rows in range(512, 1025)}
+    counts = {
+        len(empty_rows(rows, 1, BFLOAT16).untyped_storage()) // 2 for rows in range(512, 1025)
+    }
     assert len(counts) == 17
     assert max(counts) == 1024
     for rows in range(1, 2000):
-        room = len(room_for(rows, 1, BRIEF).untyped_storage()) // 2
+        room = len(empty_rows(rows, 1, BFLOAT16).untyped_storage()) // 2
         assert rows <= room <= max(rows + 8, 1.07 * rows)
 
 
 def test_autocast_does_not_change_the_type() -> None:
     left, right = torch.randn(3, 4), torch.randn(4, 2)
     with torch.autocast("cpu", torch.bfloat16):
-        found = product(left, right)
+        found = matmul(left, right)
     assert torch.equal(found, left @ right)
 
 
@@ -67,10 +70,10 @@ def test_autocast_does_not_change_the_type() -> None:
 @pytest.mark.parametrize("features", [5, 100])
 def test_the_gradient_of_weights(rows: int, features: int) -> None:
     generator = torch.Generator().manual_seed(0)
-    wide = room_for(rows, features + 4, BRIEF).fill_(torch.nan)
+    wide = empty_rows(rows, features + 4, BFLOAT16).fill_(torch.nan)
     flow = wide[:, 2:-2]  # a part of longer rows
     flow.copy_(torch.randn(rows, features, generator=generator))
-    given_ = room_for(rows, 5, BRIEF).copy_(torch.randn(rows, 5, generator=generator))
+    given_ = empty_rows(rows, 5, BFLOAT16).copy_(torch.randn(rows, 5, generator=generator))
     exact = flow.double().T @ given_.double()
     found = weight_gradient(flow, given_, torch.float32)
     assert found.dtype == torch.float32
@@ -85,11 +88,11 @@ def test_the_gradient_of_weights(rows: int, features: int) -> None:
 def test_gradients_of_weights_are_of_few_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     multiplied: list[int] = []
     monkeypatch.setattr(
-        products, "product", lambda left, right: multiplied.append(len(right)) or left @ right
+        module, "matmul", lambda left, right: multiplied.append(len(right)) or left @ right
     )
     for rows in range(512, 1024, 3):
-        flow = room_for(rows, 6, BRIEF).fill_(1.0)[:, 2:4]  # a part of longer rows
-        given_ = room_for(rows, 5, BRIEF).fill_(1.0)
+        flow = empty_rows(rows, 6, BFLOAT16).fill_(1.0)[:, 2:4]  # a part of longer rows
+        given_ = empty_rows(rows, 5, BFLOAT16).fill_(1.0)
         found = weight_gradient(flow, given_, torch.float32)
         assert (found - rows).abs().max() <= 2**-7 * rows
     assert len(set(multiplied)) <= 17
@@ -97,8 +100,8 @@ def test_gradients_of_weights_are_of_few_numbers_of_rows(monkeypatch: pytest.Mon
 
 def test_torchs_own_products_are_of_few_numbers_of_rows_under_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
-        found = [with_room(torch.ones(rows, 3)) for rows in range(512, 1024)]
+        found = [pad_rows(torch.ones(rows, 3)) for rows in range(512, 1024)]
     assert len({len(each) for each in found}) == 17
     assert [int(each.sum()) for each in found] == [3 * rows for rows in range(512, 1024)]
     with torch.autocast("cpu", torch.float16):
-        assert len(with_room(torch.ones(513, 3))) == 513
+        assert len(pad_rows(torch.ones(513, 3))) == 513
