@@ -68,6 +68,23 @@ def trained_together(
     return torch.cat(outputs, -1)
 
 
+class AttentionSettings(NamedTuple):
+    """Of both directions.
+
+    activation, dropout  of Dense
+    scale    c of the attention logit
+    backend  what computes it
+    error    of the attention, relative to the largest value of a feature, see `attention_within`;
+             None = exact
+    """
+
+    activation: str
+    dropout: float
+    scale: float
+    backend: KernelBackend = "eager"
+    error: float | None = None
+
+
 class DirectionalAttention(nn.Module):
     """One direction of ReSA: h = Dense(x), s by masked attention, u = F * h + (1 - F) * s.
 
@@ -76,25 +93,14 @@ class DirectionalAttention(nn.Module):
     Args:
         inputs: E. hidden: D.
         forward: True = a head looks at the tokens before it, False = after it.
-        activation, dropout: of Dense. scale: c of the attention logit.
-        backend: what computes it. error: of the attention, relative to the largest value
-            of a feature, see `attention_within`; None = exact.
     """
 
     def __init__(
-        self,
-        inputs: int,
-        hidden: int,
-        *,
-        forward: bool,
-        activation: str,
-        dropout: float,
-        scale: float,
-        backend: KernelBackend = "eager",
-        error: float | None = None,
+        self, inputs: int, hidden: int, settings: AttentionSettings, *, forward: bool
     ) -> None:
         super().__init__()
-        self.project = Dense(inputs, hidden, activation, dropout, backend)
+        backend = settings.backend
+        self.project = Dense(inputs, hidden, settings.activation, settings.dropout, backend)
         self.dependent_score = glorot_linear(hidden, hidden, bias=False, backend=backend)
         self.head_score = glorot_linear(hidden, hidden, bias=False, backend=backend)
         self.score_bias = nn.Parameter(torch.zeros(hidden))
@@ -103,9 +109,9 @@ class DirectionalAttention(nn.Module):
         self.gate_bias = nn.Parameter(torch.zeros(hidden))
         self._looks_back = forward
         self._order: Order = "before" if forward else "after"
-        self.scale = scale
+        self.scale = settings.scale
         self._backend: KernelBackend = backend
-        self._error = error
+        self._error = settings.error
 
     def trains_together(self, values: Tensor) -> bool:
         """`trained_together` takes what is computed of `values`."""

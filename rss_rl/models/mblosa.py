@@ -9,6 +9,8 @@ Source: Shen et al., Bi-directional Block Self-Attention (ICLR 2018), section 3.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,25 +21,42 @@ from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.ops.masking import Gathered
 
 
+class BlockSettings(NamedTuple):
+    """Of every layer of mBloSA.
+
+    block_length  R
+    activation, dropout  of each Dense
+    scale         c of the attention logit
+    local         False leaves s out of y (the paper's 'w/o local')
+    across        False leaves E out of y and out of the module (its 'w/o global')
+    backend       what computes the attention
+    """
+
+    block_length: int
+    activation: str
+    dropout: float
+    scale: float
+    local: bool = True
+    across: bool = True
+    backend: KernelBackend = "eager"
+
+
 class MaskedSelfAttention(nn.Module):
     """s_j = sum_i P^j_i * h_i, f(h_i, h_j) = c tanh((W1 h_i + W2 h_j + b) / c) + M_ij.
 
     Args:
-        size: D. scale: c.
+        size: D.
         forward: True = a head looks at what is before it, False = after it.
-        backend: what computes the attention.
     """
 
-    def __init__(
-        self, size: int, *, forward: bool, scale: float, backend: KernelBackend = "eager"
-    ) -> None:
+    def __init__(self, size: int, settings: BlockSettings, *, forward: bool) -> None:
         super().__init__()
         self.dependent_score = glorot_linear(size, size, bias=False)
         self.head_score = glorot_linear(size, size, bias=False)
         self.score_bias = nn.Parameter(torch.zeros(size))
         self._looks_back = forward
-        self._scale = scale
-        self._backend: KernelBackend = backend
+        self._scale = settings.scale
+        self._backend: KernelBackend = settings.backend
 
     def forward(self, values: Tensor, kept: Tensor) -> Tensor:
         """[..., N, D] with kept bool [..., N] to the same shape; 0 where nothing may be looked at.
@@ -66,46 +85,23 @@ class BlockSelfAttention(nn.Module):
     g = sigmoid(W y + b).
 
     Args:
-        inputs: E. hidden: D. block_length: R.
+        inputs: E. hidden: D.
         forward: True = a head looks at what is before it, False = after it.
-        activation, dropout: of Dense. scale: c of the attention logit.
-        local: False leaves s out of y (the paper's 'w/o local').
-        across: False leaves E out of y and out of the module (its 'w/o global').
-        backend: what computes the attention.
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        hidden: int,
-        *,
-        block_length: int,
-        forward: bool,
-        activation: str,
-        dropout: float,
-        scale: float,
-        local: bool = True,
-        across: bool = True,
-        backend: KernelBackend = "eager",
-    ) -> None:
+    def __init__(self, inputs: int, hidden: int, settings: BlockSettings, *, forward: bool) -> None:
         super().__init__()
-        self.project = Dense(inputs, hidden, activation, dropout)
-        self.within = MaskedSelfAttention(hidden, forward=forward, scale=scale, backend=backend)
+        dense = settings.activation, settings.dropout
+        self.project = Dense(inputs, hidden, *dense)
+        self.within = MaskedSelfAttention(hidden, settings, forward=forward)
         self.between = None
-        if across:
-            self.between = _BetweenBlocks(
-                hidden,
-                forward=forward,
-                activation=activation,
-                dropout=dropout,
-                scale=scale,
-                backend=backend,
-            )
-        joined = hidden * (1 + local + across)
-        self.fusion = Dense(joined, hidden, activation, dropout)
+        if settings.across:
+            self.between = _BetweenBlocks(hidden, settings, forward=forward)
+        joined = hidden * (1 + settings.local + settings.across)
+        self.fusion = Dense(joined, hidden, *dense)
         self.fusion_gate = glorot_linear(joined, hidden)
-        self._length = block_length
-        self._local = local
+        self._length = settings.block_length
+        self._local = settings.local
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `TokenEncoder`; [M, N, D]."""
@@ -129,19 +125,12 @@ class BlockSelfAttention(nn.Module):
 class _BetweenBlocks(nn.Module):
     """Context of each block: its vector v, o by attention over the blocks, and a gate of both."""
 
-    def __init__(
-        self,
-        hidden: int,
-        *,
-        forward: bool,
-        activation: str,
-        dropout: float,
-        scale: float,
-        backend: KernelBackend,
-    ) -> None:
+    def __init__(self, hidden: int, settings: BlockSettings, *, forward: bool) -> None:
         super().__init__()
-        self.pool = Source2Token(hidden, activation, dropout, backend=backend)
-        self.attention = MaskedSelfAttention(hidden, forward=forward, scale=scale, backend=backend)
+        self.pool = Source2Token(
+            hidden, settings.activation, settings.dropout, backend=settings.backend
+        )
+        self.attention = MaskedSelfAttention(hidden, settings, forward=forward)
         self.gate_context = glorot_linear(hidden, hidden, bias=False)
         self.gate_block = glorot_linear(hidden, hidden)
 
@@ -159,34 +148,11 @@ class BlockContext(nn.Module):
     Arguments as of `BlockSelfAttention`. A `TokenEncoder`.
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        hidden: int,
-        *,
-        block_length: int,
-        activation: str,
-        dropout: float,
-        scale: float,
-        local: bool = True,
-        across: bool = True,
-        backend: KernelBackend = "eager",
-    ) -> None:
+    def __init__(self, inputs: int, hidden: int, settings: BlockSettings) -> None:
         super().__init__()
         self.output_size = 2 * hidden
         self.directions = nn.ModuleList(
-            BlockSelfAttention(
-                inputs,
-                hidden,
-                block_length=block_length,
-                forward=forward,
-                activation=activation,
-                dropout=dropout,
-                scale=scale,
-                local=local,
-                across=across,
-                backend=backend,
-            )
+            BlockSelfAttention(inputs, hidden, settings, forward=forward)
             for forward in (True, False)
         )
 

@@ -14,7 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_exporting
 
-from rss_rl.models.directional import DirectionalAttention, each_of, fused, trained_together
+from rss_rl.models.directional import (
+    AttentionSettings,
+    DirectionalAttention,
+    each_of,
+    fused,
+    trained_together,
+)
 from rss_rl.models.dropout import packed_rows
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.packing import Packed, Rows, Shared
@@ -51,38 +57,25 @@ class ReSA(nn.Module):
         unselected_context: which tokens the context of an unselected head averages: all `real` ones
             that its position mask allows (the released program) or only the selected `dependents`
             (the paper's text).
-        inputs, hidden, activation, dropout, scale, backend, error: see `DirectionalAttention`.
+        inputs, hidden, settings: see `DirectionalAttention`.
     """
 
     def __init__(
         self,
         inputs: int,
         hidden: int,
+        settings: AttentionSettings,
         *,
-        activation: str,
-        dropout: float,
-        scale: float,
         keep_unselected: bool = False,
         unselected_context: Context = "real",
-        backend: KernelBackend = "eager",
-        error: float | None = None,
     ) -> None:
         super().__init__()
         self.directions = nn.ModuleList(
-            DirectionalAttention(
-                inputs,
-                hidden,
-                forward=forward,
-                activation=activation,
-                dropout=dropout,
-                scale=scale,
-                backend=backend,
-                error=error,
-            )
+            DirectionalAttention(inputs, hidden, settings, forward=forward)
             for forward in (True, False)
         )
         self.output_size = 2 * hidden
-        self._backend: KernelBackend = backend
+        self._backend: KernelBackend = settings.backend
         self._keep_unselected = keep_unselected
         self._unselected_context = unselected_context
 

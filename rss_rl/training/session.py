@@ -90,7 +90,10 @@ class Session:
         self._pipeline.close()
 
     def update(self) -> UpdateReport:
-        """Sample, learn, publish: one update of the present phase.
+        """One update of the present phase: take its rollout, learn from it, publish.
+
+        Its jobs were given at the end of the update before, or earlier where samplers run ahead;
+        those of a phase's first update are given here.
 
         Raises:
             NonFiniteError: naming phase, update and rows; of two learners the first may have

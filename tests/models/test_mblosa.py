@@ -19,7 +19,7 @@ from rss_rl.errors import ConfigError
 from rss_rl.models import mblosa
 from rss_rl.models.build import build_classifier, build_encoder, parameter_count
 from rss_rl.models.dropout import keyed_dropout
-from rss_rl.models.mblosa import BlockContext, BlockSelfAttention
+from rss_rl.models.mblosa import BlockContext, BlockSelfAttention, BlockSettings
 from rss_rl.ops.attention_pairs import Pairs
 from rss_rl.policies.build import build_policy
 from rss_rl.types import LabelSpec
@@ -38,10 +38,8 @@ every_form = pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 def direction(
     *, forward: bool = True, length: int = R, dropout: float = 0.0, seed: int = 0, **parts: bool
 ) -> BlockSelfAttention:
-    module = BlockSelfAttention(
-        small.EMBEDDING, small.HIDDEN, block_length=length, forward=forward, activation="elu",
-        dropout=dropout, scale=2.5, **parts,
-    ).double()  # fmt: skip
+    settings = BlockSettings(length, "elu", dropout, 2.5, **parts)
+    module = BlockSelfAttention(small.EMBEDDING, small.HIDDEN, settings, forward=forward).double()
     small.randomise(module, seed)
     return module
 
@@ -120,10 +118,8 @@ def test_a_sentence_alone_equals_itself_in_a_padded_batch(
     parts: dict[str, bool], dropout: float
 ) -> None:
     """Values and gradients, under the masks that dropout gives each example."""
-    context = BlockContext(
-        small.EMBEDDING, small.HIDDEN, block_length=R, activation="elu", dropout=dropout,
-        scale=2.5, **parts,
-    ).double()  # fmt: skip
+    settings = BlockSettings(R, "elu", dropout, 2.5, **parts)
+    context = BlockContext(small.EMBEDDING, small.HIDDEN, settings).double()
     small.randomise(context)
     embedded, valid = sentences(*LENGTHS)
     keys = small.keys(0, len(LENGTHS))

@@ -8,7 +8,7 @@ from apart import Peak
 from attending import C, inputs_of, outcome, pairs_of, reference, single
 from torch import Tensor
 
-from rss_rl.models.directional import DirectionalAttention
+from rss_rl.models.directional import AttentionSettings, DirectionalAttention
 from rss_rl.ops import attention as module
 from rss_rl.ops.attention import attention_weights, feature_wise_attention
 from rss_rl.ops.attention_pairs import Order, Pairs
@@ -135,7 +135,6 @@ def test_gates_go_through_the_kernels_too() -> None:
     torch.testing.assert_close(found.double(), wanted, rtol=0, atol=1e-5)
     slopes = [torch.autograd.grad(t.square().sum(), gates)[0] for t in (found, wanted)]
     torch.testing.assert_close(*slopes, rtol=1e-3, atol=1e-3)
-    direction = DirectionalAttention(
-        16, 16, forward=True, activation="elu", dropout=0.0, scale=C, backend="compiled"
-    )
+    settings = AttentionSettings("elu", 0.0, C, "compiled")
+    direction = DirectionalAttention(16, 16, settings, forward=True)
     direction.gated_context(inputs[2], torch.ones(3, 8, dtype=torch.bool), gates)

@@ -62,7 +62,7 @@ def test_a_run_keeps_what_the_machine_it_began_on_chose(
         assert RunDirectory.open(part).config["model"]["attention"] == "auto"
 
 
-def test_a_run_of_compiled_attention_is_not_gone_on_with_where_there_is_no_compiler(
+def test_a_run_of_compiled_attention_is_not_resumed_where_there_is_no_compiler(
     tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler(monkeypatch, "no compiler here")
@@ -71,7 +71,7 @@ def test_a_run_of_compiled_attention_is_not_gone_on_with_where_there_is_no_compi
     with RunDirectory.open(path, lock=True) as run:
         run.settle("model.attention", "compiled")
         run.moved_data(run.config["data"])  # what is written for another reason keeps it
-    with pytest.raises(ConfigError, match=r"no compiler here.*goes on only where"):
+    with pytest.raises(ConfigError, match=r"no compiler here.*resumes only where"):
         list(train(tiny_config, path, resume=True))
     open_models(path, "latest")  # to be scored it need not agree to the bit
 

@@ -11,7 +11,7 @@ from rss_rl.components import Options
 from rss_rl.errors import ConfigError
 from rss_rl.models.encoders.pooled import PooledEncoder
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
-from rss_rl.models.mblosa import BlockContext
+from rss_rl.models.mblosa import BlockContext, BlockSettings
 from rss_rl.ops.blocks import block_length
 
 
@@ -36,17 +36,16 @@ class _BiBloSANOptions(Options):
 
 
 def _blocks(setup: EncoderSetup, options: _BiBloSANOptions, length: int) -> BlockContext:
-    return BlockContext(
-        setup.inputs,
-        setup.hidden,
-        block_length=length,
-        activation=setup.activation,
-        dropout=setup.dropout,
-        scale=setup.tanh_scale,
-        backend=setup.backend,
-        local=options.local,
-        across=options.across,
+    settings = BlockSettings(
+        length,
+        setup.activation,
+        setup.dropout,
+        setup.tanh_scale,
+        options.local,
+        options.across,
+        setup.backend,
     )
+    return BlockContext(setup.inputs, setup.hidden, settings)
 
 
 def _length(setup: EncoderSetup, options: _BiBloSANOptions) -> int:

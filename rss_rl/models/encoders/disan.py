@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.components import Options
-from rss_rl.models.directional import DirectionalAttention, each_of
+from rss_rl.models.directional import AttentionSettings, DirectionalAttention, each_of
 from rss_rl.models.encoders.pooled import packed_at_the_door, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
@@ -65,17 +65,16 @@ class DiSANOptions(Options):
     )
 
 
+def attention_settings(setup: EncoderSetup, options: DiSANOptions) -> AttentionSettings:
+    """Those of the encoder's directions."""
+    return AttentionSettings(
+        setup.activation, setup.dropout, setup.tanh_scale, setup.backend, options.attention_error
+    )
+
+
 def disa(setup: EncoderSetup, options: DiSANOptions) -> ReSA:
     """Directional self-attention over words or whole sentences, all of them selected."""
-    return ReSA(
-        setup.inputs,
-        setup.hidden,
-        activation=setup.activation,
-        dropout=setup.dropout,
-        scale=setup.tanh_scale,
-        backend=setup.backend,
-        error=options.attention_error,
-    )
+    return ReSA(setup.inputs, setup.hidden, attention_settings(setup, options))
 
 
 def _build(setup: EncoderSetup, options: DiSANOptions) -> DiSANEncoder:

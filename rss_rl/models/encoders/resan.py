@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.models.directional import DirectionalAttention, each_of
-from rss_rl.models.encoders.disan import DiSANOptions, disa
+from rss_rl.models.encoders.disan import DiSANOptions, attention_settings, disa
 from rss_rl.models.encoders.pooled import packed_at_the_door, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
@@ -76,13 +76,9 @@ def _build(setup: EncoderSetup, options: _ReSANOptions) -> ReSANEncoder:
     resa = ReSA(
         setup.inputs,
         setup.hidden,
-        activation=setup.activation,
-        dropout=setup.dropout,
-        scale=setup.tanh_scale,
+        attention_settings(setup, options),
         keep_unselected=options.keep_unselected,
         unselected_context=options.unselected_context,
-        backend=setup.backend,
-        error=options.attention_error,
     )
     return ReSANEncoder(
         resa,
