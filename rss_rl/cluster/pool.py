@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,9 +32,9 @@ _LONGEST_PAUSE_S = 60.0
 
 @dataclass
 class _Assigned:
-    """A job that a sampler has; `since` when it has been the sampler's oldest."""
+    """Jobs that a sampler has from one call; `since` when they have been the sampler's oldest."""
 
-    job: SampleJob
+    jobs: list[SampleJob]
     since: float
 
 
@@ -57,7 +57,7 @@ class _Slot:
     starting: Any = None
     since: float = 0.0
     process: ActorProcess | None = None
-    jobs: dict[Any, _Assigned] = field(default_factory=dict)
+    calls: dict[Any, _Assigned] = field(default_factory=dict)
     done: int = 0
     given: int = 0
     failures: deque[int] = field(default_factory=deque)
@@ -84,18 +84,23 @@ class _Slot:
         """The actor has started."""
         self.process, self.starting = process, None
 
-    def finish(self, call: Any) -> SampleJob:
-        """A job is done; the clock of the next one starts."""
-        job = self.jobs.pop(call).job
-        self.done += 1
-        for waiting in self.jobs.values():
+    @property
+    def held(self) -> int:
+        """Jobs that it has."""
+        return sum(len(assigned.jobs) for assigned in self.calls.values())
+
+    def finish(self, call: Any) -> list[SampleJob]:
+        """A call is done; the clock of the next one starts."""
+        jobs = self.calls.pop(call).jobs
+        self.done += len(jobs)
+        for waiting in self.calls.values():
             waiting.since = time.monotonic()
-        return job
+        return jobs
 
     def waited(self) -> float:
-        """Seconds since its oldest job should have been at work; 0 where it has none."""
-        oldest = next(iter(self.jobs.values()), None)
-        return 0.0 if oldest is None else time.monotonic() - oldest.since
+        """Seconds a job that its oldest call should have been at work; 0 where it has none."""
+        oldest = next(iter(self.calls.values()), None)
+        return 0.0 if oldest is None else (time.monotonic() - oldest.since) / len(oldest.jobs)
 
     def fail(self) -> int:
         """Count a failure; how many there were within the window."""
@@ -106,12 +111,12 @@ class _Slot:
 
     def clear(self, *, hung: bool) -> list[SampleJob]:
         """End the actor; the jobs that it had, oldest first."""
-        jobs = [assigned.job for assigned in self.jobs.values()]
+        jobs = [job for assigned in self.calls.values() for job in assigned.jobs]
         if self.actor is not None:
             ray.kill(self.actor)
         if hung and self.process is not None:
             kill_process(self.process)
-        self.actor, self.starting, self.process, self.jobs = None, None, None, {}
+        self.actor, self.starting, self.process, self.calls = None, None, None, {}
         return jobs
 
     def pause(self) -> None:
@@ -125,9 +130,9 @@ class RayBackend:
     Args:
         config: of the samplers.
         spawn: starts an actor for a slot by its number and returns its handle. It has
-            `process() -> ActorProcess` and `sample(job, version, deltas)`, which loads what
-            Ray's references in `deltas` name and gives a `pyarrow.RecordBatch` and seconds, and no
-            restarts of Ray's own: an actor that Ray restarts is silently empty.
+            `process() -> ActorProcess` and `sample(jobs, version, deltas)`, which loads what
+            Ray's references in `deltas` name and gives a rollout and seconds for each packed job,
+            and no restarts of Ray's own: an actor that Ray restarts is silently empty.
         log: takes which samplers start and fail, and why.
 
     Raises:
@@ -182,25 +187,33 @@ class RayBackend:
     def room(self) -> int:
         """See `Backend`."""
         slots = self._config.in_flight * max(1, len(self._live()))
-        return max(0, slots - len(self._pending) - len(self._waiting))
+        return max(0, slots - sum(slot.held for slot in self._slots) - len(self._waiting))
 
-    def submit(self, job: SampleJob) -> None:
+    def submit(self, jobs: Sequence[SampleJob]) -> None:
         """See `Backend`."""
-        self._waiting.append(job)
+        self._waiting.extend(jobs)
         self._dispatch()
 
     def _dispatch(self) -> None:
-        """Give waiting jobs to the samplers that have least to do."""
-        while self._waiting:
-            slot = min(self._live(), key=lambda slot: len(slot.jobs), default=None)
-            if slot is None or len(slot.jobs) >= self._config.in_flight:
-                return
-            job = self._waiting.popleft()
+        """Give waiting jobs to the samplers that have least to do.
+
+        A call costs the same for many jobs as for one, so a sampler gets its jobs in two of them:
+        one that it is at work on, one that waits there.
+        """
+        limit = self._config.in_flight
+        free = [slot for slot in self._live() if len(slot.calls) < 2]
+        share = -(-len(self._waiting) // max(1, len(free)))
+        for slot in sorted(free, key=lambda slot: slot.held) * 2:
+            count = min(share, -(-limit // 2), limit - slot.held, len(self._waiting))
+            if count < 1 or len(slot.calls) == 2:
+                continue
+            jobs = [self._waiting.popleft() for _ in range(count)]
             # An actor takes its calls in turn, and is replaced if one fails: it holds the others'.
             lacking = [delta.reference for delta in self._published.after(slot.given)]
             slot.given = self._published.count
-            call = slot.actor.sample.remote(job, self._version, lacking)
-            slot.jobs[call] = _Assigned(job, time.monotonic())
+            packed = [job.packed() for job in jobs]
+            call = slot.actor.sample.remote(packed, self._version, lacking)
+            slot.calls[call] = _Assigned(jobs, time.monotonic())
             self._pending[call] = slot
 
     def collect(self, timeout_s: float) -> list[Delivery]:
@@ -238,23 +251,26 @@ class RayBackend:
     def _fetch(self, call: Any) -> list[Delivery]:
         slot = self._pending[call]
         try:
-            rollout, busy_s = ray.get(call, timeout=self._config.timeout_s)
+            done = ray.get(call, timeout=self._config.timeout_s)
         except RayTaskError as error:
-            self._take_error(slot, slot.jobs[call].job, error)
+            self._take_error(slot, slot.calls[call].jobs, error)
             return []
         except RayError as error:  # dead, unreachable, or its result was lost
             self._fail(slot, f"died: {last_line(error)}")
             return []
         del self._pending[call]
-        return [Delivery(slot.finish(call), Rollout.from_arrow(rollout), busy_s)]
+        return [
+            Delivery(job, Rollout.from_bytes(rollout), busy_s)
+            for job, (rollout, busy_s) in zip(slot.finish(call), done, strict=True)
+        ]
 
-    def _take_error(self, slot: _Slot, job: SampleJob, error: RayTaskError) -> None:
+    def _take_error(self, slot: _Slot, jobs: list[SampleJob], error: RayTaskError) -> None:
         """The code of a sampler raised: a bug ends the run, what may pass costs the sampler."""
         cause = error.cause
         if isinstance(cause, DataError | StorageError):
             self._fail(slot, f"could not read its data: {cause}")
         elif not isinstance(cause, RayError):
-            raise _task_error(error, job, slot) from error
+            raise _task_error(error, jobs, slot) from error
         elif self._stored and not isinstance(cause, GetTimeoutError):
             raise LearnersLostError(
                 f"the weights of version {self._version} went with the learner that held them:"
@@ -300,7 +316,7 @@ class RayBackend:
         event = "sampler_hung" if hung else "sampler_died"
         node = None if slot.process is None else str(slot.process)
         self._log.write(event, "warning", actor=f"sampler {slot.number}", node=node, cause=what)
-        for call in slot.jobs:
+        for call in slot.calls:
             del self._pending[call]
         self._waiting.extendleft(reversed(slot.clear(hung=hung)))
         if times > self._config.max_restarts and not (at_start and self._others_left(slot)):
@@ -351,9 +367,10 @@ def _in_use(resource: str) -> float:
     return _total(resource) - free.get(resource, 0.0)
 
 
-def _task_error(error: RayTaskError, job: SampleJob, slot: _Slot) -> RssError:
+def _task_error(error: RayTaskError, jobs: list[SampleJob], slot: _Slot) -> RssError:
     """The sampler's own error where it is one of ours, else a report of the bug; says where."""
-    where = f"{slot}, update {job.update + 1}, shard {job.shard}"
+    places = [f"update {job.update + 1}, shard {job.shard}" for job in jobs]
+    where = f"{slot}, {' or '.join(places)}"
     cause = error.cause
     if isinstance(cause, RssError):
         found = f"{where}: {cause.where}" if cause.where else where

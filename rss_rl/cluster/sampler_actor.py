@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import pyarrow as pa
 import ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
@@ -31,19 +30,25 @@ class SamplerActor:
         return this_process()
 
     def sample(
-        self, job: SampleJob, version: int, deltas: list[Any]
-    ) -> tuple[pa.RecordBatch, float]:
-        """A rollout and the seconds it took.
+        self, jobs: list[list[Any]], version: int, deltas: list[Any]
+    ) -> list[list[bytes | float]]:
+        """Of each job its rollout, and the seconds that it took.
 
         Args:
+            jobs: packed.
             version: of the policy.
             deltas: references to what changed since the call before, to be loaded in this order; in
                 a list, so that a fetch that fails is an error of this call.
         """
         started = time.perf_counter()
         self.hold(version, deltas)
-        rollout = self._sampler.sample(job).to_arrow()
-        return rollout, time.perf_counter() - started
+        done = list[list[bytes | float]]()
+        for job in jobs:
+            rollout = self._sampler.sample(SampleJob.unpacked(job)).to_bytes()
+            finished = time.perf_counter()
+            done.append([rollout, finished - started])
+            started = finished
+        return done
 
     def hold(self, version: int, deltas: list[Any]) -> None:
         """Load a publication; arguments as in `sample`."""

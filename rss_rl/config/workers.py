@@ -163,7 +163,11 @@ class SamplerConfig(Section):
         " max_policy_lag admits. With more, rollouts too old are discarded and sampled again.",
     )
     in_flight: int = Field(
-        default=2, ge=1, description="Shards handed to a sampler at once; a second one waits there."
+        default=2,
+        ge=1,
+        description="Shards that a sampler has at most: half of them at work, the others waiting"
+        " there. A half travels as one call, so 8 costs the driver less than 2 where an update has"
+        " several shards for each sampler.",
     )
     publish_every: int = Field(
         default=1, ge=1, description="Updates between two snapshots; at most max_policy_lag + 1."

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -47,8 +49,8 @@ class Backend(Protocol):
         The first one holds every part, each later one what changed since the one before.
         """
 
-    def submit(self, job: SampleJob) -> None:
-        """Hand over a job; one that is lost and given out again is sampled with the newest."""
+    def submit(self, jobs: Sequence[SampleJob]) -> None:
+        """Hand over jobs; one that is lost and given out again is sampled with the newest."""
 
     def collect(self, timeout_s: float) -> list[Delivery]:
         """What was finished since the last call, in the order of submission.
@@ -91,15 +93,17 @@ class LocalBackend:
 
     def room(self) -> int:
         """See `Backend`; the queue is bounded by the policy lag alone."""
-        return 1
+        return sys.maxsize
 
-    def submit(self, job: SampleJob) -> None:
+    def submit(self, jobs: Sequence[SampleJob]) -> None:
         """See `Backend`."""
         if not self._published.count:
             raise ValueError("a job cannot be sampled before the first snapshot")
         lacking = tuple(self._published.after(self._given))
         self._given = self._published.count
-        self._waiting.append((job, Snapshot(self._version, lacking)))
+        # Of several jobs the first loads what all of them lack.
+        self._waiting.append((jobs[0], Snapshot(self._version, lacking)))
+        self._waiting.extend((job, Snapshot(self._version, ())) for job in jobs[1:])
 
     def collect(self, timeout_s: float) -> list[Delivery]:
         """See `Backend`."""

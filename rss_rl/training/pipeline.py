@@ -125,17 +125,13 @@ class RolloutPipeline:
 
     def _fill(self, backend: Backend) -> None:
         """Submit what there is room for; first what has to be sampled again."""
-        again = [self._again[place] for place in sorted(self._again) if place[0] <= self._newest()]
-        for job in again:
-            if not backend.room():
-                return
-            self._submit(backend, self._again.pop((job.update, job.shard)))
-        while self._waiting and backend.room():
-            self._submit(backend, self._waiting.popleft())
-
-    def _submit(self, backend: Backend, job: SampleJob) -> None:
-        self._asked[job.update, job.shard] = job
-        backend.submit(job)
+        room = backend.room()
+        again = [place for place in sorted(self._again) if place[0] <= self._newest()][:room]
+        jobs = [self._again.pop(place) for place in again]
+        jobs += [self._waiting.popleft() for _ in range(min(room - len(jobs), len(self._waiting)))]
+        if jobs:
+            self._asked.update(((job.update, job.shard), job) for job in jobs)
+            backend.submit(jobs)
 
     def take(self, update: int) -> Taken:
         """The rollout of an update, waiting for all its shards.

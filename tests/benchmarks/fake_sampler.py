@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import ray
 
 from rss_rl.cluster.actors import ActorProcess, this_process
-from rss_rl.rollouts.rollout import SampleJob
+from rss_rl.rollouts.rollout import Rollout, SampleJob
 
 
 class FakeSampler:
@@ -21,20 +20,21 @@ class FakeSampler:
         pattern: a rollout of the size that real ones have.
     """
 
-    def __init__(self, seconds: float, pattern: pa.RecordBatch) -> None:
+    def __init__(self, seconds: float, pattern: Rollout) -> None:
         self._seconds, self._pattern = seconds, pattern
 
     def process(self) -> ActorProcess:
         return this_process()
 
-    def sample(
-        self, job: SampleJob, version: int, deltas: list[Any]
-    ) -> tuple[pa.RecordBatch, float]:
+    def sample(self, jobs: list[list[Any]], version: int, deltas: list[Any]) -> list[Any]:
         started = time.perf_counter()
         for delta in ray.get(deltas, timeout=60):
             delta.weights.sum()  # a real one reads every number once, into its modules
-        time.sleep(self._seconds)
+        time.sleep(self._seconds * len(jobs))
+        done = [self._rollout(SampleJob.unpacked(job), version).to_bytes() for job in jobs]
+        return [[rollout, (time.perf_counter() - started) / len(jobs)] for rollout in done]
+
+    def _rollout(self, job: SampleJob, version: int) -> Rollout:
         widths = [selection.shape[-1] for selection in self._pattern.selections]
         part = self._pattern.of(np.arange(len(job.rows)), widths)
-        made = replace(part, version=version, rows=job.rows)
-        return made.to_arrow(), time.perf_counter() - started
+        return replace(part, version=version, rows=job.rows)

@@ -112,7 +112,7 @@ def real(config: RunConfig, prepared: Prepared, updates: int, **sampler: object)
 
 @dataclass(frozen=True)
 class Simulated:
-    """Updates a second; of each, the seconds of publishing and of the driver's other work."""
+    """Updates a second; of each, the seconds of publishing; of a shard, the driver's other work."""
 
     rate: float
     publish: float
@@ -123,10 +123,11 @@ def simulate(
     samplers: int, lag: int, sample_s: float, learn_s: float, parts: tuple[Any, ...], updates: int
 ) -> Simulated:
     """The real pipeline and pool, where samplers and learner only sleep."""
-    config, order, deltas, pattern = parts
-    sampler = config.sampler.model_validate(
-        {"backend": "ray", "actors": samplers, "max_policy_lag": lag}
-    )
+    config, examples, deltas, pattern = parts
+    order = BatchOrder(examples, config.batch_size, 0, reach=lag)
+    shards, drawn = config.sampler.shards, config.sampler.selections
+    asked = {"backend": "ray", "actors": samplers, "max_policy_lag": lag}
+    sampler = config.sampler.model_copy(update=asked)
     fake = ray.remote(FakeSampler).options(num_cpus=0.01, max_restarts=0)
     backend = RayBackend(sampler, lambda _: fake.remote(sample_s, pattern))
     wait_for_all(backend, samplers)
@@ -141,9 +142,12 @@ def simulate(
             spent["publish"] += time.perf_counter() - started
             started = time.thread_time()  # waiting costs none
             for asked in pipeline.admitted(update):
-                rows = order.rows(asked)
-                job = SampleJob(asked, 0, rows, config.sampler.selections, True, False)
-                pipeline.give(asked, [job])
+                pieces = np.array_split(order.rows(asked), shards)
+                jobs = [
+                    SampleJob(asked, shard, rows, drawn, True, False)
+                    for shard, rows in enumerate(pieces)
+                ]
+                pipeline.give(asked, jobs)
             pipeline.take(update)
             spent["orchestrate"] += time.thread_time() - started
             time.sleep(learn_s)
@@ -154,7 +158,7 @@ def simulate(
     go(2 * samplers, updates)
     rate = updates / (time.perf_counter() - started)
     pipeline.close()
-    return Simulated(rate, spent["publish"] / updates, spent["orchestrate"] / updates)
+    return Simulated(rate, spent["publish"] / updates, spent["orchestrate"] / updates / shards)
 
 
 def wait_for_all(backend: RayBackend, samplers: int, timeout_s: float = 300) -> None:
@@ -163,6 +167,13 @@ def wait_for_all(backend: RayBackend, samplers: int, timeout_s: float = 300) -> 
         if time.monotonic() > deadline:
             raise TimeoutError(f"{backend.stats().samplers} of {samplers} samplers started")
         backend.collect(1.0)
+
+
+def in_shards(config: RunConfig, shards: int, in_flight: int) -> RunConfig:
+    """Updates of so many shards, each as large as a batch is now."""
+    sampler = config.sampler.model_copy(update={"shards": shards, "in_flight": in_flight})
+    size = shards * config.batch_size
+    return config.model_copy(update={"sampler": sampler, "batch_size": size})
 
 
 def measure(config: RunConfig, prepared: Prepared, parts: Any, updates: int) -> Costs:
@@ -177,7 +188,7 @@ def pattern_of(config: RunConfig, prepared: Prepared, learner: LocalLearner) -> 
     backend = LocalRoles().backend(config, prepared, NO_LOG)
     backend.publish(learner.publish(0))
     rows = np.arange(config.batch_size)
-    backend.submit(SampleJob(0, 0, rows, config.sampler.selections, True, False))
+    backend.submit([SampleJob(0, 0, rows, config.sampler.selections, True, False)])
     return backend.collect(0.0)[0].rollout
 
 
@@ -185,10 +196,16 @@ def go(config: RunConfig, updates: int, samplers: int, exchange: float, say: Say
     """Measure, check, predict."""
     prepared = open_prepared(config.data)
     learner = LocalLearner(config, prepared)
-    order = BatchOrder(prepared.split("train"), config.batch_size, 0, reach=2 * samplers)
-    parts = (config, order, learner.publish(0).deltas, pattern_of(config, prepared, learner))
+    others = (learner.publish(0).deltas, pattern_of(config, prepared, learner))
+    parts = (in_shards(config, 1, 2), prepared.split("train"), *others)
     costs = measure(config, prepared, parts, updates)
     say("costs in seconds", **asdict(costs))
+    # An update's shards for one sampler in one call; then samplers that run ahead, a shard each.
+    for number, shards, in_flight, lag in ((1, 1, 2, 0), (1, 4, 8, 0), (1, 8, 16, 0), (0, 0, 8, 8)):
+        number, shards = number or samplers, shards or samplers
+        larger = (in_shards(config, shards, in_flight), *parts[1:])
+        done = simulate(number, lag, 0.1 if lag else 0.0, 0.0, larger, updates)
+        say("driver, a shard", samplers=number, shards=shards, seconds=done.orchestrate)
     for number in (1, 2, 4):
         asked = {"backend": "ray", "actors": number, "max_policy_lag": LAG}
         measured, _ = real(config, prepared, updates, **asked)

@@ -55,8 +55,8 @@ def kill_samplers(backend: RayBackend, how_many: int) -> None:
     """SIGKILL samplers, those at work on a shard first."""
     wait_for(backend, 2)
     backend._dispatch()
-    slots = sorted(backend._slots, key=lambda slot: -len(slot.jobs))
-    assert slots[0].jobs, "no sampler was at work"
+    slots = sorted(backend._slots, key=lambda slot: -slot.held)
+    assert slots[0].calls, "no sampler was at work"
     for slot in slots[:how_many]:
         assert slot.process is not None
         os.kill(slot.process.pid, signal.SIGKILL)

@@ -41,13 +41,16 @@ class Actor:
     def process(self) -> ActorProcess:
         return this_process()
 
-    def sample(self, job: SampleJob, version: int, deltas: list[Any]) -> Any:
+    def sample(self, jobs: list[list[Any]], version: int, deltas: list[Any]) -> Any:
         if self._fail_sample is not None:
             raise_once_more(self._fail_sample)
+        return [[self._rollout(SampleJob.unpacked(job), version), len(jobs)] for job in jobs]
+
+    def _rollout(self, job: SampleJob, version: int) -> bytes:
         one = np.ones((1, len(job.rows), 1), np.float32)
         selection = np.ones((1, len(job.rows), 2, 1), bool)
         rollout = Rollout(job.rows, (selection,), one, {}, {}, one[0], version)
-        return rollout.to_arrow(), 0.1
+        return rollout.to_bytes()
 
 
 def raise_once_more(count: Path) -> None:
@@ -74,12 +77,41 @@ def collect(backend: RayBackend, wanted: int) -> list[Any]:
 
 def submit(backend: RayBackend) -> None:
     backend.publish(Snapshot(5, ()))
-    backend.submit(SampleJob(0, 0, np.arange(2), selections=1, scored=False, thresholded=False))
+    backend.submit([job(0)])
+
+
+def job(shard: int) -> SampleJob:
+    return SampleJob(0, shard, np.arange(2), selections=1, scored=False, thresholded=False)
 
 
 def counting(path: Path, times: int) -> Path:
     path.write_text(str(times))
     return path
+
+
+def test_shards_of_one_sampler_travel_together(tmp_path: Path) -> None:
+    """Half of those that it may have; all of them are done again where it fails."""
+    backend = pool((None, counting(tmp_path / "a", 1)), in_flight=8)
+    backend.publish(Snapshot(5, ()))
+    assert backend.room() == 8
+    backend.submit([job(shard) for shard in range(6)])
+    assert backend.room() == 2
+    found = collect(backend, 6)
+    assert [delivery.job.shard for delivery in found] == list(range(6))
+    assert [delivery.busy_s for delivery in found] == [4] * 4 + [2] * 2
+    assert backend.restarts == 1
+    backend.close()
+
+
+def test_samplers_share_what_there_is() -> None:
+    backend = pool((None, None), (None, None), in_flight=8)
+    while backend.stats().samplers < 2:
+        backend.collect(0.2)
+    backend.publish(Snapshot(5, ()))
+    backend.submit([job(shard) for shard in range(6)])
+    assert [slot.held for slot in backend._slots] == [3, 3]
+    collect(backend, 6)
+    backend.close()
 
 
 def test_data_that_cannot_be_read_cost_a_sampler_and_not_the_run(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def changed(snapshot: Snapshot, change: Callable[[Array], Array]) -> Snapshot:
 
 def sample(backend: RayBackend, job: SampleJob, snapshot: Snapshot) -> list[Delivery]:
     backend.publish(snapshot)
-    backend.submit(job)
+    backend.submit([job])
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if found := backend.collect(1.0):
@@ -73,11 +73,12 @@ def train_with_ray(
     return events
 
 
-@pytest.mark.parametrize("actors", [1, 2])
+@pytest.mark.parametrize(("actors", "in_flight"), [(1, 2), (2, 2), (1, 4)])
 def test_the_same_numbers_with_any_samplers(
-    actors: int, tiny: Callable[..., RunConfig], reference: Outcome, tmp_path: Path
+    actors: int, in_flight: int, tiny: Callable[..., RunConfig], reference: Outcome, tmp_path: Path
 ) -> None:
-    train_with_ray(tiny(sampler={"backend": "ray", "actors": actors}), tmp_path / "run")
+    samplers = {"backend": "ray", "actors": actors, "in_flight": in_flight}
+    train_with_ray(tiny(sampler=samplers), tmp_path / "run")
     Outcome.read(tmp_path / "run").assert_equals(reference)
 
 

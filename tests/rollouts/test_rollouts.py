@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rss_rl.rollouts.rollout import Rollout, join_rollouts
+from rss_rl.rollouts.rollout import Rollout, SampleJob, join_rollouts
 
 
 def _rollout(
@@ -39,14 +40,6 @@ def _rollout(
     )
 
 
-def _through_ipc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    (back,) = pa.ipc.open_stream(sink.getvalue()).read_all().to_batches()
-    return back
-
-
 @settings(max_examples=30)
 @given(
     st.integers(1, 4),
@@ -59,7 +52,7 @@ def test_arrow_round_trip(
     samples: int, examples: int, widths: list[int], seed: int, bitwise: bool
 ) -> None:
     sent = _rollout(samples, examples, widths, seed, bitwise=bitwise)
-    got = Rollout.from_arrow(_through_ipc(sent.to_arrow()))
+    got = Rollout.from_bytes(sent.to_bytes())
     assert got.version == sent.version
     for name in ("rows", "log_prob", "score", "cost", "thresholded"):
         np.testing.assert_array_equal(getattr(got, name), getattr(sent, name), err_msg=name)
@@ -69,6 +62,15 @@ def test_arrow_round_trip(
     assert len(got.bit_log_prob) == (len(widths) if bitwise else 0)
     for mine, theirs in zip(got.bit_log_prob, sent.bit_log_prob, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_job_is_packed_without_loss() -> None:
+    sent = SampleJob(3, 1, np.array([5, 2**40]), 4, scored=True, thresholded=False, bitwise=True)
+    packed = sent.packed()
+    assert {type(value) for value in packed} == {int, bool, bytes}  # what needs no pickling
+    got = SampleJob.unpacked(packed)
+    np.testing.assert_array_equal(got.rows, sent.rows)
+    assert replace(got, rows=sent.rows) == sent
 
 
 def test_joined_shards_are_padded_and_carry_the_oldest_version() -> None:

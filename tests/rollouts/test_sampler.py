@@ -50,7 +50,7 @@ def test_other_weights_under_the_same_version_are_loaded(
     rewards = []
     for snapshot in (first, other):
         backend.publish(snapshot)
-        backend.submit(_JOB)
+        backend.submit([_JOB])
         rewards.append(backend.collect(0.0)[0].rollout.rewards)
     assert np.abs(rewards[0] - rewards[1]).max() > 1e-3
 

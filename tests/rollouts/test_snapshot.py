@@ -240,7 +240,7 @@ def test_a_learner_publishes_what_it_learnt(tiny_config: RunConfig, tiny: Prepar
         Sampler(config, build_prepared_models(config, tiny), tiny.split("train"))
     )
     backend.publish(learner.publish(0))
-    backend.submit(SampleJob(0, 0, _ROWS, selections=4, scored=True, thresholded=False))
+    backend.submit([SampleJob(0, 0, _ROWS, selections=4, scored=True, thresholded=False)])
     rollout = backend.collect(0.0)[0].rollout
     learner.update(LearnTask(0, _ROWS, _FROZEN, rollout))
     assert parts(learner.publish(1, whole=False)) == [POLICY]
@@ -280,7 +280,7 @@ def test_a_job_that_waits_is_sampled_with_the_snapshot_it_was_submitted_with(
         if version % 3 == 2:
             continue  # nobody samples with this one
         job = SampleJob(version, 0, _ROWS, selections=2, scored=True, thresholded=True)
-        backend.submit(job)
+        backend.submit([job])
         fresh = sampler()
         fresh.load(models.publish(version))
         expected.append(fresh.sample(job))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -59,10 +60,10 @@ class ScriptedBackend:
     def room(self) -> int:
         return self.slots - len(self.waiting)
 
-    def submit(self, job: SampleJob) -> None:
-        assert self.room() > 0, "more jobs than tokens"
-        self.submitted.append((job.update, job.shard, self.version))
-        self.waiting.append((job, self.version))
+    def submit(self, jobs: Sequence[SampleJob]) -> None:
+        assert self.room() >= len(jobs), "more jobs than tokens"
+        self.submitted += [(job.update, job.shard, self.version) for job in jobs]
+        self.waiting += [(job, self.version) for job in jobs]
 
     def collect(self, timeout_s: float) -> list[Delivery]:
         count = len(self.waiting)
