@@ -8,7 +8,10 @@ so many, its deviations in columns `..._sd`. Any other table with decimals needs
 
 A sentence that repeats figures is checked, not written. After its paragraph stands
 `<!-- figures from FILE, FILE: TEXT ... TEXT -->`: each TEXT, its fields filled in as in a cell of a
-table, has to stand in the paragraph word for word.
+table, has to stand in the paragraph word for word. A FILE that ends in .yaml is a table of
+configs/tables, for its published figures. In README.md, docs/results and docs/tutorials every
+figure has to be in such a TEXT, or in `<!-- not measured: TEXT ... TEXT -->`: settings and shares
+asked for.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ from __future__ import annotations
 import argparse
 import csv
 import difflib
+import functools
 import re
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Formatter
 
@@ -39,12 +43,23 @@ BLOCK = re.compile(
 )
 OTHER = re.compile(r"(?P<reason><!-- by hand: [^>]+ -->\n+)?(?P<table>(?:^\|.*\n)+)", re.MULTILINE)
 FIGURES = re.compile(r"<!-- figures from (?P<files>[^:>]+): (?P<texts>[^>]+?) -->")
+NOT_MEASURED = re.compile(r"<!-- not measured: (?P<texts>[^>]+?) -->")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+FENCE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
+PARAGRAPH = re.compile(r"(?:^.*\S.*\n)+", re.MULTILINE)
+QUOTED = re.compile(r"`[^`]*`|\]\([^)]*\)")
+"""Code, and the addresses of links: figures in them are not results."""
+MEASURED = re.compile(
+    r"(?<![\w.,])(?<!Python )(?<!CC BY )-?"
+    r"(?:\d*\.\d+|\d[\d,]*(?=%| (?:×|(?:points|times|ms|s|seconds|minutes)\b)))"
+)
+"""A figure that somebody measured: a decimal but for versions, or a number before these units."""
 FORM = re.compile(r"(?P<zero>0?)\.(?P<places>\d)(?P<unit>%|p|M|)(?P<mean>m?)")
 """Of a figure: `.4` is .8630, `0.1` is 0.8, `0.1%` is 40.1%, `0.1p` is 40.1, `0.2M` is 2.77 M;
 with an `m` behind it without the deviation."""
 
 SCALES = {"": 1, "%": 100, "p": 100, "M": 1e-6}
+read_layouts = functools.cache(read_tree)
 Line = Mapping[str, str]
 """The filled cells of a line of a CSV, by column."""
 
@@ -53,8 +68,9 @@ class Layout(Section):
     """What stands in a table.
 
     columns    heading and cell of each. A cell holds fields, `{WORD/COLUMN:FORM}`: the figure of
-               COLUMN in the lines that have each WORD in a cell, or without FORM its text. A cell
-               is empty where one is missing; rows whose first cell is empty are left out
+               COLUMN in the lines that have each WORD in a cell, or without FORM its text. Two with
+               ` - ` or ` / ` between them are the difference or ratio of their means. A cell is
+               empty where one is missing; rows whose first cell is empty are left out
     where      words that each line has; without: folds that are left out
     published  the table of configs/tables that `{published/DATASET/METRIC:FORM}` reads
     each_line  is a row; otherwise lines with the same `row` are
@@ -70,25 +86,23 @@ class Layout(Section):
 
 
 def documents(root: Path) -> list[Path]:
-    """README and all pages but the tutorials."""
-    docs = root / "docs"
-    return [
-        root / "README.md",
-        *sorted(docs.glob("*.md")),
-        *sorted((docs / "results").glob("*.md")),
-    ]
+    """README and all pages."""
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+
+
+def all_measured(document: Path) -> bool:
+    """Whether every figure in a sentence of the document has to have a file."""
+    return document.name == "README.md" or document.parent.name in ("results", "tutorials")
 
 
 def rewritten(document: Path, root: Path) -> str:
     """A document with all its tables as they follow from the CSVs.
 
     Raises:
-        RssError: a table or file that is missing, figures that contradict each other, a sentence
-            whose figures are others, or a table with decimals that is neither written by this
-            program nor explained.
+        RssError: a table or file that is missing, figures that contradict each other, or a table
+            with decimals that is neither written by this program nor explained.
     """
     text = document.read_text(encoding="utf-8")
-    check_sentences(text, root)
     others = BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text)
     for found in OTHER.finditer(others):
         if re.search(r"\.\d", found["table"]) and not found["reason"]:
@@ -107,25 +121,62 @@ def rewritten(document: Path, root: Path) -> str:
     return BLOCK.sub(block, text)
 
 
-def check_sentences(text: str, root: Path) -> None:
-    """Compare the figures in sentences with the CSVs that their comments name.
+def wrong_sentences(document: Path, root: Path) -> Iterator[str]:
+    """What is wrong with the sentences of a document.
+
+    A paragraph does not have what its comments expect of it, or it has a figure that no comment
+    accounts for.
 
     Raises:
-        RssError: a paragraph does not have what its comment expects of it.
+        RssError: a comment names a missing file, or figures contradict each other.
     """
-    for found in FIGURES.finditer(text):
-        files = [root / RESULTS / name.strip() for name in found["files"].split(",")]
-        lines = [line for file in files for line in read_lines(file)]
-        before = text[: found.start()]
-        paragraph = " ".join(COMMENT.sub("", before[before.rfind("\n\n") :]).split())
-        for template in found["texts"].split(" ... "):
-            expected = " ".join(cell(template, lines).split())
-            if not expected or expected not in paragraph:
-                raise RssError(
-                    f"the sentence is not '{expected or template}', which is what its files say",
-                    where=f"line {before.count(chr(10)) + 1}",
-                    remedy="Correct the sentence, or what the comment says of it",
-                )
+    text = document.read_text(encoding="utf-8")
+    for skipped in (BLOCK, FENCE, OTHER):
+        text = skipped.sub(lambda found: "\n" * found[0].count("\n"), text)
+    for found in PARAGRAPH.finditer(text):
+        where = f"{document.name}: line {text.count(chr(10), 0, found.start()) + 1}"
+        paragraph = " ".join(COMMENT.sub("", found[0]).split())
+        left = QUOTED.sub(blank, paragraph)
+        for expected in expected_texts(found[0], root):
+            places = [*re.finditer(rf"(?<![\d.]){re.escape(expected)}(?!\.?\d)", paragraph)]
+            if not places:
+                yield f"{where}: the sentence is not '{expected}', which is what its files say"
+            for place in places:
+                left = left[: place.start()] + blank(place) + left[place.end() :]
+        unknown = MEASURED.findall(left) if all_measured(document) else []
+        if unknown:
+            yield (
+                f"{where}: figures without a file: {', '.join(unknown)}; after the paragraph put "
+                "<!-- figures from FILE: TEXT --> or <!-- not measured: TEXT -->"
+            )
+
+
+def blank(found: re.Match[str]) -> str:
+    """As many spaces as a text has characters."""
+    return " " * len(found[0])
+
+
+def expected_texts(paragraph: str, root: Path) -> Iterator[str]:
+    """What the comments of a paragraph say that it has."""
+    for found in NOT_MEASURED.finditer(paragraph):
+        yield from parted(found)
+    for found in FIGURES.finditer(paragraph):
+        names = [name.strip() for name in found["files"].split(",")]
+        lines = [line for name in names for line in named_lines(name, root)]
+        for template in parted(found):
+            yield " ".join(cell(template, lines).split()) or template
+
+
+def parted(comment: re.Match[str]) -> list[str]:
+    """The texts of a comment."""
+    return " ".join(comment["texts"].split()).split(" ... ")
+
+
+def named_lines(name: str, root: Path) -> Sequence[Line]:
+    """The lines of a CSV, or the published figures of a table of configs/tables."""
+    if name.endswith(".yaml"):
+        return published_lines(name.removesuffix(".yaml"), root)
+    return read_lines(root / RESULTS / name)
 
 
 def rendered(name: str, files: Sequence[Path], root: Path) -> str:
@@ -135,7 +186,7 @@ def rendered(name: str, files: Sequence[Path], root: Path) -> str:
         RssError: the table, a file or a column is missing, or figures contradict each other.
     """
     path = root / "docs" / "result_tables.yaml"
-    layouts = read_tree(path)
+    layouts = read_layouts(path)
     if name not in layouts:
         raise RssError(f"there is no table '{name}'", where=str(path))
     layout = parse_section(Layout, layouts[name], where=f"{path}, {name}")
@@ -147,7 +198,7 @@ def rendered(name: str, files: Sequence[Path], root: Path) -> str:
     ]
     header = [column[0] for column in layout.columns]
     body = [[cell(part, found) for part in row] for row in layout.rows] or grouped(
-        layout, [*found, *published_lines(layout, root)]
+        layout, [*found, *published_lines(layout.published, root)]
     )
     for number, title in enumerate(header):
         cells = [row[number] for row in body]
@@ -177,11 +228,11 @@ def read_lines(file: Path) -> Sequence[Line]:
     return lines
 
 
-def published_lines(layout: Layout, root: Path) -> Sequence[Line]:
+def published_lines(table: str | None, root: Path) -> Sequence[Line]:
     """The published figures of a table of configs/tables, as lines."""
-    if layout.published is None:
+    if table is None:
         return []
-    rows = load_table(root / "configs" / "tables" / f"{layout.published}.yaml").rows
+    rows = load_table(root / "configs" / "tables" / f"{table}.yaml").rows
     return [
         {"split": "published", "place": dataset, "row": row.name}
         | {name: str(v[0] if isinstance(v, tuple) else v) for name, v in figures.items()}
@@ -197,18 +248,40 @@ def cell(template: str, lines: Sequence[Line]) -> str:
         parts.append(literal)
         if field is None:
             continue
-        *words, column = field.split("/")
-        chosen = [
-            line
-            for line in lines
-            if column in line
-            and set(words) <= set(line.values())
-            and ("published" in words) == (line.get("split") == "published")
-        ]
-        if not chosen:
+        names, operator = [field], ""
+        for sign in (" - ", " / "):
+            if sign in field:
+                names, operator = field.split(sign), sign.strip()
+        found = [(name.split("/")[-1], chosen(name, lines)) for name in names]
+        if not all(lines_of for _, lines_of in found):
             return ""
-        parts.append(shown(figure(chosen, column), form) if form else chosen[0][column])
+        if not form:
+            [(column, [first, *_])] = found
+            parts.append(first[column])
+            continue
+        figures = [figure(lines_of, column) for column, lines_of in found]
+        parts.append(shown(combined(figures, operator), form))
     return "".join(parts)
+
+
+def chosen(name: str, lines: Sequence[Line]) -> list[Line]:
+    """The lines that have each word and the column of `WORD/COLUMN`."""
+    *words, column = name.split("/")
+    return [
+        line
+        for line in lines
+        if column in line
+        and set(words) <= set(line.values())
+        and ("published" in words) == (line.get("split") == "published")
+    ]
+
+
+def combined(figures: Sequence[Spread], operator: str) -> Spread:
+    """The figure; of two the difference or the ratio of their means."""
+    if not operator:
+        return figures[0]
+    first, second = (found.mean for found in figures)
+    return Spread(first - second if operator == "-" else first / second, None)
 
 
 def shown(found: Spread, form: str) -> str:
@@ -266,19 +339,21 @@ def possible(runs: Sequence[float], count: int, mean: str, deviation: str) -> bo
     return squares <= (count - 1) * (float(deviation) + half[deviation]) ** 2
 
 
-def main() -> int:
-    """Rewrite the documents, or with `--check` say how they differ."""
+def main(arguments: Sequence[str] | None = None, root: Path = REPOSITORY) -> int:
+    """Rewrite the documents, or with `--check` say how they differ, and name wrong sentences."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument(
         "--check", action="store_true", help="write nothing, exit 1 on a difference"
     )
-    check = parser.parse_args().check
+    check = parser.parse_args(arguments).check
     differ = False
-    for document in documents(REPOSITORY):
+    wrong: list[str] = []
+    for document in documents(root):
         try:
-            new = rewritten(document, REPOSITORY)
+            new = rewritten(document, root)
+            wrong += wrong_sentences(document, root)
         except RssError as error:
             sys.stderr.write(f"error: {document.name}: {error}\n")
             return 1
@@ -289,7 +364,8 @@ def main() -> int:
             sys.stdout.writelines(difflib.unified_diff(*lines, document.name, "from the CSVs", n=0))
         elif old != new:
             document.write_text(new, encoding="utf-8")
-    return int(differ and check)
+    sys.stderr.writelines(f"error: {sentence}\n" for sentence in wrong)
+    return int(bool(wrong) or (differ and check))
 
 
 if __name__ == "__main__":
