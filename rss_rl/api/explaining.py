@@ -42,8 +42,9 @@ def explain_classifier(
 ) -> Run:
     """Train a policy that selects the words from which a classifier says what it says of a text.
 
-    The classifier is frozen and asked for probabilities alone: the reward is its log-probability,
-    given the selected words, of the class that it predicts from the whole text. Afterwards
+    The classifier is frozen: the reward is its log-probability, given the selected words, of the
+    class that it predicts from the whole text. From a transformer the policy learns through gates
+    on its attention, from a function by its probabilities alone. Afterwards
     `run.model.select(texts)` marks the words of any text in one pass of the policy.
 
     Args:
@@ -80,6 +81,13 @@ def explain_classifier(
         "evaluation.every": _UPDATES // 8,
         "sampler.selections": _SELECTIONS,
     }
+    if "pretrained" in options:  # it has a gradient: one selection through gates says more
+        chosen |= {
+            "policy.name": "smooth",
+            "sampler.selections": 1,
+            "learner.policy.learning_rate": 3e-3,
+            "learner.entropy_cost": 0.05,
+        }
     if contextual:
         if "pretrained" not in options:
             raise ConfigError(
