@@ -35,6 +35,7 @@ _SHAPES = ((3, 7), (1, 1), (5, 16))
 _TALKATIVE = (
     "torch.onnx._internal.exporter._registration",  # torchvision, which no graph of ours needs
     "onnxscript.optimizer._constant_folding",  # operations that it leaves as they are
+    "onnx_ir._convenience",  # empty lists of axes
 )
 """Loggers whose warnings are about the exporter's own parts."""
 

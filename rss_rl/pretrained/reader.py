@@ -7,13 +7,14 @@ group, L pieces of its longest with special ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from rss_rl.errors import ConfigError
 from rss_rl.ops.ragged import ragged_rows, ranks
+from rss_rl.ops.tracing import recording
 from rss_rl.pretrained.folder import Pretrained
 from rss_rl.pretrained.pieces import PieceTable, special_pieces
 from rss_rl.pretrained.windows import cut, groups
@@ -126,6 +127,40 @@ class WordReader(nn.Module):
             sums = sums.index_add(0, at, (group.states.float() * weight).sum(1))
             weights = weights.index_add(0, at, weight.sum(1))
         return sums / weights.clamp_min(1e-6)
+
+    def recorded(self, words: Tensor, kept: Tensor, pool: Pool) -> Tensor:
+        """As `pooled` without gates, in operations that an ONNX graph has: closed up, all at once.
+
+        Args:
+            words: int64 [M, N], ids. kept: bool [M, N], which are read.
+
+        Returns:
+            float32 [M, H].
+        """
+        pieces, real = self.table.padded(words, kept)  # [M, N * C]
+        text, cell = real.nonzero(as_tuple=True)  # [P]
+        size = real.sum(1)  # [M]
+        rank = real.long().cumsum(1)[text, cell] - 1  # [P], of a piece in its text
+        parts = ((size + self._room - 1) // self._room).clamp_min(1)  # [M], windows
+        ends = parts.cumsum(0)
+        nth = rank * parts[text] // size[text]  # [P], of its window in the text
+        row = (ends - parts)[text] + nth
+        column = rank - (nth * size[text] + parts[text] - 1) // parts[text] + len(self._before)
+        windows = cast(int, ends[-1].item())  # without `int`, which export cannot follow
+        torch._check(windows >= 1)  # type: ignore[no-untyped-call]
+        lines = torch.arange(windows, device=words.device)
+        sizes = torch.zeros_like(lines).index_add(0, row, torch.ones_like(row))
+        ids, valid = self._ids(pieces[text, cell], sizes, row, column)
+        states: Tensor = self.model(input_ids=ids, attention_mask=valid.long()).last_hidden_state
+        owner = (lines[:, None] >= ends).sum(1)  # [W], texts that end before
+        weight = valid[..., None].to(states.dtype)
+        if pool == "first":
+            states, weight = states[:, :1], weight[:, :1]
+        sums = states.new_zeros(words.shape[0], self.size).index_add(
+            0, owner, (states * weight).sum(1)
+        )
+        weights = weight.new_zeros(words.shape[0], 1).index_add(0, owner, weight.sum(1))
+        return sums / weights * (size > 0)[:, None]
 
     def word_states(self, words: Tensor, text: Tensor, texts: int) -> Tensor:
         """Each word as the transformer sees it in its text: the mean of its pieces.
@@ -245,12 +280,15 @@ class WordReader(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Padded pieces of a group with special ones, int64 [G, L], and which are real."""
         before, behind = len(self._before), len(self._behind)
-        width = int(sizes.max()) + before + behind
-        ids = torch.full((len(sizes), width), self._pad, device=pieces.device)
+        width = cast(int, sizes.max().item()) + before + behind
+        if recording():
+            torch._check(width >= 3)  # type: ignore[no-untyped-call]
+            torch._check(width <= self._room + before + behind)  # type: ignore[no-untyped-call]
+        ids = torch.full((sizes.shape[0], width), self._pad, device=pieces.device)
         if before:
             ids[:, :before] = torch.tensor(self._before, device=pieces.device)
         ids[row, column] = pieces
-        lines = torch.arange(len(sizes), device=pieces.device)
+        lines = torch.arange(sizes.shape[0], device=pieces.device)
         for number, piece in enumerate(self._behind):
             ids[lines, before + sizes + number] = piece
         valid = torch.arange(width, device=ids.device) < (sizes + before + behind)[:, None]

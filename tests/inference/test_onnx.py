@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import small
+import tiny_transformers
 from readers import TASKS, reader
 
 from rss_rl.data.vocabulary import PAD
@@ -27,19 +29,46 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "whole example": ("pair", {"encoder": "mean", "reads": "example"}),
     "source2token": ("classes", {"encoder": "source2token"}),
 }
+READS: dict[str, tuple[str, dict[str, Any]]] = {
+    "one text": ("classes", {}),
+    "the first piece of each window": ("classes", {"pool": "first"}),
+    "pairs": ("pair", {}),
+    "adapters": ("score", {"learns": "lora"}),
+}
 TEXTS = ("w3 w9 w4 w8", "w5", "w7 w5 zyx w6 w11 w12 w13 w14 w2 w3 w4")
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_graph_equals_the_model(name: str, tmp_path: Path) -> None:
+    task, settings = CASES[name]
+    compare(task, settings, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """It reads 14 pieces at once, so the longest text has windows."""
+    return tiny_transformers.save(tmp_path_factory.mktemp("tiny") / "bert")
+
+
+@pytest.mark.parametrize("name", READS)
+def test_the_graph_of_a_transformer_reads_what_it_reads(
+    name: str, bert: Path, tmp_path: Path
+) -> None:
+    task, options = READS[name]
+    settings = {"encoder": "transformer", "pretrained": str(bert)} | options
+    # The graph has the words of training alone; torch reads others by their pieces.
+    compare(task, settings, tmp_path, [text.replace("zyx", "w8") for text in TEXTS])
+
+
+def compare(task: str, settings: dict[str, Any], tmp_path: Path, of: Sequence[str] = TEXTS) -> None:
+    """A graph beside torch, on texts together, alone and padded further."""
     import onnxruntime
 
-    task, settings = CASES[name]
     model = reader(task, seed=3, **settings)
     path = tmp_path / "model.onnx"
     write_onnx(model.models, model.inputs, model.config, path)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    for texts in (TEXTS, TEXTS[1:2], TEXTS[2:]):
+    for texts in (of, of[1:2], of[2:]):
         examples = [(text,) * TASKS[task][1] for text in texts]
         encoded = [model.encode(example) for example in examples]
         chosen = model.choose(encoded)
@@ -90,7 +119,7 @@ def test_a_graph_that_computes_something_else_is_refused(
         write_onnx(model.models, model.inputs, model.config, tmp_path / "model.onnx")
 
 
-def test_what_has_no_graph_is_refused(tmp_path: Path) -> None:
+def test_what_has_no_graph_is_refused(bert: Path, tmp_path: Path) -> None:
     for task, settings, message in (
         ("sentence", {}, "choose a sentence of a passage"),
         ("classes", {"encoder": "bisru"}, "encoder 'bisru' with policy 'rss'"),
@@ -98,6 +127,10 @@ def test_what_has_no_graph_is_refused(tmp_path: Path) -> None:
         model = reader(task, **settings)
         with pytest.raises(ConfigError, match=message):
             write_onnx(model.models, model.inputs, model.config, tmp_path / "model.onnx")
+    kept = {"encoder": "transformer", "pretrained": str(bert), "positions": "kept"}
+    placed = reader("classes", **kept)
+    with pytest.raises(ConfigError, match="'transformer' .*the encoder has no such form"):
+        write_onnx(placed.models, placed.inputs, placed.config, tmp_path / "model.onnx")
     plain = reader("classes", encoder="mean")
     chained = plain.models._replace(policy=small.policy(name="crf", double=False))
     with pytest.raises(ConfigError, match="cannot be written as ONNX"):

@@ -63,7 +63,9 @@ def reader(
     if labels.kind == "candidate":
         given["classifier"] = {"name": "cloze", "options": {"hidden": HIDDEN}}
     torch.manual_seed(seed)
-    classifier = build_classifier(ModelConfig(**given), labels, texts, vectors, TRAINABLE)
+    words = (*SPECIAL_WORDS, *(f"w{number}" for number in range(2, WORDS)))
+    config = ModelConfig(**given)
+    classifier = build_classifier(config, labels, texts, vectors, TRAINABLE, words=words)
     for number, part in enumerate(child for name, child in classifier.named_children()):
         if part is not classifier.embedding:
             randomise(part, seed + number)
@@ -73,7 +75,6 @@ def reader(
         "model": given,
         "phases": [phase | {"selection": "sampled" if selects else "all"}],
     }
-    words = (*SPECIAL_WORDS, *(f"w{number}" for number in range(2, WORDS)))
     inputs = Inputs(labels, texts, Tokenizer(), Vocabulary(words, TRAINABLE))
     models = Models(classifier.eval(), policy(double=False, seed=seed, reads=reads), reads)
     return Model(RunConfig.model_validate(tree), models, cast(Prepared, inputs))

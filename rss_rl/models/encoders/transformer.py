@@ -21,6 +21,7 @@ from rss_rl.errors import ConfigError
 from rss_rl.models.dropout import Dropout, batch_seed
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.ops.gated import union
+from rss_rl.ops.tracing import recording
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.pretrained.reader import Pool, Positions, WordReader
 
@@ -106,6 +107,8 @@ class TransformerEncoder(nn.Module):
         return self._read(words, valid & (joint > 0), joint)
 
     def _read(self, words: Tensor, kept: Tensor, gates: Tensor | None) -> Tensor:
+        if recording():
+            return self.reader.recorded(words, kept, self._pool)
         text, place = kept.nonzero(as_tuple=True)  # [R]
         with _drawing(batch_seed() if self.training else None):
             vectors = self.reader.pooled(
@@ -190,11 +193,16 @@ def _build(setup: EncoderSetup, options: TransformerOptions) -> TransformerEncod
     return TransformerEncoder(open_pretrained(options.pretrained), setup, options)
 
 
+def _capabilities(options: TransformerOptions) -> frozenset[str]:
+    found = {"gates", "kept_only", "words"}
+    return frozenset(found | {"onnx"} if options.positions == "closed" else found)
+
+
 TRANSFORMER = EncoderComponent(
     name="transformer",
     help="A pretrained transformer over the pieces of the selected words.",
     build=_build,
     options=TransformerOptions,
-    capabilities=frozenset({"gates", "kept_only", "words"}),
+    capabilities=_capabilities,
     source="Devlin et al., NAACL 2019",
 )
