@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_exporting
 
 from rss_rl.errors import ConfigError
 from rss_rl.ops.ragged import ragged_rows, ranks
-from rss_rl.ops.tracing import recording
 from rss_rl.pretrained.folder import Pretrained
 from rss_rl.pretrained.pieces import PieceTable, special_pieces
 from rss_rl.pretrained.windows import cut, groups
@@ -281,7 +281,7 @@ class WordReader(nn.Module):
         """Padded pieces of a group with special ones, int64 [G, L], and which are real."""
         before, behind = len(self._before), len(self._behind)
         width = cast(int, sizes.max().item()) + before + behind
-        if recording():
+        if is_exporting():
             torch._check(width >= 3)  # type: ignore[no-untyped-call]
             torch._check(width <= self._room + before + behind)  # type: ignore[no-untyped-call]
         ids = torch.full((sizes.shape[0], width), self._pad, device=pieces.device)

@@ -15,13 +15,13 @@ from typing import Any, Literal, cast
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.compiler import is_exporting
 
 from rss_rl.components import Folder, Options
 from rss_rl.errors import ConfigError
 from rss_rl.models.dropout import Dropout, batch_seed
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.ops.gated import union
-from rss_rl.ops.tracing import recording
 from rss_rl.pretrained.folder import Pretrained, open_pretrained
 from rss_rl.pretrained.reader import Pool, Positions, WordReader
 
@@ -107,7 +107,7 @@ class TransformerEncoder(nn.Module):
         return self._read(words, valid & (joint > 0), joint)
 
     def _read(self, words: Tensor, kept: Tensor, gates: Tensor | None) -> Tensor:
-        if recording():
+        if is_exporting():
             return self.reader.recorded(words, kept, self._pool)
         text, place = kept.nonzero(as_tuple=True)  # [R]
         with _drawing(batch_seed() if self.training else None):
