@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from rss_rl.api.run import Run
     from rss_rl.reward_models.blackbox import Probabilities
 
+_THROUGH_GATES = "transformer/explain"
+"""The configuration for a classifier that has a gradient."""
 _UPDATES = 400
 _SELECTIONS = 4
+"""Of a policy that learns from a function's probabilities alone."""
 _AT_ONCE = 16
 
 _Asked = Callable[[int, int], None]
@@ -76,17 +79,16 @@ def explain_classifier(
         )
     chosen: dict[str, Any] = {
         "reward.model": {"name": name, "options": {**options, "target": "label"}},
-        "phases": [{"name": "explain", "policy": True, "steps": _UPDATES}],
-        "evaluation.best_metric": "reward",
-        "evaluation.every": _UPDATES // 8,
-        "sampler.selections": _SELECTIONS,
     }
-    if "pretrained" in options:  # it has a gradient: one selection through gates says more
+    config = None
+    if "pretrained" in options:
+        config = _THROUGH_GATES
+    else:
         chosen |= {
-            "policy.name": "smooth",
-            "sampler.selections": 1,
-            "learner.policy.learning_rate": 3e-3,
-            "learner.entropy_cost": 0.05,
+            "phases": [{"name": "explain", "policy": True, "steps": _UPDATES}],
+            "evaluation.best_metric": "reward",
+            "evaluation.every": _UPDATES // 8,
+            "sampler.selections": _SELECTIONS,
         }
     if contextual:
         if "pretrained" not in options:
@@ -102,6 +104,7 @@ def explain_classifier(
         text="text",
         label="said",
         keep=keep,
+        config=config,
         time=time,
         out=out,
         overrides=[*settings(chosen), *settings(overrides)],

@@ -62,6 +62,7 @@ def fit(
     label: str,
     text_b: str | None = None,
     keep: float | None = None,
+    config: str | Path | None = None,
     dev: Rows | None = None,
     test: Rows | None = None,
     time: str | float | None = None,
@@ -79,6 +80,7 @@ def fit(
         data, text, label, text_b, dev, test: see `rss_rl.prepare`.
         keep: share of the words that the policy shall keep, as `reward.target_share`; default 0.4,
             of long texts 0.2.
+        config: another configuration to train with, as it is but for `keep` and `overrides`.
         time: bound of the training, see `rss_rl.train`.
         out: directory of the run; default `runs/NAME` after the file. The prepared data lie in
             `NAME-data-KEY` beside it. The key is a hash of the rows and of how they are prepared,
@@ -121,7 +123,7 @@ def fit(
                     files["rows"], out=folder, dev=files.get("dev"), test=files.get("test"), **how
                 )
     manifest = open_prepared(folder).manifest
-    base = "own_long" if _words(manifest) >= _LONG_TEXT else "own"
+    base = config or ("own_long" if _words(manifest) >= _LONG_TEXT else "own")
     lines = [
         f"Data: {folder}{', already prepared' if there else ''}",
         f"  task={how['task']}",
@@ -129,8 +131,12 @@ def fit(
         f"  configuration: {base}",
     ]
     given = settings(overrides)
-    chosen = _not_replaced(choices(manifest, keep), given)
-    chosen += _decays(base, chosen, given)
+    if config is None:
+        chosen = _not_replaced(choices(manifest, keep), given)
+        chosen += _decays(base, chosen, given)
+    else:
+        asked_share = [] if keep is None else [Choice("reward.target_share", keep, "as asked")]
+        chosen = _not_replaced(asked_share, given)
     width = max((len(f"{choice.key}={choice.value}") for choice in chosen), default=0)
     lines += [f"  {f'{key}={value}':<{width}}  {why}" for key, value, why in chosen]
     for line in lines:
@@ -203,7 +209,7 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
     ]
 
 
-def _decays(base: str, chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
+def _decays(base: str | Path, chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
     """Rates that fall until the last update, where the settings tell which one that is."""
     keys = ("learner.supervised.decay_updates", "learner.policy.decay_updates")
     without = settings(dict.fromkeys(keys))

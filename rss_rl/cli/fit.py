@@ -47,6 +47,15 @@ def fit(
             "on average.",
         ),
     ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="CONFIG",
+            help="Train with this configuration as it is (KEY=VALUE settings change it), such as "
+            "own_context. Default: own or own_long, fitted to the data.",
+        ),
+    ] = None,
     time: options.Time = None,
     out: Annotated[
         Path | None,
@@ -88,6 +97,7 @@ def fit(
         label=label or "",
         text_b=text_b,
         keep=keep,
+        config=config,
         dev=dev,
         test=test,
         time=time,

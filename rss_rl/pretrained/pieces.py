@@ -53,7 +53,7 @@ class PieceTable(nn.Module):
     def add(self, words: Sequence[str]) -> None:
         """Words behind those that are there."""
         lists = self._cut(words)
-        self._most = max(self._most, *map(len, lists))
+        self._most = max(self._most, max(map(len, lists), default=0))
         starts, pieces = _packed(lists)
         device = self.starts.device
         self.starts = torch.cat([self.starts, starts[1:].to(device) + self.starts[-1]])
