@@ -66,6 +66,16 @@ def test_as_json_it_prints_the_report_and_nothing_else(table: Path, tmp_path: Pa
     assert not (tmp_path / "run" / "report.html").exists()
 
 
+def test_another_configuration_is_taken_as_it_is(table: Path, tmp_path: Path) -> None:
+    """But for the share asked for: nothing of it is fitted to the data."""
+    said = fitted(table, tmp_path / "run", "--config", "own_context")
+    assert "configuration: own_context" in said
+    config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    assert config["policy"]["options"]["context"] == "conv"
+    assert config["learner"]["policy"]["decay_updates"] == 2600
+    assert config["reward"]["target_share"] == 0.4
+
+
 def test_vectors_of_a_package_serve_where_none_are_given(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
