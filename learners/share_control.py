@@ -17,10 +17,14 @@ continues for some updates after lambda has turned, and the policy would swing a
 
 The violation is measured in logits. Let r be the share of heads and of dependents for which the
 most likely r of each, taken together, are the target share of the tokens. A role keeps r of the
-tokens where its (1 - r)-quantile q of the logits is 0. That is its margin: how much too high or too
+tokens where its (1 - r)-quantile q of the logits is 0. Its margin is q: how much too high or too
 low its logits are. The share itself would not do: it stays at 0 or at 1 while all probabilities are
-on one side of one half, and leaps as they cross. A policy near saturation is brought back too,
-since its margin grows with its logits.
+on one side of one half, and leaps as they cross.
+
+The margin is counted in standard deviations of the role's logits where these are above 1. Between
+words that a sure policy tells apart lie whole logits: counted in those, one token too many moved
+lambda by more than rewards differ, and the policy forgot what it had learnt (TREC at 40%, dev:
+82.6%, with standard deviations 89.2%).
 
 The constraints are equalities: where less is kept than asked for, lambda falls below 0 and pays.
 
@@ -61,9 +65,10 @@ _LEAST = 1e-7
 
 
 class Reached(NamedTuple):
-    """Share of the tokens kept at the threshold, and logits by which each role lies off its share.
+    """Share of the tokens kept at the threshold, and how far each role's logits lie off its share.
 
-    margins  of heads and of dependents
+    margins  of heads and of dependents, in standard deviations of the logits, or in logits where
+             those vary by less than 1
     """
 
     kept: float
@@ -94,8 +99,17 @@ def share_margin(probabilities: Sequence[Array], valid: Sequence[Array], target:
     # A token is among the most likely r of either role where r is at least the less of the two.
     first = covered.min(0)
     share = first[_covered(first, weight) >= target - _ROUNDING].min()
-    heads, dependents = (_lowest(*role, share) for role in zip(score, covered, strict=True))
+    heads, dependents = (
+        _lowest(role, of_role, share) / max(1.0, _spread(role, weight))
+        for role, of_role in zip(score, covered, strict=True)
+    )
     return Reached(float(weight[(score > 0).any(0)].sum()), (heads, dependents))
+
+
+def _spread(values: Array, weight: Array) -> float:
+    """Standard deviation of the values [T]; the weights add up to 1."""
+    deviations = values - (values * weight).sum()
+    return float(np.sqrt((np.square(deviations) * weight).sum()))
 
 
 def _covered(values: Array, weight: Array) -> Array:

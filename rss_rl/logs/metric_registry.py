@@ -181,8 +181,9 @@ for _metric in (
     ),
     Metric(
         "selection/margin_{heads,dependents}",
-        "logits",
-        "how far a role's logits are too high (+) or too low (-) for the target share",
+        "standard deviations",
+        "how far a role's logits are too high (+) or too low (-) for the target share; in logits"
+        " where these vary by less than 1",
         "last",
     ),
     Metric(

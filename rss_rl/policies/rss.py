@@ -32,7 +32,7 @@ from rss_rl.policies.protocol import PolicySetup
 from rss_rl.types import ROLES
 
 Context = Literal["none", "lstm", "gru", "conv"]
-Pool = Literal["mean", "learnt"]
+Pool = Literal["mean", "learnt", "none"]
 _CONVOLUTIONS, _WINDOW = 2, 5
 """Layers of context=conv, and tokens that each sees at once: a token sees nine."""
 
@@ -40,15 +40,16 @@ _CONVOLUTIONS, _WINDOW = 2, 5
 class RSSModule(nn.Module):
     """Logit of selecting each token: w . sigma(W [x_i; pool; x_i * pool] + b_R) + b.
 
-    pool is the mean over the real tokens of the sentence, or what source2token makes of them. With
-    a context layer x_i is what it makes of the tokens.
+    pool is the mean over the real tokens of the sentence, or what source2token makes of them;
+    without one W reads x_i alone. With a context layer x_i is what it makes of the tokens.
 
     Args:
         inputs: E. hidden: D, also of the context layer (of each direction of a recurrent one).
         initial_probability: sigmoid(b) at the start; the paper's zero bias is 0.5.
         context: `none` (the paper), a bidirectional `lstm` or `gru`, or gated convolutions below
             all this.
-        pool: `mean` (the paper) or `learnt`: source2token, where a few words can outweigh others.
+        pool: `mean` (the paper), `learnt`: source2token, where a few words can outweigh others, or
+            `none`: a module that cannot learn its sentences by heart.
     """
 
     def __init__(
@@ -63,8 +64,9 @@ class RSSModule(nn.Module):
         super().__init__()
         self.context = _context_layer(context, inputs, hidden)
         size = self.context.output_size
-        self.pool = None if pool == "mean" else Source2Token(size, activation, 0.0)
-        self.hidden = glorot_linear(3 * size, hidden)
+        self.reads_pool = pool != "none"
+        self.pool = Source2Token(size, activation, 0.0) if pool == "learnt" else None
+        self.hidden = glorot_linear(3 * size if self.reads_pool else size, hidden)
         self.score = glorot_linear(hidden, 1)
         nn.init.constant_(
             self.score.bias, math.log(initial_probability / (1 - initial_probability))
@@ -74,13 +76,16 @@ class RSSModule(nn.Module):
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """[B, N, E] and bool [B, N] to logits [B, N]."""
         tokens = self.context(embedded, valid)
+        if not self.reads_pool:
+            features = activation_function(self.activation)(self.hidden(tokens))  # [B, N, D]
+            return self.score(features)[..., 0]  # type: ignore[no-any-return]
         pool = masked_mean(tokens, valid) if self.pool is None else self.pool(tokens, valid)
         return _logits([self], tokens, pool)[:, 0]
 
     @property
     def reads_mean_alone(self) -> bool:
         """It has no layer of its own below: modules that read the same can be computed at once."""
-        return isinstance(self.context, NoContext) and self.pool is None
+        return self.reads_pool and self.pool is None and isinstance(self.context, NoContext)
 
     @property
     def selector(self) -> Selector:
@@ -201,8 +206,9 @@ class SelectorOptions(Options):
     )
     pool: Pool = Field(
         default="mean",
-        description="What a token sees of the whole sentence: the mean of its tokens, or"
-        " attention over them that learns which words count.",
+        description="What a token sees of the whole sentence: the mean of its tokens, attention"
+        " over them that learns which words count, or nothing, for data so small that a policy"
+        " would learn its sentences by heart.",
     )
 
     def module(self, setup: PolicySetup, initial_probability: float = 0.5) -> RSSModule:

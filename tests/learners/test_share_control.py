@@ -36,6 +36,28 @@ def share_above(
     return np.mean(shares, axis=0).tolist()
 
 
+def spread(chances: list[np.ndarray], valid: list[np.ndarray], role: int) -> float:
+    """Standard deviation of a role's logits; examples weigh the same whatever their lengths."""
+    examples = []
+    for example in range(len(valid[0])):
+        slots = zip(chances, valid, strict=True)
+        inside = [c for p, real in slots for c in p[example, role, real[example]]]
+        examples.append([logit(min(max(float(c), 1e-7), 1 - 1e-7)) for c in inside])
+    mean = np.mean([np.mean(values) for values in examples])
+    return float(np.mean([np.mean((np.array(values) - mean) ** 2) for values in examples])) ** 0.5
+
+
+def test_a_sure_policy_is_moved_by_no_more_than_one_that_is_less_sure() -> None:
+    draw = np.random.default_rng(5)
+    logits, valid = draw.normal(size=(20, 2, 9)), [np.ones((20, 9), bool)]
+    calm, sure, timid = (
+        share_margin([1 / (1 + np.exp(-scale * logits))], valid, 0.2).margins
+        for scale in (1.5, 3, 0.1)
+    )
+    assert sure == pytest.approx(calm)
+    assert all(0 < abs(margin) < 0.15 for margin in timid)
+
+
 @pytest.mark.parametrize("target", [0.07, 0.3, 0.5, 0.93])
 def test_moved_by_the_margins_as_many_heads_as_dependents_are_kept(target: float) -> None:
     draw = np.random.default_rng(3)
@@ -43,7 +65,10 @@ def test_moved_by_the_margins_as_many_heads_as_dependents_are_kept(target: float
     chances = [draw.random((40, 2, 9)) ** np.array([2, 6])[:, None] for _ in range(2)]
     reached = share_margin(chances, valid, target)
     assert reached.kept == pytest.approx(share_above(chances, valid, (0, 0))[2], abs=1e-9)
-    heads, dependents, kept = share_above(chances, valid, reached.margins)
+    scales = [max(1.0, spread(chances, valid, role)) for role in range(2)]
+    assert min(scales) > 1
+    thresholds = (reached.margins[0] * scales[0], reached.margins[1] * scales[1])
+    heads, dependents, kept = share_above(chances, valid, thresholds)
     # But for one token of one example.
     assert kept == pytest.approx(target, abs=1 / 40)
     assert heads == pytest.approx(dependents, abs=1 / 40)
@@ -73,8 +98,9 @@ def test_a_role_that_dies_is_paid_for_though_the_share_is_right() -> None:
     assert reached.kept == pytest.approx(0.3)
     assert reached.margins[0] < -1
     shared = np.repeat(chances[:, 1:], 2, axis=1)
+    between = (logit(0.9) + logit(0.02)) / 2 / spread([shared], [np.ones((1, 10), bool)], 0)
     assert share_margin([shared], [np.ones((1, 10), bool)], 0.3).margins == pytest.approx(
-        ((logit(0.9) + logit(0.02)) / 2,) * 2
+        (between, between)
     )
 
 
@@ -164,7 +190,7 @@ def test_a_schedule_goes_on_where_it_was_saved() -> None:
 
 def test_all_tokens_as_a_target() -> None:
     """A role that decides alone lies off by the logit of its least likely token."""
-    chances = np.random.default_rng(0).uniform(0.1, 0.9, (2, 1, 5)).repeat(2, axis=1)
+    chances = np.random.default_rng(0).uniform(0.3, 0.7, (2, 1, 5)).repeat(2, axis=1)
     reached = share_margin([chances], [np.ones((2, 5), bool)], 1.0)
     assert reached.margins == pytest.approx((logit(float(chances.min())),) * 2)
 

@@ -95,6 +95,20 @@ def test_what_attention_pools_is_what_source2token_does() -> None:
     torch.testing.assert_close(found[valid], wanted[valid])
 
 
+def test_without_a_pool_a_token_is_read_alone() -> None:
+    torch.manual_seed(0)
+    module = RSSModule(5, 3, "elu", 0.5, "none", "none").double()
+    assert parameter_count(module) == 5 * 3 + 3 + 3 + 1
+    embedded, valid = torch.randn(2, 4, 5).double(), torch.ones(2, 4, dtype=torch.bool)
+    changed = embedded.clone()
+    changed[:, 1:] = torch.randn(2, 3, 5)
+    before, after = module(embedded, valid), module(changed, valid)
+    assert torch.equal(after[:, 0], before[:, 0])
+    assert not torch.isclose(after[:, 1:], before[:, 1:]).any()
+    reads_mean = RSSModule(5, 3, "elu", 0.5).double()
+    assert not torch.equal(reads_mean(changed, valid)[:, 0], reads_mean(embedded, valid)[:, 0])
+
+
 @every_kind
 def test_gates_begin_glorot_uniform_and_biases_zero(kind: Any) -> None:
     torch.manual_seed(0)

@@ -36,6 +36,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "smooth": {"name": "smooth"},
     "smooth by word": {"name": "smooth", "shared": True, "options": {"widths": "word"}},
     "rss over conv": {"context": "conv", "pool": "learnt"},
+    "rss without a pool": {"pool": "none"},
     "stop-words": {"name": "stop-words"},
 }
 
