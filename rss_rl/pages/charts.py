@@ -199,7 +199,9 @@ def _description(chart: Chart) -> str:
     for line in chart.lines:
         first, last = (format(line.points[at][1], chart.y_format) for at in (0, -1))
         parts.append(f"{line.label} from {first} to {last}")
-    parts += [f"{p.label} {format(p.y, chart.y_format)}" for p in chart.points if p.label and p.named]
+    parts += [
+        f"{p.label} {format(p.y, chart.y_format)}" for p in chart.points if p.label and p.named
+    ]
     return "; ".join(parts)
 
 
@@ -258,29 +260,33 @@ def _labels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale, taken: Sequence
     boxes = list(taken)
     dots = np.array([(x(point.x), y(point.y)) for point in chart.points]).reshape(-1, 2)
     lines = [_along([(x(px), y(py)) for px, py in line.points]) for line in chart.lines]
-    for text, place, kind, ends in _wanted(chart, x, y):
-        places = list(_around(text, place, ends))
+    for text, places, kind, of_line in _wanted(chart, x, y):
         inside = [found for found in places if _fits(_box(text, *found), chart)]
         free = [f for f in inside if not any(_overlap(_box(text, *f), other) for other in boxes)]
-        drawn = np.concatenate([dots, *lines]) if ends else dots
+        drawn = np.concatenate([dots, *lines]) if of_line else dots
         clear = [f for f in free if not _covers(_box(text, *f), drawn)]
-        if not clear and not ends:
+        if not clear and not of_line:
             continue
         left, base = (clear or free or inside or places)[0]
         boxes.append(_box(text, left, base))
         _text(svg, text, left, base, f"label {kind}")
 
 
-def _around(text: str, place: tuple[float, float], ends: bool) -> Iterator[tuple[float, float]]:
-    """Where a label may begin, the nearest first: of a line before its end, above or below it."""
+def _before(text: str, end: tuple[float, float], side: int) -> Iterator[tuple[float, float]]:
+    """Where the label of a line may begin: before its end, above it (side -1) or below it (1)."""
+    left = end[0] - _LETTER * len(text) - 6
+    for direction in (side, -side):
+        for row in range(8):
+            yield left, end[1] - 6 + direction * _ROW * row
+
+
+def _beside(text: str, place: tuple[float, float]) -> Iterator[tuple[float, float]]:
+    """Where the label of a point may begin, the nearest first."""
     width = _LETTER * len(text)
-    for row in range(8 if ends else 4):  # farther from a point nobody sees whose label it is
+    for row in range(4):  # farther away nobody sees whose label it is
         for up in (-_ROW * row, _ROW * row):
-            if ends:
-                yield place[0] - width - 6, place[1] - 6 + up
-            else:
-                yield place[0] + 8, place[1] + 4 + up
-                yield place[0] - width - 8, place[1] + 4 + up
+            yield place[0] + 8, place[1] + 4 + up
+            yield place[0] - width - 8, place[1] + 4 + up
 
 
 def _box(text: str, left: float, base: float) -> _Box:
@@ -313,21 +319,23 @@ def _fits(box: _Box, chart: Chart) -> bool:
 
 def _wanted(
     chart: Chart, x: _Scale, y: _Scale
-) -> Iterator[tuple[str, tuple[float, float], str, bool]]:
-    """Text, place and colour of each label, and whether it stands before its place."""
-    for line in chart.lines:
-        last = line.points[-1]
+) -> Iterator[tuple[str, list[tuple[float, float]], str, bool]]:
+    """Text, possible places and colour of each label, and whether it is that of a line.
+
+    Lines of a colour may end near each other: a label begins as its line is drawn, and stands on
+    the side where the others are not.
+    """
+    ends = [(x(px), y(py)) for px, py in (line.points[-1] for line in chart.lines)]
+    for line, (right, height) in zip(chart.lines, ends, strict=True):
         if line.label:
-            place = (min(x(last[0]), chart.width - _RIGHT), y(last[1]))
-            yield line.label, place, f"series-{line.series % COLOURS + 1}", True
+            text = f"{'- -' if line.dashed else '—'} {line.label}"
+            above = height <= float(np.median([end[1] for end in ends]))
+            places = _before(text, (min(right, chart.width - _RIGHT), height), -1 if above else 1)
+            yield text, list(places), f"series-{line.series % COLOURS + 1}", True
     for point in chart.points:
         if point.label and point.named:
-            yield (
-                point.label,
-                (x(point.x), y(point.y)),
-                f"series-{point.series % COLOURS + 1}",
-                False,
-            )
+            places = _beside(point.label, (x(point.x), y(point.y)))
+            yield point.label, list(places), f"series-{point.series % COLOURS + 1}", False
 
 
 def _overlap(one: _Box, other: _Box) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -231,6 +232,9 @@ def test_labels_leave_lines_and_marks_uncovered() -> None:
     ]
     chart = Chart("t", "x", "y", lines=lines, shares=True)
     drawn = ET.fromstring(draw(chart))
+    upper, lower = texts_of(chart, "label")
+    assert (upper.text, lower.text) == ("— all words", "— kept words")
+    assert float(upper.attrib["y"]) < float(lower.attrib["y"])
     places = [
         tuple(map(float, place.split(",")))
         for line in drawn.iter("polyline")
@@ -238,7 +242,8 @@ def test_labels_leave_lines_and_marks_uncovered() -> None:
     ]
     dots = Chart("t", "x", "y", points=[Point(x, 1.0, f"w{x}") for x in range(0, 100, 7)])
     circles = [
-        (float(c.attrib["cx"]), float(c.attrib["cy"])) for c in ET.fromstring(draw(dots)).iter("circle")
+        (float(c.attrib["cx"]), float(c.attrib["cy"]))
+        for c in ET.fromstring(draw(dots)).iter("circle")
     ]
     for shown, covered in ((chart, places), (dots, circles)):
         labels = texts_of(shown, "label")
@@ -292,9 +297,7 @@ def test_in_a_browser(text: str, tmp_path: Path) -> None:
         assert [url for url in browser.requests if not url.startswith("file:")] == []
 
 
-def test_a_screen_reader_says_what_the_report_shows(
-    one: Facts, text: str, tmp_path: Path
-) -> None:
+def test_a_screen_reader_says_what_the_report_shows(one: Facts, text: str, tmp_path: Path) -> None:
     """Charts in words, tables by name, values with what they are of, kept words as such."""
     binary = find_chromium()
     if binary is None:
@@ -326,7 +329,7 @@ def test_a_screen_reader_says_what_the_report_shows(
     assert all(text.startswith("kept: ") for text in kept)
     levels = [node.properties["level"] for node in spoken if node.role == "heading"]
     assert levels[0] == 1
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
 def bars_of(text: str) -> list[tuple[str, str]]:

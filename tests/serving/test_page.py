@@ -206,7 +206,10 @@ def test_a_new_prediction_is_announced_and_nothing_else(
     assert after[0] != before[0]
     assert after[1:] == before[1:]
     kept = int(flipped(next(iter(models.values())), 0).sentences[0].kept.sum())
-    assert f"{kept} of {len(explained(next(iter(models.values()))).sentences[0].words)} words kept" in after[0]
+    assert (
+        f"{kept} of {len(explained(next(iter(models.values()))).sentences[0].words)} words kept"
+        in after[0]
+    )
     # The slider says its own value.
     value = browser.value("document.getElementById('share').getAttribute('aria-valuetext')")
     assert value.endswith("percent of the words")
