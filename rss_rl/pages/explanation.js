@@ -267,6 +267,8 @@ class Example {
   table(box, title, weights, word) {
     box.append(make("h2", "", title));
     const table = make("table");
+    table.setAttribute("role", "table"); /* for a browser, a small one only lays out */
+    table.setAttribute("aria-label", title);
     for (const [place, weight] of weights.slice(0, 6)) {
       const row = make("tr");
       row.append(make("td", "", word.sentence.words[place]), make("td", "", percent(weight)));

@@ -165,6 +165,8 @@ def test_hovering_over_a_head_shows_what_it_looks_at(browser: Browser, facts: Fa
     told = browser.value("[...document.querySelectorAll('aside td')].map(e => e.textContent)")
     order = [place for place in np.argsort(-attention[head]) if attention[head, place] > 0]
     assert told[::2] == [HOSTILE[place] for place in order]
+    (table,) = [node for node in browser.spoken() if node.role == "table"]
+    assert table.name.startswith("Looks at")
     weights = browser.value(
         "[...document.querySelectorAll('.word')]"
         ".map(e => Number(e.style.getPropertyValue('--weight')))"
