@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import unquote, urldefrag
 
 from reference_pages import reference_pages
+from rooms_picture import with_pictures
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SETTINGS = "zensical.toml"
@@ -43,8 +44,10 @@ def gather(pages: Path) -> list[str]:
         for source in sources
     }
     for name, source in texts.items():
-        _place(source, pages / name)
-        for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", source.read_text(encoding="utf-8")):
+        text = source.read_text(encoding="utf-8")
+        (pages / name).parent.mkdir(parents=True, exist_ok=True)
+        (pages / name).write_text(with_pictures(text), encoding="utf-8")
+        for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text):
             picture = Path(os.path.normpath(source.parent / target))
             _place(picture, pages / picture.relative_to(REPOSITORY))
     for source in sorted((REPOSITORY / "docs").rglob("*.ipynb")):
@@ -179,7 +182,8 @@ def main() -> int:
     for line in wrong:
         sys.stderr.write(f"error: {line}\n")
     if not wrong:
-        sys.stdout.write(f"The site is in {out}: open index.html.\n")
+        sys.stdout.write(f"The site is in {out}: open index.html. ")
+        sys.stdout.write(f"To search it: python -m http.server --directory {out}\n")
     return bool(wrong)
 
 

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from rss_rl.api.run import Run
     from rss_rl.training.run import RunEvent
 
+_FITTED = ("own", "own_long")
+"""Configurations whose batch and phases follow from the data."""
+_WIDEST = 38
+"""Longest KEY=VALUE that moves the reasons of all others to the right."""
 _LONG_TEXT = 100
 """Words of a text, on average, from which on no attention between all pairs of words is used."""
 _LOOKED_AT = 10_000
@@ -48,7 +52,7 @@ _FEWEST, _MOST = 500, 6000
 
 
 class Choice(NamedTuple):
-    """A setting that follows from the data, and why."""
+    """What `fit` was not told, and why it is this: a setting, or an argument of `fit`."""
 
     key: str
     value: Any
@@ -63,6 +67,7 @@ def fit(
     text_b: str | None = None,
     keep: float | None = None,
     config: str | Path | None = None,
+    pretrained: str | None = None,
     dev: Rows | None = None,
     test: Rows | None = None,
     time: str | float | None = None,
@@ -81,6 +86,8 @@ def fit(
         keep: share of the words that the policy shall keep, as `reward.target_share`; default 0.4,
             of long texts 0.2.
         config: another configuration to train with, as it is but for `keep` and `overrides`.
+        pretrained: folder or Hugging Face name of a transformer: without a GPU the policy's
+            context, on a GPU the classifier; see `choose_encoder`.
         time: bound of the training, see `rss_rl.train`.
         out: directory of the run; default `runs/NAME` after the file. The prepared data lie in
             `NAME-data-KEY` beside it. The key is a hash of the rows and of how they are prepared,
@@ -95,6 +102,13 @@ def fit(
         RssError: any expected failure.
     """
     check_share(keep)
+    if config is not None and pretrained is not None:
+        raise ConfigError(
+            "a transformer decides the configuration",
+            where="pretrained (--pretrained)",
+            remedy="Leave config (--config) out, or set the transformer there: policy.pretrained or"
+            " model.encoder.options.pretrained",
+        )
     shown = console or SafeConsole(highlight=False)
     path = Path(out) if out is not None else Path("runs") / _name(data)
     if (path / CONFIG_FILE).is_file() and not overwrite:
@@ -112,9 +126,12 @@ def fit(
             for name, rows in splits.items()
             if rows is not None
         }
-        how["vectors"], said = _vectors(how.get("vectors"), how.get("dim"))
+        how["vectors"], vectors = _vectors(how.get("vectors"), how.get("dim"))
         key = _key(files, how)
-        how["task"] = how.get("task") or guess_task(files["rows"], label)
+        task = Choice("task", how.get("task"), "as asked")
+        if task.value is None:
+            task = Choice("task", guess_task(files["rows"], label), "from the labels")
+        how["task"] = task.value
         folder = path.with_name(f"{_name(data)}-data-{key}")
         there = (folder / MANIFEST_FILE).is_file()
         if not there:
@@ -123,32 +140,28 @@ def fit(
                     files["rows"], out=folder, dev=files.get("dev"), test=files.get("test"), **how
                 )
     manifest = open_prepared(folder).manifest
-    base = config or ("own_long" if _words(manifest) >= _LONG_TEXT else "own")
-    lines = [
-        f"Data: {folder}{', already prepared' if there else ''}",
-        f"  task={how['task']}",
-        f"  vectors: {said}",
-        f"  configuration: {base}",
-    ]
     given = settings(overrides)
     if config is None:
-        chosen = _not_replaced(choices(manifest, keep), given)
-        chosen += _decays(base, chosen, given)
+        base, chosen = choose_encoder(manifest, pretrained, _gpu())
+        own = choices(manifest, keep)
+        chosen = _not_replaced(chosen + (own if base.value in _FITTED else own[:1]), given)
+        chosen += _decays(base.value, chosen, given) if base.value in _FITTED else []
     else:
+        base = Choice("config", config, "as asked")
         asked_share = [] if keep is None else [Choice("reward.target_share", keep, "as asked")]
         chosen = _not_replaced(asked_share, given)
-    width = max((len(f"{choice.key}={choice.value}") for choice in chosen), default=0)
-    lines += [f"  {f'{key}={value}':<{width}}  {why}" for key, value, why in chosen]
-    for line in lines:
-        say(shown, line)
+    left_out = sum(info.bad_rows for info in manifest.splits.values())
+    more = f", bad rows left out: {left_out:,}, see rejects.jsonl there" if left_out else ""
+    say(shown, f"Data: {folder}{', already prepared' if there else ''}{more}")
+    _say_choices(shown, [task, vectors, base, *chosen])
     asked = [*settings({"data": str(folder)}), *_set(chosen), *given]
-    encoder = load_config(find_config(base), asked).policy.pretrained
+    encoder = load_config(find_config(base.value), asked).policy.pretrained
     if encoder is not None:
         what = f"encoding the data with {encoder}, for the policy to read"
         with counted(shown, what) as progress:
             encode(folder, encoder, progress=lambda _, done, end: progress(done, end))
     return train(
-        base,
+        base.value,
         asked,
         out=path,
         time=time,
@@ -170,6 +183,49 @@ def check_share(keep: float | None) -> None:
             where="keep (--keep)",
             remedy="Give one, such as 0.3",
         )
+
+
+def choose_encoder(
+    manifest: Manifest, pretrained: str | None, gpu: str | None
+) -> tuple[Choice, list[Choice]]:
+    """The configuration by length and hardware, and settings that belong to it.
+
+    A transformer that reads in every update is work for a GPU. Elsewhere it reads each text once,
+    before training: its states are the policy's context, and the classifier reads word vectors.
+    Models without a transformer stay on the CPU, where their kernels and samplers are.
+
+    Args:
+        pretrained: the transformer asked for. gpu: name of the one there is, None for none.
+    """
+    words = _words(manifest)
+    long = words >= _LONG_TEXT
+    if pretrained is not None and gpu is not None:
+        return Choice("config", "transformer/sentences", f"there is a GPU: {gpu}"), [
+            Choice("model.encoder.options.pretrained", pretrained, "reads the kept words"),
+            Choice("learner.device", "cuda", "samplers stay on the CPU"),
+            Choice("learner.precision", "auto", "bfloat16 where the GPU multiplies it faster"),
+        ]
+    base = Choice("config", "own_long" if long else "own", f"texts of {words:,.0f} words")
+    if pretrained is not None:
+        return base, [
+            Choice("policy.reads", "contextual", "no GPU: the transformer reads each text once"),
+            Choice("policy.pretrained", pretrained, "as asked"),
+        ]
+    idle = [] if gpu is None else [Choice("learner.device", "cpu", f"{gpu} is for --pretrained")]
+    return base, idle
+
+
+def _gpu() -> str | None:
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
+
+
+def _say_choices(shown: Console, chosen: Sequence[Choice]) -> None:
+    written = [f"{choice.key}={choice.value}" for choice in chosen]
+    width = max(len(text) for text in written if len(text) <= _WIDEST)
+    for text, choice in zip(written, chosen, strict=True):
+        say(shown, f"  {text:<{width}}  {choice.why}")
 
 
 def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
@@ -278,21 +334,24 @@ def _key(files: Mapping[str, Sequence[Path]], how: Mapping[str, Any]) -> str:
 
 def _vectors(
     given: str | Path | Sequence[str | Path] | None, dim: int | None
-) -> tuple[Sequence[str | Path], str]:
+) -> tuple[Sequence[str | Path], Choice]:
     """Those given, else those that an installed package carries, else none; what to say of it."""
     if given is not None or dim is not None:
         given = [given] if isinstance(given, str | Path) else given or ()
-        return given, ", ".join(map(str, given)) or "learnt from these texts alone, as asked"
+        named = ",".join(map(str, given))
+        why = "as asked" if named else "learnt from these texts alone, as asked"
+        return given, Choice("vectors", named or "none", why)
     for package in PACKAGES:
         if find_spec(package) is None:
             continue
         with suppress(DataError):  # a version that carries none, or without what reads them
             find_static(Path(f"static:{package}"))
-            said = f"static:{package}, subword vectors of an installed package"
-            return [f"static:{package}"], said
-    return (), (
-        "learnt from these texts alone. To use others, give --vectors FILE (vectors=[FILE]), or"
-        f" `pip install {PACKAGES[0]}`"
+            name = f"static:{package}"
+            return [name], Choice("vectors", name, "subword vectors of an installed package")
+    return (), Choice(
+        "vectors",
+        "none",
+        f"learnt from these texts alone; others: --vectors FILE, or pip install {PACKAGES[0]}",
     )
 
 

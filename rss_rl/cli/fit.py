@@ -56,6 +56,15 @@ def fit(
             "own_context. Default: own or own_long, fitted to the data.",
         ),
     ] = None,
+    pretrained: Annotated[
+        str | None,
+        typer.Option(
+            "--pretrained",
+            metavar="FOLDER_OR_HUB_NAME",
+            help="A transformer to use: as context for the policy, or on a machine with a GPU as "
+            "the classifier.",
+        ),
+    ] = None,
     time: options.Time = None,
     out: Annotated[
         Path | None,
@@ -98,6 +107,7 @@ def fit(
         text_b=text_b,
         keep=keep,
         config=config,
+        pretrained=pretrained,
         dev=dev,
         test=test,
         time=time,

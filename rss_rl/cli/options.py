@@ -101,7 +101,8 @@ Vectors = Annotated[
         metavar="FILE",
         help="GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE), word2vec binary (.bin), or "
         "static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama. "
-        "Repeat it to concatenate several. Default: random vectors.",
+        "Repeat it to concatenate several. Default: random vectors; of `fit`, those of an "
+        "installed package, if there is one.",
         rich_help_panel=VECTORS,
     ),
 ]

@@ -14,6 +14,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from rss_rl.types import Array
+
 COLOURS = 4
 """Series that the style sheet has colours for; the numbers of series wrap around."""
 
@@ -23,6 +25,8 @@ _LETTER = 7.0
 """Width of a letter of a label, on average, in the units of a chart."""
 _ROW = 11.0
 """Height of a line of labels."""
+_DOT = 3.5
+"""Radius of the mark of a point."""
 _Box = tuple[float, float, float, float]
 
 
@@ -42,7 +46,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Point:
-    """A mark, its label, and how far its whiskers reach to each side; 0 for none."""
+    """A mark, its label, and how far its whiskers reach to each side; 0 for none.
+
+    named  the label is written beside it, where there is room; under the mouse it is shown anyhow
+    """
 
     x: float
     y: float
@@ -50,6 +57,7 @@ class Point:
     series: int = 0
     x_spread: float = 0.0
     y_spread: float = 0.0
+    named: bool = True
 
 
 @dataclass(frozen=True)
@@ -144,6 +152,7 @@ def draw(chart: Chart) -> str:
     svg = ET.Element("svg", viewBox=f"0 0 {chart.width:g} {chart.height:g}", role="img")
     svg.set("class", "chart")
     svg.set("aria-label", _description(chart))
+    drawn = ET.SubElement(svg, "g", {"aria-hidden": "true"})  # or each mark is read out, too
     right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
     x = _Scale(
         chart.values(0),
@@ -154,22 +163,22 @@ def draw(chart: Chart) -> str:
         whole=chart.x_format.endswith(".0f"),
     )
     y = _Scale(chart.values(1), bottom, _TOP, shares=chart.shares)
-    _text(svg, chart.title, _LEFT, 16, "title")
+    _text(drawn, chart.title, _LEFT, 16, "title")
     for tick, written in zip(y.ticks, _written(y.ticks, chart.y_format), strict=True):
-        _line(svg, (_LEFT, y(tick)), (right, y(tick)), "grid")
-        _text(svg, written, _LEFT - 6, y(tick) + 4, "tick end")
+        _line(drawn, (_LEFT, y(tick)), (right, y(tick)), "grid")
+        _text(drawn, written, _LEFT - 6, y(tick) + 4, "tick end")
     for tick, written in zip(x.ticks, _written(x.ticks, chart.x_format), strict=True):
-        _line(svg, (x(tick), bottom), (x(tick), bottom + 4), "grid")
-        _text(svg, written, x(tick), bottom + 17, "tick middle")
-    _text(svg, chart.x_label, (_LEFT + right) / 2, chart.height - 8, "tick middle")
-    up = _text(svg, chart.y_label, 0, 0, "tick middle")
+        _line(drawn, (x(tick), bottom), (x(tick), bottom + 4), "grid")
+        _text(drawn, written, x(tick), bottom + 17, "tick middle")
+    _text(drawn, chart.x_label, (_LEFT + right) / 2, chart.height - 8, "tick middle")
+    up = _text(drawn, chart.y_label, 0, 0, "tick middle")
     up.set("transform", f"translate(13 {(_TOP + bottom) / 2:g}) rotate(-90)")
-    taken = _levels(svg, chart, x, y)
+    taken = _levels(drawn, chart, x, y)
     for line in chart.lines:
-        _draw_line(svg, line, x, y)
+        _draw_line(drawn, line, x, y)
     for point in chart.points:
-        _draw_point(svg, point, x, y)
-    _labels(svg, chart, x, y, taken)
+        _draw_point(drawn, point, x, y)
+    _labels(drawn, chart, x, y, taken)
     return ET.tostring(svg, encoding="unicode")
 
 
@@ -190,7 +199,9 @@ def _description(chart: Chart) -> str:
     for line in chart.lines:
         first, last = (format(line.points[at][1], chart.y_format) for at in (0, -1))
         parts.append(f"{line.label} from {first} to {last}")
-    parts += [f"{p.label} {format(p.y, chart.y_format)}" for p in chart.points if p.label]
+    parts += [
+        f"{p.label} {format(p.y, chart.y_format)}" for p in chart.points if p.label and p.named
+    ]
     return "; ".join(parts)
 
 
@@ -224,7 +235,8 @@ def _draw_line(svg: ET.Element, line: Line, x: _Scale, y: _Scale) -> None:
     made = ET.SubElement(
         svg, "polyline", {"points": _places(places), "class": f"line {kind}{dashed}"}
     )
-    ET.SubElement(made, "title").text = line.label
+    if line.label:
+        ET.SubElement(made, "title").text = line.label
     if len(places) == 1:
         _dot(svg, places[0], kind, line.label)
 
@@ -241,37 +253,62 @@ def _draw_point(svg: ET.Element, point: Point, x: _Scale, y: _Scale) -> None:
 
 
 def _labels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale, taken: Sequence[_Box]) -> None:
-    """Of lines at their ends and of points beside them, where nothing is written yet.
+    """Of lines at their ends and of points beside them, where nothing is written or drawn yet.
 
     A point that has no such place keeps its label to itself: it is shown under the mouse.
     """
     boxes = list(taken)
-    for text, place, kind, ends in _wanted(chart, x, y):
-        places = list(_around(text, place, ends))
+    dots = np.array([(x(point.x), y(point.y)) for point in chart.points]).reshape(-1, 2)
+    lines = [_along([(x(px), y(py)) for px, py in line.points]) for line in chart.lines]
+    for text, places, kind, of_line in _wanted(chart, x, y):
         inside = [found for found in places if _fits(_box(text, *found), chart)]
         free = [f for f in inside if not any(_overlap(_box(text, *f), other) for other in boxes)]
-        if not free and not ends:
+        drawn = np.concatenate([dots, *lines]) if of_line else dots
+        clear = [f for f in free if not _covers(_box(text, *f), drawn)]
+        if not clear and not of_line:
             continue
-        left, base = (free or inside or places)[0]
+        left, base = (clear or free or inside or places)[0]
         boxes.append(_box(text, left, base))
         _text(svg, text, left, base, f"label {kind}")
 
 
-def _around(text: str, place: tuple[float, float], ends: bool) -> Iterator[tuple[float, float]]:
-    """Where a label may begin, the nearest first: of a line before its end, above or below it."""
+def _before(text: str, end: tuple[float, float], side: int) -> Iterator[tuple[float, float]]:
+    """Where the label of a line may begin: before its end, above it (side -1) or below it (1)."""
+    left = end[0] - _LETTER * len(text) - 6
+    for direction in (side, -side):
+        for row in range(8):
+            yield left, end[1] - 6 + direction * _ROW * row
+
+
+def _beside(text: str, place: tuple[float, float]) -> Iterator[tuple[float, float]]:
+    """Where the label of a point may begin, the nearest first."""
     width = _LETTER * len(text)
-    for row in range(8):
+    for row in range(4):  # farther away nobody sees whose label it is
         for up in (-_ROW * row, _ROW * row):
-            if ends:
-                yield place[0] - width - 6, place[1] - 6 + up
-            else:
-                yield place[0] + 8, place[1] + 4 + up
-                yield place[0] - width - 8, place[1] + 4 + up
+            yield place[0] + 8, place[1] + 4 + up
+            yield place[0] - width - 8, place[1] + 4 + up
 
 
 def _box(text: str, left: float, base: float) -> _Box:
     """What a text covers: left, top, right, bottom."""
     return left, base - 9, left + _LETTER * len(text), base + 2
+
+
+def _along(places: Sequence[tuple[float, float]]) -> Array:
+    """Places on a line, close enough that no label fits between two; shape (n, 2)."""
+    ends = np.asarray(places)
+    along = np.hypot(*np.diff(ends, axis=0).T).cumsum() if len(ends) > 1 else np.zeros(0)
+    length = np.concatenate([[0.0], along])
+    at = np.union1d(length, np.arange(0.0, length[-1], _ROW / 2))
+    return np.stack([np.interp(at, length, ends[:, axis]) for axis in (0, 1)], axis=1)
+
+
+def _covers(box: _Box, places: Array) -> bool:
+    """Whether some of the places, shape (n, 2), lie in the box or at its edge."""
+    left, top, right, bottom = box
+    across, down = places.T
+    inside = (across > left - _DOT) & (across < right + _DOT)
+    return bool((inside & (down > top - _DOT) & (down < bottom + _DOT)).any())
 
 
 def _fits(box: _Box, chart: Chart) -> bool:
@@ -282,21 +319,23 @@ def _fits(box: _Box, chart: Chart) -> bool:
 
 def _wanted(
     chart: Chart, x: _Scale, y: _Scale
-) -> Iterator[tuple[str, tuple[float, float], str, bool]]:
-    """Text, place and colour of each label, and whether it stands before its place."""
-    for line in chart.lines:
-        last = line.points[-1]
+) -> Iterator[tuple[str, list[tuple[float, float]], str, bool]]:
+    """Text, possible places and colour of each label, and whether it is that of a line.
+
+    Lines of a colour may end near each other: a label begins as its line is drawn, and stands on
+    the side where the others are not.
+    """
+    ends = [(x(px), y(py)) for px, py in (line.points[-1] for line in chart.lines)]
+    for line, (right, height) in zip(chart.lines, ends, strict=True):
         if line.label:
-            place = (min(x(last[0]), chart.width - _RIGHT), y(last[1]))
-            yield line.label, place, f"series-{line.series % COLOURS + 1}", True
+            text = f"{'- -' if line.dashed else '—'} {line.label}"
+            above = height <= float(np.median([end[1] for end in ends]))
+            places = _before(text, (min(right, chart.width - _RIGHT), height), -1 if above else 1)
+            yield text, list(places), f"series-{line.series % COLOURS + 1}", True
     for point in chart.points:
-        if point.label:
-            yield (
-                point.label,
-                (x(point.x), y(point.y)),
-                f"series-{point.series % COLOURS + 1}",
-                False,
-            )
+        if point.label and point.named:
+            places = _beside(point.label, (x(point.x), y(point.y)))
+            yield point.label, list(places), f"series-{point.series % COLOURS + 1}", False
 
 
 def _overlap(one: _Box, other: _Box) -> bool:
@@ -314,9 +353,10 @@ def _line(svg: ET.Element, start: tuple[float, float], end: tuple[float, float],
 
 def _dot(svg: ET.Element, place: tuple[float, float], kind: str, title: str) -> None:
     made = ET.SubElement(
-        svg, "circle", {"cx": f"{place[0]:g}", "cy": f"{place[1]:g}", "r": "3.5", "class": kind}
+        svg, "circle", {"cx": f"{place[0]:g}", "cy": f"{place[1]:g}", "r": f"{_DOT}", "class": kind}
     )
-    ET.SubElement(made, "title").text = title
+    if title:
+        ET.SubElement(made, "title").text = title
 
 
 def _text(svg: ET.Element, text: str, x: float, y: float, kind: str) -> ET.Element:

@@ -23,7 +23,11 @@ class Example {
     const texts = make("div");
     this.lists = facts.sentences.map((sentence, slot) => this.sentence(texts, sentence, slot));
     this.panel = make("aside");
-    this.panel.setAttribute("aria-live", "polite");
+    this.heading = make("h2");
+    this.line = make("p", "prediction");
+    this.line.setAttribute("aria-live", "polite");
+    this.rest = make("div");
+    this.panel.append(this.heading, this.line, this.rest);
     this.root.append(texts, this.panel);
     this.paint();
     this.show();
@@ -98,13 +102,26 @@ class Example {
         word.classList.toggle("head", (roles & 1) > 0);
         word.classList.toggle("dependent", (roles & 2) > 0);
         word.classList.toggle("unknown", !sentence.known[word.place]);
-        word.setAttribute("aria-label", word.textContent + ", " + this.role(word));
+        word.setAttribute("aria-description", this.sentences(word).join(" "));
       }
     }
   }
 
   role(word) {
     return ["not kept", "head", "dependent", "head and dependent"][word.sentence.roles[word.place]];
+  }
+
+  /* What a word's part in the selection is, and what forcing it in or out would predict. */
+  sentences(word) {
+    const chances = this.chances(word);
+    const role = this.role(word);
+    const known = word.sentence.known[word.place] ? "" : " The vocabulary does not have this word.";
+    const after = word.sentence.flips[word.place];
+    const now = !after ? "not computed, see rss-rl explain --flips" : isScore ? after[0][1].toFixed(3) : this.name(likeliest(after)[0]) + " " + percent(likeliest(after)[1]);
+    return [
+      role[0].toUpperCase() + role.slice(1) + (chances ? ", probability " + chances[0].toFixed(2) + " as head, " + chances[1].toFixed(2) + " as dependent." : ".") + known,
+      "Forced " + (word.sentence.roles[word.place] ? "out: " : "in: ") + now,
+    ];
   }
 
   /* Attention from a head, or to a word that is a dependent only, as [place, weight]. */
@@ -178,15 +195,16 @@ class Example {
   show(word) {
     const flipped = this.flipped;
     const outcome = flipped ? flipped.sentence.flips[flipped.place] : this.facts.outcome;
-    this.panel.replaceChildren(make("h2", "", flipped ? "Prediction after a flip" : "Prediction"));
-    this.panel.append(this.headline(outcome), this.bars(outcome), this.about(word || flipped));
+    this.heading.textContent = flipped ? "Prediction after a flip" : "Prediction";
+    this.headline(outcome);
+    this.rest.replaceChildren(this.bars(outcome), this.about(word || flipped));
   }
 
+  /* Read aloud when it changes, and not when the focus moves. */
   headline(outcome) {
     const first = this.facts.outcome;
     const text = isScore ? outcome[0][1].toFixed(3) : this.name(likeliest(outcome)[0]);
     const line = make("p", "prediction", text);
-    line.dataset.prediction = text;
     if (this.flipped) {
       const forced = this.flipped.sentence.roles[this.flipped.place] ? "without “" : "with “";
       const was = isScore ? first[0][1].toFixed(3) : this.name(this.first);
@@ -195,11 +213,15 @@ class Example {
       if (was !== text && !isScore) line.classList.add("changed");
       line.append(note);
     }
-    return line;
+    if (this.line.textContent === line.textContent) return;
+    this.line.className = line.className;
+    this.line.dataset.prediction = text;
+    this.line.replaceChildren(...line.childNodes);
   }
 
   bars(outcome) {
     const bars = make("div", "bars");
+    bars.setAttribute("role", "list");
     const span = data.high - data.low || 1;
     const rows = isScore
       ? [[data.low.toString(), (outcome[0][1] - data.low) / span, (this.facts.outcome[0][1] - data.low) / span, data.high.toString()]]
@@ -217,7 +239,10 @@ class Example {
       }
       const label = make("span", "name", name);
       label.title = name;
-      bars.append(label, track, make("span", "share", text));
+      const row = make("div", "row");
+      row.setAttribute("role", "listitem");
+      row.append(label, track, make("span", "share", text));
+      bars.append(row);
     }
     return bars;
   }
@@ -232,13 +257,7 @@ class Example {
       return box;
     }
     box.append(make("h2", "quoted", "“" + word.textContent + "”"));
-    const chances = this.chances(word);
-    const role = this.role(word);
-    const known = word.sentence.known[word.place] ? "" : " The vocabulary does not have this word.";
-    box.append(make("p", "", role[0].toUpperCase() + role.slice(1) + (chances ? ", probability " + chances[0].toFixed(2) + " as head, " + chances[1].toFixed(2) + " as dependent." : ".") + known));
-    const after = word.sentence.flips[word.place];
-    const now = !after ? "not computed, see rss-rl explain --flips" : isScore ? after[0][1].toFixed(3) : this.name(likeliest(after)[0]) + " " + percent(likeliest(after)[1]);
-    box.append(make("p", "", "Forced " + (word.sentence.roles[word.place] ? "out: " : "in: ") + now));
+    box.append(...this.sentences(word).map((text) => make("p", "", text)));
     const { to, by } = this.looks(word);
     if (to.length) this.table(box, "Looks at (each side adds up to 100%)", to, word);
     else if (by.length) this.table(box, "Looked at by", by, word);
@@ -248,6 +267,8 @@ class Example {
   table(box, title, weights, word) {
     box.append(make("h2", "", title));
     const table = make("table");
+    table.setAttribute("role", "table"); /* for a browser, a small one only lays out */
+    table.setAttribute("aria-label", title);
     for (const [place, weight] of weights.slice(0, 6)) {
       const row = make("tr");
       row.append(make("td", "", word.sentence.words[place]), make("td", "", percent(weight)));

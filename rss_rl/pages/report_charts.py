@@ -39,8 +39,8 @@ def curve_charts(groups: Sequence[Group], metric: str | None) -> list[Markup]:
         measure = find_measure(metric)
         tags = {f"dev/thresholded/{metric}": "kept words", f"dev/all/{metric}": "all words"}
         charts.append(
-            Chart(f"{measure.label} on dev", "updates", measure.label,
-                  _lines(shown, logged, tags), levels=levels,
+            Chart(f"{measure.label[:1].upper()}{measure.label[1:]} on dev", "updates",
+                  measure.label, _lines(shown, logged, tags), levels=levels,
                   y_format=".0%" if measure.percent else ".3g", shares=measure.percent)
         )  # fmt: skip
     kept = {"dev/thresholded/kept": "dev", "selection/thresholded_kept": "training batches"}
@@ -113,7 +113,7 @@ def words_chart(reading: Reading) -> Markup:
         word.word: word for word in (*ranked[:_LABELLED], *frequent[:_MOST_WORDS])
     }
     points = [
-        Point(word.count, word.share, word.word if word.word in named else "")
+        Point(word.count, word.share, word.word, named=word.word in named)
         for word in drawn.values()
     ]
     return Markup(

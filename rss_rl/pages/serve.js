@@ -56,6 +56,7 @@ class Run {
     this.heading = make("p", "prediction");
     this.heading.setAttribute("aria-live", "polite");
     this.bars = make("div", "bars");
+    this.bars.setAttribute("role", "list");
     this.answer = make("div", "answer");
     this.answer.append(this.heading, this.bars);
     this.lists = shown.texts.map((title) => this.list(title));
@@ -164,7 +165,6 @@ class Run {
     const chances = scored ? "probability " + word.head_probability.toFixed(2) + " as head, " + word.dependent_probability.toFixed(2) + " as dependent" : "";
     const facts = [roleOf(word), chances, word.known ? "" : "not in the vocabulary"].filter(Boolean).join(", ");
     button.title = facts;
-    button.setAttribute("aria-label", word.word + ", " + facts);
   }
 
   toggle(button) {
@@ -223,7 +223,10 @@ class Run {
       }
       const label = make("span", "name", name);
       label.title = name;
-      this.bars.append(label, track, make("span", "share", text));
+      const row = make("div", "row");
+      row.setAttribute("role", "listitem");
+      row.append(label, track, make("span", "share", text));
+      this.bars.append(row);
     }
   }
 }

@@ -62,16 +62,17 @@ def wide_curves(run: Path, phases: Sequence[str]) -> pa.Table:
 
 
 def smoothed(curve: Curve, points: int) -> Curve:
-    """At most about `points` points, each the mean of as many values, at the last one's update.
+    """At most `points` points, each the mean of equally many values (or one more), at the last
+    one's update.
 
     >>> smoothed(Curve([1, 2, 3, 4], [0.0, 1.0, 2.0, 5.0]), 2)
     Curve(steps=[2, 4], values=[0.5, 3.5])
     """
-    size = max(1, -(-len(curve.steps) // points))
-    starts = range(0, len(curve.steps), size)
-    ends = [min(start + size, len(curve.steps)) - 1 for start in starts]
-    means = [float(np.mean(curve.values[start : start + size])) for start in starts]
-    return Curve([curve.steps[end] for end in ends], means)
+    if not curve.steps:
+        return curve
+    parts = np.array_split(np.arange(len(curve.steps)), min(points, len(curve.steps)))
+    means = [float(np.mean([curve.values[place] for place in part])) for part in parts]
+    return Curve([curve.steps[part[-1]] for part in parts], means)
 
 
 def together(curves: Sequence[Curve]) -> list[tuple[int, Spread]]:

@@ -85,7 +85,7 @@ class Heartbeat:
             elif isinstance(event, Evaluated):
                 scored = {"update": event.update, "phase": event.phase, "scores": event.metrics}
                 self._record["dev"] = scored
-                if event.best:
+                if event.best and not compares:
                     self._record["best"] = scored
             self.write(force=isinstance(event, PhaseBegan))
 

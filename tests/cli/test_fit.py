@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import static_vectors
+import tiny_transformers
 from typer.testing import CliRunner
 
-from rss_rl.api.fitting import choices, guess_task
+from rss_rl.api.fitting import choices, choose_encoder, guess_task
 from rss_rl.cli.main import app
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import open_prepared
@@ -69,7 +70,7 @@ def test_as_json_it_prints_the_report_and_nothing_else(table: Path, tmp_path: Pa
 def test_another_configuration_is_taken_as_it_is(table: Path, tmp_path: Path) -> None:
     """But for the share asked for: nothing of it is fitted to the data."""
     said = fitted(table, tmp_path / "run", "--config", "own_context")
-    assert "configuration: own_context" in said
+    assert "config=own_context" in said
     config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
     assert config["policy"]["options"]["context"] == "conv"
     assert config["learner"]["policy"]["decay_updates"] == 2600
@@ -112,6 +113,7 @@ def test_what_it_chooses_is_said_and_can_be_overridden(table: Path, tmp_path: Pa
     said = " ".join(fitted(table, tmp_path / "run").split())
     for choice in ("task=classes", "reward.target_share=0.4 as asked", "evaluation.every=50 "):
         assert choice in said
+    assert "config=own texts of 5 words" in said
     assert "batch_size=" not in said  # it was given
     config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
     assert config["batch_size"] == 8  # the last word is the user's
@@ -161,6 +163,60 @@ def test_schedules_follow_from_rows_and_length() -> None:
     batch, few = steps(1_000_000, 20)
     assert (batch, sum(few)) == (64, 6000)
     assert few[3] == 2 * few[1]
+
+
+def test_hardware_decides_what_a_transformer_is_for() -> None:
+    """On a GPU it reads the kept words in every update; elsewhere each text once."""
+
+    def chosen(words: int, pretrained: str | None, gpu: str | None) -> dict[str, Any]:
+        base, more = choose_encoder(manifest(1000, words), pretrained, gpu)
+        return {choice.key: choice.value for choice in (base, *more)}
+
+    for words, config in ((20, "own"), (800, "own_long")):
+        assert chosen(words, None, None) == {"config": config}
+        assert chosen(words, None, "a GPU") == {"config": config, "learner.device": "cpu"}
+        assert chosen(words, "bert", None) == {
+            "config": config,
+            "policy.reads": "contextual",
+            "policy.pretrained": "bert",
+        }
+        assert chosen(words, "bert", "a GPU") == {
+            "config": "transformer/sentences",
+            "model.encoder.options.pretrained": "bert",
+            "learner.device": "cuda",
+            "learner.precision": "auto",
+        }
+
+
+def test_a_transformer_is_context_without_a_gpu_and_classifier_with_one(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_transformers.save(tmp_path / "bert")
+    monkeypatch.setattr("rss_rl.api.fitting._gpu", lambda: None)
+    said = fitted(table, tmp_path / "context", "--pretrained", str(folder))
+    assert "policy.reads=contextual" in said
+    monkeypatch.setattr("rss_rl.api.fitting._gpu", lambda: "a GPU")
+    how = ["--text", "review", "--label", "stars", "--out", str(tmp_path / "classifier")]
+    small = [s for s in SMALL if not s.startswith("phases.3")] + ["learner.device=cpu"]
+    found = CliRunner().invoke(app, ["fit", str(table), *how, "--pretrained", str(folder), *small])
+    assert found.exit_code == 0, found.output
+    assert "there is a GPU: a GPU" in found.output
+    assert "learner.device" not in found.output  # it was given
+    config = json.loads((tmp_path / "classifier" / "config.json").read_text())["config"]
+    assert config["model"]["encoder"]["options"]["pretrained"] == str(folder)
+    refused = CliRunner().invoke(
+        app, ["fit", str(table), *how, "--pretrained", str(folder), "--config", "own"]
+    )
+    assert refused.exit_code == 2
+    assert "--pretrained" in refused.output
+
+
+def test_rows_left_out_are_said(table: Path, tmp_path: Path) -> None:
+    worse = tmp_path / "worse.csv"
+    worse.write_text(table.read_text() + ",up\n")
+    for _ in range(2):  # also where the data are there already
+        said = fitted(worse, tmp_path / "run", "--skip-bad-rows", "--overwrite")
+        assert "bad rows left out: 1, see rejects.jsonl" in " ".join(said.split())
 
 
 def test_long_texts_keep_a_fifth_unless_asked() -> None:

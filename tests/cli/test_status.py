@@ -98,6 +98,18 @@ def test_what_is_told(run: Path) -> None:
     assert json.loads(show(run, "--json"))["problems"][0]["cause"] == "out of memory [x]"
 
 
+def test_the_best_is_the_runs_own_while_the_comparison_trains(run: Path) -> None:
+    made = beat(run)
+    made.take(PhaseBegan("all-tokens", 14, 30), compares=True)
+    whole = {"all": {"accuracy": 0.95, "loss": 0.1, "kept": 1.0}}
+    made.take(Evaluated("all-tokens", 14, whole, True), compares=True)
+    made.write(force=True)
+    found = read_status(str(run))
+    assert found.dev is not None
+    assert found.best is not None
+    assert (found.dev["phase"], found.best["phase"]) == ("all-tokens", "frozen")
+
+
 def test_how_a_run_ended(run: Path) -> None:
     assert read_status(str(run)).state == "crashed"  # no lock, no report, and nothing says why
     beat(run).end("stopped")

@@ -119,6 +119,43 @@ def test_the_keyboard_does_all_of_it(browser: Browser, facts: Facts) -> None:
     np.testing.assert_allclose(shares(browser), facts.outcome, atol=6e-4)
 
 
+def test_a_screen_reader_says_what_the_page_shows(browser: Browser, facts: Facts) -> None:
+    spoken = browser.spoken()
+    controls = [node for node in spoken if node.role in ("button", "radio", "DisclosureTriangle")]
+    assert all(node.name for node in controls)
+    words = [node for node in controls if node.role == "button" and node.description]
+    assert [node.name for node in words] == list(HOSTILE)
+    for place, node in enumerate(words):
+        after = facts.flips[0][place]
+        forced = "out" if facts.explanation.sentences[0].kept[place] else "in"
+        assert "as head" in node.description
+        assert f"Forced {forced}: {NAMES[after.argmax()]} {after.max():.1%}" in node.description
+    assert [node.name for node in spoken if node.role == "radio"] == [
+        "Selection",
+        "Effect of a flip",
+    ]
+    rows = [node.text for node in spoken if node.role == "listitem"]
+    assert rows == [f"{n} {p:.1%}" for n, p in zip(NAMES, facts.outcome, strict=True)]
+
+
+def test_a_flip_is_announced_and_a_move_is_not(browser: Browser, facts: Facts) -> None:
+    """The focus says the word that it comes to; the panel beside it would say all of it again."""
+    browser.value(
+        "window.told = 0; for (const live of document.querySelectorAll('[aria-live]'))"
+        " new MutationObserver(() => { window.told++; }).observe(live, {childList: true,"
+        " subtree: true, characterData: true})"
+    )
+    browser.value("document.querySelector('[data-at=\"0-0\"]').focus()")
+    browser.key("ArrowRight")
+    assert browser.value("window.told") == 0
+    browser.key("Enter")
+    browser.wait("window.told > 0")
+    (live,) = [n for n in browser.spoken() if n.properties.get("live") == "polite" and n.text]
+    assert HOSTILE[1] in live.text
+    assert NAMES[facts.flips[0][1].argmax()] in live.text
+    browser.key("Escape")
+
+
 def test_hovering_over_a_head_shows_what_it_looks_at(browser: Browser, facts: Facts) -> None:
     (attention,) = facts.attention
     assert attention is not None
@@ -128,6 +165,8 @@ def test_hovering_over_a_head_shows_what_it_looks_at(browser: Browser, facts: Fa
     told = browser.value("[...document.querySelectorAll('aside td')].map(e => e.textContent)")
     order = [place for place in np.argsort(-attention[head]) if attention[head, place] > 0]
     assert told[::2] == [HOSTILE[place] for place in order]
+    (table,) = [node for node in browser.spoken() if node.role == "table"]
+    assert table.name.startswith("Looks at")
     weights = browser.value(
         "[...document.querySelectorAll('.word')]"
         ".map(e => Number(e.style.getPropertyValue('--weight')))"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -221,6 +223,46 @@ def test_labels_neither_overlap_nor_leave_the_axes() -> None:
             assert apart or box[1] >= other[3] or other[1] >= box[3]
 
 
+def test_labels_leave_lines_and_marks_uncovered() -> None:
+    """Where there is room: a line's label is written in any case."""
+    steps = range(0, 1300, 10)
+    lines = [
+        Line("all words", [(step, 0.83 + 0.01 * np.sin(step / 40)) for step in steps]),
+        Line("kept words", [(step, 0.81 - 0.2 * 0.99**step) for step in steps]),
+    ]
+    chart = Chart("t", "x", "y", lines=lines, shares=True)
+    drawn = ET.fromstring(draw(chart))
+    upper, lower = texts_of(chart, "label")
+    assert (upper.text, lower.text) == ("— all words", "— kept words")
+    assert float(upper.attrib["y"]) < float(lower.attrib["y"])
+    places = [
+        tuple(map(float, place.split(",")))
+        for line in drawn.iter("polyline")
+        for place in line.attrib["points"].split()
+    ]
+    dots = Chart("t", "x", "y", points=[Point(x, 1.0, f"w{x}") for x in range(0, 100, 7)])
+    circles = [
+        (float(c.attrib["cx"]), float(c.attrib["cy"]))
+        for c in ET.fromstring(draw(dots)).iter("circle")
+    ]
+    for shown, covered in ((chart, places), (dots, circles)):
+        labels = texts_of(shown, "label")
+        assert labels
+        for label in labels:
+            left, base = float(label.attrib["x"]), float(label.attrib["y"])
+            right = left + 7 * len(label.text)
+            assert not [p for p in covered if left < p[0] < right and base - 9 < p[1] < base + 2]
+
+
+def test_more_groups_than_colours_are_said_to_be_left_out(runs: list[Path]) -> None:
+    """Of learning curves; scores and the frontier show all of them."""
+    found = gather_facts(runs[::2])
+    runs_of = [replace(group, name=f"group-{n}") for n in range(3) for group in found.groups]
+    page = report_page(replace(found, groups=tuple(runs_of[:5])))
+    assert "Only the first 4 of 5 groups are drawn" in page
+    assert "are drawn" not in report_page(replace(found, groups=tuple(runs_of[:4])))
+
+
 def test_an_unfinished_run_says_so(runs: list[Path], tmp_path: Path) -> None:
     import shutil
 
@@ -253,6 +295,48 @@ def test_in_a_browser(text: str, tmp_path: Path) -> None:
         assert theme in ("light", "dark")
         assert browser.problems == []
         assert [url for url in browser.requests if not url.startswith("file:")] == []
+
+
+def test_a_screen_reader_says_what_the_report_shows(one: Facts, text: str, tmp_path: Path) -> None:
+    """Charts in words, tables by name, values with what they are of, kept words as such."""
+    binary = find_chromium()
+    if binary is None:
+        pytest.skip("no Chromium is installed: the report is not tried in a browser")
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    with Browser(binary, tmp_path / "profile") as browser:
+        browser.open(tmp_path / "page.html")
+        browser.value("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        spoken = browser.spoken()
+        browser.key("Tab")
+        assert browser.value("document.activeElement.id") == "theme"
+        browser.key("Tab")
+        assert browser.value("document.activeElement.localName") == "summary"
+        browser.key("Enter")
+        assert not browser.value("document.activeElement.parentElement.open")
+    roles = {node.role for node in spoken}
+    assert not roles & {"graphics-symbol", "SvgRoot"}  # the marks of charts, one by one
+    images = [node.name for node in spoken if node.role == "image"]
+    assert len(images) == text.count("<svg") > 3
+    assert all(": " in name for name in images)
+    tables = [node.name for node in spoken if node.role == "table"]
+    assert len(tables) == text.count("<table") > 3
+    assert all(tables)
+    rows = [node.text for node in spoken if node.role == "listitem"]
+    wanted = [f"{name} {value}" for name, value in bars_of(text)]
+    assert rows == wanted
+    kept = [node.text for node in spoken if node.role == "mark"]
+    assert len(kept) == text.count("<mark") > 0
+    assert all(text.startswith("kept: ") for text in kept)
+    levels = [node.properties["level"] for node in spoken if node.role == "heading"]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def bars_of(text: str) -> list[tuple[str, str]]:
+    """Name and value of each bar of a report."""
+    return re.findall(
+        r'<span class="name">(.*?)</span>.*?<span class="share">(.*?)</span>', text, re.S
+    )
 
 
 def test_reading_takes_no_more_rows_than_there_are(runs: list[Path]) -> None:

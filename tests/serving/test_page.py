@@ -161,20 +161,59 @@ def test_the_keyboard_does_all_of_it(browser: Browser, models: dict[str, Model])
     assert browser.value(f"{here}.classList.contains('word')")  # the focus stays
 
 
-def test_a_reader_of_the_screen_is_told(browser: Browser) -> None:
-    unlabelled = browser.value(
-        "[...document.querySelectorAll('input, textarea, button')]"
-        ".filter(e => !(e.labels && e.labels.length) && !e.getAttribute('aria-label')"
-        " && !e.textContent.trim()).length"
+def test_a_screen_reader_says_what_the_page_shows(
+    browser: Browser, models: dict[str, Model]
+) -> None:
+    """Every control and word by name, state and what it does; nothing twice."""
+    spoken = browser.spoken()
+    controls = [node for node in spoken if node.role in ("button", "slider", "textbox")]
+    assert all(node.name for node in controls)
+    assert {(node.role, node.name) for node in controls} >= {
+        ("textbox", "Text"),
+        ("slider", "Words kept"),
+        ("button", "The policy's own choice"),
+        ("button", "Switch between light and dark"),
+    }
+    words = [node for node in controls if "pressed" in node.properties and "prob" in str(node)]
+    wanted = [explained(model).sentences[0] for model in models.values()]
+    assert [node.name for node in words] == [word for one in wanted for word in one.words]
+    pressed = [node.properties["pressed"] == "true" for node in words]
+    assert pressed == [bit for one in wanted for bit in one.kept.tolist()]
+    assert all("as dependent" in node.description for node in words)
+    articles = [node.name for node in spoken if node.role == "article"]
+    assert articles == list(models)
+    one = explained(next(iter(models.values())))
+    assert one.class_probabilities is not None
+    rows = [node.text for node in spoken if node.role == "listitem"]
+    assert rows[: len(one.class_probabilities)] == [
+        f"{name} {share:.1%}" for name, share in one.class_probabilities.items()
+    ]
+
+
+def test_a_new_prediction_is_announced_and_nothing_else(
+    browser: Browser, models: dict[str, Model]
+) -> None:
+    def told() -> list[str]:
+        """What is announced when it changes: the outermost live regions."""
+        live = [node for node in browser.spoken() if node.properties.get("live") == "polite"]
+        return [node.text for node in live if node.role == "paragraph" and node.text]
+
+    before = told()
+    assert len(before) == len(models)
+    browser.mouse(".run .word:nth-child(1)", click=True)
+    settled(browser)
+    after = told()
+    assert after[0] != before[0]
+    assert after[1:] == before[1:]
+    kept = int(flipped(next(iter(models.values())), 0).sentences[0].kept.sum())
+    assert (
+        f"{kept} of {len(explained(next(iter(models.values()))).sentences[0].words)} words kept"
+        in after[0]
     )
-    assert unlabelled == 0
-    label = browser.value("document.querySelector('.word').getAttribute('aria-label')")
-    assert label.startswith("w3, ")
-    assert "probability" in label
-    live = "[...document.querySelectorAll('.prediction')].map(e => e.getAttribute('aria-live'))"
-    assert browser.value(live) == ["polite"] * 2
-    spoken = browser.value("document.getElementById('share').getAttribute('aria-valuetext')")
-    assert spoken.endswith("percent of the words")
+    # The slider says its own value.
+    value = browser.value("document.getElementById('share').getAttribute('aria-valuetext')")
+    assert value.endswith("percent of the words")
+    assert browser.value("document.getElementById('share-shown').ariaLive") == "off"
 
 
 @pytest.mark.parametrize("width", [320, 360, 700])

@@ -10,16 +10,51 @@ import select
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 WAIT_S = 90.0
+_SAID = ("role", "name", "description", "value")
 
 
 def find_chromium() -> str | None:
     """Path of a Chromium or Chrome, None where there is none."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     return next((path for name in names if (path := shutil.which(name))), None)
+
+
+class Spoken(NamedTuple):
+    """A node of the accessibility tree.
+
+    text  all the text within it. properties: such as pressed, live, level
+    """
+
+    role: str
+    name: str
+    description: str
+    value: str
+    text: str
+    properties: dict[str, Any]
+
+
+def _spoken(nodes: dict[str, Any], at: str) -> Iterator[Spoken]:
+    """A node and all below it but those that are left out of what is read."""
+    node = nodes[at]
+    if not node["ignored"]:
+        said = (str(node.get(key, {}).get("value", "")) for key in _SAID)
+        properties = {p["name"]: p["value"].get("value") for p in node.get("properties", ())}
+        yield Spoken(*said, _text(nodes, at).strip(), properties)
+    for child in node["childIds"]:
+        if child in nodes:
+            yield from _spoken(nodes, child)
+
+
+def _text(nodes: dict[str, Any], at: str) -> str:
+    node = nodes[at]
+    if not node["ignored"] and node["role"]["value"] == "StaticText":
+        return str(node["name"]["value"]) + " "
+    return "".join(_text(nodes, child) for child in node["childIds"] if child in nodes)
 
 
 class Browser:
@@ -118,6 +153,13 @@ class Browser:
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
+
+    def spoken(self) -> list[Spoken]:
+        """What a screen reader is given, in the page's order."""
+        self.call("Accessibility.enable")
+        nodes = {n["nodeId"]: n for n in self.call("Accessibility.getFullAXTree")["nodes"]}
+        self.call("Accessibility.disable")
+        return list(_spoken(nodes, next(iter(nodes))))
 
     def mouse(self, selector: str, *, click: bool = False) -> None:
         """Move the mouse onto the middle of an element, and click there."""
