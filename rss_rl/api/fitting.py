@@ -34,8 +34,13 @@ if TYPE_CHECKING:
     from rss_rl.api.run import Run
     from rss_rl.training.run import RunEvent
 
-_FITTED = ("own", "own_long")
-"""Configurations whose batch and phases follow from the data."""
+_EPOCHS = {
+    "own": {"warm-up": 4.0, "parts": 3.0, "frozen": 2.0, "co-train": 6.0},
+    "own_pairs": {"warm-up": 6.0, "co-train": 11.0},
+    "own_long": {"warm-up": 2.0, "parts": 4.0, "frozen": 1.5, "co-train": 2.5},
+}
+"""Of each phase of the configurations whose batch and phases follow from the data."""
+_LENGTHS = {"own": "short texts", "own_pairs": "pairs of short texts", "own_long": "long texts"}
 _WIDEST = 38
 """Longest KEY=VALUE that moves the reasons of all others to the right."""
 _LONG_TEXT = 100
@@ -44,9 +49,6 @@ _LOOKED_AT = 10_000
 """Rows whose labels tell classes from scores."""
 _MOST_CLASSES = 20
 """Whole numbers that are labels name classes if there are no more of them."""
-_SHORT_EPOCHS = {"warm-up": 4.0, "parts": 3.0, "frozen": 2.0, "co-train": 6.0}
-_PAIR_EPOCHS = {"warm-up": 6.0, "parts": 1.5, "frozen": 2.0, "co-train": 6.5}
-_LONG_EPOCHS = {"warm-up": 2.0, "parts": 2.5, "frozen": 1.5, "co-train": 2.5}
 _FEWEST, _MOST = 500, 6000
 """Updates of all phases together: a small table needs several dozen epochs, a large one few."""
 
@@ -78,7 +80,7 @@ def fit(
     callbacks: Sequence[Callable[[RunEvent], None]] = (),
     console: Console | None = None,
 ) -> Run:
-    """Prepare a table and train on it: `configs/own.yaml`, for long texts `own_long.yaml`, with
+    """Prepare a table and train on it: `configs/own.yaml`, `own_pairs` or `own_long.yaml`, with
     what follows from the data.
 
     Args:
@@ -144,8 +146,8 @@ def fit(
     if config is None:
         base, chosen = choose_encoder(manifest, pretrained, _gpu())
         own = choices(manifest, keep)
-        chosen = _not_replaced(chosen + (own if base.value in _FITTED else own[:1]), given)
-        chosen += _decays(base.value, chosen, given) if base.value in _FITTED else []
+        chosen = _not_replaced(chosen + (own if base.value in _EPOCHS else own[:1]), given)
+        chosen += _decays(base.value, chosen, given) if base.value in _EPOCHS else []
     else:
         base = Choice("config", config, "as asked")
         asked_share = [] if keep is None else [Choice("reward.target_share", keep, "as asked")]
@@ -197,15 +199,14 @@ def choose_encoder(
     Args:
         pretrained: the transformer asked for. gpu: name of the one there is, None for none.
     """
-    words = _words(manifest)
-    long = words >= _LONG_TEXT
     if pretrained is not None and gpu is not None:
         return Choice("config", "transformer/sentences", f"there is a GPU: {gpu}"), [
             Choice("model.encoder.options.pretrained", pretrained, "reads the kept words"),
             Choice("learner.device", "cuda", "samplers stay on the CPU"),
             Choice("learner.precision", "auto", "bfloat16 where the GPU multiplies it faster"),
         ]
-    base = Choice("config", "own_long" if long else "own", f"texts of {words:,.0f} words")
+    kind = fitted(manifest)
+    base = Choice("config", kind, f"{_LENGTHS[kind]}, of {_words(manifest):,.0f} words")
     if pretrained is not None:
         return base, [
             Choice("policy.reads", "contextual", "no GPU: the transformer reads each text once"),
@@ -229,22 +230,20 @@ def _say_choices(shown: Console, chosen: Sequence[Choice]) -> None:
 
 
 def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
-    """Settings of `own.yaml` and `own_long.yaml` that follow from rows and length of the texts.
+    """Settings of the configuration `fitted` that follow from rows and length of the texts.
 
     Batches are larger where there are many short texts. Every phase has so many epochs, fewer where
-    that would be more than some thousand updates, more where it would be a few dozen. Pairs learn
-    less from random parts: what counts in one text is often what the other says, too.
+    that would be more than some thousand updates, more where it would be a few dozen.
     """
     rows, words = manifest.splits["train"].rows, _words(manifest)
     dev = manifest.splits["dev"].rows
-    long = words >= _LONG_TEXT
+    base = fitted(manifest)
+    long = base == "own_long"
     batch = 16 if long else 32 if rows < 5000 else 64
-    pairs = len(manifest.splits["train"].tokens) == 2 and not long
-    epochs = _LONG_EPOCHS if long else _PAIR_EPOCHS if pairs else _SHORT_EPOCHS
+    epochs, length = _EPOCHS[base], _LENGTHS[base]
     updates = sum(epochs.values()) * rows / batch
     bounded = min(max(updates, _FEWEST), _MOST)
     steps = [max(round(count * rows / batch * bounded / updates), 1) for count in epochs.values()]
-    length = "long texts" if long else "pairs of short texts" if pairs else "short texts"
     share = (keep, "as asked") if keep is not None else (0.2 if long else 0.4, length)
     epochs_of_all = f"all phases: {sum(steps) * batch / rows:.3g} epochs of {rows:,} rows"
     return [
@@ -256,13 +255,15 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
             )
             for number, (name, count) in enumerate(zip(epochs, steps, strict=True))
         ),
-        *(
-            [Choice("phases.3.mixed_share", 0.0, "random parts of two texts seldom match")]
-            if pairs
-            else []
-        ),
         Choice("evaluation.every", max(50, round(dev / batch)), "the best of these is kept"),
     ]
+
+
+def fitted(manifest: Manifest) -> str:
+    """The configuration that fits texts of this length and number."""
+    if _words(manifest) >= _LONG_TEXT:
+        return "own_long"
+    return "own_pairs" if len(manifest.splits["train"].tokens) == 2 else "own"
 
 
 def _decays(base: str | Path, chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:

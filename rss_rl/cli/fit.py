@@ -17,7 +17,7 @@ Examples:
 
 `rss-rl fit pairs.tsv --text a --text-b b --label score --task score --time 5m --out runs/pairs`
 
-`fit` prepares the table, trains on it with `configs/own.yaml` (long texts: `own_long`), and writes
+`fit` prepares the table, trains on it with `configs/own.yaml` (pairs: `own_pairs`, long texts: `own_long`), and writes
 a report to open in a browser. It chooses settings from the number of rows, the labels and the
 length of the texts, and prints each choice. KEY=VALUE settings after the file override them. The
 same table is prepared only once. See also `rss-rl data prepare` and `rss-rl train`, which have more
@@ -53,7 +53,7 @@ def fit(
             "--config",
             metavar="CONFIG",
             help="Train with this configuration as it is (KEY=VALUE settings change it), such as "
-            "own_context. Default: own or own_long, fitted to the data.",
+            "own_context. Default: own, own_pairs or own_long, fitted to the data.",
         ),
     ] = None,
     pretrained: Annotated[
