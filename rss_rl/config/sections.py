@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CheckpointConfig",
-    "ClassifierChoice",
-    "EncoderChoice",
-    "EstimatorConfig",
-    "EvaluationConfig",
-    "LearnerConfig",
-    "MetricChoice",
-    "ModelConfig",
-    "OptimizerConfig",
-    "PhaseConfig",
-    "PolicyConfig",
-    "Reads",
-    "RewardConfig",
-    "RewardModelChoice",
-    "RunConfig",
-    "SamplerConfig",
-]
-
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from rss_rl.components import DEFAULTS, Folder, Kind, default_estimator
 from rss_rl.config.choice import Choice, Section
-from rss_rl.config.workers import EstimatorConfig, LearnerConfig, OptimizerConfig, SamplerConfig
+from rss_rl.config.workers import EstimatorConfig, LearnerConfig, SamplerConfig
 
 
 class EncoderChoice(Choice):

@@ -11,17 +11,6 @@ Legend: S sentence slots, N_s tokens of a row's sentence s, H numbers of a state
 
 from __future__ import annotations
 
-__all__ = [
-    "STATES_FILE",
-    "StatesInfo",
-    "StatesReader",
-    "StatesWriter",
-    "alone",
-    "manifest_digest",
-    "open_states",
-    "read_info",
-]
-
 import fcntl
 import threading
 from collections import OrderedDict
