@@ -11,11 +11,10 @@ Legend: S sentence slots, N_s tokens of a row's sentence s, H numbers of a state
 
 from __future__ import annotations
 
-import fcntl
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +26,7 @@ from rss_rl.components import Options
 from rss_rl.data.locations import Files, LocalFiles, check_sum
 from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.shard_file import read_blocks
-from rss_rl.durable import disk_errors, file_sha256, replacing
+from rss_rl.durable import disk_errors, file_lock, file_sha256, replacing
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 
@@ -143,19 +142,12 @@ def alone(folder: Path) -> Iterator[None]:
         DataError: somebody does, or the folder cannot be written.
     """
     path = folder / ".states.lock"
-    with disk_errors(path, "cannot be written", "Choose data that you may write", DataError):
-        stream = path.open("wb")
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataError(
-                "another process encodes these data",
-                where=str(folder),
-                remedy="Wait for it, or end it",
-            ) from None
-        except OSError:  # a filesystem without locks
-            pass
+    busy = DataError(
+        "another process encodes these data", where=str(folder), remedy="Wait for it, or end it"
+    )
+    with ExitStack() as stack:
+        with disk_errors(path, "cannot be written", "Choose data that you may write", DataError):
+            stack.enter_context(file_lock(path, busy))
         yield
 
 

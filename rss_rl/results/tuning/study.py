@@ -7,12 +7,10 @@ OUT/tune.md, trials.csv, tune.png, base.yaml, best.yaml   what came of it
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -21,7 +19,7 @@ from typing import Any
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
-from rss_rl.durable import disk_errors, replace_file
+from rss_rl.durable import disk_errors, file_lock, replace_file
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.json_files import read_json
 from rss_rl.metrics.run_metrics import BestMetric
@@ -137,19 +135,15 @@ class Study:
         Raises:
             CheckpointError: one does.
         """
-        with disk_errors(self.folder, "the search cannot be written", FREE_SPACE):
-            descriptor = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        busy = CheckpointError(
+            "another process searches there",
+            where=str(self.folder),
+            remedy="Wait for it, stop it, or give another --out",
+        )
+        with ExitStack() as stack:
+            with disk_errors(self.folder, "the search cannot be written", FREE_SPACE):
+                stack.enter_context(file_lock(self.folder / _LOCK, busy))
             yield
-        except BlockingIOError as error:
-            raise CheckpointError(
-                "another process searches there",
-                where=str(self.folder),
-                remedy="Wait for it, stop it, or give another --out",
-            ) from error
-        finally:
-            os.close(descriptor)
 
 
 def open_study(
