@@ -39,12 +39,7 @@ def explain_classifier(
         Path, typer.Argument(metavar="FILE", help="Texts: .csv, .tsv, .jsonl or .parquet.")
     ],
     text: Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the text.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]...", help="Settings that override those chosen from the data."
-        ),
-    ] = None,
+    overrides: options.OwnSettings = None,
     keep: Annotated[
         float, typer.Option("--keep", metavar="SHARE", help="Share of the words to mark.")
     ] = 0.2,

@@ -31,12 +31,7 @@ def fit(
     ],
     text: Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the text.")],
     label: options.LabelColumn,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]...", help="Settings that override those chosen from the data."
-        ),
-    ] = None,
+    overrides: options.OwnSettings = None,
     text_b: options.TextB = None,
     keep: Annotated[
         float | None,

@@ -55,6 +55,19 @@ Overrides = Annotated[
         help="Settings that differ from the file: `learner.policy.l2=1e-4 phases.0.steps=500`.",
     ),
 ]
+OwnSettings = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...", help="Settings that override those chosen from the data."
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Also use a cluster that anybody can use without a token."),
+]
+OnlyRead = Annotated[
+    bool, typer.Option("--only-read", help="Train nothing; show what is finished.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")]
 
 

@@ -81,13 +81,8 @@ def tune(
             " new cluster on this machine.",
         ),
     ] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option("--insecure", help="Also use a cluster that anybody can use without a token."),
-    ] = False,
-    only_read: Annotated[
-        bool, typer.Option("--only-read", help="Train nothing; show what is finished.")
-    ] = False,
+    insecure: options.Insecure = False,
+    only_read: options.OnlyRead = False,
     dry_run: options.DryRun = False,
 ) -> None:
     """Search for better settings: try some, stop the worse ones early, say what mattered.
