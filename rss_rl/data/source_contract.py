@@ -158,23 +158,23 @@ class _Checked(Promises):
         self.require(bool(ids), f"has no example in {split}", "Yield RawExample")
 
     def _check_example(self, example: RawExample, split: str, labels: LabelChecker) -> None:
-        place = f"example {example.id!r:.60} of {split}"
+        which = f"example {example.id!r:.60} of {split}"
         typed = isinstance(example.id, str) and isinstance(example.label, str | Real)
         typed = typed and isinstance(example.texts, tuple) and all(map(_is_text, example.texts))
-        self.require(typed, f"has other types than RawExample says in {place}", "See RawExample")
+        self.require(typed, f"has other types than RawExample says in {which}", "See RawExample")
         located = not self._files(split) or (bool(example.file) and example.row >= 1)
-        self.require(located, f"does not say where {place} was read", "Give `file` and `row`")
+        self.require(located, f"does not say where {which} was read", "Give `file` and `row`")
         of_words = zip(example.texts, example.rationale or (), strict=False)
         marked = [*of_words, *([(example.texts[0], example.marks)] if example.marks else [])]
         given = all(isinstance(text, tuple) for text, _ in marked)
-        self.require(given, f"marks words of a text in {place}", "Give the words that it marks")
+        self.require(given, f"marks words of a text in {which}", "Give the words that it marks")
         tokens = [self._tokenizer(text) for text in example.texts]
         fault = example_fault(example, tokens, self._source.sentences, labels.spec)
         if fault is None:
             value, said = labels.value(example.label)
             fault = said if value is None else None
         if fault is not None:
-            self.require(False, f"yields {place}: {fault[0]}", fault[1] or "Yield a BadRow")
+            self.require(False, f"yields {which}: {fault[0]}", fault[1] or "Yield a BadRow")
         marks = (example.rationale, example.annotations)
         self._rationales |= any(bits is not None for bits in marks)
 

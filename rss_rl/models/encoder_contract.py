@@ -281,8 +281,8 @@ class _Checked(Promises):
 def _vectors(encoder: Any, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
     """As a classifier asks for them: unselected tokens are removed unless they are read."""
     if not encoder.reads_unselected:
-        places = torch.arange(valid.shape[1]).expand_as(valid)
-        index, valid, selection = remove_unselected(places, valid, selection)
+        positions = torch.arange(valid.shape[1]).expand_as(valid)
+        index, valid, selection = remove_unselected(positions, valid, selection)
         embedded = embedded.gather(1, index[..., None].expand(-1, -1, embedded.shape[-1]))
     return encoder(embedded, valid, selection)  # type: ignore[no-any-return]
 

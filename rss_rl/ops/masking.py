@@ -44,10 +44,10 @@ def kept_indices(keep: Tensor) -> Gathered:
         raise ValueError(f"keep must be bool [M, N], got {keep.dtype} {tuple(keep.shape)}")
     counts = keep.sum(1)  # [M]
     if is_exporting():
-        places = torch.arange(keep.shape[1], device=keep.device)
+        positions = torch.arange(keep.shape[1], device=keep.device)
         # Other programs' sorts need not be stable, so no two keys are equal.
-        order = torch.argsort(torch.where(keep, places, places + keep.shape[1]), dim=1)
-        kept = places < counts[:, None]
+        order = torch.argsort(torch.where(keep, positions, positions + keep.shape[1]), dim=1)
+        kept = positions < counts[:, None]
         return Gathered(torch.where(kept, order, 0), kept)
     longest = int(counts.max()) if len(counts) else 0
     order = torch.argsort((~keep).to(torch.uint8), dim=1, stable=True)[:, :longest]  # [M, L]

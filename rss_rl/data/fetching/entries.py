@@ -92,11 +92,11 @@ class Entry:
 
     def command(self, folder: Path) -> str:
         """The command that uses what lies in `folder`."""
-        place = shlex.quote(str(folder))
+        where = shlex.quote(str(folder))
         if self.vectors:
             return (
                 "rss-rl data prepare NAME --from FOLDER "
-                f"--vectors {place}/{self.vectors} --out prepared/NAME"
+                f"--vectors {where}/{self.vectors} --out prepared/NAME"
             )
         name = self.prepares or self.name
-        return f"rss-rl data prepare {name} --from {place} --out prepared/{name}"
+        return f"rss-rl data prepare {name} --from {where} --out prepared/{name}"

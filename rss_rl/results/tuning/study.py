@@ -34,7 +34,7 @@ REDUCTION = 3
 _RUNGS = 2
 _MANIFEST, _TRIALS, _LOCK = "tune.json", "trials", "tune.lock"
 _GUESS = 36
-"""Evaluations of a run whose phases end by patience, for the place of the rungs."""
+"""Evaluations of a run whose phases end by patience, for where the rungs are."""
 _FAILURES = 5
 """Without a single trial that works, after which no more are begun."""
 
@@ -79,8 +79,8 @@ class Study:
         first = max(2 * self.config.evaluation.every, -(-self.updates // REDUCTION**_RUNGS))
         if falling := self.config.reward.share_schedule * (self.config.policy_updates or 0):
             first = max(first, math.ceil(falling) + self.config.evaluation.every)
-        places = (first * REDUCTION**number for number in range(_RUNGS))
-        return [place for place in places if place < self.updates]
+        rungs = (first * REDUCTION**number for number in range(_RUNGS))
+        return [rung for rung in rungs if rung < self.updates]
 
     def trials(self) -> Iterator[Trial]:
         """Trial 0, 1, ... until the space is used up."""
