@@ -71,7 +71,7 @@ def disk_errors(
 def file_lock(path: Path, busy: RssError | Callable[[], None]) -> Iterator[None]:
     """Hold the lock of a file against other processes; a filesystem without locks holds none.
 
-    The file is made where it is missing. The kernel lets go when the process ends, however.
+    The file is made where it is missing. The kernel releases it when the process ends, however.
 
     Args:
         busy: raised where another process holds it; or called, before this one waits for it.

@@ -199,7 +199,7 @@ class PhaseConfig(Section):
         description="Ends after this many evaluations without a better dev loss (sampled: reward).",
     )
     restore_best: bool = Field(
-        default=False, description="Go on from the update that was best on dev."
+        default=False, description="Continue from the update that was best on dev."
     )
     alternate_every: int | None = Field(
         default=None,

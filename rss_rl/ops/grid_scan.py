@@ -107,12 +107,12 @@ class Scan:
         self.chunks = max(1, -(-self._tokens // grid.plan.chunk))
         self._grid, self._sequences, self._reversed = grid, sequences, reversed_
         points, factors = grid.dependent_factors(dependent_scores, kept)
-        shown = kept[..., None].to(grid.plan.dtype)
+        weight = kept[..., None].to(grid.plan.dtype)
         self._kept = kept
         self._points = self._cut(points)  # [N, D, T]
         self._near = self._cut(factors)  # E, [N, D, T]
-        count = shown.expand_as(values)
-        self._summed = torch.stack([self._cut(values.detach() * shown), self._cut(count)], 2)
+        count = weight.expand_as(values)
+        self._summed = torch.stack([self._cut(values.detach() * weight), self._cut(count)], 2)
         self._far = self._sums_before()  # [N, D, 2, R]
 
     def _cut(self, values: Tensor) -> Tensor:

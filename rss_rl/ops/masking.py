@@ -35,7 +35,7 @@ def _check(values: Tensor, keep: Tensor) -> None:
 def kept_indices(keep: Tensor) -> Gathered:
     """Positions of the kept tokens of each sequence, packed to the front, order unchanged.
 
-    L is the largest number of kept tokens of a sequence, or N while a graph is recorded.
+    L is the largest number of kept tokens of a sequence, or N while a graph is exported.
 
     Args:
         keep: bool [M, N].
@@ -73,10 +73,10 @@ def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
         keep: bool [M, N].
     """
     _check(logits, keep)
-    shown = keep[..., None]
+    kept = keep[..., None]
     # Minus infinities alone would give NaN, and in the gradient even where it is replaced.
     filler = torch.where(keep.any(1), float("-inf"), 0.0).to(logits.dtype)[:, None, None]
-    return torch.softmax(torch.where(shown, logits, filler), 1) * shown
+    return torch.softmax(torch.where(kept, logits, filler), 1) * kept
 
 
 def masked_mean(values: Tensor, keep: Tensor) -> Tensor:
@@ -101,10 +101,10 @@ def causal_means(values: Tensor, keep: Tensor, *, forward: bool) -> Tensor:
     """
     _check(values, keep)
     weights = keep.to(values.dtype)
-    shown = values * weights[..., None]
-    sums, counts = shown.cumsum(1), weights.cumsum(1)
+    kept = values * weights[..., None]
+    sums, counts = kept.cumsum(1), weights.cumsum(1)
     if forward:
-        sums, counts = sums - shown, counts - weights
+        sums, counts = sums - kept, counts - weights
     else:
         sums, counts = sums[:, -1:] - sums, counts[:, -1:] - counts
     # A difference of running sums leaves rounding dust where nothing is kept.

@@ -288,11 +288,11 @@ class LocalLearner:
         """See `Learner`."""
         examples = self._prepared.split(split)
         return evaluate(
-            self.models, examples, self.config, modes, device=self.device, reward=self._paid_by
+            self.models, examples, self.config, modes, device=self.device, reward=self._reward
         )
 
     def _gated_reward(self) -> GatedReward:
-        model = self._paid_by.model
+        model = self._reward.model
         if not isinstance(model, GatedReward):
             raise ConfigError(
                 "cannot be learnt through gates with these options",
@@ -302,7 +302,7 @@ class LocalLearner:
         return model
 
     @cached_property
-    def _paid_by(self) -> Reward:
+    def _reward(self) -> Reward:
         """Built where it is asked for: a reward model may load much."""
         words = self._prepared.vocabulary.words
         return build_reward(self.config, self.models, self.examples, words, self.device)

@@ -124,7 +124,7 @@ class Observer:
             self.close()
 
     def close(self) -> None:
-        """Let go of status and storage, which a context does that is left."""
+        """Release status and storage, as leaving the context does."""
         self._heartbeat.close()
         self._mirror.close()
 

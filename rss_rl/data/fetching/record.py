@@ -83,7 +83,7 @@ class Record:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Hold `folder` against other fetches; the kernel lets go when the process ends, however.
+    """Hold `folder` against other fetches; the kernel releases it when the process ends, however.
 
     Raises:
         DataError: another process fetches into it, or it cannot be written.
