@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rss_rl.cli import options
-from rss_rl.cli.options import console, end_run, write_page
+from rss_rl.cli.options import console, end_run
 
 EPILOG = """
 Examples:
@@ -102,6 +102,4 @@ def fit(
         overwrite=overwrite,
         console=shown,
     )
-    end_run(run, shown, as_json=json_)
-    if not json_:
-        write_page(run, shown)
+    end_run(run, shown, as_json=json_, page=True)

@@ -172,8 +172,11 @@ def split_list(given: str | None) -> list[str]:
     return [item.strip() for item in (given or "").split(",") if item.strip()]
 
 
-def end_run(run: Run, out: Console, *, as_json: bool) -> None:
+def end_run(run: Run, out: Console, *, as_json: bool, page: bool = False) -> None:
     """Show the report of a finished run.
+
+    Args:
+        page: unless it is shown as JSON, also write it as a page; see `write_page`.
 
     Raises:
         typer.Exit: the run was stopped by a signal; 130 after Ctrl-C, 143 after SIGTERM.
@@ -184,6 +187,8 @@ def end_run(run: Run, out: Console, *, as_json: bool) -> None:
         typer.echo(json.dumps(run.report, indent=2))
     else:
         print_report(out, run.path, run.report)
+        if page:
+            write_page(run, out)
 
 
 def write_page(run: Run, out: Console) -> None:

@@ -19,7 +19,7 @@ from rss_rl.policies.estimators.protocol import BitEstimator
 from rss_rl.rollouts.flips import flip_rewards
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.rollout import Rollout, SampleJob
-from rss_rl.rollouts.snapshot import Models, Snapshot, autocast, fixed_threads
+from rss_rl.rollouts.snapshot import Models, Snapshot, inference
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
@@ -71,12 +71,7 @@ class Sampler:
         if self._version is None:
             raise ValueError("a sampler has nothing to sample with before its first snapshot")
         sampler = self._config.sampler
-        with (
-            self._models.evaluating(),
-            fixed_threads(sampler.threads),
-            torch.inference_mode(),
-            autocast(_CPU, sampler.precision),
-        ):
+        with inference(self._models, sampler.threads, _CPU, sampler.precision):
             return self._rollout(job, self._version)
 
     def _rollout(self, job: SampleJob, version: int) -> Rollout:

@@ -494,6 +494,18 @@ def fixed_threads(count: int) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
+@contextmanager
+def inference(models: Models, threads: int, device: torch.device, precision: str) -> Iterator[None]:
+    """Within it models are asked and do not learn: in evaluation mode, without gradients."""
+    with (
+        models.evaluating(),
+        fixed_threads(threads),
+        torch.inference_mode(),
+        autocast(device, precision),
+    ):
+        yield
+
+
 def autocast_dtype(device: torch.device, precision: str) -> torch.dtype | None:
     """The dtype of matrix products, None for float32; `auto` is bfloat16 where that is faster."""
     lower = precision == "bfloat16" or (precision == "auto" and multiplies_bfloat16(device))
