@@ -166,7 +166,7 @@ def test_only_read_and_dry_run_write_nothing(prepared: Path, tmp_path: Path) -> 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_trial_that_fails_is_told_and_all_that_fail_are_an_error(
+def test_a_trial_that_fails_is_reported_and_all_that_fail_are_an_error(
     prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> Any:
