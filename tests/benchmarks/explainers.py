@@ -26,7 +26,7 @@ score highest, and the mean over the shares .05, .10, ..., .95. Agreement with w
 that of `rss_rl.ops.rationales`. The explainers ask the classifier with bfloat16 products where
 --precision says so, all alike; judged is in float32.
 
-OUT/explainers.jsonl holds a line for each text and method: the same command goes on from it. Also
+OUT/explainers.jsonl holds a line for each text and method: the same command continues from it. Also
 written: explainers.json, the means over the texts that all methods have scored; the table is
 printed. Seconds are of the processor. Passes are the texts that the classifier reads; the one pass
 of a contextual policy's encoder is not counted.

@@ -166,7 +166,7 @@ def make_run(name: str, tree: dict[str, Any], updates: int) -> None:
             (folder / part).unlink(missing_ok=True)
         if (folder / "checkpoints").is_dir():
             trim(folder / "checkpoints")
-    if name != "resan":  # one run shows that metrics are gone on with
+    if name != "resan":  # one run shows that metrics are continued
         shutil.rmtree(Path("runs") / name / "metrics")
         shutil.rmtree(Path("runs") / name / "all-tokens" / "metrics", ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""`rss-rl predict --address`: two nodes write what one process writes, and go on after a kill."""
+"""`rss-rl predict --address`: two nodes write what one process does, and continue after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on and when it ends, however it ends."""
+"""What a run reports while it trains and when it ends, however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is left in the midst of an update goes on from the update before, to the bit."""
+"""A run that is left in the midst of an update resumes from the update before, to the bit."""
 
 from __future__ import annotations
 

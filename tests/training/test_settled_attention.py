@@ -54,7 +54,7 @@ def test_a_run_keeps_what_the_machine_it_began_on_chose(
     warned = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert len(warned) == 1
     assert "no compiler here" in warned[0].getMessage()
-    compiler(monkeypatch, None)  # as if it were gone on with on another machine
+    compiler(monkeypatch, None)  # as if it were resumed on another machine
     resumed = ToldRoles()
     list(train(tiny_config, path, roles=resumed, resume=True))
     assert resumed.output == ["eager"] * 3  # the comparison with every token samples nothing
