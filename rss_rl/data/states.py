@@ -11,10 +11,9 @@ Legend: S sentence slots, N_s tokens of a row's sentence s, H numbers of a state
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -272,8 +271,7 @@ class StatesReader:
         self._files, self._info, self._list = files, info, info.splits[split]
         self._schema = states_schema(sentences, info.size, info.dtype)
         self._starts = np.cumsum([0, *(file.rows for file in self._list)], dtype=np.int64)
-        self._open: OrderedDict[int, list[tuple[Array, Array]]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._file = lru_cache(_OPEN_FILES)(self._map)
 
     def row(self, row: int) -> list[Array]:
         """S x [N_s, H], views of the map.
@@ -304,17 +302,9 @@ class StatesReader:
             slots.append(states)
         return tuple(slots)
 
-    def _file(self, number: int) -> list[tuple[Array, Array]]:
-        """Offsets [rows + 1] and states [tokens, H] of each slot."""
-        with self._lock:
-            if number not in self._open:
-                self._open[number] = self._map(self._list[number])
-                if len(self._open) > _OPEN_FILES:
-                    self._open.popitem(last=False)
-            self._open.move_to_end(number)
-            return self._open[number]
-
-    def _map(self, file: _File) -> list[tuple[Array, Array]]:
+    def _map(self, number: int) -> list[tuple[Array, Array]]:
+        """Offsets [rows + 1] and states [tokens, H] of each slot of a file."""
+        file = self._list[number]
         path = self._files.fetch(file.name, file.bytes)
         try:
             check_sum(path, file.sha256)
