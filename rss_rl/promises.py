@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from rss_rl.errors import RssError
 
@@ -24,10 +25,17 @@ class Promises:
         if not bool(holds):
             raise self._kind(f"{self._subject}{what}", where=self._name, remedy=remedy)
 
+    def dumped(self, thing: Any) -> bytes:
+        """As it crosses to another process, where alone some things can be loaded."""
+        return cast(bytes, self._crossing(lambda: pickle.dumps(thing)))
+
     def pickled(self, thing: Any) -> Any:
         """Its copy, as it crosses processes."""
+        return self._crossing(lambda: pickle.loads(pickle.dumps(thing)))
+
+    def _crossing(self, run: Callable[[], Any]) -> Any:
         try:
-            return pickle.loads(pickle.dumps(thing))
+            return run()
         except Exception as error:  # whatever its own reduction raises
             remedy = "Keep lambdas, local classes and open files out of its attributes"
             self.require(False, f"cannot be pickled: {error}", remedy)

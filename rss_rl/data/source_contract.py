@@ -186,9 +186,8 @@ class _Checked(Promises):
 
     def _check_elsewhere(self) -> None:
         """Its copy in another process."""
-        copy = pickle.dumps(self.pickled(self._source))
         command = [sys.executable, "-c", _CHILD]
-        given = pickle.dumps(sys.path) + copy
+        given = pickle.dumps(sys.path) + self.dumped(self._source)
         done = subprocess.run(command, input=given, capture_output=True, timeout=_CHILD_SECONDS)
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         self.require(
