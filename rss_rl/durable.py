@@ -6,11 +6,12 @@ name that whoever comes next can find.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,6 +65,34 @@ def disk_errors(
     except OSError as error:
         reason = error.strerror or error
         raise kind(f"{what}: {reason}", where=str(where), remedy=remedy) from error
+
+
+@contextmanager
+def file_lock(path: Path, busy: RssError | Callable[[], None]) -> Iterator[None]:
+    """Hold the lock of a file against other processes; a filesystem without locks holds none.
+
+    The file is made where it is missing. The kernel releases it when the process ends, however.
+
+    Args:
+        busy: raised where another process holds it; or called, before this one waits for it.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if isinstance(busy, RssError):
+                raise busy from None
+            busy()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -2,24 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CheckpointError",
-    "ClusterError",
-    "ComponentError",
-    "ConfigError",
-    "DataError",
-    "EncoderError",
-    "LearnerError",
-    "LearnersLostError",
-    "NonFiniteError",
-    "PolicyError",
-    "ResourceError",
-    "RssError",
-    "SamplerError",
-    "StorageError",
-    "nearest",
-]
-
 from difflib import get_close_matches
 
 

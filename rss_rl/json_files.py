@@ -19,7 +19,7 @@ def canonical_json(value: object, where: str) -> str:
 
     Raises:
         CheckpointError: something in it would not read back equal: NaN, an infinity, a tuple, a key
-            that is not a string, an array; names its place.
+            that is not a string, an array; names where it stands.
     """
     try:
         _check_json(value, "state", where)
@@ -28,21 +28,21 @@ def canonical_json(value: object, where: str) -> str:
         raise _not_json("state is nested too deeply", where) from error
 
 
-def _check_json(value: object, place: str, where: str) -> None:
-    """Walk `value`; the error names the place of the first thing JSON cannot carry."""
+def _check_json(value: object, path: str, where: str) -> None:
+    """Walk `value`; the error names the path of the first thing JSON cannot carry."""
     if isinstance(value, dict):
         for key, item in value.items():
             if type(key) is not str:
-                raise _not_json(f"{place} has the key {key!r}, which is not a string", where)
-            _check_json(item, f"{place}.{key}", where)
+                raise _not_json(f"{path} has the key {key!r}, which is not a string", where)
+            _check_json(item, f"{path}.{key}", where)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _check_json(item, f"{place}[{index}]", where)
+            _check_json(item, f"{path}[{index}]", where)
     elif type(value) is float:
         if not math.isfinite(value):
-            raise _not_json(f"{place} is {value}", where)
+            raise _not_json(f"{path} is {value}", where)
     elif value is not None and type(value) not in (bool, int, str):
-        raise _not_json(f"{place} is a {type(value).__name__}", where)
+        raise _not_json(f"{path} is a {type(value).__name__}", where)
 
 
 def _not_json(what: str, where: str) -> CheckpointError:

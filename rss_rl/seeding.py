@@ -71,20 +71,20 @@ def keyed_uniforms(key: int, rows: Array, samples: int, roles: int, width: int) 
     """
     row_state = _row_states(key, rows)  # [B]
     with np.errstate(over="ignore"):
-        place = (
+        position = (
             np.arange(samples, dtype=np.uint64)[:, None, None] << np.uint64(40)
             | np.arange(roles, dtype=np.uint64)[None, :, None] << np.uint64(32)
             | np.arange(width, dtype=np.uint64)[None, None, :]
         )  # [K, R, N]
-        state = _mix((place[:, None] + np.uint64(1)) * _GOLDEN + row_state[None, :, None, None])
+        state = _mix((position[:, None] + np.uint64(1)) * _GOLDEN + row_state[None, :, None, None])
         state = _mix(state + _GOLDEN)
     # 23 bits and a half step: exactly representable in float32 and never 0 or 1.
     fraction = (state >> np.uint64(41)).astype(np.float32)
     return (fraction + np.float32(0.5)) * np.float32(2.0**-23)
 
 
-def keyed_permutation(key: int, size: int, places: Array) -> Array:
-    """What stands at `places` of a pseudo-random permutation of 0 ... size - 1.
+def keyed_permutation(key: int, size: int, positions: Array) -> Array:
+    """What stands at `positions` of a pseudo-random permutation of 0 ... size - 1.
 
     No array of `size` is made. A Feistel network permutes the numbers of 2h bits, h the least with
     4^h >= size; one that falls outside is sent through again until it falls inside (cycle walking:
@@ -94,18 +94,18 @@ def keyed_permutation(key: int, size: int, places: Array) -> Array:
     Args:
         key: the permutation, from `stream_key`.
         size: at least 1.
-        places: int64, any shape, each in [0, size).
+        positions: int64, any shape, each in [0, size).
 
     Returns:
-        int64 of the shape of `places`.
+        int64 of the shape of `positions`.
     """
     half = np.uint64((max(size - 1, 1).bit_length() + 1) // 2)
-    values = places.astype(np.uint64).reshape(-1)
+    values = positions.astype(np.uint64).reshape(-1)
     waiting = np.arange(len(values))
     while len(waiting):
         values[waiting] = _feistel(key, half, values[waiting])
         waiting = waiting[values[waiting] >= size]
-    return values.astype(np.int64).reshape(places.shape)
+    return values.astype(np.int64).reshape(positions.shape)
 
 
 def _feistel(key: int, half: np.uint64, values: Array) -> Array:

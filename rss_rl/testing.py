@@ -17,7 +17,6 @@ __all__ = [
 ]
 
 import copy
-import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -40,6 +39,7 @@ from rss_rl.policies.protocol import (
     StochasticPolicy,
     bits_per_token,
 )
+from rss_rl.promises import Promises
 from rss_rl.reward_models.contract import check_reward_model
 from rss_rl.types import ROLES
 
@@ -338,14 +338,7 @@ def _check_numbers_alone(case: Case) -> None:
 
 def _check_pickled(case: Case) -> None:
     """It crosses processes whole."""
-    try:
-        copy = pickle.loads(pickle.dumps(case.policy))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise PolicyError(
-            f"it cannot be pickled: {error}",
-            where=case.kind,
-            remedy="Keep lambdas, local classes and open files out of its attributes",
-        ) from error
+    copy = Promises(PolicyError, case.kind).pickled(case.policy)
     case.require(
         torch.equal(
             copy.sample(case.tokens, case.valid, case.uniforms).selection,

@@ -83,7 +83,7 @@ def test_an_encoder_beyond_the_limit_is_out_of_memory() -> None:
         ("raises", FAILED, "ValueError: raises"),
     ],
 )
-def test_how_a_process_ends_is_told(how: str, status: str, why: str) -> None:
+def test_how_a_process_ends_is_reported(how: str, status: str, why: str) -> None:
     outcome = run_apart(end_as, how, memory_mb=500, seconds=60)
     assert (outcome.status, outcome.why) == (status, why)
 

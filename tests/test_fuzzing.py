@@ -74,7 +74,7 @@ def test_a_campaign_finds_counts_and_goes_on(
     assert replace(resumed, slowest_s=0) == replace(whole, slowest_s=0)
 
 
-def test_what_is_told_of_a_damaged_directory() -> None:
+def test_what_is_reported_of_a_damaged_directory() -> None:
     outcome = Outcome()
     outcome.find("kind", "said", {"a": b"1", "b": None}, {"a": b"1", "b": b"2", "c": b"3"})
     assert outcome.findings["kind"]["input"] == "{'b': None, 'c': 'gone'}"

@@ -13,7 +13,7 @@ from rss_rl.types import Batch
 
 
 @pytest.mark.parametrize(
-    "kind", [getattr(errors, n) for n in errors.__all__ if n.endswith("Error")]
+    "kind", [kind for name, kind in vars(errors).items() if name.endswith("Error")]
 )
 def test_errors_say_where_what_and_remedy_and_cross_processes(kind: type[RssError]) -> None:
     error = kind("it broke", where="file.csv:3", remedy="Mend it")

@@ -90,7 +90,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize(("how", "why"), [("gone", "ended with 7"), ("asleep", "no answer within")])
-def test_a_worker_that_ends_or_hangs_is_told(how: str, why: str) -> None:
+def test_a_worker_that_ends_or_hangs_is_reported(how: str, why: str) -> None:
     arguments = {"start": 0, "how": how}
     with Worker(f"{STUBS}:counter", arguments, environment=PATHS, timeout_s=30) as worker:
         worker.timeout_s = 0.5 if how == "asleep" else 30

@@ -105,8 +105,8 @@ def _states(split: Split, rows: Array, reader: ContextReader) -> list[tuple[Arra
             reader.states(torch.from_numpy(tokens), torch.from_numpy(valid)).numpy()
             for tokens, valid in zip(batch.tokens, batch.valid, strict=True)
         ]
-        for place, row in enumerate(mine.tolist()):
+        for position, row in enumerate(mine.tolist()):
             sizes = lengths[row]
-            found[row] = tuple(slot[place, : sizes[s]] for s, slot in enumerate(slots))
+            found[row] = tuple(slot[position, : sizes[s]] for s, slot in enumerate(slots))
         start = end
     return found

@@ -278,7 +278,7 @@ def _plan(
 
 
 def _absolute(config: RunConfig, name: str, run_dir: Path | None) -> _Plan:
-    """With absolute places, so that a run can be resumed and evaluated from any directory."""
+    """With absolute paths, so that a run can be resumed and evaluated from any directory."""
     if not is_uri(config.data):
         config = config.model_copy(update={"data": str(Path(config.data).resolve())})
     config = with_folders(config, _absolute_folder)

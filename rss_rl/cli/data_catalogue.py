@@ -187,7 +187,7 @@ def _described(name: str) -> dict[str, Any]:
         shown |= {"summary": source.help, "needs": source.needs}
     shown["get"] = _way(name)
     if known is not None:
-        shown |= asdict(known)
+        shown |= asdict(known) | {"needs": known.needs}
     return shown
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rss_rl.cli import options
-from rss_rl.cli.options import console, end_run, write_page
+from rss_rl.cli.options import console, end_run
 
 EPILOG = """
 Examples:
@@ -39,12 +39,7 @@ def explain_classifier(
         Path, typer.Argument(metavar="FILE", help="Texts: .csv, .tsv, .jsonl or .parquet.")
     ],
     text: Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the text.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]...", help="Settings that override those chosen from the data."
-        ),
-    ] = None,
+    overrides: options.OwnSettings = None,
     keep: Annotated[
         float, typer.Option("--keep", metavar="SHARE", help="Share of the words to mark.")
     ] = 0.2,
@@ -86,6 +81,4 @@ def explain_classifier(
         overwrite=overwrite,
         console=shown,
     )
-    end_run(run, shown, as_json=json_)
-    if not json_:
-        write_page(run, shown)
+    end_run(run, shown, as_json=json_, page=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rss_rl.cli import options
-from rss_rl.cli.options import console, end_run, write_page
+from rss_rl.cli.options import console, end_run
 
 EPILOG = """
 Examples:
@@ -31,12 +31,7 @@ def fit(
     ],
     text: Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the text.")],
     label: options.LabelColumn,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]...", help="Settings that override those chosen from the data."
-        ),
-    ] = None,
+    overrides: options.OwnSettings = None,
     text_b: options.TextB = None,
     keep: Annotated[
         float | None,
@@ -117,6 +112,4 @@ def fit(
         overwrite=overwrite,
         console=shown,
     )
-    end_run(run, shown, as_json=json_)
-    if not json_:
-        write_page(run, shown)
+    end_run(run, shown, as_json=json_, page=True)

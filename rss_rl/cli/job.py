@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Address", "Insecure", "app", "finish", "watch"]
+__all__ = ["Address", "app", "finish", "watch"]
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rss_rl.api.terminal import say
+from rss_rl.cli import options
 from rss_rl.cli.options import console
 
 if TYPE_CHECKING:
@@ -48,9 +49,6 @@ Address = Annotated[
         "ray://HEAD:10001 if the dashboard has its usual port. Default: RAY_ADDRESS.",
     ),
 ]
-Insecure = Annotated[
-    bool, typer.Option("--insecure", help="Also use a cluster that checks no token.")
-]
 JobName = Annotated[
     str, typer.Argument(metavar="JOB", help="The job's name, as `rss-rl submit` printed it.")
 ]
@@ -58,7 +56,7 @@ Follow = Annotated[bool, typer.Option("--follow/--no-follow", help="Continue unt
 
 
 @app.command("list", epilog=_EPILOG)
-def list_(address: Address = None, insecure: Insecure = False) -> None:
+def list_(address: Address = None, insecure: options.Insecure = False) -> None:
     """List the jobs of a cluster."""
     out = console()
     for job in sorted(_open(address, insecure).jobs(), key=lambda job: job.name):
@@ -66,7 +64,7 @@ def list_(address: Address = None, insecure: Insecure = False) -> None:
 
 
 @app.command(epilog=_EPILOG)
-def status(job: JobName, address: Address = None, insecure: Insecure = False) -> None:
+def status(job: JobName, address: Address = None, insecure: options.Insecure = False) -> None:
     """Show whether a job waits, runs or has ended; exit code 1 if it failed or was stopped."""
     found = _open(address, insecure).job(job)
     if found.ended:
@@ -77,7 +75,7 @@ def status(job: JobName, address: Address = None, insecure: Insecure = False) ->
 
 @app.command(epilog=_EPILOG)
 def logs(
-    job: JobName, address: Address = None, follow: Follow = True, insecure: Insecure = False
+    job: JobName, address: Address = None, follow: Follow = True, insecure: options.Insecure = False
 ) -> None:
     """Show a job's output; Ctrl-C stops showing it, and the job runs on."""
     board = _open(address, insecure)
@@ -92,7 +90,7 @@ def logs(
 
 
 @app.command(epilog=_EPILOG)
-def stop(job: JobName, address: Address = None, insecure: Insecure = False) -> None:
+def stop(job: JobName, address: Address = None, insecure: options.Insecure = False) -> None:
     """Stop a job after its current update, with a checkpoint."""
     out = console()
     _stop(_open(address, insecure), job, out)

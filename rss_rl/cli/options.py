@@ -55,6 +55,19 @@ Overrides = Annotated[
         help="Settings that differ from the file: `learner.policy.l2=1e-4 phases.0.steps=500`.",
     ),
 ]
+OwnSettings = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...", help="Settings that override those chosen from the data."
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Also use a cluster that anybody can use without a token."),
+]
+OnlyRead = Annotated[
+    bool, typer.Option("--only-read", help="Train nothing; show what is finished.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")]
 
 
@@ -160,8 +173,11 @@ def split_list(given: str | None) -> list[str]:
     return [item.strip() for item in (given or "").split(",") if item.strip()]
 
 
-def end_run(run: Run, out: Console, *, as_json: bool) -> None:
+def end_run(run: Run, out: Console, *, as_json: bool, page: bool = False) -> None:
     """Show the report of a finished run.
+
+    Args:
+        page: unless it is shown as JSON, also write it as a page; see `write_page`.
 
     Raises:
         typer.Exit: the run was stopped by a signal; 130 after Ctrl-C, 143 after SIGTERM.
@@ -172,6 +188,8 @@ def end_run(run: Run, out: Console, *, as_json: bool) -> None:
         typer.echo(json.dumps(run.report, indent=2))
     else:
         print_report(out, run.path, run.report)
+        if page:
+            write_page(run, out)
 
 
 def write_page(run: Run, out: Console) -> None:

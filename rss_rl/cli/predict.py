@@ -87,10 +87,7 @@ def predict(
             "nodes. Default: one file at a time, without Ray.",
         ),
     ] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option("--insecure", help="Also use a cluster that anybody can use without a token."),
-    ] = False,
+    insecure: options.Insecure = False,
     which: options.Which = "best",
     trust_plugins: options.TrustPlugins = False,
 ) -> None:

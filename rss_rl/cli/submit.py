@@ -13,7 +13,7 @@ import typer
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.job import Address, Insecure, finish, watch
+from rss_rl.cli.job import Address, finish, watch
 from rss_rl.cli.options import console
 from rss_rl.errors import ConfigError
 
@@ -80,7 +80,7 @@ def submit(
         float, typer.Option("--gpus", min=0, help="GPUs for the learner's process.")
     ] = 0,
     take_over: options.TakeOver = False,
-    insecure: Insecure = False,
+    insecure: options.Insecure = False,
     dry_run: options.DryRun = False,
 ) -> None:
     """Train on a Ray cluster: sends the code and the resolved configuration as a job."""

@@ -62,9 +62,6 @@ Jobs = Annotated[
         "--jobs", min=1, help="Runs at a time; with 1 they run in this process, without Ray."
     ),
 ]
-OnlyRead = Annotated[
-    bool, typer.Option("--only-read", help="Train nothing; show what is finished.")
-]
 Again = Annotated[
     bool, typer.Option("--again", help="Replace runs that were made with other settings or data.")
 ]
@@ -105,7 +102,7 @@ def table(
         str | None, typer.Option("--datasets", metavar="A,B", help="Datasets to use. Default: all.")
     ] = None,
     jobs: Jobs = 1,
-    only_read: OnlyRead = False,
+    only_read: options.OnlyRead = False,
     dry_run: options.DryRun = False,
     again: Again = False,
     timing: Annotated[
@@ -162,7 +159,7 @@ def frontier(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder for the runs and the files.")
     ] = Path("runs/frontier"),
-    only_read: OnlyRead = False,
+    only_read: options.OnlyRead = False,
     dry_run: options.DryRun = False,
     again: Again = False,
 ) -> None:

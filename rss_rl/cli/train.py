@@ -66,10 +66,7 @@ def train(
             "RAY_ADDRESS, or a new cluster on this machine that ends with the run.",
         ),
     ] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option("--insecure", help="Also use a cluster that anybody can use without a token."),
-    ] = False,
+    insecure: options.Insecure = False,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Start Ray's dashboard too, on 127.0.0.1:8265.")
     ] = False,

@@ -81,13 +81,8 @@ def tune(
             " new cluster on this machine.",
         ),
     ] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option("--insecure", help="Also use a cluster that anybody can use without a token."),
-    ] = False,
-    only_read: Annotated[
-        bool, typer.Option("--only-read", help="Train nothing; show what is finished.")
-    ] = False,
+    insecure: options.Insecure = False,
+    only_read: options.OnlyRead = False,
     dry_run: options.DryRun = False,
 ) -> None:
     """Search for better settings: try some, stop the worse ones early, say what mattered.
@@ -121,8 +116,8 @@ def _show_plan(study: Study, minutes: float, out: Console) -> None:
     from itertools import islice
 
     say(out, f"Trials of {study.updates} updates that count, {minutes:g} minutes of a core.")
-    places = ", ".join(map(str, study.rungs)) or "none"
-    say(out, f"Updates at which the worse trials are stopped: {places}. The first trials:")
+    rungs = ", ".join(map(str, study.rungs)) or "none"
+    say(out, f"Updates at which the worse trials are stopped: {rungs}. The first trials:")
     for trial in islice(study.trials(), 6):
         settings = "  ".join(f"{key}={value}" for key, value in trial.settings.items())
         say(out, f"  {trial.number:03}  {settings or 'the configuration as it is'}")
@@ -182,9 +177,9 @@ def _show(study: Study, news: Progress, budget_s: float, out: Console) -> None:
         scores = {"kept": kept}
         if value is not None:
             scores = {study.metric.name: value} | scores
-        place = f"{last.progress}/{study.updates}"
+        progress = f"{last.progress}/{study.updates}"
         parts.append(
-            f"after {place}, best of {last.phase}:" if news.ended else f"{last.phase} {place}"
+            f"after {progress}, best of {last.phase}:" if news.ended else f"{last.phase} {progress}"
         )
         parts.append(describe_scores(scores))
     parts.append(f"[{news.spent_s / 60:.1f} of {budget_s / 60:g} min]")

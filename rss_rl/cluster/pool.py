@@ -369,8 +369,8 @@ def _in_use(resource: str) -> float:
 
 def _task_error(error: RayTaskError, jobs: list[SampleJob], slot: _Slot) -> RssError:
     """The sampler's own error where it is one of ours, else a report of the bug; says where."""
-    places = [f"update {job.update + 1}, shard {job.shard}" for job in jobs]
-    where = f"{slot}, {' or '.join(places)}"
+    named = [f"update {job.update + 1}, shard {job.shard}" for job in jobs]
+    where = f"{slot}, {' or '.join(named)}"
     cause = error.cause
     if isinstance(cause, RssError):
         found = f"{where}: {cause.where}" if cause.where else where

@@ -46,18 +46,15 @@ from rss_rl.config.sections import (
     CheckpointConfig,
     ClassifierChoice,
     EncoderChoice,
-    EstimatorConfig,
     EvaluationConfig,
-    LearnerConfig,
     MetricChoice,
     ModelConfig,
-    OptimizerConfig,
     PhaseConfig,
     PolicyConfig,
     Reads,
     RewardConfig,
     RewardModelChoice,
     RunConfig,
-    SamplerConfig,
 )
+from rss_rl.config.workers import EstimatorConfig, LearnerConfig, OptimizerConfig, SamplerConfig
 from rss_rl.config.yaml_files import parse_value, read_tree

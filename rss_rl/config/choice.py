@@ -141,7 +141,7 @@ def _folders(
 
 
 def _inner(node: Any) -> Iterable[tuple[Any, Any]]:
-    """What lies within a section or a list of such, by key or place."""
+    """What lies within a section or a list of such, by key or index."""
     if isinstance(node, Section):
         return ((name, getattr(node, name)) for name in type(node).model_fields)
     return enumerate(node) if isinstance(node, list | tuple) else ()

@@ -64,7 +64,7 @@ def trust_in_overrides(overrides: Sequence[str]) -> Trust:
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:
-    """Set one `key.subkey=value` in the tree; in a list a number is a place, a word an item's name.
+    """Set one `key.subkey=value` in the tree; in a list a number is an index, a word a name.
 
     Another name for a slot leaves those options in it that the newly named component has, too.
     """
@@ -81,17 +81,17 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         parents, last = list(slot.path), "name"
     node: Any = tree
     for depth, part in enumerate(parents, start=1):
-        place = _place(node, part, override)
-        if isinstance(node, dict) and node.get(place) is None:
-            node[place] = {}
-        if isinstance(node[place], str) and tuple(parents[:depth]) in _slots():
-            node[place] = {"name": node[place]}
-        node = node[place]
+        member = _member(node, part, override)
+        if isinstance(node, dict) and node.get(member) is None:
+            node[member] = {}
+        if isinstance(node[member], str) and tuple(parents[:depth]) in _slots():
+            node[member] = {"name": node[member]}
+        node = node[member]
         if not isinstance(node, dict | list):
             raise ConfigError(f"'{part}' is a value, not a section", where=override)
     if slot is not None and isinstance(value, str) and node.get("options"):
         node["options"] = _shared_options(slot, value, node["options"])
-    node[_place(node, last, override)] = value
+    node[_member(node, last, override)] = value
 
 
 def options_that_fit(
@@ -141,13 +141,13 @@ def _shared_options(slot: Slot, name: str, options: Any) -> Any:
     return {key: value for key, value in options.items() if key in known}
 
 
-def _place(node: dict[str, Any] | list[Any], part: str, override: str) -> Any:
+def _member(node: dict[str, Any] | list[Any], part: str, override: str) -> Any:
     """What `part` of a dotted key means in a section or list."""
     if isinstance(node, dict):
         return part
-    for place, item in enumerate(node):
+    for number, item in enumerate(node):
         if isinstance(item, dict) and item.get("name") == part:
-            return place
+            return number
     if not part.isdecimal() or len(part) > 9 or int(part) >= len(node):
         names = [str(item["name"]) for item in node if isinstance(item, dict) and "name" in item]
         named = f" named {', '.join(names)}" if names else ""
@@ -197,8 +197,8 @@ def parse_section(
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "component":  # names what was given itself, and what to do
             said = first["ctx"]
-            place = f"{key}.{said['key']}"
-            raise ConfigError(f"{place}: {message}", where=where, remedy=said["remedy"]) from None
+            slot = f"{key}.{said['key']}"
+            raise ConfigError(f"{slot}: {message}", where=where, remedy=said["remedy"]) from None
         shown = "" if isinstance(first["input"], dict) else f" (got {_shown(first['input'])})"
         raise ConfigError(f"{key or 'configuration'}: {message}{shown}", where=where) from None
 
@@ -231,7 +231,7 @@ def _numbers(node: Any) -> Any:
 def _known_keys(kind: type[Section], location: tuple[int | str, ...]) -> list[str]:
     section: Any = kind
     for part in location:
-        if part not in section.model_fields:  # a place in a list, or the name of an item
+        if part not in section.model_fields:  # an index of a list, or the name of an item
             continue
         annotation = section.model_fields[part].annotation
         section = next(

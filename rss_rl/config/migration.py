@@ -114,13 +114,13 @@ def migrate(tree: Mapping[str, Any], *, where: str, trust: Trust) -> dict[str, A
         component = slot.component(new, trust) or _asked_for(slot, new, old)
         if component is None:
             continue
-        places = _places(slot, component)
-        found = {name: old[place] for name, place in places.items() if place in old}
+        keys = _old_keys(slot, component)
+        found = {name: old[key] for name, key in keys.items() if key in old}
         if found:
             chosen = {"name": component.name} | slot.chosen(new)
             chosen["options"] = {**(chosen.get("options") or {}), **found}
             new = _with(new, slot.path, chosen)
-            moved |= {places[name]: f"{'.'.join(slot.path)}.options.{name}" for name in found}
+            moved |= {keys[name]: f"{'.'.join(slot.path)}.options.{name}" for name in found}
     _say(where, len(moved), len(old) - len(moved))
     said = [f"{key} -> {moved.get(key, 'nothing, as it had no effect')}" for key in sorted(old)]
     _log.debug("%s: %s", where, "; ".join(said))
@@ -134,7 +134,7 @@ def _say(where: str, moved: int, unused: int) -> None:
     _log.warning("%s: " + what, where, moved, unused)
 
 
-def _places(slot: Slot, component: Component) -> dict[str, str]:
+def _old_keys(slot: Slot, component: Component) -> dict[str, str]:
     """Where the options of a component once stood, by their names now."""
     was = component.was or {}
     names = component.options.model_fields
@@ -151,8 +151,8 @@ def _asked_for(slot: Slot, tree: Mapping[str, Any], old: Mapping[str, Any]) -> C
         return None
     for component in (find_component(slot.kind, name) for name in built_in_names(slot.kind)):
         defaults = component.parse({}).model_dump(mode="json")
-        places = _places(slot, component)
-        if any(place in old and old[place] != defaults[name] for name, place in places.items()):
+        keys = _old_keys(slot, component)
+        if any(key in old and old[key] != defaults[name] for name, key in keys.items()):
             return component
     return None
 

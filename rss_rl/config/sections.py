@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CheckpointConfig",
-    "ClassifierChoice",
-    "EncoderChoice",
-    "EstimatorConfig",
-    "EvaluationConfig",
-    "LearnerConfig",
-    "MetricChoice",
-    "ModelConfig",
-    "OptimizerConfig",
-    "PhaseConfig",
-    "PolicyConfig",
-    "Reads",
-    "RewardConfig",
-    "RewardModelChoice",
-    "RunConfig",
-    "SamplerConfig",
-]
-
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from rss_rl.components import DEFAULTS, Folder, Kind, default_estimator
 from rss_rl.config.choice import Choice, Section
-from rss_rl.config.workers import EstimatorConfig, LearnerConfig, OptimizerConfig, SamplerConfig
+from rss_rl.config.workers import EstimatorConfig, LearnerConfig, SamplerConfig
 
 
 class EncoderChoice(Choice):
@@ -218,7 +199,7 @@ class PhaseConfig(Section):
         description="Ends after this many evaluations without a better dev loss (sampled: reward).",
     )
     restore_best: bool = Field(
-        default=False, description="Go on from the update that was best on dev."
+        default=False, description="Continue from the update that was best on dev."
     )
     alternate_every: int | None = Field(
         default=None,

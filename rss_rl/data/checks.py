@@ -145,13 +145,13 @@ def example_fault(
     if len(tokens) != sentences:
         return f"{len(tokens)} texts where {sentences} are expected", ""
     for slot, (words, _) in enumerate(tokens):
-        place = f"text {slot + 1}" if sentences > 1 else "text"
+        which = f"text {slot + 1}" if sentences > 1 else "text"
         if not words:
-            return f"{place} is empty", "Write the text, or take the row out"
+            return f"{which} is empty", "Write the text, or take the row out"
         if "" in words:
-            return f"token {words.index('') + 1} of {place} is empty", "Take it out of the list"
+            return f"token {words.index('') + 1} of {which} is empty", "Take it out of the list"
         if not is_storable(words):
-            return f"{place} holds half a sign (a lone surrogate)", "Write the text again as UTF-8"
+            return f"{which} holds half a sign (a lone surrogate)", "Write the text again as UTF-8"
     if not is_storable((example.id,)):
         return "the id holds half a sign (a lone surrogate)", "Write the id again as UTF-8"
     if example.rationale is not None and [len(bits) for bits in example.rationale] != [

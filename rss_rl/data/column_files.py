@@ -1,7 +1,7 @@
 """Any CSV, TSV, JSON-lines or Parquet file with named columns as a source.
 
 Splits that have no file of their own are cut out of the training files row by row: where a row goes
-is a hash of the seed and its place, so cutting streams and adding rows moves no other row.
+is a hash of the seed and its position, so cutting streams and adding rows moves no other row.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def _read(
 
 
 def _split_of(number: int, row: int, shares: Mapping[str, float], seed: int) -> str:
-    place = stream_key(seed, "split", number, row) / _KEY_RANGE * sum(shares.values())
+    point = stream_key(seed, "split", number, row) / _KEY_RANGE * sum(shares.values())
     for split, share in shares.items():
-        place -= share
-        if place < 0:
+        point -= share
+        if point < 0:
             return split
     return next(iter(shares))
 

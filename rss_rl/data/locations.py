@@ -7,7 +7,7 @@ when it is opened, and a shard when it is first used, into
 
 so that processes of a machine share what any of them fetched, and other data never meet. Shards
 used longest ago are deleted beyond RSS_RL_CACHE_GB (default 20) gigabytes; a process that has one
-mapped goes on reading it.
+mapped continues to read it.
 """
 
 from __future__ import annotations

@@ -168,15 +168,15 @@ def _check_apart(out: Path, files: Sequence[Path]) -> None:
 @contextmanager
 def _built_aside(out: Path, force: bool) -> Iterator[Path]:
     """A new directory beside `out` that takes its place when all went well."""
-    place = Path(os.path.abspath(out))  # which has a name where `out` is '.'
+    target = Path(os.path.abspath(out))  # which has a name where `out` is '.'
     folder: Path | None = None
     try:
-        _check_free(out, place, force)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+        _check_free(out, target, force)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         yield folder
         folder.chmod(0o777 & ~_umask())
-        swap_in(folder, place)
+        swap_in(folder, target)
     except OSError as error:
         raise StorageError(
             f"cannot be written ({error.strerror or error})",
@@ -188,16 +188,16 @@ def _built_aside(out: Path, force: bool) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_free(out: Path, place: Path, force: bool) -> None:
-    if place.name:
-        put_back(place)
-    if place.exists() and not (place / records.MANIFEST_FILE).is_file():
+def _check_free(out: Path, target: Path, force: bool) -> None:
+    if target.name:
+        put_back(target)
+    if target.exists() and not (target / records.MANIFEST_FILE).is_file():
         raise DataError(
             "is no prepared directory, and is not replaced",
             where=str(out),
             remedy="Name another --out",
         )
-    if place.exists() and not force:
+    if target.exists() and not force:
         raise DataError("exists already", where=str(out), remedy="Replace it with --force")
 
 

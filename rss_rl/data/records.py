@@ -40,7 +40,7 @@ _LINES_REMEDY = "Write one JSON object a line"
 _QUOTES_REMEDY = 'Close its quotes, and within quotes write "" for one'
 _BLOCK_ROWS = 1024
 _LONGEST_FIELD = 1 << 26
-"""Characters of a delimited field; what goes on beyond is a quote that nothing closes."""
+"""Characters of a delimited field; what is longer is a quote that nothing closes."""
 _LIKE_ROWS = 16
 """Lines within quotes that would be rows by themselves: so many are rows, and the quote is open."""
 

@@ -144,8 +144,8 @@ def _field(metadata: bytes, table: int, number: int) -> int:
     (back,) = struct.unpack_from("<i", metadata, table)
     vtable = table - back
     (size,) = struct.unpack_from("<H", metadata, vtable)
-    place = 4 + 2 * number
-    if place >= size:
+    position = 4 + 2 * number
+    if position >= size:
         return 0
-    (offset,) = struct.unpack_from("<H", metadata, vtable + place)
+    (offset,) = struct.unpack_from("<H", metadata, vtable + position)
     return table + offset if offset else 0

@@ -23,6 +23,7 @@ from rss_rl.data.checks import LabelChecker, example_fault
 from rss_rl.data.sources import BadRow, RawExample, Source, SourceRequest
 from rss_rl.data.tokens import Tokenizer
 from rss_rl.errors import ComponentError, DataError
+from rss_rl.promises import Promises
 
 _SPLITS = ("train", "dev", "test")
 _FIRST_ROW_BYTES = 16 * 2**20
@@ -78,10 +79,13 @@ def check_source(
     checked.check_capabilities(source.all_capabilities(own))
 
 
-class _Checked:
+class _Checked(Promises):
     """A source that is asked, and what was found in its rows."""
 
     def __init__(self, source: Source, build: Callable[[], Source]) -> None:
+        name = getattr(source, "name", "")
+        where = name if isinstance(name, str) and name else type(source).__name__
+        super().__init__(ComponentError, where, "the source")
         self._source, self._build = source, build
         self._tokenizer, self._rationales = Tokenizer(), False
 
@@ -89,8 +93,8 @@ class _Checked:
         """All but what only a component has."""
         members = ("name", "sentences", "label_spec", "splits", "read")
         for member in members:
-            self._require(hasattr(self._source, member), f"lacks `{member}`", "See Source")
-        self._require(not isinstance(self._source, type), "is a class", "Give an instance of it")
+            self.require(hasattr(self._source, member), f"lacks `{member}`", "See Source")
+        self.require(not isinstance(self._source, type), "is a class", "Give an instance of it")
         self._check_splits()
         labels = LabelChecker(self._source.label_spec())
         for split in (split for split in _SPLITS if split in self._source.splits()):
@@ -100,29 +104,23 @@ class _Checked:
                 self._end_of_training(labels)
         self._check_elsewhere()
 
-    def _require(self, holds: bool, what: str, remedy: str) -> None:
-        if not holds:
-            name = getattr(self._source, "name", "")
-            where = name if isinstance(name, str) and name else type(self._source).__name__
-            raise ComponentError(f"the source {what}", where=where, remedy=remedy)
-
     def _check_splits(self) -> None:
         """Its name, its slots and its files."""
         name, sentences = self._source.name, self._source.sentences
-        self._require(isinstance(name, str) and bool(name), "has no name", "Give it `name`")
-        self._require(sentences in (1, 2), f"has {sentences!r} texts an example", "Give 1 or 2")
+        self.require(isinstance(name, str) and bool(name), "has no name", "Give it `name`")
+        self.require(sentences in (1, 2), f"has {sentences!r} texts an example", "Give 1 or 2")
         splits = self._source.splits()
         unknown = sorted(set(splits) - set(_SPLITS))
-        self._require(not unknown, f"has the split {unknown[:1]}", "Name train, dev and test")
-        self._require("train" in splits, "has no split 'train'", "`splits` must have one")
+        self.require(not unknown, f"has the split {unknown[:1]}", "Name train, dev and test")
+        self.require("train" in splits, "has no split 'train'", "`splits` must have one")
         for split, files in splits.items():
             for file in files:
-                self._require(file.exists(), f"names {file} for {split}", "Name files that exist")
+                self.require(file.exists(), f"names {file} for {split}", "Name files that exist")
 
     def _check_streams(self, split: str) -> None:
         """An iterator, which holds little before its first row."""
         rows = self._source.read(split)
-        self._require(
+        self.require(
             isinstance(rows, Iterator),
             f"reads {split} as a {type(rows).__name__}",
             "Yield its rows: no file need fit into memory",
@@ -130,7 +128,7 @@ class _Checked:
         with _peak() as peak:
             next(rows, None)
         size = sum(file.stat().st_size for file in self._files(split) if file.is_file())
-        self._require(
+        self.require(
             peak() <= _FIRST_ROW_BYTES + _FIRST_ROW_SHARE * size,
             f"holds {peak():,} bytes before the first row of {split}, whose files have {size:,}",
             "Yield each row as soon as it is read",
@@ -145,38 +143,38 @@ class _Checked:
         ids: set[str] = set()
         for row, *others in itertools.zip_longest(*(reader.read(split) for reader in readers)):
             alike = all(other == row for other in others)
-            self._require(alike, f"reads {split} otherwise again", "Draw from its seed alone")
+            self.require(alike, f"reads {split} otherwise again", "Draw from its seed alone")
             if isinstance(row, BadRow):
                 located = bool(row.file) and row.row >= 1 and bool(row.reason)
-                self._require(
+                self.require(
                     located, "has a bad row without file, row and reason", "Give all three"
                 )
                 continue
             kind = type(row).__name__
-            self._require(isinstance(row, RawExample), f"yields a {kind}", "Yield RawExample")
+            self.require(isinstance(row, RawExample), f"yields a {kind}", "Yield RawExample")
             self._check_example(row, split, labels)
-            self._require(row.id not in ids, f"has the id {row.id!r:.60} twice in {split}", "")
+            self.require(row.id not in ids, f"has the id {row.id!r:.60} twice in {split}", "")
             ids.add(row.id)
-        self._require(bool(ids), f"has no example in {split}", "Yield RawExample")
+        self.require(bool(ids), f"has no example in {split}", "Yield RawExample")
 
     def _check_example(self, example: RawExample, split: str, labels: LabelChecker) -> None:
-        place = f"example {example.id!r:.60} of {split}"
+        which = f"example {example.id!r:.60} of {split}"
         typed = isinstance(example.id, str) and isinstance(example.label, str | Real)
         typed = typed and isinstance(example.texts, tuple) and all(map(_is_text, example.texts))
-        self._require(typed, f"has other types than RawExample says in {place}", "See RawExample")
+        self.require(typed, f"has other types than RawExample says in {which}", "See RawExample")
         located = not self._files(split) or (bool(example.file) and example.row >= 1)
-        self._require(located, f"does not say where {place} was read", "Give `file` and `row`")
+        self.require(located, f"does not say where {which} was read", "Give `file` and `row`")
         of_words = zip(example.texts, example.rationale or (), strict=False)
         marked = [*of_words, *([(example.texts[0], example.marks)] if example.marks else [])]
         given = all(isinstance(text, tuple) for text, _ in marked)
-        self._require(given, f"marks words of a text in {place}", "Give the words that it marks")
+        self.require(given, f"marks words of a text in {which}", "Give the words that it marks")
         tokens = [self._tokenizer(text) for text in example.texts]
         fault = example_fault(example, tokens, self._source.sentences, labels.spec)
         if fault is None:
             value, said = labels.value(example.label)
             fault = said if value is None else None
         if fault is not None:
-            self._require(False, f"yields {place}: {fault[0]}", fault[1] or "Yield a BadRow")
+            self.require(False, f"yields {which}: {fault[0]}", fault[1] or "Yield a BadRow")
         marks = (example.rationale, example.annotations)
         self._rationales |= any(bits is not None for bits in marks)
 
@@ -184,34 +182,26 @@ class _Checked:
         try:
             labels.end_of_training("")
         except DataError as error:
-            self._require(False, f"cannot be learnt from: {error.what}", "Name classes or range")
+            self.require(False, f"cannot be learnt from: {error.what}", "Name classes or range")
 
     def _check_elsewhere(self) -> None:
         """Its copy in another process."""
-        try:
-            copy = pickle.dumps(self._source)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            self._require(
-                False,
-                f"cannot be pickled: {error}",
-                "Keep lambdas, local functions and open files out of its attributes",
-            )
         command = [sys.executable, "-c", _CHILD]
-        given = pickle.dumps(sys.path) + copy
+        given = pickle.dumps(sys.path) + self.dumped(self._source)
         done = subprocess.run(command, input=given, capture_output=True, timeout=_CHILD_SECONDS)
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        self._require(
+        self.require(
             done.returncode == 0,
             f"cannot be read in another process: {said:.300}",
             "Declare it in a module that can be imported, which opens its files in `read`",
         )
         found = json.loads(done.stdout.splitlines()[-1])
-        self._require(
+        self.require(
             found["row"] == repr(next(self._source.read("train"))),
             "begins otherwise in another process",
             "Keep what it needs in its attributes, and draw from its seed alone",
         )
-        self._require(
+        self.require(
             not found["torch"], "imports torch", "Declare it in a module that does without torch"
         )
 
@@ -226,7 +216,7 @@ class _Checked:
         }
         for capability, (holds, says, what) in found.items():
             verb = "declares" if says else "does not declare"
-            self._require(
+            self.require(
                 holds == says,
                 f"{what if holds else f'is not seen to be one that {what}'}, and {verb} it",
                 f"Its `capabilities` should {'' if holds else 'not '}have {capability}",

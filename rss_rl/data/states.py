@@ -11,22 +11,9 @@ Legend: S sentence slots, N_s tokens of a row's sentence s, H numbers of a state
 
 from __future__ import annotations
 
-__all__ = [
-    "STATES_FILE",
-    "StatesInfo",
-    "StatesReader",
-    "StatesWriter",
-    "alone",
-    "manifest_digest",
-    "open_states",
-    "read_info",
-]
-
-import fcntl
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,7 +25,7 @@ from rss_rl.components import Options
 from rss_rl.data.locations import Files, LocalFiles, check_sum
 from rss_rl.data.manifest import MANIFEST_FILE
 from rss_rl.data.shard_file import read_blocks
-from rss_rl.durable import disk_errors, file_sha256, replacing
+from rss_rl.durable import disk_errors, file_lock, file_sha256, replacing
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 
@@ -154,19 +141,12 @@ def alone(folder: Path) -> Iterator[None]:
         DataError: somebody does, or the folder cannot be written.
     """
     path = folder / ".states.lock"
-    with disk_errors(path, "cannot be written", "Choose data that you may write", DataError):
-        stream = path.open("wb")
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataError(
-                "another process encodes these data",
-                where=str(folder),
-                remedy="Wait for it, or end it",
-            ) from None
-        except OSError:  # a filesystem without locks
-            pass
+    busy = DataError(
+        "another process encodes these data", where=str(folder), remedy="Wait for it, or end it"
+    )
+    with ExitStack() as stack:
+        with disk_errors(path, "cannot be written", "Choose data that you may write", DataError):
+            stack.enter_context(file_lock(path, busy))
         yield
 
 
@@ -291,8 +271,7 @@ class StatesReader:
         self._files, self._info, self._list = files, info, info.splits[split]
         self._schema = states_schema(sentences, info.size, info.dtype)
         self._starts = np.cumsum([0, *(file.rows for file in self._list)], dtype=np.int64)
-        self._open: OrderedDict[int, list[tuple[Array, Array]]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._file = lru_cache(_OPEN_FILES)(self._map)
 
     def row(self, row: int) -> list[Array]:
         """S x [N_s, H], views of the map.
@@ -323,17 +302,9 @@ class StatesReader:
             slots.append(states)
         return tuple(slots)
 
-    def _file(self, number: int) -> list[tuple[Array, Array]]:
-        """Offsets [rows + 1] and states [tokens, H] of each slot."""
-        with self._lock:
-            if number not in self._open:
-                self._open[number] = self._map(self._list[number])
-                if len(self._open) > _OPEN_FILES:
-                    self._open.popitem(last=False)
-            self._open.move_to_end(number)
-            return self._open[number]
-
-    def _map(self, file: _File) -> list[tuple[Array, Array]]:
+    def _map(self, number: int) -> list[tuple[Array, Array]]:
+        """Offsets [rows + 1] and states [tokens, H] of each slot of a file."""
+        file = self._list[number]
         path = self._files.fetch(file.name, file.bytes)
         try:
             check_sum(path, file.sha256)

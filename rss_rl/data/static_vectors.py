@@ -122,15 +122,15 @@ def static_vectors(path: Path, vocabulary: Vocabulary) -> tuple[Array, Array, in
 
 def _package_folder(name: str) -> Path:
     spec = importlib.util.find_spec(name) if name.isidentifier() else None
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    if not places:
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    if not folders:
         raise DataError(
             "there is no such folder or installed package",
             where=f"{_PREFIX}{name}",
             remedy="Give the folder of a model2vec model, or install one of:"
             f" {', '.join(PACKAGES)}",
         )
-    return Path(places[0])
+    return Path(folders[0])
 
 
 def _large(file: Path) -> list[str]:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -56,9 +54,8 @@ class Split:
         self.name = name
         self._files, self._manifest, self._info = files, manifest, manifest.splits[name]
         self._starts = np.cumsum([0, *self.shard_rows], dtype=np.int64)  # [shards + 1]
-        self._open: OrderedDict[int, Shard] = OrderedDict()
+        self._shard = lru_cache(OPEN_SHARDS)(self._map)
         self._checked: dict[int, tuple[int, ...]] = {}
-        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Split, (self._files, self.name, self._manifest, self._states_info))
@@ -161,15 +158,6 @@ class Split:
     def _owners(self, rows: Array) -> Array:
         """Shard of each row."""
         return np.searchsorted(self._starts, rows, side="right") - 1
-
-    def _shard(self, number: int) -> Shard:
-        with self._lock:
-            if number not in self._open:
-                self._open[number] = self._map(number)
-                if len(self._open) > OPEN_SHARDS:
-                    self._open.popitem(last=False)
-            self._open.move_to_end(number)
-            return self._open[number]
 
     def _map(self, number: int) -> Shard:
         info = self._info.shards[number]

@@ -115,12 +115,12 @@ def begin_folder(
     return FolderJob(files_of, outputs, files, columns, skip_bad_rows, trust, record, done)
 
 
-def _open_input(place: str) -> tuple[Storage, dict[str, int]]:
+def _open_input(location: str) -> tuple[Storage, dict[str, int]]:
     """A folder, or that of one file, and the sizes of the Parquet files in it."""
-    place = place if is_uri(place) else str(Path(place).resolve())
-    storage, only = open_storage(place), ""
+    location = location if is_uri(location) else str(Path(location).resolve())
+    storage, only = open_storage(location), ""
     if storage.is_file():
-        folder, _, only = place.rpartition("/")
+        folder, _, only = location.rpartition("/")
         storage = open_storage(folder)
     files = {
         name: size
@@ -130,7 +130,7 @@ def _open_input(place: str) -> tuple[Storage, dict[str, int]]:
     if not files:
         raise DataError(
             "holds no Parquet files",
-            where=place,
+            where=location,
             remedy="Give a folder with .parquet files as --input, or one such file",
         )
     return storage, files

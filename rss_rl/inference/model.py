@@ -195,14 +195,14 @@ class Model:
         ids = self.inputs.vocabulary.ids(keys)
         if not self._readers or not (ids == UNKNOWN).any():
             return ids
-        unseen = {keys[place] for place in np.flatnonzero(ids == UNKNOWN).tolist()}
+        unseen = {keys[index] for index in np.flatnonzero(ids == UNKNOWN).tolist()}
         new = sorted(unseen - self._new_words.keys())[: _NEW_WORDS - len(self._new_words)]
         for reader in self._readers:
             reader.add_words(new)
         first = len(self.inputs.vocabulary) + len(self._new_words)
         self._new_words |= {word: first + number for number, word in enumerate(new)}
-        places = zip(ids.tolist(), keys, strict=True)
-        return np.array([self._new_words.get(key, i) if i == UNKNOWN else i for i, key in places])
+        pairs = zip(ids.tolist(), keys, strict=True)
+        return np.array([self._new_words.get(key, i) if i == UNKNOWN else i for i, key in pairs])
 
     def _texts(self, example: Example, number: int) -> Sequence[Text]:
         one = self.inputs.sentences == 1 or isinstance(example, str)

@@ -41,7 +41,7 @@ _TALKATIVE = (
 
 
 class _Graph(nn.Module):
-    """What is recorded: token ids to logits and selections."""
+    """What is exported: token ids to logits and selections."""
 
     def __init__(self, models: Models, selects: bool, score: bool) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) 
         program = _record(graph, _examples(models, inputs.sentences, _SHAPES[0]), score)
     except Exception as error:  # the exporter raises what its parts raise
         raise _refused(config, type(error).__name__) from error
-    # A loop over the tokens is written out as often as the recorded text was long.
+    # A loop over the tokens is written out as often as the exported example was long.
     sizes = [size for given in program.model.graph.inputs for size in given.shape or ()]
     if any(isinstance(size, int) for size in sizes):
         raise _refused(config, "the graph would be for texts of one length")

@@ -17,17 +17,6 @@ that bears a name from above is called `input_` and its name.
 
 from __future__ import annotations
 
-__all__ = [
-    "Counts",
-    "TextRow",
-    "check_target",
-    "columns_beside",
-    "open_writer",
-    "read_texts",
-    "score_file",
-    "score_stored",
-]
-
 import csv
 import json
 import os

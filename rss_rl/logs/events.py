@@ -124,9 +124,6 @@ class NullEventLog:
         """See `EventSink`."""
         find_event(event, fields.keys() - {"actor", "version", "update"})
 
-    def at(self, update: int | None, version: int | None) -> None:
-        """See `EventLog`."""
-
 
 NO_LOG = NullEventLog()
 """For runs without a log."""

@@ -178,7 +178,7 @@ class MetricsWriter:
                 self._columns = {name: [] for name in SCHEMA.names}
 
     def close(self) -> None:
-        """Flush, and let go of the files."""
+        """Flush, and close the files."""
         self.flush()
         self._events.close()
 

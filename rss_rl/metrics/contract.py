@@ -17,6 +17,7 @@ import numpy as np
 from rss_rl.components import Component
 from rss_rl.errors import ComponentError
 from rss_rl.metrics.protocol import Metric, MetricSetup, Scored
+from rss_rl.promises import Promises
 from rss_rl.random_batches import cut_batch, random_batch, random_selections
 from rss_rl.types import Array, LabelSpec
 
@@ -128,16 +129,12 @@ def _cut(scored: Scored, indices: Array) -> Scored:
     )
 
 
-class _Checked:
+class _Checked(Promises):
     """A metric that is made anew for each pass, and what is asked of it."""
 
     def __init__(self, make: Callable[[], Metric], declared: frozenset[str]) -> None:
+        super().__init__(ComponentError, type(make()).__name__, "the metric")
         self._make, self._declared = make, declared
-        self._kind = type(make()).__name__
-
-    def require(self, holds: bool, what: str, remedy: str) -> None:
-        if not holds:
-            raise ComponentError(f"the metric {what}", where=self._kind, remedy=remedy)
 
     def check_names(self) -> None:
         metric = self._make()
@@ -169,11 +166,8 @@ class _Checked:
         try:
             result = metric.result()
         except (ValueError, ZeroDivisionError, IndexError) as error:
-            raise ComponentError(
-                f"the metric's result fails: {error}",
-                where=self._kind,
-                remedy="Leave out what is undefined, as of a pass without an example",
-            ) from error
+            remedy = "Leave out what is undefined, as of a pass without an example"
+            self.require(False, f"fails to give its result: {error}", remedy)
         extra = sorted(set(result) - set(metric.names))
         self.require(not extra, f"reports {extra} beside its names", "List all in `names`")
         for name, value in result.items():
@@ -190,13 +184,8 @@ class _Checked:
     def check_pickling(self, whole: Scored, result: Mapping[str, float]) -> None:
         metric = self._make()
         metric.add(whole)
-        try:
-            copied = pickle.loads(pickle.dumps(metric))
-        except Exception as error:  # whatever its own reduction raises
-            self.require(
-                False, f"cannot be pickled: {error}", "Keep lambdas and open files out of it"
-            )
-        self.require(self._read(copied) == result, "reports otherwise when pickled", "See above")
+        same = self._read(self.pickled(metric)) == result
+        self.require(same, "reports otherwise when pickled", "Keep what it needs in attributes")
 
 
 def _is_name(name: object) -> bool:

@@ -1,4 +1,4 @@
-"""Who writes to a storage path: writer.json, renewed while its process lives.
+"""Who writes to a storage path: writer.json, renewed while its process runs.
 
 Processes that share nothing but the storage share no lock either: between reading and writing the
 lease another may come. So whoever writes it reads it again a moment later, and whose token stands
@@ -113,7 +113,7 @@ class Lease:
 
     def _is_lost(self, record: dict[str, Any] | None) -> bool:
         if record is None:
-            # Who was paused for so long cannot know who held the lease and let go meanwhile.
+            # Who was paused for so long cannot know who held the lease and released it meanwhile.
             return time.monotonic() - self._renewed > self._fresh_s
         epoch = _epoch(record)
         late = epoch is not None and epoch < self._epoch  # a renewal by who held it before
@@ -152,7 +152,7 @@ class Lease:
             thread.join(_LONGEST_RENEWAL_S)
 
     def release(self) -> None:
-        """Let go, where the lease is still this process's.
+        """Release the lease, where it is still this process's.
 
         Raises:
             StorageError: the storage refuses; the lease ends by itself then.

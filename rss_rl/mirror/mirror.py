@@ -20,7 +20,7 @@ from typing import Protocol
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, StorageError
-from rss_rl.logs.events import EventSink, NullEventLog
+from rss_rl.logs.events import NO_LOG, EventSink
 from rss_rl.mirror.files import (
     Signature,
     Snapshot,
@@ -160,7 +160,7 @@ class Mirror:
         self._storage, self._run_dir, self._lease = storage, run_dir, lease
         self._keep, self._restored = keep, restored
         self._patience = patience or Patience()
-        self._log: EventSink = NullEventLog()
+        self._log: EventSink = NO_LOG
         self._known: dict[str, Signature] = {}
         self._news = threading.Condition()
         self._pending: tuple[int, Snapshot] | None = None

@@ -224,7 +224,7 @@ class ClozeReader(nn.Module):
             selected = [v & s.any(1) for v, s in zip(valid, selections, strict=True)]
         marks = torch.where(valid[0], marks, -1)
         present = present_groups(group_counts(marks))  # [M, C]
-        words, read, place = _kept(tokens[0], selected[0])
+        words, read, index = _kept(tokens[0], selected[0])
         asked, known, _ = _kept(tokens[1], selected[1])
         passage = _read(self.passage, self.dropout(self.embedding(words)), read)  # [M, N, 2 H]
         question = _read(self.question, self.dropout(self.embedding(asked)), known)
@@ -233,7 +233,7 @@ class ClozeReader(nn.Module):
         evidence = Evidence(
             (weights * passage).sum(1),
             weights[..., 0],
-            torch.where(read, gather(marks, place), -1),
+            torch.where(read, gather(marks, index), -1),
             _candidates(tokens[0], marks, present),
             present,
         )

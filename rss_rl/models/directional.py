@@ -123,9 +123,9 @@ class DirectionalAttention(nn.Module):
 
         A word is mapped once, and only if a head, or a dependent, is one.
         """
-        looking, shown = heads.of_used(hidden), dependents.of_used(hidden)
-        v, u = heads.spread(self._by_head(looking)), dependents.spread(self.dependent_score(shown))
-        h = dependents.spread(shown)
+        looking, seen = heads.of_used(hidden), dependents.of_used(hidden)
+        v, u = heads.spread(self._by_head(looking)), dependents.spread(self.dependent_score(seen))
+        h = dependents.spread(seen)
         pairs = PackedPairs(heads.tokens, dependents.tokens, self._order)
         if self._error is not None:
             speed = PAIR_SPEED[self._backend]

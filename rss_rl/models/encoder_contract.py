@@ -8,7 +8,6 @@ Legend: M sentences, N tokens, E embedding size.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,12 +19,14 @@ from rss_rl.errors import ConfigError, EncoderError
 from rss_rl.models.encoders.protocol import EncoderSetup, GatedEncoder, TrainingLengths
 from rss_rl.models.sentences import remove_unselected
 from rss_rl.ops.gated import union
+from rss_rl.promises import Promises
 from rss_rl.types import ROLES
 
 _LENGTHS = (5, 1, 0, 3, 7)
 _SEEDS = range(3)
 _ROUNDING = 1e-9  # in float64
 _PADDING = 3
+_MASK = "Look at valid tokens alone: mask sums, means, maxima, softmaxes and recurrences"
 
 
 def check_encoder(
@@ -67,8 +68,8 @@ def check_encoder(
             remedy="See rss_rl.models.encoders.protocol",
         )
     kept_only = not encoder.reads_unselected
-    _check_module(
-        encoder, type(encoder).__name__, inputs, isinstance(encoder, GatedEncoder), kept_only
+    _Checked(encoder, type(encoder).__name__).check(
+        inputs, isinstance(encoder, GatedEncoder), kept_only
     )
 
 
@@ -87,29 +88,28 @@ def _check_component(
             return component.build(setup, options)
 
     first, second = build(), build()
-    _require(
-        isinstance(first, nn.Module), name, "build returns no torch module", "Return an nn.Module"
+    promises = Promises(EncoderError, name)
+    promises.require(
+        isinstance(first, nn.Module), "build returns no torch module", "Return an nn.Module"
     )
     for (label, one), other in zip(
         first.state_dict().items(), second.state_dict().values(), strict=True
     ):
-        _require(
+        promises.require(
             torch.equal(one, other),
-            name,
             f"equal seeds give other weights in '{label}'",
             "Draw weights from torch's global generator alone",
         )
     gates = component.can("gates", options)
-    _require(
+    promises.require(
         isinstance(first, GatedEncoder) or not gates,
-        name,
         "declares `gates` and has no method gated",
         "See GatedEncoder, or do not declare it",
     )
-    _check_module(first, name, inputs, gates, component.can("kept_only", options), build)
+    _Checked(first, name).check(inputs, gates, component.can("kept_only", options), build)
     context = getattr(component, "context", None)
     if context is not None:
-        _check_context(context(setup, options), name, inputs)
+        _check_context(context(setup, options), promises, inputs)
 
 
 class _Batch:
@@ -124,236 +124,187 @@ class _Batch:
         bits = torch.rand(shape[0], ROLES, shape[1], generator=draw) < 0.5
         self.selection = bits & self.valid[:, None]
         self.everything = self.valid[:, None].expand(-1, ROLES, -1)
+        self.selections = self.everything, self.selection
 
 
-def _check_module(
-    module: Any,
-    name: str,
-    inputs: int,
-    gates: bool,
-    kept_only: bool,
-    build: Callable[[], Any] | None = None,
-) -> None:
-    encoder = _pickled(module, name).double().eval()
-    for seed in _SEEDS:
-        batch = _Batch(inputs, seed)
-        _check_vectors(encoder, name, batch)
-        _check_alone(encoder, name, batch)
-        _check_empty(encoder, name, batch)
-        if kept_only:
-            _check_kept_only(encoder, name, batch)
-        if gates:
-            _check_gates(encoder, name, batch)
-        _check_copies(encoder, name, batch, build)
-    _check_gradients(encoder, name, _Batch(inputs, seed=7))
+class _Checked(Promises):
+    """An encoder that is asked, and what is asked of it."""
+
+    def __init__(self, module: Any, name: str) -> None:
+        super().__init__(EncoderError, name)
+        self._encoder = self.pickled(module).double().eval()
+
+    def check(
+        self,
+        inputs: int,
+        gates: bool,
+        kept_only: bool,
+        build: Callable[[], Any] | None = None,
+    ) -> None:
+        """All but what only a component has."""
+        for seed in _SEEDS:
+            batch = _Batch(inputs, seed)
+            self._check_vectors(batch)
+            self._check_alone(batch)
+            self._check_empty(batch)
+            if kept_only:
+                self._check_kept_only(batch)
+            if gates:
+                self._check_gates(batch)
+            self._check_copies(batch, build)
+        self._check_gradients(_Batch(inputs, seed=7))
+
+    def _vectors(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
+        return _vectors(self._encoder, embedded, valid, selection)
+
+    def _check_vectors(self, batch: _Batch) -> None:
+        embedded, valid = batch.embedded.clone(), batch.valid.clone()
+        wanted = (len(_LENGTHS), self._encoder.output_size)
+        for selection in batch.selections:
+            once = self._vectors(embedded, valid, selection)
+            self.require(
+                tuple(once.shape) == wanted,
+                f"vectors have the shape {tuple(once.shape)}, not {wanted}",
+                "Return [M, output_size]",
+            )
+            self.require(torch.isfinite(once).all(), "a vector is not finite", _MASK)
+            self.require(
+                torch.equal(once, self._vectors(embedded, valid, selection)),
+                "equal inputs give other vectors in evaluation mode",
+                "Draw nothing where `self.training` is false",
+            )
+        unchanged = torch.equal(embedded, batch.embedded) and torch.equal(valid, batch.valid)
+        self.require(unchanged, "it changed its arguments", "Work on a copy")
+
+    def _check_alone(self, batch: _Batch) -> None:
+        padding = torch.where(batch.valid[..., None], batch.embedded, batch.other)
+        for selection in batch.selections:
+            together = self._vectors(batch.embedded, batch.valid, selection)
+            same = _close(together, self._vectors(padding, batch.valid, selection))
+            self.require(same, "what stands on padding reaches a vector", _MASK)
+            for row, length in enumerate(_LENGTHS):
+                one = slice(row, row + 1)
+                parts = batch.embedded[one, :length], batch.valid[one, :length]
+                alone = self._vectors(*parts, selection[one, :, :length])
+                self.require(
+                    _close(alone, together[one]),
+                    f"the vector of a sentence of {length} tokens depends on the batch around it",
+                    _MASK,
+                )
+
+    def _check_empty(self, batch: _Batch) -> None:
+        found = self._vectors(batch.embedded, batch.valid, batch.everything)
+        none = self._vectors(batch.embedded, batch.valid, torch.zeros_like(batch.selection))
+        what, remedy = "does not give zeros", "Multiply vectors by valid.any(1)"
+        empty = not found[_LENGTHS.index(0)].any()
+        self.require(empty, f"a sentence without a token {what}", remedy)
+        finite = torch.isfinite(none).all()
+        self.require(finite, "without a selected token a vector is not finite", _MASK)
+        self.require(
+            self._encoder.reads_unselected or not none.any(),
+            f"a sentence without a selected token {what}",
+            remedy,
+        )
+        nobody = self._vectors(batch.embedded[:0], batch.valid[:0], batch.selection[:0])
+        self.require(
+            tuple(nobody.shape) == (0, self._encoder.output_size),
+            "a batch without a sentence does not give [0, output_size]",
+            "Let every shape follow from the inputs",
+        )
+
+    def _check_kept_only(self, batch: _Batch) -> None:
+        kept = union(batch.selection.double()).bool()[..., None]
+        both = (
+            self._vectors(embedded, batch.valid, batch.selection)
+            for embedded in (batch.embedded, torch.where(kept, batch.embedded, batch.other))
+        )
+        self.require(
+            torch.equal(*both),
+            "declares `kept_only`, and an unselected word changes a vector",
+            "Set reads_unselected to False, so that unselected words are removed before it",
+        )
+
+    def _check_gates(self, batch: _Batch) -> None:
+        for selection in batch.selections:
+            gates = selection.double().requires_grad_()
+            found = self._encoder.gated(batch.embedded, batch.valid, gates)
+            self.require(
+                _close(found, self._vectors(batch.embedded, batch.valid, selection)),
+                "gates of 0 and 1 do not give what that selection gives",
+                "Multiply attention weights by the gates of dependents, pooling weights by those of"
+                " heads, and divide by their sums",
+            )
+            (slope,) = torch.autograd.grad(_weighed(found), gates)
+            self.require(
+                torch.isfinite(slope).all() and slope.any(),
+                "gates get no finite gradient",
+                "Let the vector depend on them differentiably, at 0 and 1, too",
+            )
+
+    def _check_copies(self, batch: _Batch, build: Callable[[], Any] | None) -> None:
+        at = batch.embedded, batch.valid, batch.selection
+        copies = {"pickled copy": self.pickled(self._encoder)}
+        if build is not None:
+            fresh = build().double().eval()
+            for parameter in fresh.parameters():
+                parameter.data.add_(1)
+            try:
+                fresh.load_state_dict(self._encoder.state_dict())
+            except RuntimeError as error:
+                self.require(False, f"its state_dict does not load: {error}", "")
+            copies["copy by state_dict"] = fresh
+        for what, copy in copies.items():
+            self.require(
+                torch.equal(_vectors(copy, *at), self._vectors(*at)),
+                f"its {what} gives other vectors",
+                "Keep what it needs in parameters and persistent buffers",
+            )
+
+    def _check_gradients(self, batch: _Batch) -> None:
+        """Through a random point: at the first weights, zeros can hide what they multiply."""
+        copy = self.pickled(self._encoder)
+        draw = torch.Generator().manual_seed(3)
+        for parameter in copy.parameters():
+            noise = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+            parameter.data.copy_(0.6 * noise)
+        leaves = {"embeddings": batch.embedded.requires_grad_(), **dict(copy.named_parameters())}
+        total = _weighed(_vectors(copy, batch.embedded, batch.valid, batch.everything))
+        found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
+        for label, slope in zip(leaves, found, strict=True):
+            self.require(
+                slope is not None and torch.isfinite(slope).all() and slope.any(),
+                f"no finite gradient reaches {label}",
+                "Detach nothing, and keep no parameter that is not used",
+            )
 
 
 def _vectors(encoder: Any, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
     """As a classifier asks for them: unselected tokens are removed unless they are read."""
     if not encoder.reads_unselected:
-        places = torch.arange(valid.shape[1]).expand_as(valid)
-        index, valid, selection = remove_unselected(places, valid, selection)
+        positions = torch.arange(valid.shape[1]).expand_as(valid)
+        index, valid, selection = remove_unselected(positions, valid, selection)
         embedded = embedded.gather(1, index[..., None].expand(-1, -1, embedded.shape[-1]))
     return encoder(embedded, valid, selection)  # type: ignore[no-any-return]
 
 
-def _check_vectors(encoder: Any, name: str, batch: _Batch) -> None:
-    embedded, valid = batch.embedded.clone(), batch.valid.clone()
-    for selection in (batch.everything, batch.selection):
-        once = _vectors(encoder, embedded, valid, selection)
-        wanted = (len(_LENGTHS), encoder.output_size)
-        _require(
-            tuple(once.shape) == wanted,
-            name,
-            f"vectors have the shape {tuple(once.shape)}, not {wanted}",
-            "Return [M, output_size]",
-        )
-        _require(torch.isfinite(once).all(), name, "a vector is not finite", _MASK)
-        again = _vectors(encoder, embedded, valid, selection)
-        _require(
-            torch.equal(once, again),
-            name,
-            "equal inputs give other vectors in evaluation mode",
-            "Draw nothing where `self.training` is false",
-        )
-    _require(
-        torch.equal(embedded, batch.embedded) and torch.equal(valid, batch.valid),
-        name,
-        "it changed its arguments",
-        "Work on a copy",
-    )
-
-
-def _check_alone(encoder: Any, name: str, batch: _Batch) -> None:
-    for selection in (batch.everything, batch.selection):
-        together = _vectors(encoder, batch.embedded, batch.valid, selection)
-        padding = torch.where(batch.valid[..., None], batch.embedded, batch.other)
-        _require(
-            _close(together, _vectors(encoder, padding, batch.valid, selection)),
-            name,
-            "what stands on padding reaches a vector",
-            _MASK,
-        )
-        for row, length in enumerate(_LENGTHS):
-            one = slice(row, row + 1)
-            alone = _vectors(
-                encoder,
-                batch.embedded[one, :length],
-                batch.valid[one, :length],
-                selection[one, :, :length],
-            )
-            _require(
-                _close(alone, together[one]),
-                name,
-                f"the vector of a sentence of {length} tokens depends on the batch around it",
-                _MASK,
-            )
-
-
-def _check_empty(encoder: Any, name: str, batch: _Batch) -> None:
-    nothing = torch.zeros_like(batch.selection)
-    found = _vectors(encoder, batch.embedded, batch.valid, batch.everything)
-    _require(
-        not found[_LENGTHS.index(0)].any(),
-        name,
-        "a sentence without a token does not give zeros",
-        "Multiply vectors by valid.any(1)",
-    )
-    _require(
-        torch.isfinite(_vectors(encoder, batch.embedded, batch.valid, nothing)).all(),
-        name,
-        "without a selected token a vector is not finite",
-        _MASK,
-    )
-    if not encoder.reads_unselected:
-        removed = _vectors(encoder, batch.embedded, batch.valid, nothing)
-        _require(
-            not removed.any(),
-            name,
-            "a sentence without a selected token does not give zeros",
-            "Multiply vectors by valid.any(1)",
-        )
-    nobody = _vectors(encoder, batch.embedded[:0], batch.valid[:0], batch.selection[:0])
-    _require(
-        tuple(nobody.shape) == (0, encoder.output_size),
-        name,
-        "a batch without a sentence does not give [0, output_size]",
-        "Let every shape follow from the inputs",
-    )
-
-
-def _check_kept_only(encoder: Any, name: str, batch: _Batch) -> None:
-    kept = union(batch.selection.double()).bool()[..., None]
-    changed = torch.where(kept, batch.embedded, batch.other)
-    _require(
-        torch.equal(
-            _vectors(encoder, batch.embedded, batch.valid, batch.selection),
-            _vectors(encoder, changed, batch.valid, batch.selection),
-        ),
-        name,
-        "declares `kept_only`, and an unselected word changes a vector",
-        "Set reads_unselected to False, so that unselected words are removed before it",
-    )
-
-
-def _check_gates(encoder: Any, name: str, batch: _Batch) -> None:
-    for selection in (batch.everything, batch.selection):
-        gates = selection.double().requires_grad_()
-        found = encoder.gated(batch.embedded, batch.valid, gates)
-        _require(
-            _close(found, _vectors(encoder, batch.embedded, batch.valid, selection)),
-            name,
-            "gates of 0 and 1 do not give what that selection gives",
-            "Multiply attention weights by the gates of dependents, pooling weights by those of"
-            " heads, and divide by their sums",
-        )
-        (slope,) = torch.autograd.grad(_weighed(found), gates)
-        _require(
-            torch.isfinite(slope).all() and slope.any(),
-            name,
-            "gates get no finite gradient",
-            "Let the vector depend on them differentiably, at 0 and 1, too",
-        )
-
-
-def _check_copies(encoder: Any, name: str, batch: _Batch, build: Callable[[], Any] | None) -> None:
-    at = batch.embedded, batch.valid, batch.selection
-    copies = {"pickled copy": _pickled(encoder, name)}
-    if build is not None:
-        fresh = build().double().eval()
-        for parameter in fresh.parameters():
-            parameter.data.add_(1)
-        try:
-            fresh.load_state_dict(encoder.state_dict())
-        except RuntimeError as error:
-            raise EncoderError(f"its state_dict does not load: {error}", where=name) from error
-        copies["copy by state_dict"] = fresh
-    for what, copy in copies.items():
-        _require(
-            torch.equal(_vectors(copy, *at), _vectors(encoder, *at)),
-            name,
-            f"its {what} gives other vectors",
-            "Keep what it needs in parameters and persistent buffers",
-        )
-
-
-def _check_gradients(encoder: Any, name: str, batch: _Batch) -> None:
-    """Through a random point: at the first weights, zeros can hide what they multiply."""
-    copy = _pickled(encoder, name)
-    draw = torch.Generator().manual_seed(3)
-    for parameter in copy.parameters():
-        noise = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
-        parameter.data.copy_(0.6 * noise)
-    embedded = batch.embedded.requires_grad_()
-    parameters = dict(copy.named_parameters())
-    vectors = _vectors(copy, embedded, batch.valid, batch.everything)
-    found = torch.autograd.grad(
-        _weighed(vectors), [embedded, *parameters.values()], allow_unused=True
-    )
-    for label, slope in zip(("embeddings", *parameters), found, strict=True):
-        _require(
-            slope is not None and torch.isfinite(slope).all() and slope.any(),
-            name,
-            f"no finite gradient reaches {label}",
-            "Detach nothing, and keep no parameter that is not used",
-        )
-
-
-def _check_context(layer: Any, name: str, inputs: int) -> None:
+def _check_context(layer: Any, promises: Promises, inputs: int) -> None:
     """The layer over a sequence of sentences: as the encoder, at every position."""
-    layer = _pickled(layer, name).double().eval()
+    layer = promises.pickled(layer).double().eval()
     batch = _Batch(inputs, seed=5)
     together = layer(batch.embedded, batch.valid)
     wanted = (*batch.valid.shape, layer.output_size)
-    _require(
+    promises.require(
         tuple(together.shape) == wanted,
-        name,
         f"its context layer returns the shape {tuple(together.shape)}, not {wanted}",
         "Return [M, N, output_size]",
     )
     for row, length in enumerate(_LENGTHS):
         alone = layer(batch.embedded[row : row + 1, :length], batch.valid[row : row + 1, :length])
-        _require(
+        promises.require(
             _close(alone[0], together[row, :length]),
-            name,
             f"its context layer's output for {length} positions depends on the padding around them",
             _MASK,
         )
-
-
-def _pickled(module: Any, name: str) -> Any:
-    """Its copy, as it crosses processes."""
-    try:
-        return pickle.loads(pickle.dumps(module))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise EncoderError(
-            f"it cannot be pickled: {error}",
-            where=name,
-            remedy="Keep lambdas, local classes and open files out of its attributes",
-        ) from error
-
-
-_MASK = "Look at valid tokens alone: mask sums, means, maxima, softmaxes and recurrences"
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
@@ -363,9 +314,3 @@ def _close(one: Tensor, other: Tensor) -> bool:
 def _weighed(vectors: Tensor) -> Tensor:
     """A sum in which every feature has a weight of its own."""
     return (vectors * torch.arange(1.0, vectors.shape[1] + 1)).sin().sum()
-
-
-def _require(holds: bool | Tensor, name: str, what: str, remedy: str) -> None:
-    """Raise unless a promise holds."""
-    if not bool(holds):
-        raise EncoderError(what, where=name, remedy=remedy)

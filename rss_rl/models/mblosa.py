@@ -63,13 +63,13 @@ class MaskedSelfAttention(nn.Module):
 
         Leading dimensions are independent sequences.
         """
-        flat, shown = values.flatten(0, -3), kept.flatten(0, -2)
-        places = Gathered(torch.arange(shown.shape[1], device=kept.device).expand_as(shown), shown)
+        flat, real = values.flatten(0, -3), kept.flatten(0, -2)
+        tokens = Gathered(torch.arange(real.shape[1], device=kept.device).expand_as(real), real)
         context = feature_wise_attention(
             self.head_score(flat) + self.score_bias,
             self.dependent_score(flat),
             flat,
-            Pairs(places, places, "before" if self._looks_back else "after"),
+            Pairs(tokens, tokens, "before" if self._looks_back else "after"),
             self._scale,
             self._backend,
         )

@@ -105,8 +105,8 @@ class PassageClassifier(nn.Module):
 
     def _question(self, tokens: Tensor, selected: Tensor) -> Tensor:
         words = kept_indices(selected)
-        shown = torch.where(words.kept, gather(tokens, words.index), 0)
-        vector = self.question_pool(self.embedding(shown), words.kept)
+        left = torch.where(words.kept, gather(tokens, words.index), 0)
+        vector = self.question_pool(self.embedding(left), words.kept)
         return self.question(vector)  # type: ignore[no-any-return]
 
     def _sentences(self, tokens: Tensor, selection: Tensor, grouped: Grouped) -> Tensor:
@@ -115,11 +115,11 @@ class PassageClassifier(nn.Module):
         cells, bits = tokens.reshape(-1), selection.transpose(1, 2).reshape(-1, 2)
         encoder = self.encoder
         if isinstance(encoder, PackedEncoder):
-            packed, shown = Packed.of([grouped.kept]), grouped.index[grouped.kept]
+            packed, cell = Packed.of([grouped.kept]), grouped.index[grouped.kept]
             with keyed_dropout(keys):
                 with packed_rows(packed):
-                    words = self.embedding.rows(cells[shown], once=not encoder.training)
-                    encoded = encoder.packed(words, packed, bits[shown][None])
+                    words = self.embedding.rows(cells[cell], once=not encoder.training)
+                    encoded = encoder.packed(words, packed, bits[cell][None])
                 return self.sentence(encoded)  # type: ignore[no-any-return]
         lengths = grouped.kept.sum(1)
         order = torch.argsort(lengths, stable=True)
@@ -129,10 +129,10 @@ class PassageClassifier(nn.Module):
             longest = int(lengths[rows[-1]]) if len(rows) else 0
             index, kept = grouped.index[rows, :longest], grouped.kept[rows, :longest]
             ids = torch.where(kept, cells[index], 0)
-            shown = ids if isinstance(encoder, WordEncoder) else self.embedding(ids)
+            inputs = ids if isinstance(encoder, WordEncoder) else self.embedding(ids)
             roles = bits[index].transpose(1, 2) & kept[:, None]
             with keyed_dropout(None if keys is None else keys[rows]):
-                vectors.append(self.sentence(encoder(shown, kept, roles)))
+                vectors.append(self.sentence(encoder(inputs, kept, roles)))
         return torch.cat(vectors)[torch.argsort(order)]
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:

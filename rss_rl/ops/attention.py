@@ -94,9 +94,9 @@ def _packed(v: Tensor, u: Tensor, h: Tensor, pairs: Pairs, scale: float) -> Tens
     heads = kept_cells(pairs.heads)
     dependents = heads if pairs.dependents is pairs.heads else kept_cells(pairs.dependents)
     by_head = v.flatten(0, 1).index_select(0, heads[0])
-    by_dependent, shown = (t.flatten(0, 1).index_select(0, dependents[0]) for t in (u, h))
+    by_dependent, value = (t.flatten(0, 1).index_select(0, dependents[0]) for t in (u, h))
     packed = PackedPairs(heads[1], dependents[1], pairs.order)
-    context = packed_attention(by_head, by_dependent, shown, packed, scale)
+    context = packed_attention(by_head, by_dependent, value, packed, scale)
     return v.new_zeros(v.shape).flatten(0, 1).index_copy(0, heads[0], context).view(v.shape)
 
 
@@ -163,8 +163,8 @@ def _runs(
     looking, seen = ([len(part) for part in parts] for parts in (heads, dependents))
     # Gradients of `split` are put together once; those of slices would be as often as there are.
     rows = zip(torch.split(v, looking), torch.split(u, seen), torch.split(h, seen), strict=True)
-    for tensors, own, shown in zip(rows, heads, dependents, strict=True):
-        yield *tensors, PackedPairs(own, shown, pairs.order)
+    for tensors, head_side, dependent_side in zip(rows, heads, dependents, strict=True):
+        yield *tensors, PackedPairs(head_side, dependent_side, pairs.order)
 
 
 def _check(

@@ -38,8 +38,8 @@ class Pairs:
     def mask(self, sequences: slice, heads: slice) -> Tensor:
         """Bool [m, j, I] of some sequences and heads, True = allowed."""
         chosen = Gathered(self.heads.index[sequences, heads], self.heads.kept[sequences, heads])
-        shown = Gathered(self.dependents.index[sequences], self.dependents.kept[sequences])
-        return allowed_pairs(chosen, shown, self.order)
+        seen = Gathered(self.dependents.index[sequences], self.dependents.kept[sequences])
+        return allowed_pairs(chosen, seen, self.order)
 
 
 @dataclass(frozen=True)

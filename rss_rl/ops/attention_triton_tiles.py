@@ -122,9 +122,9 @@ def largest_score(scores, kept, count, features, columns):
     largest = tl.zeros([_SCAN, columns.shape[1]], tl.float32)
     for start in range(0, count, _SCAN):
         rows = start + tl.arange(0, _SCAN)
-        shown = tl.load(kept + rows, mask=rows < count, other=-1)[:, None] >= 0
+        read = tl.load(kept + rows, mask=rows < count, other=-1)[:, None] >= 0
         at = scores + rows[:, None] * features + columns
-        score = tl.load(at, mask=shown & (columns < features), other=0.0)
+        score = tl.load(at, mask=read & (columns < features), other=0.0)
         largest = tl.maximum(largest, tl.abs(score))
     return tl.max(tl.max(largest, 1), 0)
 
@@ -134,9 +134,9 @@ def rewrite(scores, results, kept, count, features, columns, SCALE: tl.constexpr
     """e^(2 score / c) of the kept rows, or the score where `far`."""
     for start in range(0, count, _SCAN):
         rows = start + tl.arange(0, _SCAN)
-        shown = tl.load(kept + rows, mask=rows < count, other=-1)[:, None] >= 0
+        read = tl.load(kept + rows, mask=rows < count, other=-1)[:, None] >= 0
         at = rows[:, None] * features + columns
-        score = tl.load(scores + at, mask=shown & (columns < features), other=0.0)
+        score = tl.load(scores + at, mask=read & (columns < features), other=0.0)
         if not far:
             score = tl.exp(score * (2.0 / SCALE))
         tl.store(results + at, score, mask=(rows[:, None] < count) & (columns < features))

@@ -35,8 +35,8 @@ def occlusion(value: OfWords, words: int, width: int = 1) -> Tensor:
     if not words:
         return torch.zeros(0, dtype=torch.float64)
     starts = torch.arange(max(1, words - width + 1))[:, None]
-    places = torch.arange(words)
-    hidden = (places >= starts) & (places < starts + width)  # [windows, n]
+    positions = torch.arange(words)
+    hidden = (positions >= starts) & (positions < starts + width)  # [windows, n]
     whole = value(torch.ones(1, words, dtype=torch.bool)).double()
     losses = whole - value(~hidden).double()  # [windows]
     return losses @ hidden.double() / hidden.sum(0)

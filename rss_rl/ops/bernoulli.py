@@ -57,9 +57,9 @@ def entropy(logits: Tensor, valid: Tensor) -> Tensor:
     """
     chance = torch.sigmoid(logits)
     by_token = chance * F.softplus(-logits) + (1 - chance) * F.softplus(logits)  # [B, R, N]
-    shown = valid[:, None, :].to(logits.dtype)
+    real = valid[:, None, :].to(logits.dtype)
     bits = (valid.sum(-1) * logits.shape[-2]).clamp_min(1)
-    return (by_token * shown).sum((-1, -2)) / bits
+    return (by_token * real).sum((-1, -2)) / bits
 
 
 def both_roles(log_prob: Tensor) -> Tensor:

@@ -54,14 +54,14 @@ def attention_within(
     sizes = heads.longest, dependents.longest
     if error is None or min(sizes) < _FEWEST:
         return None
-    places = heads.gathered(), dependents.gathered()
+    positions = heads.gathered(), dependents.gathered()
     with torch.autocast(values.device.type, enabled=False):
         v = heads.padded(_at_least_float32(head_scores))
         u, h = (dependents.padded(_at_least_float32(part)) for part in (dependent_scores, values))
-        plan = make_plan(u, places[1], scale, error)
+        plan = make_plan(u, positions[1], scale, error)
         if plan is None or not is_worth_it(plan, *sizes, speed):
             return None
-        found = linear_attention(v, u, h, *places, pairs.order, scale, plan)
+        found = linear_attention(v, u, h, *positions, pairs.order, scale, plan)
     return heads.unpadded(found).to(values.dtype)
 
 

@@ -18,13 +18,13 @@ from rss_rl.ops.masking import Gathered
 class Rows:
     """Heads that share a sequence and a chunk, in rows of H.
 
-    place  int64 [P]      the chunk, m C + b: the row's heads look at all of the chunks before b of
+    chunk_index  int64 [P]  m C + b: the row's heads look at all of the chunks before b of
                           sequence m and at the first ones of chunk b itself
     slots  int64 [P, H]   the heads, m J + j; M J where there is none
     limit  int64 [P, H]   how many dependents of chunk b each may look at, 1 to T; 0 where none is
     """
 
-    place: Tensor
+    chunk_index: Tensor
     slots: Tensor
     limit: Tensor
 
@@ -42,14 +42,14 @@ def reaches(heads: Gathered, dependents: Gathered, order: Order) -> list[tuple[b
     """
     tokens = dependents.index.shape[1]
     beyond = torch.iinfo(torch.int64).max
-    places = torch.where(dependents.kept, dependents.index, beyond).contiguous()
+    positions = torch.where(dependents.kept, dependents.index, beyond).contiguous()
     wanted = heads.index.contiguous()
     found = []
     if order != "after":
-        before = torch.searchsorted(places, wanted)
+        before = torch.searchsorted(positions, wanted)
         found.append((False, torch.where(heads.kept, before, 0)))
     if order != "before":
-        upto = torch.searchsorted(places, wanted, right=True)
+        upto = torch.searchsorted(positions, wanted, right=True)
         some = heads.kept & (upto < dependents.kept.sum(1, keepdim=True))
         found.append((True, torch.where(some, tokens - upto, 0)))
     return found
@@ -73,8 +73,8 @@ def rows_of(reach: Tensor, chunk: int, chunks: int) -> Rows:
     length = -(-most // -(-most // chunk))  # H: the fewest rows for the fullest chunk, evenly full
     filled = -(-counts // length)  # rows of each chunk
     row = (filled.cumsum(0) - filled)[key] + rank // length
-    place = torch.repeat_interleave(torch.arange(len(filled), device=key.device), filled)
-    slots = flat.new_full((len(place), length), len(flat))
-    limit = flat.new_zeros(len(place), length)
+    chunk_index = torch.repeat_interleave(torch.arange(len(filled), device=key.device), filled)
+    slots = flat.new_full((len(chunk_index), length), len(flat))
+    limit = flat.new_zeros(len(chunk_index), length)
     cell = row, rank % length
-    return Rows(place, slots.index_put(cell, head), limit.index_put(cell, last % chunk + 1))
+    return Rows(chunk_index, slots.index_put(cell, head), limit.index_put(cell, last % chunk + 1))

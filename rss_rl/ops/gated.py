@@ -92,8 +92,8 @@ def gated_attention(
         allowed = pairs.mask(everything, everything) * gates[:, None]  # [M, J, I]
         weights = attention_weights(head_scores, dependent_scores, allowed, scale)
         return (weights * values[:, None]).sum(2)
-    shown = gates[..., None].expand_as(values)
+    opened = gates[..., None].expand_as(values)
     arguments = (head_scores, dependent_scores)
-    total = feature_wise_attention(*arguments, shown * values, pairs, scale, backend)
-    weight = feature_wise_attention(*arguments, shown.contiguous(), pairs, scale, backend)
+    total = feature_wise_attention(*arguments, opened * values, pairs, scale, backend)
+    weight = feature_wise_attention(*arguments, opened.contiguous(), pairs, scale, backend)
     return _quotient(total, weight)

@@ -61,9 +61,9 @@ class Grid:
         self._scale = scale
         self.nodes = self._factors(torch.from_numpy(nodes(plan.nodes)).to(device))  # [M, D, R]
 
-    def _factors(self, places: Tensor) -> Tensor:
-        """E of places in [-1, 1], [..., X] to [M, D, X]."""
-        scores = self.plan.half[..., None] * places
+    def _factors(self, points: Tensor) -> Tensor:
+        """E of points in [-1, 1], [..., X] to [M, D, X]."""
+        scores = self.plan.half[..., None] * points
         return (scores * (2 / self._scale)).exp().to(self.plan.dtype)
 
     def head_factors(self, head_scores: Tensor) -> Tensor:
@@ -78,8 +78,8 @@ class Grid:
         half = self.plan.half[:, None]
         offset = dependent_scores.detach() - self.plan.centre[:, None]
         offset.div_(half).masked_fill_(~kept[..., None], 0.0)
-        places = offset.to(self.plan.dtype, copy=True)
-        return places, offset.mul_(half * (2 / self._scale)).exp_().to(self.plan.dtype)
+        points = offset.to(self.plan.dtype, copy=True)
+        return points, offset.mul_(half * (2 / self._scale)).exp_().to(self.plan.dtype)
 
     def weights(self, heads: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """-2 c q / ln 2 and the weights exp(-2 c q), both [P, D, H, K].
@@ -106,13 +106,13 @@ class Scan:
         sequences, self._tokens = kept.shape
         self.chunks = max(1, -(-self._tokens // grid.plan.chunk))
         self._grid, self._sequences, self._reversed = grid, sequences, reversed_
-        places, factors = grid.dependent_factors(dependent_scores, kept)
-        shown = kept[..., None].to(grid.plan.dtype)
+        points, factors = grid.dependent_factors(dependent_scores, kept)
+        weight = kept[..., None].to(grid.plan.dtype)
         self._kept = kept
-        self._places = self._cut(places)  # [N, D, T]
+        self._points = self._cut(points)  # [N, D, T]
         self._near = self._cut(factors)  # E, [N, D, T]
-        count = shown.expand_as(values)
-        self._summed = torch.stack([self._cut(values.detach() * shown), self._cut(count)], 2)
+        count = weight.expand_as(values)
+        self._summed = torch.stack([self._cut(values.detach() * weight), self._cut(count)], 2)
         self._far = self._sums_before()  # [N, D, 2, R]
 
     def _cut(self, values: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ class Scan:
         """Sums of L_r(x_i) h_i and of L_r(x_i) over the chunks before each one."""
         own = self._summed.new_empty(*self._summed.shape[:3], self._grid.plan.nodes)
         for part in self._parts():
-            basis = _chebyshev(self._places[part], self._grid.plan.nodes)
+            basis = _chebyshev(self._points[part], self._grid.plan.nodes)
             own[part] = self._summed[part] @ basis.transpose(-1, -2)
         return self._accumulated(own) @ self._grid.matrix.to(own.dtype)
 
@@ -146,17 +146,19 @@ class Scan:
 
     def _parts(self) -> Iterator[slice]:
         """Chunks whose bases together are a block."""
-        return _blocks(self._places, self._grid.plan.nodes)
+        return _blocks(self._points, self._grid.plan.nodes)
 
     def _pairs(self, rows: Rows) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """Place, slots, columns' E and allowed pairs of some rows at a time."""
         chunk, count = self._grid.plan.chunk, self._grid.plan.nodes
-        steps = torch.arange(-count, chunk, device=rows.place.device)  # nodes are always allowed
-        for part in _blocks(self._near, chunk + count, len(rows.place)):
-            place = rows.place[part]
-            far = self._grid.nodes[place // self.chunks]
-            columns = torch.cat([far, self._near[place]], -1)  # [P, D, K]
-            yield place, rows.slots[part], columns, steps < rows.limit[part][..., None]
+        steps = torch.arange(
+            -count, chunk, device=rows.chunk_index.device
+        )  # nodes are always allowed
+        for part in _blocks(self._near, chunk + count, len(rows.chunk_index)):
+            chunk_index = rows.chunk_index[part]
+            far = self._grid.nodes[chunk_index // self.chunks]
+            columns = torch.cat([far, self._near[chunk_index]], -1)  # [P, D, K]
+            yield chunk_index, rows.slots[part], columns, steps < rows.limit[part][..., None]
 
     def forward(self, factors: Tensor, rows: Rows, moments: Tensor) -> None:
         """Add each head's sums of w h and of w to `moments` [M J + 1, 2, D].
@@ -164,10 +166,12 @@ class Scan:
         Args:
             factors: of the heads, [M J + 1, D]. rows: of the heads.
         """
-        for place, slots, columns, allowed in self._pairs(rows):
+        for chunk_index, slots, columns, allowed in self._pairs(rows):
             _, weights = self._grid.weights(_heads(factors, slots), columns)
             weights *= allowed[:, None]
-            summed = torch.cat([self._far[place], self._summed[place]], -1)  # [P, D, 2, K]
+            summed = torch.cat(
+                [self._far[chunk_index], self._summed[chunk_index]], -1
+            )  # [P, D, 2, K]
             found = summed @ weights.transpose(-1, -2)  # [P, D, 2, H]
             moments.index_add_(0, slots.flatten(), found.permute(0, 3, 2, 1).flatten(0, 1))
 
@@ -180,21 +184,21 @@ class Scan:
             flow: gradient of the sums that `forward` gives, [M J + 1, 2, D].
         """
         by_far, by_near = torch.zeros_like(self._far), torch.zeros_like(self._summed[:, :, 0])
-        by_place, count = torch.zeros_like(self._near), self._grid.plan.nodes
-        for place, slots, columns, allowed in self._pairs(rows):
+        by_point, count = torch.zeros_like(self._near), self._grid.plan.nodes
+        for chunk_index, slots, columns, allowed in self._pairs(rows):
             exponents, weights = self._grid.weights(_heads(factors, slots), columns)
             weights *= allowed[:, None]
             into = flow[slots].permute(0, 3, 2, 1).contiguous()  # [P, D, 2, H]
-            summed = torch.cat([self._far[place], self._summed[place]], -1)
+            summed = torch.cat([self._far[chunk_index], self._summed[chunk_index]], -1)
             by_summed = into @ weights  # [P, D, 2, K]
-            by_far.index_add_(0, place, by_summed[..., :count])
-            by_near.index_add_(0, place, by_summed[:, :, 0, count:])
+            by_far.index_add_(0, chunk_index, by_summed[..., :count])
+            by_near.index_add_(0, chunk_index, by_summed[:, :, 0, count:])
             slope = (into.transpose(-1, -2) @ summed).mul_(weights)  # [P, D, H, K]
             share = exponents.div_(self._grid.least)  # q
             slope.mul_(share).mul_(share.neg_().add_(1.0)).mul_(4.0)  # d log w / ds = 4 q (1 - q)
             by_head.index_add_(0, slots.flatten(), slope.sum(-1).transpose(1, 2).flatten(0, 1))
-            by_place.index_add_(0, place, slope[..., count:].sum(-2))
-        return self._through_grid(by_far, by_place, by_near)
+            by_point.index_add_(0, chunk_index, slope[..., count:].sum(-2))
+        return self._through_grid(by_far, by_point, by_near)
 
     def _through_grid(
         self, by_far: Tensor, by_score: Tensor, by_value: Tensor
@@ -203,8 +207,8 @@ class Scan:
         later = self._accumulated_after(by_far) @ self._grid.matrix.T.to(by_far.dtype)
         half = self._grid.plan.half.repeat_interleave(self.chunks, 0)[..., None]  # [N, D, 1]
         for part in self._parts():
-            basis = _chebyshev(self._places[part], self._grid.plan.nodes)
-            slopes = _chebyshev_slopes(self._places[part], basis)
+            basis = _chebyshev(self._points[part], self._grid.plan.nodes)
+            slopes = _chebyshev_slopes(self._points[part], basis)
             by_value[part] += (later[part, :, :1] @ basis)[:, :, 0]
             moved = ((later[part] @ slopes) * self._summed[part]).sum(2)  # [., D, T]
             by_score[part] += (moved / half[part]).to(by_score.dtype)
@@ -232,23 +236,23 @@ def _blocks(chunks: Tensor, columns: int, rows: int | None = None) -> Iterator[s
         yield slice(start, start + step)
 
 
-def _chebyshev(places: Tensor, count: int) -> Tensor:
+def _chebyshev(points: Tensor, count: int) -> Tensor:
     """T_k(x) = 2 x T_{k-1} - T_{k-2}, k < R; [N, D, T] to [N, D, R, T]."""
-    basis = places.new_ones(count, *places.shape)  # R first: each step writes one run of memory
+    basis = points.new_ones(count, *points.shape)  # R first: each step writes one run of memory
     if count > 1:
-        basis[1] = places
-    twice = 2 * places
+        basis[1] = points
+    twice = 2 * points
     for k in range(2, count):
         torch.mul(twice, basis[k - 1], out=basis[k]).sub_(basis[k - 2])
     return basis.permute(1, 2, 0, 3)
 
 
-def _chebyshev_slopes(places: Tensor, basis: Tensor) -> Tensor:
+def _chebyshev_slopes(points: Tensor, basis: Tensor) -> Tensor:
     """T_k'(x) = 2 T_{k-1} + 2 x T_{k-1}' - T_{k-2}', [N, D, R, T], where `basis` is T_k(x)."""
     by_order = basis.permute(2, 0, 1, 3)
     slopes = torch.zeros_like(by_order)
     slopes[1:2] = 1
-    twice = 2 * places
+    twice = 2 * points
     for k in range(2, len(slopes)):
         torch.mul(twice, slopes[k - 1], out=slopes[k]).sub_(slopes[k - 2])
         slopes[k].add_(by_order[k - 1], alpha=2)

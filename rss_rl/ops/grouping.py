@@ -18,7 +18,7 @@ class Grouped:
 
     example  int64 [R]      example that the group is of
     number   int64 [R]      the group's number in its example
-    index    int64 [R, L]   place of each kept token in the examples' M * N cells; 0 where none is
+    index    int64 [R, L]   of each kept token, its cell of the examples' M * N; 0 where none is
     kept     bool [R, L]    True = a kept token stands here
     """
 
@@ -62,11 +62,11 @@ def regroup(keep: Tensor, marks: Tensor, counts: Tensor) -> Grouped:
     rows, columns = (keep & (marks >= 0)).nonzero(as_tuple=True)  # of T tokens
     group = starts[rows] + marks[rows, columns]
     order = torch.argsort(group, stable=True)
-    group, place = group[order], (rows * marks.shape[1] + columns)[order]
+    group, position = group[order], (rows * marks.shape[1] + columns)[order]
     sizes = torch.bincount(group, minlength=len(example))  # [R]
     rank = torch.arange(len(group), device=device) - (sizes.cumsum(0) - sizes)[group]
     longest = int(sizes.max()) if len(sizes) else 0
-    index = marks.new_zeros(len(example), longest).index_put((group, rank), place)
+    index = marks.new_zeros(len(example), longest).index_put((group, rank), position)
     return Grouped(example, number, index, torch.arange(longest, device=device) < sizes[:, None])
 
 
@@ -79,10 +79,10 @@ def padded_groups(values: Tensor, grouped: Grouped, present: Tensor) -> Tensor:
 def first_places(marks: Tensor, present: Tensor) -> Tensor:
     """Where each group's first token stands, int64 [M, C]; 0 for groups that have none."""
     groups, tokens = present.shape[1], marks.shape[1]
-    places = torch.arange(tokens, device=marks.device).expand_as(marks)
+    positions = torch.arange(tokens, device=marks.device).expand_as(marks)
     column = torch.where(marks < 0, groups, marks)
     first = marks.new_full((len(marks), groups + 1), tokens)
-    first = first.scatter_reduce(1, column, places, "amin")[:, :groups]
+    first = first.scatter_reduce(1, column, positions, "amin")[:, :groups]
     return torch.where(first < tokens, first, 0)
 
 

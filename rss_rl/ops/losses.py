@@ -26,8 +26,8 @@ def score_targets(scores: Tensor, bins: int, low: float, high: float) -> Tensor:
     Returns:
         [M, bins].
     """
-    place = (scores - low) * ((bins - 1) / (high - low))  # [M], in bins
-    distance = (place[:, None] - torch.arange(bins, device=scores.device)).abs()
+    position = (scores - low) * ((bins - 1) / (high - low))  # [M], in bins
+    distance = (position[:, None] - torch.arange(bins, device=scores.device)).abs()
     return (1 - distance).clamp_min(0.0)
 
 

@@ -35,7 +35,7 @@ def _check(values: Tensor, keep: Tensor) -> None:
 def kept_indices(keep: Tensor) -> Gathered:
     """Positions of the kept tokens of each sequence, packed to the front, order unchanged.
 
-    L is the largest number of kept tokens of a sequence, or N while a graph is recorded.
+    L is the largest number of kept tokens of a sequence, or N while a graph is exported.
 
     Args:
         keep: bool [M, N].
@@ -44,10 +44,10 @@ def kept_indices(keep: Tensor) -> Gathered:
         raise ValueError(f"keep must be bool [M, N], got {keep.dtype} {tuple(keep.shape)}")
     counts = keep.sum(1)  # [M]
     if is_exporting():
-        places = torch.arange(keep.shape[1], device=keep.device)
+        positions = torch.arange(keep.shape[1], device=keep.device)
         # Other programs' sorts need not be stable, so no two keys are equal.
-        order = torch.argsort(torch.where(keep, places, places + keep.shape[1]), dim=1)
-        kept = places < counts[:, None]
+        order = torch.argsort(torch.where(keep, positions, positions + keep.shape[1]), dim=1)
+        kept = positions < counts[:, None]
         return Gathered(torch.where(kept, order, 0), kept)
     longest = int(counts.max()) if len(counts) else 0
     order = torch.argsort((~keep).to(torch.uint8), dim=1, stable=True)[:, :longest]  # [M, L]
@@ -73,10 +73,10 @@ def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
         keep: bool [M, N].
     """
     _check(logits, keep)
-    shown = keep[..., None]
+    kept = keep[..., None]
     # Minus infinities alone would give NaN, and in the gradient even where it is replaced.
     filler = torch.where(keep.any(1), float("-inf"), 0.0).to(logits.dtype)[:, None, None]
-    return torch.softmax(torch.where(shown, logits, filler), 1) * shown
+    return torch.softmax(torch.where(kept, logits, filler), 1) * kept
 
 
 def masked_mean(values: Tensor, keep: Tensor) -> Tensor:
@@ -101,10 +101,10 @@ def causal_means(values: Tensor, keep: Tensor, *, forward: bool) -> Tensor:
     """
     _check(values, keep)
     weights = keep.to(values.dtype)
-    shown = values * weights[..., None]
-    sums, counts = shown.cumsum(1), weights.cumsum(1)
+    kept = values * weights[..., None]
+    sums, counts = kept.cumsum(1), weights.cumsum(1)
     if forward:
-        sums, counts = sums - shown, counts - weights
+        sums, counts = sums - kept, counts - weights
     else:
         sums, counts = sums[:, -1:] - sums, counts[:, -1:] - counts
     # A difference of running sums leaves rounding dust where nothing is kept.

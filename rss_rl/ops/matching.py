@@ -43,7 +43,7 @@ def best_matches(of: Sequences, other: Sequences) -> Tensor:
     """
     _check(of, other)
     longest = of.tokens.shape[1]
-    # While a graph is recorded the sizes are not known, nor how many pieces there would be.
+    # While a graph is exported the sizes are not known, nor how many pieces there would be.
     if is_exporting():
         return _matches(of, other, 0, longest)
     if not other.tokens.shape[1]:
@@ -79,10 +79,10 @@ def beside(of: Sequences, other: Sequences) -> Tensor:
         ValueError: shapes that do not fit.
     """
     matches = best_matches(of, other)
-    shown = of.keep[..., None]
-    vectors = of.vectors * shown
+    keep = of.keep[..., None]
+    vectors = of.vectors * keep
     mean = masked_mean(other.vectors, other.keep)[:, None]  # [B, 1, E]
-    return torch.cat([vectors, vectors * mean, mean * shown, matches], -1)
+    return torch.cat([vectors, vectors * mean, mean * keep, matches], -1)
 
 
 def _check(of: Sequences, other: Sequences) -> None:

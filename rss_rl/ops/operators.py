@@ -112,50 +112,34 @@ def _starts(starts: Tensor, rows: int) -> ctypes.c_void_p:
     return first
 
 
+def _fields(pointers: str, integers: str = "", numbers: str = "") -> tuple[tuple[str, Any], ...]:
+    """Of a structure of the kernels' source, by name; a pointer is of a tensor, or null."""
+    kinds = (pointers, ctypes.c_void_p), (integers, ctypes.c_int64), (numbers, ctypes.c_double)
+    return tuple((name, kind) for names, kind in kinds for name in names.split())
+
+
 class _Attention(ctypes.Structure):
     """`Problem` of attention.cpp."""
 
-    _fields_ = (
-        ("head_scores", ctypes.c_void_p),
-        ("dependent_scores", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("heads", ctypes.c_void_p),
-        ("dependents", ctypes.c_void_p),
-        ("head_starts", ctypes.c_void_p),
-        ("dependent_starts", ctypes.c_void_p),
-        ("sequences", ctypes.c_int64),
-        ("features", ctypes.c_int64),
-        ("stride", ctypes.c_int64),
-        ("bfloat16", ctypes.c_int64),
-        ("order", ctypes.c_int64),
-        ("threads", ctypes.c_int64),
-        ("scale", ctypes.c_double),
-        ("largest", ctypes.c_double),
+    _fields_ = _fields(
+        "head_scores dependent_scores bias values heads dependents head_starts dependent_starts",
+        "sequences features stride bfloat16 order threads",
+        "scale largest",
     )
 
 
-class _Pointers(ctypes.Structure):
-    """Of tensors, or null."""
-
-
-class _Forward(_Pointers):
+class _Forward(ctypes.Structure):
     """`Forward` of attention.cpp."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_void_p) for name in ("context", "inverse", "by_head", "bfloat16_context")
-    )
+    _fields_ = _fields("context inverse by_head bfloat16_context")
 
 
-class _Backward(_Pointers):
+class _Backward(ctypes.Structure):
     """`Backward` of attention.cpp."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_void_p)
-        for name in (
-            *("context", "inverse", "by_head", "gradient", "more_gradient", "more_value"),
-            *("head_scores", "dependent_scores", "values", "head_sums"),
-        )
+    _fields_ = _fields(
+        "context inverse by_head gradient more_gradient more_value"
+        " head_scores dependent_scores values head_sums"
     )
 
 
@@ -281,17 +265,8 @@ def attention_backward(*given: Any) -> None:
 class _Pooling(ctypes.Structure):
     """`Problem` of pooling.cpp."""
 
-    _fields_ = (
-        ("scores", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("starts", ctypes.c_void_p),
-        ("own_scores", ctypes.c_void_p),
-        ("own_values", ctypes.c_void_p),
-        ("own", ctypes.c_void_p),
-        ("sequences", ctypes.c_int64),
-        ("shared", ctypes.c_int64),
-        ("features", ctypes.c_int64),
-        ("threads", ctypes.c_int64),
+    _fields_ = _fields(
+        "scores values starts own_scores own_values own", "sequences shared features threads"
     )
 
 
@@ -452,10 +427,8 @@ def activate_back(
 class _Gate(ctypes.Structure):
     """`Gate` of gate.cpp."""
 
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("hidden", "context", "gate", "more", "bias")),
-        *((name, ctypes.c_int64) for name in ("rows", "features", "gate_stride", "side_stride")),
-        ("threads", ctypes.c_int64),
+    _fields_ = _fields(
+        "hidden context gate more bias", "rows features gate_stride side_stride threads"
     )
 
 
@@ -565,19 +538,13 @@ def dropout(values: Tensor, keys: Tensor, lowest: int, scale: float, out: Tensor
 class _Selectors(ctypes.Structure):
     """`Selectors` of selectors.cpp."""
 
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("tokens", "valid", "starts")),
-        *((name, ctypes.c_int64) for name in ("sentences", "width", "features", "selectors")),
-        *((name, ctypes.c_int64) for name in ("hidden", "threads")),
-    )
+    _fields_ = _fields("tokens valid starts", "sentences width features selectors hidden threads")
 
 
-class _Products(_Pointers):
+class _Products(ctypes.Structure):
     """`Products` of selectors.cpp."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_void_p) for name in ("by_row", "by_sentence", "bias", "weight", "last")
-    )
+    _fields_ = _fields("by_row by_sentence bias weight last")
 
 
 def _sentences(valid: Tensor, starts: Tensor, rows: int) -> tuple[ctypes.c_void_p, ...]:

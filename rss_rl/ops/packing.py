@@ -35,10 +35,10 @@ class Packed:
     @classmethod
     def of(cls, kept: Sequence[Tensor]) -> Packed:
         """The tokens of padded sequences, in groups bool [m, n], where `kept` is True."""
-        places = [group.nonzero() for group in kept]  # [r, 2]
+        found_at = [group.nonzero() for group in kept]  # [r, 2]
         before = itertools.accumulate((len(group) for group in kept), initial=0)
-        sequence = torch.cat([found[:, 0] + m for found, m in zip(places, before, strict=False)])
-        position = torch.cat([found[:, 1] for found in places])
+        sequence = torch.cat([found[:, 0] + m for found, m in zip(found_at, before, strict=False)])
+        position = torch.cat([found[:, 1] for found in found_at])
         return cls(sequence, position, _starts(torch.cat([group.sum(1) for group in kept])))
 
     def __len__(self) -> int:

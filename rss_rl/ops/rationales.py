@@ -51,7 +51,7 @@ def _harmonic(precision: float, recall: float) -> float:
 
 
 def spans(bits: Array) -> Array:
-    """Runs of True as rows (first, end), int64 [spans, 2]; `end` is the place behind the last.
+    """Runs of True as rows (first, end), int64 [spans, 2]; `end` is the position behind the last.
 
     >>> spans(np.array([True, True, False, True])).tolist()
     [[0, 2], [3, 4]]
@@ -137,8 +137,8 @@ def best_tokens(scores: Array, count: int) -> Array:
 def budget_count(tokens: int, twentieths: int) -> int:
     """How many of so many tokens score above the one at the rank of a budget.
 
-    With p = twentieths / 20, that one stands at place floor((1 - p) n) of the n scores in ascending
-    order, places counted from 0, and does not belong to those above it.
+    With p = twentieths / 20, that one has the rank floor((1 - p) n), from 0, among the n scores in
+    ascending order, and does not belong to those above it.
     """
     return tokens - 1 - (20 - twentieths) * tokens // 20
 

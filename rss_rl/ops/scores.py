@@ -46,9 +46,9 @@ def class_metrics(predicted: Array, gold: Array, odds: Array | None = None) -> d
     Returns:
         roc_auc is absent where it is not defined.
     """
-    known, place = np.unique(np.concatenate([gold, predicted]), return_inverse=True)
+    known, index = np.unique(np.concatenate([gold, predicted]), return_inverse=True)
     size, n = len(known), len(gold)
-    right, said = place[:n], place[n:]
+    right, said = index[:n], index[n:]
     hits = np.bincount(right[right == said], minlength=size)
     # 2 TP + FP + FN: how often a class is gold and how often it is predicted.
     named = np.bincount(right, minlength=size) + np.bincount(said, minlength=size)
@@ -73,9 +73,9 @@ def roc_auc(scores: Array, positive: Array) -> float | None:
     negatives = len(positive) - positives
     if not positives or not negatives:
         return None
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    _, index, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2  # equal scores share the mean of their ranks
-    above = ranks[place][positive].sum() - positives * (positives + 1) / 2
+    above = ranks[index][positive].sum() - positives * (positives + 1) / 2
     return float(above / (positives * negatives))
 
 
@@ -132,9 +132,9 @@ def _expected_ranks(scores: Array, right: Array) -> tuple[float, float]:
     for tied in np.split(right, np.flatnonzero(np.diff(scores)) + 1):
         size, hits = len(tied), int(tied.sum())
         if hits:
-            place = np.arange(size)  # of a right answer among the tied ones; each equally likely
-            others = place * (hits - 1) / max(1, size - 1)  # right ones before it, on average
-            precision += float(((found + others + 1) / (above + place + 1)).sum()) * hits / size
+            position = np.arange(size)  # of a right answer among the tied ones; each equally likely
+            others = position * (hits - 1) / max(1, size - 1)  # right ones before it, on average
+            precision += float(((found + others + 1) / (above + position + 1)).sum()) * hits / size
             if not found:
                 first = _expected_reciprocal(above, size, hits)
         above, found = above + size, found + hits
@@ -144,8 +144,8 @@ def _expected_ranks(scores: Array, right: Array) -> tuple[float, float]:
 def _expected_reciprocal(above: int, size: int, hits: int) -> float:
     """Mean of 1 / rank of the first of `hits` right answers among `size` tied ones in any order."""
     expected, none_before = 0.0, 1.0
-    for place in range(size - hits + 1):
-        chance = none_before * hits / (size - place)  # the first right one stands here
-        expected += chance / (above + place + 1)
-        none_before *= 1 - hits / (size - place)
+    for position in range(size - hits + 1):
+        chance = none_before * hits / (size - position)  # the first right one stands here
+        expected += chance / (above + position + 1)
+        none_before *= 1 - hits / (size - position)
     return expected

@@ -19,7 +19,7 @@ from rss_rl.data.store import Split
 from rss_rl.data.vocabulary import SPECIAL_WORDS
 from rss_rl.models.inputs import TensorBatch, tensor_batch
 from rss_rl.results.score import open_with_data
-from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
+from rss_rl.rollouts.snapshot import Models, inference
 from rss_rl.seeding import generator
 from rss_rl.types import ROLES, Array, Batch, LabelSpec
 
@@ -117,12 +117,7 @@ def read_split(path: Path, split: str, *, trust: Trust = NOTHING) -> Reading:
     rows = np.arange(len(examples))
     if len(rows) > _MOST_ROWS:
         rows = np.sort(generator(config.seed, "reading").choice(rows, _MOST_ROWS, replace=False))
-    with (
-        models.evaluating(),
-        fixed_threads(config.learner.threads),
-        torch.inference_mode(),
-        autocast(device, config.learner.precision),
-    ):
+    with inference(models, config.learner.threads, device, config.learner.precision):
         reader = _Reader(config, models, examples, device)
         return reader.read(rows, prepared.vocabulary.words)
 

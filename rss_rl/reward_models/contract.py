@@ -18,6 +18,7 @@ from rss_rl.config import ModelConfig
 from rss_rl.errors import ComponentError
 from rss_rl.models.build import build_classifier
 from rss_rl.models.protocol import Classifier
+from rss_rl.promises import Promises
 from rss_rl.random_batches import WORDS, cut_batch, random_batch, random_selections
 from rss_rl.reward_models.protocol import LogitsReward, RewardSetup, named_scores
 from rss_rl.types import Array, Batch, LabelSpec
@@ -76,16 +77,13 @@ def _classifier(labels: LabelSpec, sentences: int) -> Classifier:
         return build_classifier(config, labels, sentences, vectors, WORDS).train()
 
 
-class _Checked:
+class _Checked(Promises):
     """A reward model that is asked, and what is asked of it."""
 
     def __init__(self, model: Any) -> None:
+        name = getattr(model, "__name__", type(model).__name__)
+        super().__init__(ComponentError, name, "the reward model")
         self.model = model
-        self._kind = getattr(model, "__name__", type(model).__name__)
-
-    def require(self, holds: bool, what: str, remedy: str) -> None:
-        if not holds:
-            raise ComponentError(f"the reward model {what}", where=self._kind, remedy=remedy)
 
     def score(self, batch: Batch, selections: tuple[Array, ...]) -> dict[str, Array]:
         """Its terms; checked for shape, finiteness, and that it leaves its arguments alone."""
@@ -151,16 +149,8 @@ def _check_scores(checked: _Checked, batch: Batch, selections: tuple[Array, ...]
         "scores depend on other selections of the same examples",
         "Entry k * B + b of a batch is the k-th selection of example b",
     )
-    try:
-        copied = pickle.loads(pickle.dumps(checked.model))
-    except Exception as error:  # whatever its own reduction raises
-        checked.require(
-            False,
-            f"cannot be pickled: {error}",
-            "Keep lambdas and open files out of its attributes",
-        )
     checked.same(
-        _Checked(copied).score(batch, selections),
+        _Checked(checked.pickled(checked.model)).score(batch, selections),
         whole,
         "scores otherwise when it was pickled",
         "Keep what it needs in attributes",

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import NonFiniteError
-from rss_rl.models.inputs import TensorBatch, tensor_batch
+from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.estimators.build import build_estimator, drawn_roles
 from rss_rl.policies.estimators.protocol import BitEstimator
 from rss_rl.rollouts.flips import flip_rewards
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.rollout import Rollout, SampleJob
-from rss_rl.rollouts.snapshot import Models, Snapshot, autocast, fixed_threads
+from rss_rl.rollouts.snapshot import Models, Snapshot, inference
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
@@ -71,12 +71,7 @@ class Sampler:
         if self._version is None:
             raise ValueError("a sampler has nothing to sample with before its first snapshot")
         sampler = self._config.sampler
-        with (
-            self._models.evaluating(),
-            fixed_threads(sampler.threads),
-            torch.inference_mode(),
-            autocast(_CPU, sampler.precision),
-        ):
+        with inference(self._models, sampler.threads, _CPU, sampler.precision):
             return self._rollout(job, self._version)
 
     def _rollout(self, job: SampleJob, version: int) -> Rollout:
@@ -117,15 +112,13 @@ class Sampler:
     def _draw(
         self, job: SampleJob, batch: Batch, tensors: TensorBatch, embedded: list[Tensor]
     ) -> tuple[list[Array], list[Array]]:
+        by_bit = self._by_bit if job.scored else None
+        uniforms = selection_uniforms(
+            self._config.seed, job.update, batch, job.selections, by_bit, _CPU
+        )
         selections, log_probs = [], []
-        for slot, (vectors, valid) in enumerate(zip(embedded, tensors.valid, strict=True)):
-            key = stream_key(self._config.seed, "selection", job.update, slot)
-            width = valid.shape[1]
-            uniforms = keyed_uniforms(key, batch.rows, job.selections, ROLES, width)
-            drawn = torch.from_numpy(uniforms)
-            if job.scored and self._by_bit is not None:
-                drawn = self._by_bit.spread(drawn)
-            sampled = self._models.policy.sample(vectors, valid, drawn)
+        for drawn in zip(embedded, tensors.valid, uniforms, strict=True):
+            sampled = self._models.policy.sample(*drawn)
             selections.append(sampled.selection.contiguous().numpy())
             log_probs.append(sampled.log_prob.float().numpy())
         return selections, log_probs
@@ -140,6 +133,30 @@ class Sampler:
             for vectors, valid in zip(embedded, tensors.valid, strict=True)
         ]
         return [np.concatenate(pair) for pair in zip(drawn, thresholded, strict=True)]
+
+
+def selection_uniforms(
+    seed: int,
+    update: int,
+    batch: Batch,
+    selections: int,
+    estimator: BitEstimator | None,
+    device: torch.device,
+) -> list[Tensor]:
+    """The numbers that decide the selections of an update, S x [K, B, 2, N_s].
+
+    Functions of update and row alone: samplers and learners that ask get the same ones.
+
+    Args:
+        seed: of the run. selections: K. estimator: draws selections in an order of its own.
+    """
+    uniforms = []
+    for slot, valid in enumerate(batch.valid):
+        key = stream_key(seed, "selection", update, slot)
+        array = keyed_uniforms(key, batch.rows, selections, ROLES, valid.shape[1])
+        (drawn,) = to_tensors([array], device)
+        uniforms.append(drawn if estimator is None else estimator.spread(drawn))
+    return uniforms
 
 
 def _check_finite(log_probs: list[Array], rows: Array) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -107,32 +107,20 @@ class StoredSnapshot:
         return sum(delta.bytes for delta in self.deltas)
 
 
-class _Published(Protocol):
-    """A delta, wherever it lies."""
-
-    @property
-    def part(self) -> str:
-        """One of `PARTS`."""
-
-    @property
-    def whole(self) -> bool:
-        """It needs no delta before it."""
+_D = TypeVar("_D", Delta, StoredDelta)
 
 
-_P = TypeVar("_P", bound=_Published)
-
-
-class Publications(Generic[_P]):
+class Publications(Generic[_D]):
     """The deltas that make up the newest state, so that a sampler is given what it lacks of them.
 
     A whole delta takes the place of all before it of its part; rows are kept beside it.
     """
 
     def __init__(self) -> None:
-        self._deltas: dict[str, list[tuple[int, _P]]] = {}
+        self._deltas: dict[str, list[tuple[int, _D]]] = {}
         self.count = 0
 
-    def add(self, deltas: Sequence[_P]) -> None:
+    def add(self, deltas: Sequence[_D]) -> None:
         """The next publication.
 
         Raises:
@@ -147,7 +135,7 @@ class Publications(Generic[_P]):
                 raise ValueError(f"rows of '{delta.part}' before the whole of it")
             kept.append((self.count, delta))
 
-    def after(self, count: int) -> list[_P]:
+    def after(self, count: int) -> list[_D]:
         """What whoever holds the first `count` publications lacks, to be loaded in this order."""
         return [delta for kept in self._deltas.values() for number, delta in kept if number > count]
 
@@ -504,6 +492,18 @@ def fixed_threads(count: int) -> Iterator[None]:
     finally:
         if before != count:
             torch.set_num_threads(before)
+
+
+@contextmanager
+def inference(models: Models, threads: int, device: torch.device, precision: str) -> Iterator[None]:
+    """Within it models are asked and do not learn: in evaluation mode, without gradients."""
+    with (
+        models.evaluating(),
+        fixed_threads(threads),
+        torch.inference_mode(),
+        autocast(device, precision),
+    ):
+        yield
 
 
 def autocast_dtype(device: torch.device, precision: str) -> torch.dtype | None:

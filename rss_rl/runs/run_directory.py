@@ -59,7 +59,7 @@ _REMEDY = "Choose a directory that can be written, on a disk with free space"
 
 
 class RunDirectory:
-    """A run directory; made by `create` and `open`, a context manager that lets go of the lock.
+    """A run directory; made by `create` and `open`, a context manager that releases the lock.
 
     path     the directory, absolute
     config   the resolved configuration as plain JSON data
@@ -231,7 +231,7 @@ class RunDirectory:
         return read_json(self.path / _PROVENANCE_FILE, remedy="It says what a run was made with")
 
     def close(self) -> None:
-        """Let go of the lock; the directory can still be read."""
+        """Release the lock; the directory can still be read."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -285,7 +285,7 @@ def claim(path: Path, *, overwrite: bool = False) -> int:
         path: as in `RunDirectory.create`. overwrite: also a run with checkpoints goes.
 
     Returns:
-        The file descriptor of the lock, to be closed to let go.
+        The file descriptor of the lock, closed to release it.
 
     Raises:
         CheckpointError: it holds other files than a run's, a run, or another process trains there.
@@ -313,9 +313,9 @@ def _clear_run(path: Path) -> None:
 
 
 def _take_lock(run_dir: Path) -> int:
-    """Take the lock of the run; its file descriptor, which is closed to let go.
+    """Take the lock of the run; its file descriptor, closed to release it.
 
-    The kernel lets go of it when the process ends, however it ends: a lock left by a dead process
+    The kernel releases it when the process ends, however it ends: a lock left by a dead process
     is free, and no process number has to be trusted.
 
     Raises:

@@ -29,7 +29,7 @@ from rss_rl.metrics.run_metrics import RunMetrics
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.ops.rationales import moved_at_random
 from rss_rl.rollouts.reward import build_reward
-from rss_rl.rollouts.snapshot import Models, autocast, fixed_threads
+from rss_rl.rollouts.snapshot import Models, inference
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
@@ -87,12 +87,7 @@ def evaluate(
     setup = MetricSetup(examples.labels, examples.sentences)
     classes = examples.labels.kind == "classes"
     evaluator = _Evaluator(models, config, device, reward, RunMetrics(config, setup), classes)
-    with (
-        models.evaluating(),
-        fixed_threads(config.learner.threads),
-        torch.inference_mode(),
-        autocast(device, config.learner.precision),
-    ):
+    with inference(models, config.learner.threads, device, config.learner.precision):
         return {mode: evaluator.score(examples, mode) for mode in modes}
 
 

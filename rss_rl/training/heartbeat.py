@@ -53,7 +53,7 @@ class Heartbeat:
         self._index = -1
         self._update_s: float | None = None
         self._last_update: float | None = None
-        self._begun: dict[tuple[str, int], int] = {}  # places of phases, by name and first update
+        self._begun: dict[tuple[str, int], int] = {}  # numbers of phases, by name and first update
         self._lock, self._over = threading.RLock(), threading.Event()
         self._thread = threading.Thread(target=self._beat, name="rss-rl heartbeat", daemon=True)
         self._record: dict[str, Any] = {
@@ -128,7 +128,7 @@ class Heartbeat:
                 temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
                 os.replace(temporary, self._path)
 
-    def _place(self, event: PhaseBegan, compares: bool) -> int:
+    def _number_of(self, event: PhaseBegan, compares: bool) -> int:
         """Which phase begins, from 0; the comparison comes behind all."""
         if compares:
             return len(self._names)
@@ -140,7 +140,7 @@ class Heartbeat:
         return later[0] if later else self._index + 1
 
     def _begin(self, event: PhaseBegan, compares: bool) -> None:
-        self._index = self._place(event, compares)
+        self._index = self._number_of(event, compares)
         if not compares:
             self._begun[event.name, event.update] = self._index
         self._record |= {

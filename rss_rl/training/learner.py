@@ -32,6 +32,7 @@ from rss_rl.policies.protocol import bits_per_token
 from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.rollout import Rollout
+from rss_rl.rollouts.sampler import selection_uniforms
 from rss_rl.rollouts.snapshot import (
     CLASSIFIER,
     POLICY,
@@ -54,7 +55,6 @@ from rss_rl.training.policy_learning import (
     pathwise_scalars,
     policy_scalars,
     reached_share,
-    selection_uniforms,
 )
 from rss_rl.training.random_selections import mix_selections, random_selections
 from rss_rl.training.showcase import Showcase, make_showcase
@@ -277,7 +277,8 @@ class LocalLearner:
     def _uniforms(self, update: int, batch: Batch) -> list[torch.Tensor]:
         """Those that decided, or decide, the selections of an update."""
         by_bit = self._estimator if isinstance(self._estimator, BitEstimator) else None
-        return selection_uniforms(self.config, update, batch, self.device, by_bit)
+        count = self.config.sampler.selections
+        return selection_uniforms(self.config.seed, update, batch, count, by_bit, self.device)
 
     def publish(self, version: int, *, whole: bool = True) -> Snapshot:
         """See `Learner`."""
@@ -287,11 +288,11 @@ class LocalLearner:
         """See `Learner`."""
         examples = self._prepared.split(split)
         return evaluate(
-            self.models, examples, self.config, modes, device=self.device, reward=self._paid_by
+            self.models, examples, self.config, modes, device=self.device, reward=self._reward
         )
 
     def _gated_reward(self) -> GatedReward:
-        model = self._paid_by.model
+        model = self._reward.model
         if not isinstance(model, GatedReward):
             raise ConfigError(
                 "cannot be learnt through gates with these options",
@@ -301,7 +302,7 @@ class LocalLearner:
         return model
 
     @cached_property
-    def _paid_by(self) -> Reward:
+    def _reward(self) -> Reward:
         """Built where it is asked for: a reward model may load much."""
         words = self._prepared.vocabulary.words
         return build_reward(self.config, self.models, self.examples, words, self.device)

@@ -196,9 +196,9 @@ def _meminfo() -> float:
 
 def _container() -> float:
     """What a control group leaves, version 2."""
-    place = Path("/sys/fs/cgroup")
+    folder = Path("/sys/fs/cgroup")
     try:
-        limit, used = ((place / f"memory.{name}").read_text() for name in ("max", "current"))
+        limit, used = ((folder / f"memory.{name}").read_text() for name in ("max", "current"))
         return float("inf") if limit.strip() == "max" else float(limit) - float(used)
     except (OSError, ValueError):
         return float("inf")

@@ -40,11 +40,11 @@ class Observer:
 
     def __enter__(self) -> Self:
         step = self._new_checkpoint(self.run_dir)
-        place: dict[str, Any] = {"path": str(self.run_dir), "storage": self._storage}
+        where: dict[str, Any] = {"path": str(self.run_dir), "storage": self._storage}
         if step is None:
-            self.log.write("run_started", "info", **place)
+            self.log.write("run_started", "info", **where)
         else:
-            self.log.write("run_resumed", "info", **place, step=step)
+            self.log.write("run_resumed", "info", **where, step=step)
         self._heartbeat.note(storage=self._storage)
         self._mirror.start(self.log)
         self._heartbeat.start()
@@ -124,7 +124,7 @@ class Observer:
             self.close()
 
     def close(self) -> None:
-        """Let go of status and storage, which a context does that is left."""
+        """Release status and storage, as leaving the context does."""
         self._heartbeat.close()
         self._mirror.close()
 

@@ -126,8 +126,8 @@ class RolloutPipeline:
     def _fill(self, backend: Backend) -> None:
         """Submit what there is room for; first what has to be sampled again."""
         room = backend.room()
-        again = [place for place in sorted(self._again) if place[0] <= self._newest()][:room]
-        jobs = [self._again.pop(place) for place in again]
+        again = [shard for shard in sorted(self._again) if shard[0] <= self._newest()][:room]
+        jobs = [self._again.pop(shard) for shard in again]
         jobs += [self._waiting.popleft() for _ in range(min(room - len(jobs), len(self._waiting)))]
         if jobs:
             self._asked.update(((job.update, job.shard), job) for job in jobs)

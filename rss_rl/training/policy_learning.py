@@ -15,7 +15,7 @@ from rss_rl.learners.group import Group
 from rss_rl.learners.pathwise import PathwiseStats
 from rss_rl.learners.policy_gradient import PolicyGradientLearner, PolicyStats
 from rss_rl.learners.share_control import share_margin
-from rss_rl.models.inputs import tensor_batch, to_tensors
+from rss_rl.models.inputs import tensor_batch
 from rss_rl.policies.adapters import CertainPolicy
 from rss_rl.policies.decide import decide
 from rss_rl.policies.estimators.build import drawn_roles
@@ -23,8 +23,7 @@ from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
 from rss_rl.policies.protocol import SteeredPolicy
 from rss_rl.reward_models.likelihood import COMPLEMENT
 from rss_rl.rollouts.snapshot import Models, autocast
-from rss_rl.seeding import keyed_uniforms, stream_key
-from rss_rl.types import ROLES, Batch
+from rss_rl.types import Batch
 
 _WORDS_TRIED = 64
 _NEAR_HALF = 0.01
@@ -100,27 +99,6 @@ def build_policy_learner(
         estimator=estimator,
         reads=models.reads,
     )
-
-
-def selection_uniforms(
-    config: RunConfig,
-    update: int,
-    batch: Batch,
-    device: torch.device,
-    estimator: BitEstimator | None = None,
-) -> list[Tensor]:
-    """The numbers that decide the selections of an update, S x [K, B, 2, N_s].
-
-    Functions of update and row alone: samplers and learners that ask get the same ones.
-    """
-    uniforms = []
-    for slot, valid in enumerate(batch.valid):
-        key = stream_key(config.seed, "selection", update, slot)
-        width = valid.shape[1]
-        array = keyed_uniforms(key, batch.rows, config.sampler.selections, ROLES, width)
-        (drawn,) = to_tensors([array], device)
-        uniforms.append(drawn if estimator is None else estimator.spread(drawn))
-    return uniforms
 
 
 def policy_scalars(stats: PolicyStats) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """Feature-wise attention on a CUDA device: beside its bound, in a training step, and its memory.
 
-A pair and feature takes a reciprocal and a power of two in the forward pass, and again on the way
-back, and a multiprocessor makes 16 of either a clock. `bound` is the time of these alone over the
-allowed pairs, at the device's highest clock: a ratio of 0.8 is 80% of what is possible at most.
+A pair and feature takes a reciprocal and a power of two in the forward pass, and again in the
+backward pass, and a multiprocessor makes 16 of either a clock. `bound` is the time of these alone
+over the allowed pairs, at the device's highest clock: a ratio of 0.8 is 80% of what is possible at
+most.
 
 Times are of the device, between two events around one call, after one that is not measured.
 `attention.py` runs this where there is a device; it was written on a machine without one.

@@ -2,14 +2,14 @@
 
     make bench                                    # or: python tests/benchmarks/bench.py
     make bench-full                               # longer attention, long texts and peers too
-    python tests/benchmarks/bench.py --full --go-on    # where the last one stopped
+    python tests/benchmarks/bench.py --full --resume    # where the last one stopped
     python tests/benchmarks/bench.py --compare old/bench.json
     python tests/benchmarks/bench.py --only step sampling --threads 1 --clock cpu
 
 Each benchmark is a process of its own and measures what it compares in turns, so that a ratio is
 of things that met the same machine. A ratio above 1 is in favour of ours. OUT/bench.json is a list
 of {name, ours, theirs, ratio, unit, n, spread}; OUT/bench.md a table with the machine;
-OUT/bench.png a figure; OUT/parts the records of each benchmark that came to its end, which --go-on
+OUT/bench.png a figure; OUT/parts the records of each benchmark that came to its end, which --resume
 takes over where they were measured with the same settings.
 """
 
@@ -96,7 +96,7 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--full", action="store_true", help="longer attention and peers too")
-    parser.add_argument("--go-on", action="store_true", help="where the last one in OUT stopped")
+    parser.add_argument("--resume", action="store_true", help="where the last one in OUT stopped")
     parser.add_argument("--only", nargs="+", choices=list(BENCHMARKS), help="these alone")
     parser.add_argument("--out", type=Path, default=Path("bench"), help="directory of results")
     parser.add_argument("--compare", type=Path, help="bench.json of another commit")
@@ -116,7 +116,7 @@ def main() -> None:
         if name not in given.only if given.only else benchmark.full and not given.full:
             continue
         part = given.out / "parts" / f"{name}.json"
-        known = measured(part, settings) if given.go_on else []
+        known = measured(part, settings) if given.resume else []
         for record in known or run_benchmark(name, benchmark, settings, part):
             records.append(record)
             minutes = (time.monotonic() - started) / 60

@@ -12,7 +12,7 @@ IMPALA on a second one for its sampler. RLlib's start is not counted. The reward
 sampled to learn from.
 
 OUT/comparison.json (tuning.json) holds the curves, [sentences, seconds, reward], of the systems
-that are done: the same command goes on from it. Also written: comparison.png; the table is printed.
+that are done: the command continues from it. Also written: comparison.png; the table is printed.
 """
 
 from __future__ import annotations

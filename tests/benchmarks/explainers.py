@@ -26,7 +26,7 @@ score highest, and the mean over the shares .05, .10, ..., .95. Agreement with w
 that of `rss_rl.ops.rationales`. The explainers ask the classifier with bfloat16 products where
 --precision says so, all alike; judged is in float32.
 
-OUT/explainers.jsonl holds a line for each text and method: the same command goes on from it. Also
+OUT/explainers.jsonl holds a line for each text and method: the same command continues from it. Also
 written: explainers.json, the means over the texts that all methods have scored; the table is
 printed. Seconds are of the processor. Passes are the texts that the classifier reads; the one pass
 of a contextual policy's encoder is not counted.
@@ -175,11 +175,11 @@ def kernel_shap(asked: Asked) -> Array:
     """Shapley values by weighted least squares, [n]."""
     import shap
 
-    def told(kept: Array) -> Array:
+    def output(kept: Array) -> Array:
         return asked.classifier.of_masks(asked.words, kept)[:, asked.label]
 
     count = len(asked.words)
-    explainer = shap.KernelExplainer(told, np.zeros((1, count)))
+    explainer = shap.KernelExplainer(output, np.zeros((1, count)))
     np.random.seed(asked.seed)  # noqa: NPY002 - what the package draws from
     values: Array = explainer.shap_values(
         np.ones((1, count)),
@@ -194,12 +194,12 @@ def partition_shap(asked: Asked) -> Array:
     """Owen values over a tree of neighbouring words, [n]."""
     import shap
 
-    def told(kept: Array) -> Array:
+    def output(kept: Array) -> Array:
         return asked.classifier.of_masks(asked.words, kept)[:, asked.label]
 
     count = len(asked.words)
     explainer = shap.PartitionExplainer(
-        told, shap.maskers.Partition(np.zeros((1, count)), clustering=neighbours(count))
+        output, shap.maskers.Partition(np.zeros((1, count)), clustering=neighbours(count))
     )
     return np.asarray(
         explainer(np.ones((1, count)), max_evals=asked.samples, silent=True).values[0]
@@ -302,8 +302,8 @@ def judge(classifier: Classifier, review: Review, whole: Array, scores: Array) -
     shares = {SHARE, *BUDGETS}
     real = np.ones((1, len(scores)), dtype=bool)
     kept = np.concatenate([top_share(scores[None], real, share) for share in sorted(shares)])
-    told = classifier.of_masks(review.words, np.concatenate([kept, ~kept]))
-    alone, rest = np.split(whole[whole.argmax()] - told[:, whole.argmax()], 2)  # [shares] each
+    output = classifier.of_masks(review.words, np.concatenate([kept, ~kept]))
+    alone, rest = np.split(whole[whole.argmax()] - output[:, whole.argmax()], 2)  # [shares] each
     at = sorted(shares).index(SHARE)
     ranked = ranked_scores(scores, review.marked)
     found = {

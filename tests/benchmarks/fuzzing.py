@@ -8,7 +8,7 @@ given a file, and of directories read as a whole (`fuzz_targets`). An input may 
 with an RssError that says why. Anything else is a finding, as is a call of more than `SLOWEST_S`
 of processor time: the first of each kind is printed with its input. An input that is refused at a
 place in our code, or read with an outcome, that no input met before is damaged further itself.
---json is written every half minute, with the progress; the same command goes on from there.
+--json is written every half minute, with the progress; the same command continues from there.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def campaign(
 
     Args:
         kind: of `KINDS`. only: names of targets; none: all.
-        begun: what came of a campaign that this one goes on with.
+        begun: what came of a campaign that this one continues.
         watch: called every half minute.
     """
     targets = {name: each for name, each in KINDS[kind]().items() if not only or name in only}
@@ -187,7 +187,7 @@ def load(file: Path | None) -> dict[str, dict[str, Outcome]]:
 
 
 def save(file: Path | None, all_outcomes: Mapping[str, Mapping[str, Outcome]]) -> None:
-    """Write all outcomes, for a campaign to go on with."""
+    """Write all outcomes, for a campaign to continue."""
     if file is None:
         return
     tree = {

@@ -15,7 +15,7 @@ Rounds go over the whole grid, and a ratio is to the base encoder's measurement 
 at the same length; medians over rounds. A cell over 10 s is measured in one round.
 
 Cells that run out of memory (of the limit, or of four fifths of what the machine has left) or time
-are reported as such. OUT/lengths.json holds what is done: the same command goes on from it. Also
+are reported as such. OUT/lengths.json holds what is done: the same command continues from it. Also
 written: lengths.md and lengths.png.
 """
 
@@ -248,7 +248,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--memory-gb", type=float, default=12.0, help="limit of a cell")
     parser.add_argument("--seconds", type=int, default=90, help="limit of a cell, of CPU time")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=14.0, help="stop there; go on later")
+    parser.add_argument("--minutes", type=float, default=14.0, help="stop there; continue later")
     given = parser.parse_args()
     given.base = given.base or ("bilstm" if "bilstm" in names else "source2token")
     return given
@@ -272,7 +272,7 @@ def main() -> None:
         minutes = (time.monotonic() - started) / 60
         print(f"{minutes:5.1f} min  {describe(cell)}", flush=True)
         if minutes > given.minutes:
-            print("time is over; the same command goes on from here")
+            print("time is over; the same command continues from here")
             break
     write_report(given.out, results.settings, results.cells)
     print((given.out / "lengths.md").read_text())

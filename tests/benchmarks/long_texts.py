@@ -13,7 +13,7 @@ and not D times. Queries, scores and values are given; scores are normal of devi
 Every measurement is a process of its own, under a limit of memory and of CPU time; a cell that
 passes one is reported so. Time is CPU time, peak memory what is resident above the inputs. Rounds
 go over the whole grid; medians over rounds, and the ratio of medians to that of the exact kernel.
-OUT/long-texts.json holds what is done: the same command goes on from it. Also written:
+OUT/long-texts.json holds what is done: the same command continues from it. Also written:
 long-texts.md and long-texts.png.
 """
 
@@ -251,7 +251,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--memory-gb", type=float, default=CELL["memory_gb"], help="of a cell")
     parser.add_argument("--seconds", type=int, default=CELL["seconds"], help="CPU time of a cell")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=30.0, help="stop there; go on later")
+    parser.add_argument("--minutes", type=float, default=30.0, help="stop there; continue later")
     return parser.parse_args()
 
 
@@ -275,7 +275,7 @@ def main() -> None:
             flush=True,
         )
         if minutes > given.minutes:
-            print("time is over; the same command goes on from here")
+            print("time is over; the same command continues from here")
             break
     text = table(settings, results.cells)
     (given.out / "long-texts.md").write_text(text)

@@ -172,7 +172,7 @@ def turns(reward: str, seconds: float) -> dict[str, Callable[[], float]]:
     """For a worker of the benchmarks: sentences a second by mode, algorithm and episode.
 
     Sampling is the same for all algorithms; that of PPO stands for them: with the others it would
-    go on by itself.
+    continue by itself.
     """
     node = ExitStack()
     node.enter_context(ray_alone())

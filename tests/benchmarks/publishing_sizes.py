@@ -17,8 +17,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,10 +64,10 @@ def publish(publisher: Publisher, change: str, words: int, version: int) -> Snap
     return publisher.publish(version, whole=False)
 
 
-def measure(words: int) -> list[dict[str, object]]:
+def measure(words: int) -> list[dict[str, Any]]:
     """One row for each change."""
     learner, sampler = models_of(words), models_of(words)
-    publisher, rows = Publisher(learner), list[dict[str, object]]()
+    publisher, rows = Publisher(learner), list[dict[str, Any]]()
     sampler.load(publisher.publish(0, whole=True))
     sampler.load(publisher.publish(0, whole=True))
     before = 0.0
@@ -90,23 +92,22 @@ def measure(words: int) -> list[dict[str, object]]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def report(about: str, measure_all: Callable[[list[int]], list[dict[str, Any]]]) -> None:
+    """A program that measures for numbers of words, prints a table and writes JSON."""
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("--words", type=int, nargs="+", default=[5000, 40_000, 400_000])
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()  # as a learner does
-    measured = [row for words in given.words for row in measure(words)]
+    measured = measure_all(given.words)
     print("| " + " | ".join(measured[0]) + " |", "|" + "---|" * len(measured[0]), sep="\n")
     for row in measured:
-        print(
-            "| " + " | ".join(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()),
-            "|",
-        )
+        shown = (f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values())
+        print("| " + " | ".join(shown) + " |")
     if given.json is not None:
         given.json.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    report(__doc__, lambda words: [row for count in words for row in measure(count)])

@@ -29,7 +29,7 @@ UNIT = "sentences/s"
 REWARDS = ("bits", "classifier")
 MODES = {"sample": "sampling", "train": "sampling and update"}
 ALGORITHMS = {"sample": ("PPO",), "train": ("PPO", "APPO", "IMPALA")}
-"""RLlib's; what samples is the same for all, and with the others it would go on by itself."""
+"""RLlib's; what samples is the same for all, and with the others it would continue by itself."""
 EPISODES = {1: "one step an episode", TRICK: f"{TRICK} an episode"}
 STRETCH_S = {"ours": 0.5, "theirs": 1.0}
 

@@ -13,22 +13,18 @@ all   Adam, the average and the publication go through every word
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 from peer_task import LABELS
-from publishing_sizes import SIZE, models_of
+from publishing_sizes import SIZE, models_of, report
 
 from rss_rl.config import OptimizerConfig
 from rss_rl.learners.supervised import SupervisedLearner
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.rollouts.snapshot import CLASSIFIER, WORDS, Publisher
-from rss_rl.training.allocator import keep_freed_memory
 
 PAIRS, TOKENS, REPEATS, WARM_UP, AVERAGE = 32, 10, 40, 5, 0.998
 
@@ -83,31 +79,11 @@ def measure(words: list[int], optimiser: str, *, by_row: bool) -> list[dict[str,
     ]  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--words", type=int, nargs="+", default=[5000, 40_000, 400_000])
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    keep_freed_memory()  # as a learner does
-    measured = [
-        row
-        for optimiser, by_row in (
-            ("adam", True),
-            ("adadelta", True),
-            ("sgd", True),
-            ("adam", False),
-        )
-        for row in measure(given.words, optimiser, by_row=by_row)
-    ]
+def measure_all(words: list[int]) -> list[dict[str, Any]]:
+    optimisers = (("adam", True), ("adadelta", True), ("sgd", True), ("adam", False))
     print(f"{SIZE} numbers a word")
-    print("| " + " | ".join(measured[0]) + " |", "|" + "---|" * len(measured[0]), sep="\n")
-    for row in measured:
-        shown = (f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values())
-        print("| " + " | ".join(shown) + " |")
-    if given.json is not None:
-        given.json.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+    return [row for name, by_row in optimisers for row in measure(words, name, by_row=by_row)]
 
 
 if __name__ == "__main__":
-    main()
+    report(__doc__, measure_all)

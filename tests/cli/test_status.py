@@ -68,7 +68,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_what_is_told(run: Path) -> None:
+def test_what_is_reported(run: Path) -> None:
     with RunDirectory.open(run, lock=True):
         found = read_status(str(run))
         text = show(run)
@@ -195,28 +195,28 @@ def test_a_full_disk_does_not_reach_the_training(tmp_path: Path) -> None:
 
 
 def test_a_silent_run_is_seen_to_be_alive(tmp_path: Path) -> None:
-    def told(key: str) -> object:
+    def said(key: str) -> object:
         return json.loads((tmp_path / STATUS_FILE).read_text()).get(key)
 
     def wait_for_news(before: object) -> None:
         deadline = time.monotonic() + 20
-        while told("time") == before:
+        while said("time") == before:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
     made = Heartbeat(tmp_path, PHASES, every_s=0.01)
     made.take(UpdateReport(1, "warm-up", np.zeros(8), {}))
     made.write(force=True)
-    updated, first = told("update_time"), told("time")
+    updated, first = said("update_time"), said("time")
     made.start()
     try:
         wait_for_news(first)
-        assert told("update_time") == updated  # since then it does something else
+        assert said("update_time") == updated  # since then it does something else
     finally:
         made.end("stopped")
-    last = told("time")
+    last = said("time")
     time.sleep(0.1)
-    assert (told("state"), told("time")) == ("stopped", last)
+    assert (said("state"), said("time")) == ("stopped", last)
 
 
 def test_a_phase_that_begins_again_keeps_its_number(tmp_path: Path) -> None:

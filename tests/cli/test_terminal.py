@@ -64,9 +64,9 @@ def test_every_way_out_is_guarded(say: Callable[[str], object]) -> None:
         say(EVIL)
 
     result = CliRunner().invoke(commands, ["speak"])
-    told = result.output
-    assert "owned" in told
-    assert not RAW & set(told)
+    said = result.output
+    assert "owned" in said
+    assert not RAW & set(said)
 
 
 def table_of(text: str) -> Table:
@@ -77,12 +77,12 @@ def table_of(text: str) -> Table:
 
 def read_all(master: int) -> bytes:
     """What a pseudo-terminal was sent, which one read need not return; it ends with an error."""
-    told = b""
+    said = b""
     with contextlib.suppress(OSError):
         while part := os.read(master, 1 << 16):
-            told += part
+            said += part
     os.close(master)
-    return told
+    return said
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
@@ -94,13 +94,13 @@ def test_a_terminal_gets_our_colours_and_cursor_moves_and_no_others() -> None:
             bar.add_task("\x1b]0;owned\x07 file", total=2, completed=1)
             print("\x1b]0;owned\x07 line")
             shown.print("[red]mine[/red]")
-    told = read_all(master).decode()
-    assert "\x1b]" not in told
-    assert "\x07" not in told
-    assert "owned" in told
-    assert "\x1b[31mmine" in told
-    assert "\x1b[?25l" in told  # the cursor is hidden while the bar moves
-    assert r"\u001b[" not in told
+    said = read_all(master).decode()
+    assert "\x1b]" not in said
+    assert "\x07" not in said
+    assert "owned" in said
+    assert "\x1b[31mmine" in said
+    assert "\x1b[?25l" in said  # the cursor is hidden while the bar moves
+    assert r"\u001b[" not in said
 
 
 def test_names_and_columns_of_a_file(tmp_path: Path) -> None:

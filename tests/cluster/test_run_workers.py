@@ -8,7 +8,7 @@ from rss_rl.cluster.run_workers import RayWorkers
 
 
 def test_the_stop_of_another_command_is_its_own(tmp_path: Path) -> None:
-    """Neither obeyed nor taken away: its runs would go on, or ours end without a word."""
+    """Neither obeyed nor taken away: its runs would continue, or ours end without a word."""
     folder = tmp_path / "own"
     folder.mkdir()
     others = folder / ".stop-elsewhere-1"

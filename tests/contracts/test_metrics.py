@@ -147,7 +147,7 @@ def test_measures_describe_every_name() -> None:
         (NotFinite, "reports nan"),
         (NoNumber, "reports np.float32"),
         (Silent, "reports nothing"),
-        (FailsWithout, "result fails"),
+        (FailsWithout, "fails to give its result"),
         (Changes, "changes what it is given"),
         (Forgets, "when asked again"),
         (Unpicklable, "cannot be pickled"),

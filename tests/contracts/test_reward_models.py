@@ -50,8 +50,8 @@ def test_the_complement_is_what_the_tokens_left_out_tell() -> None:
     likelihood = ClassifierReward(classifier)
     found = ComplementReward(likelihood, 0.5).score(batch, selections)
     rest = [v[:, None] & ~s for s, v in zip(selections, batch.valid, strict=True)]
-    told = np.exp(likelihood.score(batch, rest)["log_likelihood"])
-    np.testing.assert_allclose(found["complement"], -0.5 * told, rtol=1e-6)
+    output = np.exp(likelihood.score(batch, rest)["log_likelihood"])
+    np.testing.assert_allclose(found["complement"], -0.5 * output, rtol=1e-6)
     wanted = likelihood.score(batch, selections)["log_likelihood"]
     np.testing.assert_array_equal(found["log_likelihood"], wanted)
     assert found["complement"].dtype == np.float32

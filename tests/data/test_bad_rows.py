@@ -168,7 +168,7 @@ PLAIN = [f"row {i} of words,{i % 2}" for i in range(5000)]
     ("opens", "closes"),
     [('"never closed,1', None), ('"closed late,1', 'a screen of 15",1'), ('a,"b,1', 'c","d')],
 )
-def test_an_unbalanced_quote_is_told_where_it_opens(
+def test_an_unbalanced_quote_is_reported_where_it_opens(
     tmp_path: Path, opens: str, closes: str | None
 ) -> None:
     """Rows without quotes follow, and perhaps one that closes it by accident."""
@@ -177,11 +177,11 @@ def test_an_unbalanced_quote_is_told_where_it_opens(
     path.write_text("\n".join(["text,label", *rows]) + "\n")
     with pytest.raises(DataError, match=r"t\.csv, row 11: .*quote.* not closed.*look like rows"):
         prepare(source_of(path), tmp_path / "out", dim=2)
-    told = list(read_records(path))
-    assert len(told) == len(rows)
-    first = next(row for row in told if isinstance(row, BadRow))
+    output = list(read_records(path))
+    assert len(output) == len(rows)
+    first = next(row for row in output if isinstance(row, BadRow))
     assert (first.row, first.content) == (11, opens)
-    kept = [row for row in told if isinstance(row, Record)]
+    kept = [row for row in output if isinstance(row, Record)]
     assert max(len(row.values["text"]) for row in kept) < 25
 
 
@@ -192,8 +192,8 @@ def test_a_long_field_is_a_field_like_others(tmp_path: Path) -> None:
     many = "\n".join(f"line {i} without, or with, one" for i in range(10_000))
     with path.open("w", newline="") as stream:
         csv.writer(stream).writerows([("text", "label"), (one, 1), (many, 2), (verse, 1)])
-    told = [row for row in read_records(path) if isinstance(row, Record)]
-    assert [row.values["text"] for row in told] == [one, many, verse]
+    output = [row for row in read_records(path) if isinstance(row, Record)]
+    assert [row.values["text"] for row in output] == [one, many, verse]
     manifest = prepare(source_of(path), tmp_path / "out", dim=2)
     assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (3, 0)
 
@@ -206,11 +206,11 @@ def test_a_field_without_an_end_does_not_fill_the_memory(
     path.write_text('text,label\nx,1\n"' + "no row of a table\n" * 40_000 + "y,2\n")
     before = csv.field_size_limit(131_072)  # which is the process's, and only grows
     try:
-        told = [row for row in read_records(path) if isinstance(row, BadRow)]
+        output = [row for row in read_records(path) if isinstance(row, BadRow)]
     finally:
         csv.field_size_limit(before)
-    assert (told[0].row, len(told)) == (3, 40_000)
-    assert "a field has over 200,000 characters; is its quote closed?" in told[0].reason
+    assert (output[0].row, len(output)) == (3, 40_000)
+    assert "a field has over 200,000 characters; is its quote closed?" in output[0].reason
 
 
 def test_rows_dropped_by_convention_are_counted(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ GZIPPED = gzip.compress(b"text,label\n" + bytes(range(32, 127)) * 3000)
 
 def whatever_reads(path: Path) -> list[str]:
     """The messages of all that may read a table first."""
-    told = []
+    output = []
     for read in (
         lambda: column_names(path),
         lambda: list(read_records(path)),
@@ -34,27 +34,27 @@ def whatever_reads(path: Path) -> list[str]:
             read()
         assert str(path) in error.value.where
         assert error.value.remedy
-        told.append(str(error.value))
-    return told
+        output.append(str(error.value))
+    return output
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.jsonl", "t.csv.gz"])
 def test_a_file_that_is_not_there_is_not_cut_short(tmp_path: Path, name: str) -> None:
-    for told in whatever_reads(tmp_path / name):
-        assert "No such file" in told
-        assert "Check the path" in told
-        assert "cut short" not in told
+    for output in whatever_reads(tmp_path / name):
+        assert "No such file" in output
+        assert "Check the path" in output
+        assert "cut short" not in output
     (tmp_path / name).mkdir()
-    for told in whatever_reads(tmp_path / name):
-        assert "directory" in told
-        assert "cut short" not in told
+    for output in whatever_reads(tmp_path / name):
+        assert "directory" in output
+        assert "cut short" not in output
 
 
 def test_a_parquet_file_that_is_cut_short_is_called_so(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"text": ["a"], "label": ["b"]}), path)
     path.write_bytes(path.read_bytes()[:-10])
-    assert all("cut short" in told for told in whatever_reads(path))
+    assert all("cut short" in output for output in whatever_reads(path))
 
 
 @pytest.mark.parametrize("kind", ["cut", "no gzip", "torn"])
@@ -62,7 +62,7 @@ def test_gzipped_text_that_is_damaged(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "t.csv.gz"
     damaged = {"cut": GZIPPED[:15], "no gzip": b"text,label\n", "torn": GZIPPED[:12] + b"\xff" * 60}
     path.write_bytes(damaged[kind])
-    assert all("cut short or damaged" in told for told in whatever_reads(path))
+    assert all("cut short or damaged" in output for output in whatever_reads(path))
 
 
 @pytest.mark.parametrize("content", [b"text,label\na,b\n", b"[1]\n[2]\n", b"{'text': 1}\n"])

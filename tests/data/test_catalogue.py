@@ -54,24 +54,12 @@ def test_its_files_are_whole(item: Entry) -> None:
         if file.url is not None:
             check_address(file.url, plain=False)
             assert PurePosixPath(file.url).name == file.name
-        if file.unpack is None:
-            assert file.name in item.needs
-        else:
+        if file.unpack is not None:
             assert file.name.endswith((".zip", ".tar.gz", ".tgz"))
             assert file.unpack.limit_mb > (file.size or 0) / 1e6
     sizes = [file.size for file in item.files]
     if sizes and None not in sizes:
         assert item.megabytes == pytest.approx(sum(filter(None, sizes)) / 1e6, abs=0.06)
-
-
-@pytest.mark.parametrize("item", [p for p in ENTRIES if p.values[0].files])  # type: ignore[union-attr]
-def test_what_it_needs_is_what_it_leaves(item: Entry) -> None:
-    """Each needed file is a download or matched by a pattern, and no pattern leaves another."""
-    left = {file.name for file in item.files if file.unpack is None}
-    for file in item.files:
-        for pattern in file.unpack.members if file.unpack else ():
-            left.add(PurePosixPath(pattern).parts[0])
-    assert left == set(item.needs)
 
 
 @pytest.mark.parametrize(

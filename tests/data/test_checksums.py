@@ -109,8 +109,8 @@ def test_data_show_names_the_file(tmp_path: Path, name: str, harm: str) -> None:
     error = CliRunner().invoke(app, ["show", str(folder)]).exception
     assert isinstance(error, DataError)
     assert name in str(error)
-    told = "is missing" if harm == "gone" else "is damaged"
-    assert told in error.what
+    output = "is missing" if harm == "gone" else "is damaged"
+    assert output in error.what
     if harm == "gone":
         assert "cut short" not in str(error)
 

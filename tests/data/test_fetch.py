@@ -40,7 +40,6 @@ ENTRY = Entry(
     "download it",
     folder="made",
     files=(RemoteFile("plain.txt"), RemoteFile("set.zip", None, len(ZIP), SHA, UNPACK)),
-    needs=("plain.txt", "inner.txt"),
 )
 Get = Callable[..., list[Fetched]]
 
@@ -141,7 +140,7 @@ def test_an_archive_of_a_killed_command_is_used_and_removed(
 def test_a_truncated_archive_is_not_kept_as_good(
     get: Get, folder: Path, server: FileServer
 ) -> None:
-    unknown = replace(ENTRY, files=(RemoteFile("set.zip", unpack=UNPACK),), needs=("inner.txt",))
+    unknown = replace(ENTRY, files=(RemoteFile("set.zip", unpack=UNPACK),))
     server.files["x/set.zip"].body = ZIP[:-30]
     with pytest.raises(DataError, match="damaged or cut short"):
         get(unknown)
@@ -155,7 +154,7 @@ def test_an_archive_that_leads_out_is_refused(get: Get, folder: Path, server: Fi
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as package:
         package.writestr("../inner.txt", b"evil")
-    evil = replace(ENTRY, files=(RemoteFile("set.zip", unpack=UNPACK),), needs=("inner.txt",))
+    evil = replace(ENTRY, files=(RemoteFile("set.zip", unpack=UNPACK),))
     server.files["x/set.zip"].body = made.getvalue()
     with pytest.raises(DataError, match="leads out"):
         get(evil)

@@ -239,7 +239,7 @@ def test_a_full_disk_is_said_before(
 
 
 def test_a_disk_that_fills_up_keeps_what_came(attempt: Try) -> None:
-    """The kernel refuses bytes beyond a limit, as a full disk does; with more room it goes on."""
+    """The kernel refuses bytes beyond a limit, as a full disk does; with more room it continues."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
     try:

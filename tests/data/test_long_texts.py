@@ -99,15 +99,15 @@ def test_the_command_says_what_long_texts_cost(tmp_path: Path) -> None:
     rows = [f"{'word ' * (5000 if n == 7 else 10)},{n % 2}" for n in range(200)]
     path.write_text("\n".join(["text,label", *rows]) + "\n")
     given = ("prepare", path, "--text", "text", "--label", "label", "--out", out)
-    told = " ".join(run(*given).output.split())
-    assert "5,000 words (t-9)" in told
-    assert "A batch of 64 with it is padded to 320,000 tokens" in told
-    assert "--max-words" in told
-    told = " ".join(run(*given, "--max-words", 12, "--force").output.split())
-    assert "1 row has a text of more than 12 words: cut" in told
-    assert "padded to 320,000" not in told
-    told = " ".join(run("show", out).output.split())
-    assert "1 row has a text of more than 12 words: cut" in told
+    said = " ".join(run(*given).output.split())
+    assert "5,000 words (t-9)" in said
+    assert "A batch of 64 with it is padded to 320,000 tokens" in said
+    assert "--max-words" in said
+    said = " ".join(run(*given, "--max-words", 12, "--force").output.split())
+    assert "1 row has a text of more than 12 words: cut" in said
+    assert "padded to 320,000" not in said
+    said = " ".join(run("show", out).output.split())
+    assert "1 row has a text of more than 12 words: cut" in said
     left = ("--max-words", 12, "--too-long", "leave-out", "--force", "--json")
     report = json.loads(run(*given, *left).output)
     assert sum(split["rows"] for split in report["splits"].values()) == 199

@@ -147,7 +147,7 @@ def test_longer_passages_can_be_left_out(tmp_path: Path) -> None:
         ({"question": "q", "answers": [{"text": "d", "answer_start": -2}]}, "lacks its text"),
     ],
 )
-def test_bad_questions_are_told_by_number(tmp_path: Path, bad: Any, reason: str) -> None:
+def test_bad_questions_are_reported_by_number(tmp_path: Path, bad: Any, reason: str) -> None:
     folder = official(tmp_path / "squad", question("a", "tea"), bad, question("b", "tea"))
     first, row, last = read(folder, "test")
     assert isinstance(row, BadRow)

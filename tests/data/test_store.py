@@ -152,7 +152,7 @@ def test_many_shards_read_like_one(split: Split, tmp_path: Path) -> None:
             for mine, theirs in zip(getattr(other, name), getattr(one, name), strict=True):
                 np.testing.assert_array_equal(mine, theirs)
         np.testing.assert_array_equal(many.lengths(rows), split.lengths()[np.array(rows)])
-        assert len(many._open) == OPEN_SHARDS
+        assert many._shard.cache_info().currsize == OPEN_SHARDS
     assert [many.words(row) for row in range(ROWS)] == [split.words(row) for row in range(ROWS)]
     assert many.example_id(33) == "e33"
 

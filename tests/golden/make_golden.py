@@ -67,11 +67,11 @@ class Passages:
         draw = random.Random(f"passages {split}")
         for row in range(ROWS[split]):
             count = draw.randint(2, 4)
-            told = list(zip(draw.sample(ANIMALS, count), draw.sample(DEEDS, count), strict=True))
+            output = list(zip(draw.sample(ANIMALS, count), draw.sample(DEEDS, count), strict=True))
             label = draw.randrange(count)
-            passage = Words(w for who, what in told for w in ("the", who, what, "."))
+            passage = Words(w for who, what in output for w in ("the", who, what, "."))
             marks = tuple(n for n in range(count) for _ in range(4))
-            question = Words(("who", told[label][1], "?"))
+            question = Words(("who", output[label][1], "?"))
             yield RawExample(f"{split}-{row}", (passage, question), label, marks=marks)
 
 
@@ -166,7 +166,7 @@ def make_run(name: str, tree: dict[str, Any], updates: int) -> None:
             (folder / part).unlink(missing_ok=True)
         if (folder / "checkpoints").is_dir():
             trim(folder / "checkpoints")
-    if name != "resan":  # one run shows that metrics are gone on with
+    if name != "resan":  # one run shows that metrics are continued
         shutil.rmtree(Path("runs") / name / "metrics")
         shutil.rmtree(Path("runs") / name / "all-tokens" / "metrics", ignore_errors=True)
 

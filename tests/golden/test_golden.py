@@ -1,4 +1,4 @@
-"""What the program of commit b9a4141 wrote can still be read, used and gone on with.
+"""What the program of commit b9a4141 wrote can still be read, used and resumed.
 
 `b9a4141/` was written by `make_golden.py`, and is never written again. A program that changes the
 layout of configurations adapts `resolved` alone: how its configuration looks in the old layout.

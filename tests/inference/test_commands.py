@@ -21,14 +21,14 @@ def typed(*arguments: object, code: int = 0) -> str:
 
 
 def test_from_a_run_to_a_page(run: Path, tmp_path: Path) -> None:
-    told = json.loads(typed("export", run, "--out", tmp_path / "model", "--json"))
-    assert Path(told["path"]) == tmp_path / "model"
-    assert set(told["bytes"]) == {path.name for path in (tmp_path / "model").iterdir()}
+    said = json.loads(typed("export", run, "--out", tmp_path / "model", "--json"))
+    assert Path(said["path"]) == tmp_path / "model"
+    assert set(said["bytes"]) == {path.name for path in (tmp_path / "model").iterdir()}
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps({"review": text}) + "\n" for text in REVIEWS))
     scored = tmp_path / "scored.csv"
-    told_too = typed("predict", tmp_path / "model", "--input", source, "--output", scored)
-    assert f"wrote {scored}: 3 rows" in told_too
+    said_too = typed("predict", tmp_path / "model", "--input", source, "--output", scored)
+    assert f"wrote {scored}: 3 rows" in said_too
     assert len(scored.read_text().splitlines()) == 4
     page, figure = tmp_path / "page.html", tmp_path / "figure.png"
     given = ("--file", source, "--limit", 2, "--out", page, "--figure", figure)
@@ -90,7 +90,7 @@ def test_what_is_gone_from_a_run_names_itself(name: str, run: Path, tmp_path: Pa
         shutil.rmtree(gone)
     else:
         gone.unlink()
-    told = typed("select", copy, "a film", code=2)
-    assert f"{gone}: " in told
-    assert "cut short" not in told
-    assert "Traceback" not in told
+    said = typed("select", copy, "a film", code=2)
+    assert f"{gone}: " in said
+    assert "cut short" not in said
+    assert "Traceback" not in said

@@ -69,11 +69,11 @@ def test_of_a_long_text_kept_words_are_flipped_first() -> None:
     (sentence,) = model.read([encoded])[0].sentences
     kept = sentence.selection.any(0)
     assert 0 < kept.sum() < 40
-    told: list[int] = []
+    output: list[int] = []
     most = int(kept.sum()) + 1
-    (flips,) = gather_facts(model, encoded, most, told.append).flips
+    (flips,) = gather_facts(model, encoded, most, output.append).flips
     computed = ~np.isnan(flips).any(1)
-    assert computed.sum() == most == told[-1]
+    assert computed.sum() == most == output[-1]
     assert computed[kept].all()
     assert sentence.probabilities is not None
     chances = sentence.probabilities.max(0)

@@ -105,9 +105,9 @@ def test_what_is_complete_is_not_scored_again(run: Path, source: Path, tmp_path:
     (target / "a.parquet").unlink()
     (target / "b.parquet").write_bytes(b"looks complete")
     (target / ".tmp-a.parquet-7").write_bytes(b"half")
-    told = typed(run, source, target)
-    assert "2 of 3 files are complete already" in told
-    assert "1 files, 5 rows; 2 were complete already" in told
+    said = typed(run, source, target)
+    assert "2 of 3 files are complete already" in said
+    assert "1 files, 5 rows; 2 were complete already" in said
     assert outputs(target) == whole | {"b.parquet": b"looks complete"}
     typed(run, source, target, "--overwrite")
     assert outputs(target) == whole
@@ -126,9 +126,9 @@ def test_another_call_is_refused(
         more = ["--text-b", "id"]
     else:
         source = texts_folder(tmp_path / "in", {"a.parquet": 5, "new.parquet": 3})
-    told = typed(run, source, scored, *more, code=2)
-    assert f"was begun with another: {other}" in told
-    assert "--overwrite" in told
+    said = typed(run, source, scored, *more, code=2)
+    assert f"was begun with another: {other}" in said
+    assert "--overwrite" in said
     assert outputs(scored) == before
 
 
@@ -158,12 +158,12 @@ def test_a_bad_row_is_named_and_what_is_done_is_kept(run: Path, tmp_path: Path) 
     source, target = tmp_path / "in", tmp_path / "out"
     write_texts(source / "bad.parquet", ["warm", " ", "dull"])
     write_texts(source / "good.parquet", ["warm film"] * 99)
-    told = typed(run, source, target, code=2)
-    assert f"{source}/bad.parquet, row 2: column 'review' holds no text" in told
-    assert f"1 of 2 files are complete in {target}; continue with: rss-rl" in told
+    said = typed(run, source, target, code=2)
+    assert f"{source}/bad.parquet, row 2: column 'review' holds no text" in said
+    assert f"1 of 2 files are complete in {target}; continue with: rss-rl" in said
     assert set(outputs(target)) == {"good.parquet", "_predict.json"}
-    told = typed(run, source, target, "--skip-bad-rows")
-    assert "1 files, 3 rows, 1 of them with an error; 1 were complete already" in told
+    said = typed(run, source, target, "--skip-bad-rows")
+    assert "1 files, 3 rows, 1 of them with an error; 1 were complete already" in said
     assert "no column 'reviews'" in typed(
         run, source, tmp_path / "new", "--text", "reviews", code=2
     )
@@ -174,9 +174,9 @@ def test_a_stop_leaves_the_file_in_work_out(
     packed: PackedModel, source: Path, tmp_path: Path
 ) -> None:
     job = begin(packed, source, tmp_path / "out")
-    told: list[Counts] = []
-    assert list(score_here(packed, job, lambda: bool(told), told.append)) == []
-    assert told == [Counts(256, 0)]
+    said: list[Counts] = []
+    assert list(score_here(packed, job, lambda: bool(said), said.append)) == []
+    assert said == [Counts(256, 0)]
     assert set(outputs(tmp_path / "out")) == {"_predict.json"}
     assert json.loads(job.record)["files"] == job.files
 
@@ -197,9 +197,9 @@ def test_a_signal_ends_it_and_what_to_do_is_said(
     monkeypatch.setattr("rss_rl.cluster.scoring.score_on_ray", scoring)
     target = tmp_path / "out"
     monkeypatch.setattr("sys.argv", ["rss-rl", "predict", "a b", "--overwrite"])
-    told = typed(run, source, target, *(["--address", address] if address else []), code=143)
-    assert f"0 of 3 files are complete in {target}; continue with: rss-rl predict 'a b'" in told
-    assert "--overwrite" not in told
+    said = typed(run, source, target, *(["--address", address] if address else []), code=143)
+    assert f"0 of 3 files are complete in {target}; continue with: rss-rl predict 'a b'" in said
+    assert "--overwrite" not in said
 
 
 @pytest.mark.parametrize(("new", "loaded"), [({}, 1), ({"unseen": 99}, 3)])
@@ -250,8 +250,8 @@ def test_ray_data_is_asked_for_by_name(
     run: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rss_rl.cluster.scoring.find_spec", lambda name: None)
-    told = typed(run, source, tmp_path / "out", "--address", "local", code=2)
-    assert "Install rss-rl[data]" in told
+    said = typed(run, source, tmp_path / "out", "--address", "local", code=2)
+    assert "Install rss-rl[data]" in said
     assert not (tmp_path / "out").exists()
 
 

@@ -87,16 +87,16 @@ def compare(task: str, settings: dict[str, Any], tmp_path: Path, of: Sequence[st
 
 
 def test_the_exporter_tells_the_user_nothing_of_its_own_parts(tmp_path: Path) -> None:
-    told: list[str] = []
+    output: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: output.append(record.getMessage())  # type: ignore[method-assign]
     loggers = [logging.getLogger(name) for name in ("torch", "onnxscript")]
     for logger in loggers:
         logger.addHandler(handler)
     try:
         model = reader("classes")
         write_onnx(model.models, model.inputs, model.config, tmp_path / "model.onnx")
-        assert told == []
+        assert output == []
         levels = [logging.getLogger(name).level for name in onnx_graph._TALKATIVE]
         assert logging.ERROR not in levels  # quiet while it writes, and no longer
     finally:

@@ -246,16 +246,16 @@ def test_rows_are_read_as_they_are_needed(model: Model, tmp_path: Path) -> None:
     """Told to stop after the first block, it never comes to the row that is no text."""
     words = pa.array(["warm"] * 300 + [" "])
     pq.write_table(pa.table({"review": words}), tmp_path / "in.parquet")
-    told: list[Counts] = []
+    output: list[Counts] = []
     counts = score_file(
         model,
         tmp_path / "in.parquet",
         tmp_path / "out.parquet",
-        progress=told.append,
+        progress=output.append,
         stop=lambda: True,
     )
     assert counts == Counts(256, 0, complete=False)
-    assert told == [Counts(256, 0)]
+    assert output == [Counts(256, 0)]
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
 
 
@@ -270,10 +270,10 @@ def test_ctrl_c_leaves_no_half_file(run: Path, tmp_path: Path) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGINT)
-        _, told = process.communicate(timeout=WAIT_S)
+        _, output = process.communicate(timeout=WAIT_S)
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 130, told
-    assert "out.parquet was not written" in told
+    assert process.returncode == 130, output
+    assert "out.parquet was not written" in output
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]

@@ -77,9 +77,9 @@ def test_a_run_and_its_export_side_by_side(
     assert process.wait(WAIT_S) == code
     assert time.monotonic() - before < 20
     assert process.stderr is not None
-    told = process.stderr.read()
-    assert "Traceback" not in told
-    assert "dull" not in told
+    printed = process.stderr.read()
+    assert "Traceback" not in printed
+    assert "dull" not in printed
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])

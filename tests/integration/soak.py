@@ -114,7 +114,7 @@ class Surroundings:
 def harm(
     draw: random.Random, driver: subprocess.Popen[bytes], mark: str, around: Surroundings
 ) -> str:
-    """Do something to somebody who lives, or to the machine; what it was."""
+    """Harm a process that runs, or the machine; what it was."""
     whole = draw.randrange(len(HARMS) + len(around.harms))
     if whole >= len(HARMS):
         what = around.harms[whole - len(HARMS)]
@@ -152,7 +152,7 @@ def soak(
         first = [config, *overrides, *more, "--run-dir", str(run), *joined, *copied]
         process = drive(first, log, mark, clock, around)
         began = time.monotonic()
-        lives, refused = 1, 0
+        drivers, refused = 1, 0
         next_harm = began + every
         while True:
             code = process.poll()
@@ -162,7 +162,7 @@ def soak(
             if code is not None:
                 refused += code == REFUSED
                 # Of a full disk, a last upload that failed or a cluster that is out of reach it is
-                # told; once more, and it goes on.
+                # told; once more, and it continues.
                 if code not in ENDED_BY_US and (
                     code != REFUSED or refused > 3 + 2 * sum(done.values())
                 ):
@@ -172,7 +172,7 @@ def soak(
                 begun = (run / "config.json").exists()
                 arguments = ["--resume", str(run), *again] if begun else first
                 process = drive(arguments, log, mark, clock, around)
-                lives += 1
+                drivers += 1
             elif now > next_harm and now - began < 60 * minutes:
                 done[harm(draw, process, mark, around)] += 1
                 next_harm = now + every
@@ -186,7 +186,7 @@ def soak(
     return {
         "harmed": dict(done),
         "harms": sum(done.values()),
-        "driver_lives": lives,
+        "driver_processes": drivers,
         "driver_refused": refused,
         "nodes_restarted": 0 if nodes is None else nodes.restarts,
         "seconds": round(time.monotonic() - began, 1),

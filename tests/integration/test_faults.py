@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster, done for real while samplers run ahead: training goes on.
+"""What goes wrong on a cluster, done for real while samplers run ahead: training continues.
 
 Each example of an epoch is used once, counted by its row; errors name sampler, node and cause.
 """

@@ -77,7 +77,7 @@ def test_once_and_resumed(
 
 def test_twice(config: Path, start: Callable[..., subprocess.Popen[str]]) -> None:
     process = start(config, "--run-dir", "run")
-    process.send_signal(signal.SIGSTOP)  # both signals are there when it goes on
+    process.send_signal(signal.SIGSTOP)  # both signals are there when it continues
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGCONT)

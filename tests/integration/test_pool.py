@@ -138,7 +138,7 @@ def test_a_place_that_cannot_start_pauses_while_others_work(tmp_path: Path) -> N
         submit(backend)
         collect(backend, 1)
     deadline = time.monotonic() + 20
-    while backend.restarts < 2:  # it goes on trying, more and more seldom
+    while backend.restarts < 2:  # it keeps trying, more and more seldom
         assert time.monotonic() < deadline
         backend.collect(0.5)
     assert backend.stats().samplers == 1

@@ -1,4 +1,4 @@
-"""`rss-rl predict --address`: two nodes write what one process writes, and go on after a kill."""
+"""`rss-rl predict --address`: two nodes write what one process does, and continue after a kill."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def test_a_killed_call_goes_on_and_ends_as_one_that_never_was(
     assert 0 < len(kept) < len(ROWS)
     assert scorers(nodes, "head") + scorers(nodes, "second") == 2
     processes.append(command_line("predict", run, *given, cwd=tmp_path))
-    told, said = processes[1].communicate(timeout=WAIT_S)
+    output, said = processes[1].communicate(timeout=WAIT_S)
     assert processes[1].returncode == 0, said
-    assert "were complete already" in told
+    assert "were complete already" in output
     assert outputs(target) == outputs(tmp_path / "here")
     assert scorers(nodes, "head") > 0
     assert scorers(nodes, "second") > 0

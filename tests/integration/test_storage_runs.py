@@ -49,7 +49,7 @@ LIVES = """
             if updates >= kill and (there / "checkpoints" / "LATEST").exists():
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    for number, kill in enumerate((9, 12)):  # the library is imported once, each life is a fork
+    for number, kill in enumerate((9, 12)):  # the library is imported once, each process is a fork
         child = os.fork()
         if child == 0:
             live(number, kill)
@@ -65,7 +65,7 @@ def events_of(run: Path) -> list[str]:
 def test_machine_after_machine_is_killed(
     tiny: Callable[..., RunConfig], reference: Outcome, tmp_path: Path
 ) -> None:
-    """Each life begins with an empty disk; the storage is all that is left of the one before."""
+    """Each process begins with an empty disk; the storage is all that is left of the one before."""
     config, there = tmp_path / "config.json", tmp_path / "there"
     config.write_text(tiny().model_dump_json())
     there.mkdir()

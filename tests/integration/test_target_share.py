@@ -35,7 +35,7 @@ def steered(tiny: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathFac
     return path
 
 
-def test_lambda_moves_and_is_told(steered: Path) -> None:
+def test_lambda_moves_and_is_reported(steered: Path) -> None:
     table = read_metrics(steered)
     tags = ("reward/lambda", "selection/share_error", "selection/margin_heads")
     found = {t: table.filter(pc.equal(table["tag"], t))["value"].to_pylist() for t in tags}

@@ -166,7 +166,7 @@ def test_only_read_and_dry_run_write_nothing(prepared: Path, tmp_path: Path) -> 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_trial_that_fails_is_told_and_all_that_fail_are_an_error(
+def test_a_trial_that_fails_is_reported_and_all_that_fail_are_an_error(
     prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> Any:
@@ -193,7 +193,7 @@ def test_a_trial_that_fails_is_told_and_all_that_fail_are_an_error(
 def test_killed_and_resumed(
     prepared: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
-    """The search is killed within a trial; the same command goes on, stops the worse trials early,
+    """Killed within a trial; the same command continues, stops the worse trials early,
     and ends with its budget."""
     pytest.importorskip("pandas", reason="Ray Tune is an extra: rss-rl[tune]")
     pytest.importorskip("tensorboardX", reason="Ray Tune is an extra: rss-rl[tune]")

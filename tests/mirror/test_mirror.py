@@ -24,7 +24,7 @@ from rss_rl.runs.run_directory import ALL_TOKENS, RunDirectory
 from rss_rl.storage import open_storage
 
 
-def life(run: Path) -> Iterator[int]:
+def moments(run: Path) -> Iterator[int]:
     """A run in seven moments; at each it yields the value of its newest checkpoint."""
     (run / "inputs").mkdir()
     (run / "inputs" / "vocabulary.json").write_text("{}")
@@ -61,7 +61,7 @@ def live_until_dead(filesystem: DyingFileSystem, place: Path) -> int:
         except StorageError:
             return brought
         try:
-            for value in life(run.path):
+            for value in moments(run.path):
                 made.finish()
                 brought = value
         except StorageError as error:
@@ -193,7 +193,7 @@ def test_any_filesystem(kind: str, tmp_path: Path) -> None:
     storage = open_storage(f"{kind}://{tmp_path}/there")
     with RunDirectory.create(tmp_path / "run", CONFIG) as run:
         made = mirror(storage, run.path)
-        for _ in life(run.path):
+        for _ in moments(run.path):
             made.finish()
         made.close()
     assert continue_from(storage, tmp_path / "fresh", CONFIG)

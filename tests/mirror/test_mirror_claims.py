@@ -147,7 +147,7 @@ def test_the_lease_is_renewed_in_a_long_restore_and_upload(
         made.close()
 
 
-def test_a_take_over_is_told_by_a_run_that_has_nothing_to_upload(tmp_path: Path) -> None:
+def test_a_take_over_is_reported_by_a_run_that_has_nothing_to_upload(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path / "there"))
     with RunDirectory.create(tmp_path / "run", CONFIG) as run:
         log = EventLog(run.path)
@@ -156,9 +156,9 @@ def test_a_take_over_is_told_by_a_run_that_has_nothing_to_upload(tmp_path: Path)
         wait_for(lambda: made.scalars()["storage/failures"] == 1 or take(tmp_path / "there"))
         time.sleep(0.2)
         made.close()
-    (told,) = parse_events((run.path / EVENTS_FILE).read_bytes())
-    assert (told["event"], told["level"]) == ("storage_failed", "warning")
-    assert "process 1 on elsewhere has taken over" in told["cause"]
+    (output,) = parse_events((run.path / EVENTS_FILE).read_bytes())
+    assert (output["event"], output["level"]) == ("storage_failed", "warning")
+    assert "process 1 on elsewhere has taken over" in output["cause"]
 
 
 def test_a_second_attempt_goes_on_after_a_writer_that_died(tmp_path: Path) -> None:

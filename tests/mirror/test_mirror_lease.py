@@ -148,13 +148,13 @@ def test_a_writer_in_another_process_namespace_is_alive(tmp_path: Path) -> None:
     """Its host has the same name, and no process there has this one's number."""
     lease = Lease(open_storage(str(tmp_path)))
     claim = [*NAMESPACE, sys.executable, "-c", CLAIM, str(tmp_path)]
-    told = subprocess.run(claim, capture_output=True, text=True, timeout=120, check=True).stdout
-    assert told.startswith("1 ")
-    assert f"process {os.getpid()} on {os.uname().nodename} writes there" in told
+    output = subprocess.run(claim, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert output.startswith("1 ")
+    assert f"process {os.getpid()} on {os.uname().nodename} writes there" in output
     lease.renew()
     lease.release()
-    told = subprocess.run(claim, capture_output=True, text=True, timeout=120, check=True).stdout
-    assert told == "1 taken\n"
+    output = subprocess.run(claim, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert output == "1 taken\n"
     # Process 1 is always there; this one was another, and nobody here saw it end.
     with pytest.raises(StorageError, match="process 1 on"):
         Lease(open_storage(str(tmp_path)))

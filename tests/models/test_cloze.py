@@ -11,17 +11,15 @@ import pytest
 import small
 import torch
 import twins
-from choices import CANDIDATE, READERS, Choices
+from choices import CANDIDATE, READERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from rss_rl.config import ModelConfig
 from rss_rl.errors import DataError
 from rss_rl.models.bidirectional import both_ends
 from rss_rl.models.build import build_classifier, parameter_count
 from rss_rl.models.cloze import initial_gru
-from rss_rl.models.dropout import keyed_dropout
 
 every_reader = pytest.mark.parametrize(("reader", "output"), READERS)
 LENGTHS = [(9, 4), (12, 1), (1, 5), (7, 7)]
@@ -60,37 +58,13 @@ def test_equals_the_slow_twin(reader: str, output: str, share: float) -> None:
         assert (logits[row, count:] == -np.inf).all()
 
 
-def gradients(model: Any, drawn: Choices, keys: Tensor | None) -> tuple[Tensor, list[Tensor]]:
-    model.zero_grad()
-    with keyed_dropout(keys):
-        logits = model(*drawn.inputs)
-    model.losses(logits, drawn.labels).sum().backward()
-    return logits.detach(), [
-        torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()
-    ]
-
-
 @every_reader
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_an_example_alone_equals_itself_in_a_padded_batch(
     reader: str, output: str, dropout: float
 ) -> None:
     model = read(reader, output, dropout=dropout).train()
-    drawn = choices.clozes(*LENGTHS)
-    keys = small.keys(3, len(LENGTHS)) if dropout else None
-    together, summed = gradients(model, drawn, keys)
-    total = [torch.zeros_like(g) for g in summed]
-    for row, widths in enumerate(LENGTHS):
-        alone = drawn.part(slice(row, row + 1), widths)
-        logits, parts = gradients(model, alone, None if keys is None else keys[row : row + 1])
-        torch.testing.assert_close(
-            logits[0], together[row, : logits.shape[1]], rtol=1e-9, atol=1e-10
-        )
-        total = [a + b for a, b in zip(total, parts, strict=True)]
-    for one, other in zip(total, summed, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
-    if dropout:
-        assert not torch.allclose(together[:, 0], model.eval()(*drawn.inputs)[:, 0])
+    choices.check_alone(model, choices.clozes(*LENGTHS), LENGTHS, dropout)
 
 
 @every_reader
@@ -150,7 +124,7 @@ def test_every_parameter_gets_gradient_and_none_from_an_empty_shard(
     reader: str, output: str
 ) -> None:
     model = read(reader, output)
-    _, found = gradients(model, choices.clozes(*LENGTHS), None)
+    _, found = choices.gradients(model, choices.clozes(*LENGTHS), None)
     for (name, _), gradient in zip(model.named_parameters(), found, strict=True):
         assert (gradient != 0).any(), name
     model.zero_grad()

@@ -61,33 +61,12 @@ def test_equals_the_slow_twin(share: float) -> None:
         assert (logits[row, len(sizes) :] == -np.inf).all()
 
 
-def gradients(model: Any, drawn: Choices, keys: Tensor | None) -> tuple[Tensor, list[Tensor]]:
-    model.zero_grad()
-    with keyed_dropout(keys):
-        logits = model(*drawn.inputs)
-    model.losses(logits, drawn.labels).sum().backward()
-    return logits.detach(), [
-        torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()
-    ]
-
-
 @every_variant
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_a_passage_alone_equals_itself_in_a_padded_batch(variant: str, dropout: float) -> None:
     model = choices.model(SENTENCE, dropout=dropout, **VARIANTS[variant]).train()
-    drawn = choices.passages(MANY)
-    keys = small.keys(3, len(MANY)) if dropout else None
-    together, summed = gradients(model, drawn, keys)
-    total = [torch.zeros_like(g) for g in summed]
-    for row, (sizes, asked) in enumerate(MANY):
-        alone = drawn.part(slice(row, row + 1), (sum(sizes), asked))
-        logits, parts = gradients(model, alone, None if keys is None else keys[row : row + 1])
-        torch.testing.assert_close(logits[0], together[row, : len(sizes)], rtol=1e-9, atol=1e-10)
-        total = [a + b for a, b in zip(total, parts, strict=True)]
-    for one, other in zip(total, summed, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
-    if dropout:
-        assert not torch.allclose(together[:, 0], model.eval()(*drawn.inputs)[:, 0])
+    widths = [(sum(sizes), asked) for sizes, asked in MANY]
+    choices.check_alone(model, choices.passages(MANY), widths, dropout)
 
 
 @needs_compiler
@@ -97,7 +76,7 @@ def test_sentences_without_padding_are_those_in_pieces(variant: str) -> None:
     for attention in ("compiled", "eager"):
         given_ = VARIANTS[variant] | {"attention": attention}
         model = choices.model(SENTENCE, dropout=0.4, **given_).train()
-        found.append(gradients(model, drawn, small.keys(3, len(MANY))))
+        found.append(choices.gradients(model, drawn, small.keys(3, len(MANY))))
     (packed, by_packed), (padded, by_padded) = found
     torch.testing.assert_close(packed, padded, rtol=1e-9, atol=1e-10)
     for one, other in zip(by_packed, by_padded, strict=True):
@@ -190,7 +169,7 @@ def test_any_passage_and_selection_gives_finite_losses_and_gradients(
 @every_variant
 def test_every_parameter_gets_gradient_and_none_from_an_empty_shard(variant: str) -> None:
     model = choices.model(SENTENCE, **VARIANTS[variant])
-    _, found = gradients(model, choices.passages(MANY), None)
+    _, found = choices.gradients(model, choices.passages(MANY), None)
     for (name, _), gradient in zip(model.named_parameters(), found, strict=True):
         softmaxed = name.endswith(("pool.score.bias", "output.bias"))  # added to all alike
         assert softmaxed or bool((gradient != 0).any()), name

@@ -65,7 +65,7 @@ def test_a_number_stands_where_it_belongs(features: int, dtype: torch.dtype) -> 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), 40.1, -40.1])
 @pytest.mark.parametrize("side", [0, 1])
-def test_what_is_out_of_range_is_told(side: int, score: float) -> None:
+def test_what_is_out_of_range_is_reported(side: int, score: float) -> None:
     pairs = pairs_of(3, 5, 1.0, "before")
     inputs = [t.detach() for t in inputs_of(pairs, 20)]
     padded_native(*inputs, pairs, C)

@@ -60,7 +60,7 @@ def test_rows_hold_each_head_once_in_the_chunk_where_its_reach_ends(
     assert rows.slots.shape[1] <= chunk
     found = {}
     for place, slots, limits in zip(
-        *(t.tolist() for t in (rows.place, rows.slots, rows.limit)), strict=True
+        *(t.tolist() for t in (rows.chunk_index, rows.slots, rows.limit)), strict=True
     ):
         assert slots[0] != none  # no row is empty
         for slot, limit in zip(slots, limits, strict=True):
@@ -77,7 +77,7 @@ def test_rows_hold_each_head_once_in_the_chunk_where_its_reach_ends(
 
 def test_rows_are_as_few_and_as_short_as_they_can_be() -> None:
     rows = rows_of(torch.tensor([[3, 1, 2, 3, 5, 6, 0, 4]]), 3, 3)
-    assert rows.place.tolist() == [0, 0, 1, 1]
+    assert rows.chunk_index.tolist() == [0, 0, 1, 1]
     assert rows.slots.tolist() == [[0, 1], [2, 3], [4, 5], [7, 8]]
     assert rows.limit.tolist() == [[3, 1], [2, 3], [2, 3], [1, 0]]
     assert rows_of(torch.tensor([[1, 4, 7]]), 3, 3).slots.shape == (3, 1)

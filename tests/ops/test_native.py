@@ -90,7 +90,7 @@ def test_who_ends_while_it_is_compiled_ahead_ends_in_silence(tmp_path: Path, sou
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_cannot_be_compiled_ahead_is_told_later(
+def test_what_cannot_be_compiled_ahead_is_reported_later(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
@@ -104,8 +104,8 @@ def test_processes_may_compile_at_once(cache: Path, sources: Path) -> None:
     command = [sys.executable, "-c", LOAD, str(sources)]
     started = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
     for process in started:
-        _, told = process.communicate(timeout=120)
-        assert process.returncode == 0, told.decode()
+        _, output = process.communicate(timeout=120)
+        assert process.returncode == 0, output.decode()
     assert len(list(cache.iterdir())) == 1
 
 
@@ -134,7 +134,7 @@ def test_a_missing_compiler_is_named(cache: Path, monkeypatch: pytest.MonkeyPatc
     assert not cache.exists()
 
 
-def test_what_a_compiler_says_is_told(
+def test_what_a_compiler_says_is_reported(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusing = fake(tmp_path, 'test "$1" = --version || { echo "x: error: too old" >&2; exit 1; }')
@@ -155,7 +155,7 @@ def test_a_compiler_that_does_not_know_the_processor_serves(
     assert load_kernels().rss_seven() == 7
 
 
-def test_a_compiler_that_makes_no_library_is_told_of(
+def test_a_compiler_that_makes_no_library_is_reported(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes = 'for last; do :; done; test "$1" = --version || echo nothing > "$last"'

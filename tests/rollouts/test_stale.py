@@ -21,7 +21,7 @@ RATIOS = {
 
 
 class FirstSnapshot(LocalBackend):
-    """A backend that goes on sampling with the first snapshot it was given."""
+    """A backend that keeps sampling with the first snapshot it was given."""
 
     def __init__(self, config: RunConfig, prepared: Prepared) -> None:
         models = build_prepared_models(config, prepared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from model_configs import model_config
 from torch import Tensor
 
 from rss_rl.models.build import build_classifier
+from rss_rl.models.dropout import keyed_dropout
 from rss_rl.types import LabelSpec
 
 SENTENCE, CANDIDATE = LabelSpec("sentence"), LabelSpec("candidate")
@@ -88,3 +90,33 @@ def model(labels: LabelSpec, *, seed: int = 0, double: bool = True, **settings: 
     small.randomise(built, seed)
     built.embedding.trainable.data.copy_(table)
     return (built.double() if double else built).eval()
+
+
+def gradients(model: Any, drawn: Choices, keys: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+    """Logits, and the gradient of the summed loss by each parameter, zeros where there is none."""
+    model.zero_grad()
+    with keyed_dropout(keys):
+        logits = model(*drawn.inputs)
+    model.losses(logits, drawn.labels).sum().backward()
+    return logits.detach(), [
+        torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()
+    ]
+
+
+def check_alone(
+    model: Any, drawn: Choices, widths: Sequence[tuple[int, int]], dropout: float
+) -> None:
+    """Each example alone, of these widths, gives what it gives in the batch; gradients add up."""
+    keys = small.keys(3, len(widths)) if dropout else None
+    together, summed = gradients(model, drawn, keys)
+    total = [torch.zeros_like(g) for g in summed]
+    for row, own in enumerate(widths):
+        alone = drawn.part(slice(row, row + 1), own)
+        logits, parts = gradients(model, alone, None if keys is None else keys[row : row + 1])
+        count = logits.shape[1]
+        torch.testing.assert_close(logits[0], together[row, :count], rtol=1e-9, atol=1e-10)
+        total = [a + b for a, b in zip(total, parts, strict=True)]
+    for one, other in zip(total, summed, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
+    if dropout:
+        assert not torch.allclose(together[:, 0], model.eval()(*drawn.inputs)[:, 0])

@@ -197,11 +197,11 @@ class Browser:
             self._buffer += read
         text, _, self._buffer = self._buffer.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
-        told = message.get("params", {})
+        output = message.get("params", {})
         if message.get("method") == "Runtime.exceptionThrown":
-            self.problems.append(str(told["exceptionDetails"]))
-        elif message.get("method") == "Log.entryAdded" and told["entry"]["level"] == "error":
-            self.problems.append(told["entry"]["text"])
+            self.problems.append(str(output["exceptionDetails"]))
+        elif message.get("method") == "Log.entryAdded" and output["entry"]["level"] == "error":
+            self.problems.append(output["entry"]["text"])
         elif message.get("method") == "Network.requestWillBeSent":
-            self.requests.append(told["request"]["url"])
+            self.requests.append(output["request"]["url"])
         return message

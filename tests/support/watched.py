@@ -1,4 +1,4 @@
-"""Ray roles whose samplers and learners a test can reach while a run goes on."""
+"""Ray roles whose samplers and learners a test can reach while a run trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Word vectors by row in a run: what is published, saved and gone on with."""
+"""Word vectors by row in a run: what is published, saved and resumed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_samplers_read_the_average_that_the_learner_has(
 
 
 def finished(config: RunConfig, path: Path, *, stops: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Tensors of the end of a run that was stopped after so many updates of each life."""
+    """Tensors of the end of a run that was stopped after so many updates of each attempt."""
     for count in stops:
         made: list[UpdateReport] = []
         for event in train(

@@ -48,12 +48,14 @@ def test_what_has_no_room_is_refused_before_it_is_made(
     config = with_values(tiny_config, **{key: value})
     tracemalloc.start()
     try:
-        with pytest.raises(ConfigError, match=r"at least .* GB .*, and [\d,.]+ GB are av") as told:
+        with pytest.raises(
+            ConfigError, match=r"at least .* GB .*, and [\d,.]+ GB are av"
+        ) as output:
             next(train(config, tmp_path / "run"))
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()
-    assert named in told.value.where
+    assert named in output.value.where
     assert not (tmp_path / "run").exists()
 
 
@@ -77,13 +79,13 @@ def test_a_batch_that_has_no_room_is_refused_with_the_rows_there_are(
     tiny_config: RunConfig, tmp_path: Path
 ) -> None:
     config = with_values(tiny_config, batch_size=10**9, model__hidden=300)
-    with pytest.raises(ConfigError, match=r"at least [\d,.]+ GB of memory") as told:
+    with pytest.raises(ConfigError, match=r"at least [\d,.]+ GB of memory") as output:
         next(train(config, tmp_path / "run"))
-    assert "batch_size" in told.value.where
-    assert "train has 48 rows" in told.value.remedy
+    assert "batch_size" in output.value.where
+    assert "train has 48 rows" in output.value.remedy
 
 
-def test_of_a_batch_larger_than_the_data_is_told(
+def test_of_a_batch_larger_than_the_data_is_reported(
     tiny_config: RunConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = with_values(tiny_config, batch_size=10**5)
@@ -104,9 +106,9 @@ def test_learners_are_asked_about_the_machine_they_share(
     assert one > 2**28
     monkeypatch.setattr(memory_needs, "available_bytes", lambda: 1.5 * one)
     check_room(config, tiny, sharing=1)
-    with pytest.raises(ConfigError, match="the 2 learners on a machine take at least") as told:
+    with pytest.raises(ConfigError, match="the 2 learners on a machine take at least") as output:
         check_room(config, tiny, sharing=2)
-    assert socket.gethostname() in told.value.what
+    assert socket.gethostname() in output.value.what
 
 
 def test_a_learner_on_a_gpu_is_asked_about_its_memory(

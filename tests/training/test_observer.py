@@ -1,4 +1,4 @@
-"""What a run tells while it goes on and when it ends, however it ends."""
+"""What a run reports while it trains and when it ends, however it ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_run_from_its_start_to_its_end(tiny_config: RunConfig, tmp_path: Path)
     assert finished.checkpoint_step == 12
 
 
-def test_an_error_is_told(tiny_config: RunConfig, tmp_path: Path) -> None:
+def test_an_error_is_reported(tiny_config: RunConfig, tmp_path: Path) -> None:
     reckless = tiny_config.learner.supervised.model_copy(update={"learning_rate": 1e15})
     learner = tiny_config.learner.model_copy(update={"supervised": reckless})
     with pytest.raises(NonFiniteError):
@@ -60,15 +60,15 @@ def test_an_error_is_told(tiny_config: RunConfig, tmp_path: Path) -> None:
     assert found.problems[-1]["kind"] == "NonFiniteError"
 
 
-def test_a_damaged_checkpoint_is_told(tiny_config: RunConfig, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported(tiny_config: RunConfig, tmp_path: Path) -> None:
     run = tmp_path / "run"
     asked = iter([False] * 8 + [True])
     list(train(tiny_config, run, stop=lambda: next(asked)))
     (run / "checkpoints" / "step-000009" / "state.json").write_text("damaged")
     list(train(tiny_config, run, resume=True))
-    (told,) = [e for e in logged(run) if e["event"] == "checkpoint_passed_over"]
-    assert told["level"] == "warning"
-    assert "step 9" in told["cause"]
+    (output,) = [e for e in logged(run) if e["event"] == "checkpoint_passed_over"]
+    assert output["level"] == "warning"
+    assert "step 9" in output["cause"]
 
 
 def test_whoever_wants_no_more_events_stops_the_run(tiny_config: RunConfig, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def changed(config: RunConfig, section: str, **settings: Any) -> RunConfig:
 
 
 class FirstSnapshot(LocalBackend):
-    """A backend that goes on sampling with the first snapshot it was given."""
+    """A backend that keeps sampling with the first snapshot it was given."""
 
     def __init__(self, config: RunConfig, prepared: Prepared) -> None:
         models = build_prepared_models(config, prepared)

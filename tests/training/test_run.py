@@ -228,13 +228,13 @@ def test_tensorboard_shows_predictions_and_labels_beside_marked_sentences(
     page = rendered(shown)
     above = [part.rsplit("<p>", 1)[1].split("</p>")[0] for part in page.split("<blockquote>")[:-1]]
     cells = [part.split("</blockquote>")[0] for part in page.split("<blockquote>")[1:]]
-    told = model.predict([dev.words(row) for row in range(4)])
+    output = model.predict([dev.words(row) for row in range(4)])
     names = [dev.labels.names[label] for label in dev.batch(np.arange(4)).labels]
     assert above == [
         f"predicted <em>{explanation.prediction}</em>, label <em>{name}</em>"
-        for explanation, name in zip(told, names, strict=True)
+        for explanation, name in zip(output, names, strict=True)
     ]
-    for cell, explanation in zip(cells, told, strict=True):
+    for cell, explanation in zip(cells, output, strict=True):
         kept = sum(int(sentence.kept.sum()) for sentence in explanation.sentences)
         assert cell.count("<strong>") == kept
 

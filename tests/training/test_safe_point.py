@@ -1,4 +1,4 @@
-"""A run that is left in the midst of an update goes on from the update before, to the bit."""
+"""A run that is left in the midst of an update resumes from the update before, to the bit."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ def test_it_is_gone_on_with_as_if_it_had_never_been_left(
 
 
 def test_whoever_trains_stands_still_once_it_is_left() -> None:
-    point, told = SafePoint(), list[str]()
+    point, output = SafePoint(), list[str]()
     assert not point.leave()
 
     def work() -> None:
-        with point.open(lambda: told.append("left")):
+        with point.open(lambda: output.append("left")):
             opened.set()
             go_on.wait(10)
             point.close()
-            told.append("went on")
+            output.append("went on")
 
     opened, go_on = threading.Event(), threading.Event()
     thread = threading.Thread(target=work, daemon=True)
@@ -88,7 +88,7 @@ def test_whoever_trains_stands_still_once_it_is_left() -> None:
     go_on.set()
     thread.join(0.3)
     assert thread.is_alive()
-    assert told == ["left"]
+    assert output == ["left"]
 
 
 def test_a_closed_point_cannot_be_left() -> None:

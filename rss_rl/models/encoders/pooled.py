@@ -22,10 +22,10 @@ def packed_at_the_door(
     encoder: PackedEncoder, embedded: Tensor, valid: Tensor, selection: Tensor
 ) -> Tensor:
     """What an encoder that reads tokens without padding gives for padded ones; see `Encoder`."""
-    shown = valid if encoder.reads_unselected else valid & selection.any(1)
-    tokens, roles = Packed.of([shown]), selection.transpose(1, 2)[shown]
+    read = valid if encoder.reads_unselected else valid & selection.any(1)
+    tokens, roles = Packed.of([read]), selection.transpose(1, 2)[read]
     with packed_rows(tokens):
-        return encoder.packed(Rows(embedded[shown]), tokens, roles[None])
+        return encoder.packed(Rows(embedded[read]), tokens, roles[None])
 
 
 class NoContext(nn.Module):

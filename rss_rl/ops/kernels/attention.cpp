@@ -264,19 +264,14 @@ int backward(const Problem<T>& given, const Backward<T>& back) {
 // in range.
 extern "C" {
 
-int rss_attention_forward_float(const Problem<float>* given, const Forward<float>* made) {
-  return forward(*given, *made);
-}
-
-int rss_attention_forward_double(const Problem<double>* given, const Forward<double>* made) {
-  return forward(*given, *made);
-}
-
-int rss_attention_backward_float(const Problem<float>* given, const Backward<float>* back) {
-  return backward(*given, *back);
-}
-
-int rss_attention_backward_double(const Problem<double>* given, const Backward<double>* back) {
-  return backward(*given, *back);
-}
+#define RSS_EXPORT(T)                                                                         \
+  int rss_attention_forward_##T(const Problem<T>* given, const Forward<T>* made) {            \
+    return forward(*given, *made);                                                            \
+  }                                                                                           \
+  int rss_attention_backward_##T(const Problem<T>* given, const Backward<T>* back) {          \
+    return backward(*given, *back);                                                           \
+  }
+RSS_EXPORT(float)
+RSS_EXPORT(double)
+#undef RSS_EXPORT
 }

@@ -63,27 +63,15 @@ int drop(const std::uint64_t* keys, const From* values, To* out, std::int64_t ro
 // product reads, or has made, may be bfloat16.
 extern "C" {
 
-int rss_dropout_float(const std::uint64_t* keys, const float* values, float* out, std::int64_t rows,
-                      std::int64_t features, std::int64_t lowest, double scale,
-                      std::int64_t threads) {
-  return drop<float>(keys, values, out, rows, features, lowest, scale, threads);
-}
-
-int rss_dropout_double(const std::uint64_t* keys, const double* values, double* out,
-                       std::int64_t rows, std::int64_t features, std::int64_t lowest, double scale,
-                       std::int64_t threads) {
-  return drop<double>(keys, values, out, rows, features, lowest, scale, threads);
-}
-
-int rss_dropout_to_bfloat16_float(const std::uint64_t* keys, const float* values, BFloat16* out,
-                                  std::int64_t rows, std::int64_t features, std::int64_t lowest,
-                                  double scale, std::int64_t threads) {
-  return drop<float>(keys, values, out, rows, features, lowest, scale, threads);
-}
-
-int rss_dropout_of_bfloat16_float(const std::uint64_t* keys, const BFloat16* values, float* out,
-                                  std::int64_t rows, std::int64_t features, std::int64_t lowest,
-                                  double scale, std::int64_t threads) {
-  return drop<float>(keys, values, out, rows, features, lowest, scale, threads);
-}
+#define RSS_EXPORT(KIND, T, V, O)                                                             \
+  int rss_dropout_##KIND(const std::uint64_t* keys, const V* values, O* out,                  \
+                         std::int64_t rows, std::int64_t features, std::int64_t lowest,       \
+                         double scale, std::int64_t threads) {                                \
+    return drop<T>(keys, values, out, rows, features, lowest, scale, threads);                \
+  }
+RSS_EXPORT(float, float, float, float)
+RSS_EXPORT(double, double, double, double)
+RSS_EXPORT(to_bfloat16_float, float, float, BFloat16)
+RSS_EXPORT(of_bfloat16_float, float, BFloat16, float)
+#undef RSS_EXPORT
 }

@@ -83,30 +83,14 @@ int mix_back(const Gate<T, P>& given, const T* gradient, T* by_hidden, T* by_con
 // `sums` [(R + 63) / 64, D], or null: that gradient before it was rounded, summed over each 64 rows.
 extern "C" {
 
-int rss_mix_float(const Gate<float, float>* given, float* out) {
-  return mix(*given, out);
-}
-
-int rss_mix_back_float(const Gate<float, float>* given, const float* gradient, float* by_hidden,
-    float* by_context, float* by_gate, float* sums) {
-  return mix_back(*given, gradient, by_hidden, by_context, by_gate, sums);
-}
-
-int rss_mix_double(const Gate<double, double>* given, double* out) {
-  return mix(*given, out);
-}
-
-int rss_mix_back_double(const Gate<double, double>* given, const double* gradient, double* by_hidden,
-    double* by_context, double* by_gate, double* sums) {
-  return mix_back(*given, gradient, by_hidden, by_context, by_gate, sums);
-}
-
-int rss_mix_bfloat16_float(const Gate<float, BFloat16>* given, float* out) {
-  return mix(*given, out);
-}
-
-int rss_mix_back_bfloat16_float(const Gate<float, BFloat16>* given, const float* gradient, float* by_hidden,
-    float* by_context, BFloat16* by_gate, float* sums) {
-  return mix_back(*given, gradient, by_hidden, by_context, by_gate, sums);
-}
+#define RSS_EXPORT(KIND, T, P)                                                                \
+  int rss_mix_##KIND(const Gate<T, P>* given, T* out) { return mix(*given, out); }            \
+  int rss_mix_back_##KIND(const Gate<T, P>* given, const T* gradient, T* by_hidden,           \
+                          T* by_context, P* by_gate, T* sums) {                               \
+    return mix_back(*given, gradient, by_hidden, by_context, by_gate, sums);                  \
+  }
+RSS_EXPORT(float, float, float)
+RSS_EXPORT(double, double, double)
+RSS_EXPORT(bfloat16_float, float, BFloat16)
+#undef RSS_EXPORT
 }

@@ -70,39 +70,21 @@ int activate_back(const T* gradient, const P* more, const T* out, P* flow, T* su
 // [(R + 63) / 64, D]: what `flow` was before it was rounded, summed over each 64 rows.
 extern "C" {
 
-int rss_activate_float(const float* product, const float* bias, float* out, float* rounded,
-    std::int64_t rows, std::int64_t features, std::int64_t stride, std::int64_t activation,
-    std::int64_t threads) {
-  return activate(product, bias, out, rounded, rows, features, stride, activation, threads);
-}
-
-int rss_activate_back_float(const float* gradient, const float* more, const float* out, float* flow,
-    float* sums, std::int64_t rows, std::int64_t features, std::int64_t stride,
-    std::int64_t activation, std::int64_t threads) {
-  return activate_back(gradient, more, out, flow, sums, rows, features, stride, activation, threads);
-}
-
-int rss_activate_double(const double* product, const double* bias, double* out, double* rounded,
-    std::int64_t rows, std::int64_t features, std::int64_t stride, std::int64_t activation,
-    std::int64_t threads) {
-  return activate(product, bias, out, rounded, rows, features, stride, activation, threads);
-}
-
-int rss_activate_back_double(const double* gradient, const double* more, const double* out, double* flow,
-    double* sums, std::int64_t rows, std::int64_t features, std::int64_t stride,
-    std::int64_t activation, std::int64_t threads) {
-  return activate_back(gradient, more, out, flow, sums, rows, features, stride, activation, threads);
-}
-
-int rss_activate_bfloat16_float(const BFloat16* product, const float* bias, float* out, BFloat16* rounded,
-    std::int64_t rows, std::int64_t features, std::int64_t stride, std::int64_t activation,
-    std::int64_t threads) {
-  return activate(product, bias, out, rounded, rows, features, stride, activation, threads);
-}
-
-int rss_activate_back_bfloat16_float(const float* gradient, const BFloat16* more, const float* out, BFloat16* flow,
-    float* sums, std::int64_t rows, std::int64_t features, std::int64_t stride,
-    std::int64_t activation, std::int64_t threads) {
-  return activate_back(gradient, more, out, flow, sums, rows, features, stride, activation, threads);
-}
+#define RSS_EXPORT(KIND, T, P)                                                                  \
+  int rss_activate_##KIND(const P* product, const T* bias, T* out, P* rounded,                  \
+                          std::int64_t rows, std::int64_t features, std::int64_t stride,        \
+                          std::int64_t activation, std::int64_t threads) {                      \
+    return activate(product, bias, out, rounded, rows, features, stride, activation, threads);  \
+  }                                                                                             \
+  int rss_activate_back_##KIND(const T* gradient, const P* more, const T* out, P* flow,         \
+                               T* sums, std::int64_t rows, std::int64_t features,               \
+                               std::int64_t stride, std::int64_t activation,                    \
+                               std::int64_t threads) {                                          \
+    return activate_back(gradient, more, out, flow, sums, rows, features, stride, activation,   \
+                         threads);                                                              \
+  }
+RSS_EXPORT(float, float, float)
+RSS_EXPORT(double, double, double)
+RSS_EXPORT(bfloat16_float, float, BFloat16)
+#undef RSS_EXPORT
 }

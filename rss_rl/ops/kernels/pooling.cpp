@@ -141,25 +141,16 @@ int backward(const Problem<T>& given, const T* pooled, const T* largest, const T
 // `inverse` may be null.
 extern "C" {
 
-int rss_pooling_forward_float(const Problem<float>* given, float* pooled, float* largest,
-                              float* inverse) {
-  return forward(*given, pooled, largest, inverse);
-}
-
-int rss_pooling_forward_double(const Problem<double>* given, double* pooled, double* largest,
-                               double* inverse) {
-  return forward(*given, pooled, largest, inverse);
-}
-
-int rss_pooling_backward_float(const Problem<float>* given, const float* pooled,
-                               const float* largest, const float* inverse, const float* gradient,
-                               float* by_score, float* by_value) {
-  return backward(*given, pooled, largest, inverse, gradient, by_score, by_value);
-}
-
-int rss_pooling_backward_double(const Problem<double>* given, const double* pooled,
-                                const double* largest, const double* inverse,
-                                const double* gradient, double* by_score, double* by_value) {
-  return backward(*given, pooled, largest, inverse, gradient, by_score, by_value);
-}
+#define RSS_EXPORT(T)                                                                         \
+  int rss_pooling_forward_##T(const Problem<T>* given, T* pooled, T* largest, T* inverse) {   \
+    return forward(*given, pooled, largest, inverse);                                         \
+  }                                                                                           \
+  int rss_pooling_backward_##T(const Problem<T>* given, const T* pooled, const T* largest,    \
+                               const T* inverse, const T* gradient, T* by_score,              \
+                               T* by_value) {                                                 \
+    return backward(*given, pooled, largest, inverse, gradient, by_score, by_value);          \
+  }
+RSS_EXPORT(float)
+RSS_EXPORT(double)
+#undef RSS_EXPORT
 }

@@ -151,48 +151,22 @@ int logits_back(const Selectors<T>& given, const Products<T, P>& made, std::int6
 // an activation is relu or elu.
 extern "C" {
 
-int rss_selector_rows_float(const Selectors<float>* given, float* rows, float* pool) {
-  return pairs(*given, rows, pool);
-}
-
-int rss_selector_logits_float(const Selectors<float>* given, const Products<float, float>* made,
-    std::int64_t activation, float* out) {
-  return logits(*given, *made, activation, out);
-}
-
-int rss_selector_back_float(const Selectors<float>* given, const Products<float, float>* made,
-    std::int64_t activation, const float* gradient, float* flow, float* flow_sums, float* weight_sums,
-    float* last_sums) {
-  return logits_back(*given, *made, activation, gradient, flow, flow_sums, weight_sums, last_sums);
-}
-
-int rss_selector_rows_double(const Selectors<double>* given, double* rows, double* pool) {
-  return pairs(*given, rows, pool);
-}
-
-int rss_selector_logits_double(const Selectors<double>* given, const Products<double, double>* made,
-    std::int64_t activation, double* out) {
-  return logits(*given, *made, activation, out);
-}
-
-int rss_selector_back_double(const Selectors<double>* given, const Products<double, double>* made,
-    std::int64_t activation, const double* gradient, double* flow, double* flow_sums,
-    double* weight_sums, double* last_sums) {
-  return logits_back(*given, *made, activation, gradient, flow, flow_sums, weight_sums, last_sums);
-}
-
-int rss_selector_rows_bfloat16_float(const Selectors<float>* given, BFloat16* rows, float* pool) {
-  return pairs(*given, rows, pool);
-}
-
-int rss_selector_logits_bfloat16_float(const Selectors<float>* given, const Products<float, BFloat16>* made,
-    std::int64_t activation, float* out) {
-  return logits(*given, *made, activation, out);
-}
-
-int rss_selector_back_bfloat16_float(const Selectors<float>* given, const Products<float, BFloat16>* made,
-    std::int64_t activation, const float* gradient, BFloat16* flow, float* flow_sums, float* weight_sums,
-    float* last_sums) {
-  return logits_back(*given, *made, activation, gradient, flow, flow_sums, weight_sums, last_sums);
-}
+#define RSS_EXPORT(KIND, T, P)                                                                  \
+  int rss_selector_rows_##KIND(const Selectors<T>* given, P* rows, T* pool) {                   \
+    return pairs(*given, rows, pool);                                                           \
+  }                                                                                             \
+  int rss_selector_logits_##KIND(const Selectors<T>* given, const Products<T, P>* made,         \
+                                 std::int64_t activation, T* out) {                             \
+    return logits(*given, *made, activation, out);                                              \
+  }                                                                                             \
+  int rss_selector_back_##KIND(const Selectors<T>* given, const Products<T, P>* made,           \
+                               std::int64_t activation, const T* gradient, P* flow,             \
+                               T* flow_sums, T* weight_sums, T* last_sums) {                    \
+    return logits_back(*given, *made, activation, gradient, flow, flow_sums, weight_sums,       \
+                       last_sums);                                                              \
+  }
+RSS_EXPORT(float, float, float)
+RSS_EXPORT(double, double, double)
+RSS_EXPORT(bfloat16_float, float, BFloat16)
+#undef RSS_EXPORT
 }

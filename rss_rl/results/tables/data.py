@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from rss_rl.data.sources import SourceRequest, named_source
 from rss_rl.data.static_vectors import is_static
 from rss_rl.data.store import open_prepared
 from rss_rl.data.vector_files import file_on_disk
-from rss_rl.durable import disk_errors, replace_file
+from rss_rl.durable import disk_errors, file_lock, replace_file
 from rss_rl.errors import DataError
 from rss_rl.json_files import read_json
 from rss_rl.results.output import FREE_SPACE
@@ -76,7 +74,8 @@ class TableData:
         with disk_errors(fold.prepared, "cannot be written", FREE_SPACE, DataError):
             fold.prepared.parent.mkdir(parents=True, exist_ok=True)
             waiting = f"another command prepares {fold.name}: waiting for it"
-            with _locked(fold, lambda: self.tell(waiting)):
+            lock = fold.prepared.with_name(f".{fold.name}.lock")
+            with file_lock(lock, lambda: self.tell(waiting)):
                 self._prepare(fold, fold.dataset.source)
 
     def _prepare(self, fold: Fold, name: str) -> None:
@@ -136,22 +135,6 @@ class TableData:
                 remedy="Give --data-root DIR, the directory with one folder for each dataset",
             )
         return Path(os.path.normpath(self._root / name))
-
-
-@contextmanager
-def _locked(fold: Fold, waits: Callable[[], None]) -> Iterator[None]:
-    """Lock the fold against other commands; the kernel unlocks it when the process ends."""
-    lock = fold.prepared.with_name(f".{fold.name}.lock")
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waits()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _check_same(record: Path, request: dict[str, Any]) -> None:

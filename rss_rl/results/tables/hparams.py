@@ -1,6 +1,6 @@
 """The runs of a table for TensorBoard's HPARAMS tab: what differs between them, scores of dev.
 
-    FOLDER/tensorboard/PLACE_ROW_seed-N/events...    settings that differ, scores of dev
+    FOLDER/tensorboard/FOLD_ROW_seed-N/events...    settings that differ, scores of dev
 
 Records are written as TensorBoard reads them, without TensorFlow; equal runs make equal files.
 """
@@ -25,7 +25,7 @@ from rss_rl.runs.run_directory import REPORT_FILE
 
 _EVENTS = "events.out.tfevents.0.rss-rl"
 _ELSEWHERE = ("data", "seed")
-"""Keys of a configuration that the place and the seed of a run tell."""
+"""Keys of a configuration that the fold and the seed of a run tell."""
 _Value = bool | float | str
 
 
@@ -40,12 +40,12 @@ def write_hparams(plan: Plan) -> None:
     differing = _differing([run for run, _ in finished])
     written = set()
     for (run, report), settings in zip(finished, differing, strict=True):
-        place = folder / f"{run.fold.name}_{run.row.name}_seed-{run.seed}"
+        own = folder / f"{run.fold.name}_{run.row.name}_seed-{run.seed}"
         scores = report["splits"].get("dev", {}).get(run.row.mode, {})
         names = (*plan.table.metrics, "kept")
         shown = {f"dev/{name}": scores[name] for name in names if is_number(scores.get(name))}
         content = _events(run, settings, shown, report.get("best_step", 0))
-        written.update(output.write_files(place, {_EVENTS: content}, "table"))
+        written.update(output.write_files(own, {_EVENTS: content}, "table"))
     with disk_errors(folder, "the table cannot be written", output.FREE_SPACE):
         for file in set(folder.glob(f"*/{_EVENTS}")) - written:
             file.unlink()

@@ -67,8 +67,8 @@ def write_search(study: Study, show: Callable[[str], None] = lambda _: None) -> 
     records = study.records()
     _refuse_failures(study, records)
     found = [
-        influences(study.space, study.base, records, place, over=place == study.updates)
-        for place in (*study.rungs, study.updates)
+        influences(study.space, study.base, records, at, over=at == study.updates)
+        for at in (*study.rungs, study.updates)
     ]
     markdown = _markdown(study, records, found)
     show(markdown)
@@ -220,9 +220,9 @@ def _failures(records: Sequence[TrialRecord]) -> str:
 def _csv(study: Study, records: Sequence[TrialRecord]) -> str:
     rows = []
     metric = study.metric.name
-    for place, record in enumerate(ranked(records), start=1):
+    for rank, record in enumerate(ranked(records), start=1):
         last = _last(record)
-        row: dict[str, Any] = {"rank": place, "trial": record.number, "state": record.state}
+        row: dict[str, Any] = {"rank": rank, "trial": record.number, "state": record.state}
         row[f"dev_{metric}"] = last and last.best
         row["kept"] = last and last.best_kept
         row |= {"updates": last and last.progress, "core_s": record.core_s}
@@ -343,7 +343,7 @@ def _scatter(
     colour: str,
     state: str,
 ) -> None:
-    """Points of one state; choices stand at their places, ranges on their scale."""
+    """Points of one state; choices stand at their numbers, ranges on their scale."""
     from matplotlib.ticker import NullLocator
 
     own = study.space.dimensions[key]
@@ -359,12 +359,12 @@ def _scatter(
             inside = [low, high, *across]
             axes.set_xlim(min(inside) / margin, max(inside) * margin)
     else:
-        places = {text_of(value): place for place, value in enumerate(own.choice)}
+        numbers = {text_of(value): number for number, value in enumerate(own.choice)}
         for value in (text_of(value_of(study.base, TrialRecord(0, {}), key)),):
-            places.setdefault(value, len(places))
-        axes.set_xticks(list(places.values()), list(places), fontsize=8)
+            numbers.setdefault(value, len(numbers))
+        axes.set_xticks(list(numbers.values()), list(numbers), fontsize=8)
         # Beside each other, so that equal ones can be told apart.
-        across = [places[text_of(v)] + 0.04 * ((7 * n) % 5 - 2) for v, _, n in shown]
+        across = [numbers[text_of(v)] + 0.04 * ((7 * n) % 5 - 2) for v, _, n in shown]
     sizes = np.array([60 if number == 0 else 22 for _, _, number in shown])
     if shown:
         label = "finished" if state == "finished" else "stopped early"

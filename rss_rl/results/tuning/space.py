@@ -38,15 +38,15 @@ from rss_rl.errors import ConfigError, RssError
 from rss_rl.seeding import generator
 
 _FORCED = ("sampler.backend=local", "learner.actors=0", "evaluation.all_tokens=false")
-"""Of every trial: it lives in one process, and trains nothing that is not compared."""
+"""Of every trial: it runs in one process, and trains nothing that is not compared."""
 _NOT_TUNED = {
     "data": "Trials are compared on the same rows",
     "seed": "Give --seeds instead",
     "evaluation": "Trials are compared by the same measure",
     "checkpoint": "It changes nothing that is learnt",
-    "sampler.backend": "A trial lives in one process",
-    "sampler.actors": "A trial lives in one process",
-    "learner.actors": "A trial lives in one process",
+    "sampler.backend": "A trial runs in one process",
+    "sampler.actors": "A trial runs in one process",
+    "learner.actors": "A trial runs in one process",
     "reward.target_share": "Trials are compared at the same share: set it as KEY=VALUE",
 }
 _TRIES = 200

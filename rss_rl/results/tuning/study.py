@@ -7,12 +7,10 @@ OUT/tune.md, trials.csv, tune.png, base.yaml, best.yaml   what came of it
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -21,7 +19,7 @@ from typing import Any
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
-from rss_rl.durable import disk_errors, replace_file
+from rss_rl.durable import disk_errors, file_lock, replace_file
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.json_files import read_json
 from rss_rl.metrics.run_metrics import BestMetric
@@ -36,7 +34,7 @@ REDUCTION = 3
 _RUNGS = 2
 _MANIFEST, _TRIALS, _LOCK = "tune.json", "trials", "tune.lock"
 _GUESS = 36
-"""Evaluations of a run whose phases end by patience, for the place of the rungs."""
+"""Evaluations of a run whose phases end by patience, for where the rungs are."""
 _FAILURES = 5
 """Without a single trial that works, after which no more are begun."""
 
@@ -81,8 +79,8 @@ class Study:
         first = max(2 * self.config.evaluation.every, -(-self.updates // REDUCTION**_RUNGS))
         if falling := self.config.reward.share_schedule * (self.config.policy_updates or 0):
             first = max(first, math.ceil(falling) + self.config.evaluation.every)
-        places = (first * REDUCTION**number for number in range(_RUNGS))
-        return [place for place in places if place < self.updates]
+        rungs = (first * REDUCTION**number for number in range(_RUNGS))
+        return [rung for rung in rungs if rung < self.updates]
 
     def trials(self) -> Iterator[Trial]:
         """Trial 0, 1, ... until the space is used up."""
@@ -137,19 +135,15 @@ class Study:
         Raises:
             CheckpointError: one does.
         """
-        with disk_errors(self.folder, "the search cannot be written", FREE_SPACE):
-            descriptor = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        busy = CheckpointError(
+            "another process searches there",
+            where=str(self.folder),
+            remedy="Wait for it, stop it, or give another --out",
+        )
+        with ExitStack() as stack:
+            with disk_errors(self.folder, "the search cannot be written", FREE_SPACE):
+                stack.enter_context(file_lock(self.folder / _LOCK, busy))
             yield
-        except BlockingIOError as error:
-            raise CheckpointError(
-                "another process searches there",
-                where=str(self.folder),
-                remedy="Wait for it, stop it, or give another --out",
-            ) from error
-        finally:
-            os.close(descriptor)
 
 
 def open_study(

@@ -126,8 +126,8 @@ def points(record: TrialRecord) -> list[Point]:
     curves = [_curve(own) for own in record.evaluations]
     if not curves:
         return []
-    shared = [place for place in curves[0] if all(place in other for other in curves[1:])]
-    return [_mean(place, [curve[place] for curve in curves]) for place in shared]
+    shared = [moment for moment in curves[0] if all(moment in other for other in curves[1:])]
+    return [_mean(moment, [curve[moment] for curve in curves]) for moment in shared]
 
 
 def _curve(evaluations: Sequence[Evaluation]) -> dict[tuple[str, int], Point]:
@@ -147,15 +147,15 @@ def _curve(evaluations: Sequence[Evaluation]) -> dict[tuple[str, int], Point]:
     return curve
 
 
-def _mean(place: tuple[str, int], found: Sequence[Point]) -> Point:
+def _mean(moment: tuple[str, int], found: Sequence[Point]) -> Point:
     def known(values: Sequence[float | None]) -> float | None:
         numbers = [value for value in values if value is not None]
         return fmean(numbers) if len(numbers) == len(values) else None
 
     return Point(
-        place[0],
+        moment[0],
         max(point.update for point in found),
-        place[1],
+        moment[1],
         known([point.value for point in found]),
         fmean(point.kept for point in found),
         known([point.best for point in found]),

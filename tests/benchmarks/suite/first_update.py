@@ -11,7 +11,7 @@ from rich.console import Console
 
 
 def main() -> None:
-    """As `rss-rl train` does, which would go on."""
+    """As `rss-rl train` does, which would train on."""
     from rss_rl.cluster.connection import connect, shutdown
     from rss_rl.cluster.roles import RayRoles
     from rss_rl.config import load_config

@@ -236,11 +236,11 @@ def test_tensorboard_lists_runs_with_what_differs_and_their_scores_of_dev(plan: 
     folder = plan.folder / "tensorboard"
     found = {path.name: EventAccumulator(str(path)).Reload() for path in folder.iterdir()}
     assert set(found) == {"planted_resan_seed-0", "planted_mean_seed-0"}
-    told = {name: session(events) for name, events in found.items()}
-    given = told["planted_mean_seed-0"]
+    said = {name: session(events) for name, events in found.items()}
+    given = said["planted_mean_seed-0"]
     assert (given["dataset"], given["row"], given["seed"]) == ("planted", "mean", 0)
     assert (given["model.encoder.name"], given["phases.0.name"]) == ("mean", "all")
-    assert told["planted_resan_seed-0"]["phases.1.policy"] is True
+    assert said["planted_resan_seed-0"]["phases.1.policy"] is True
     assert "phases.1.policy" not in given  # no second phase
     assert not {"data", "batch_size", "policy.options.hidden"} & set(given)  # equal, or the place
     for name, value in (("planted_resan_seed-0", 0.5), ("planted_mean_seed-0", 0.75)):
