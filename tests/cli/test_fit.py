@@ -158,7 +158,7 @@ def test_schedules_follow_from_rows_and_length() -> None:
         return found["batch_size"], [found[f"phases.{n}.steps"] for n in range(4)]
 
     assert steps(3_200, 20) == (32, [400, 300, 200, 600])
-    assert steps(1_600, 800) == (16, [200, 250, 150, 250])
+    assert steps(1_600, 800) == (16, [200, 400, 150, 250])
     assert sum(steps(200, 20)[1]) == 500  # many epochs of little
     batch, few = steps(1_000_000, 20)
     assert (batch, sum(few)) == (64, 6000)
