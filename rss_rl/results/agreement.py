@@ -410,7 +410,10 @@ class Tally:
                 union = selections[slot][row].any(0)[real]
                 kept, tokens = kept + int(union.sum()), tokens + len(union)
                 if batch.rationale is not None:
-                    self._document(union, scores[slot][row][real], batch.rationale[slot][row][real])
+                    wanted = batch.rationale[slot][row][real]
+                    # Of a pair, a text in which nobody marked a word: a question, say.
+                    if wanted.any() or batch.sentences == 1:
+                        self._document(union, scores[slot][row][real], wanted)
                 if slot == 0 and batch.annotations is not None:
                     self._people(union, scores[0][row][real], batch.annotations[row][real])
             self._values["kept"].append(kept / tokens)
