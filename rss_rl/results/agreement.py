@@ -20,8 +20,6 @@ Legend: B examples, S sentences, N_s tokens of slot s, C classes, K selections o
 
 from __future__ import annotations
 
-__all__ = ["CHOICES", "score_agreement", "score_run_agreement"]
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +39,7 @@ from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.ops.rationales import (
     BUDGETS,
     SpanScores,
+    budget_token_f1s,
     document_scores,
     moved_at_random,
     pair_overlap,
@@ -378,6 +377,15 @@ def _of(probabilities: Array, classes: Array) -> Array:
     return found
 
 
+def f1_at(share: float) -> str:
+    """The name of the token F1 of a budget.
+
+    >>> f1_at(0.05)
+    'token_f1_at_05'
+    """
+    return f"token_f1_at_{round(100 * share):02}"
+
+
 class Tally:
     """The measures of one kind of selection, batch by batch; a few numbers for each example."""
 
@@ -429,6 +437,7 @@ class Tally:
         iou_f1, auprc                   of spans; area under the precision-recall curve
         budget_..., count_token_f1,     of the tokens of highest score: see `ranked_scores`
         count_iou_f1
+        token_f1_at_..                  for each of BUDGETS, in percent; budget_token_f1 is the mean
         comprehensiveness, sufficiency  and aopc_..., budget_...: see the head of this module
         similarity, annotator_f1        of single annotators' maps: area under the ROC curve (the
                                         behavioural similarity of Sen et al., ACL 2020) and token
@@ -467,6 +476,8 @@ class Tally:
         if ranked is not None:
             for name, value in ranked._asdict().items():
                 self._values[name].append(value)
+            for share, value in zip(BUDGETS, budget_token_f1s(scores, wanted), strict=True):
+                self._values[f1_at(share)].append(value)
 
     def _people(self, kept: Array, scores: Array, annotations: Array) -> None:
         """Against each annotator, and annotators against each other."""
