@@ -32,9 +32,9 @@ explanations of the trained classifier, and for another method's scores of the w
 `rss-rl rationales runs/movies/all-tokens --share 0.2 --posthoc integrated-gradients` explains the
 comparison that was trained with every word.
 
-The data must say which words people marked, as eraser-movies and yelp-hat do. The run must be of
-the faithful form. `top-k`, `random` and the added columns keep the policy's mean share of words, or
-that of --share.
+The data must say which words people marked, as eraser-movies and yelp-hat do; `rss-rl data list`
+lists more. In a pair, a text without any mark does not count. The run must be of the faithful form.
+`top-k`, `random` and the added columns keep the policy's mean share of words, or that of --share.
 
 A line of a scores file is `{"id": "a review", "scores": [0.1, 0.7, 0.2]}`: the example's id, as
 `rss-rl data show` prints it, and a number for each word. For a pair of texts, give two lists.

@@ -214,7 +214,8 @@ def _check(
     if examples.batch([0]).rationale is None:
         raise DataError(
             "the data do not say which words people marked",
-            remedy="Prepare eraser-movies or yelp-hat, or a table with --rationale",
+            remedy="Prepare a source with marked words, such as eraser-movies, or a table with"
+            " --rationale",
         )
 
 

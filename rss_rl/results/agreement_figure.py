@@ -9,13 +9,13 @@ import numpy as np
 
 from rss_rl.ops.rationales import BUDGETS
 from rss_rl.results import output
-from rss_rl.results.agreement import f1_at
+from rss_rl.results.agreement import CHOICES, f1_at
 from rss_rl.results.comparing import Group
 from rss_rl.results.summary import spread
 
 Agreement = Mapping[str, Mapping[str, float]]
 """Measures of a run by selection, see `rss_rl.results.agreement.Tally.metrics`."""
-_OWN, _RANKED, _RANDOM = "policy", "top-k", "random"
+_OWN, _RANKED, _RANDOM = CHOICES
 
 
 def draw_agreement(found: Mapping[Path, Agreement], groups: Sequence[Group], split: str) -> bytes:

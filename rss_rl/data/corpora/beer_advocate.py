@@ -65,13 +65,14 @@ def _annotated(record: Record, aspect: int, classes: bool) -> RawExample | BadRo
         return record.bad("'x' is no list of words", _REMEDY)
     bits = [False] * len(words)
     for span in ranges if isinstance(ranges, list) else [None]:
-        ends = span if isinstance(span, list) and len(span) == 2 else [None]
-        if not all(type(end) is int for end in ends) or not 0 <= ends[0] <= ends[1] <= len(words):
+        start, end = span if isinstance(span, list) and len(span) == 2 else (-1, -1)
+        typed = type(start) is int and type(end) is int
+        if not (typed and 0 <= start <= end <= len(words)):
             return record.bad(
                 f"'{aspect}' holds {span!r:.60}, no range [start, end] of the {len(words)} words",
                 "Mend it, or take the row out",
             )
-        bits[ends[0] : ends[1]] = [True] * (ends[1] - ends[0])
+        bits[start:end] = [True] * (end - start)
     return _example(record, values.get("y"), words, tuple(bits), aspect, classes)
 
 

@@ -293,17 +293,26 @@ def _build(
 
 
 def _component(
-    name: str, unpacked: str, texts: Texts, classes: Mapping[str, str] | str, what: str
+    *,
+    name: str,
+    unpacked: str,
+    texts: Texts,
+    classes: Mapping[str, str] | str,
+    what: str,
+    by_word: bool = False,
 ) -> SourceComponent:
-    """A task; `classes` as text: as the files have them, separated by commas."""
+    """A task.
+
+    Args:
+        classes: as text: as the files have them, separated by commas.
+        by_word: people marked words of a single sentence.
+    """
     named = {each: each for each in classes.split(", ")} if isinstance(classes, str) else classes
-    task = Task(f"eraser-{name}", unpacked, texts, named)
-    tokens = name in ("cos-e", "e-snli")  # where people marked words of one sentence
     return SourceComponent(
-        name=task.name,
+        name=name,
         help=f"ERASER's {what}",
-        build=partial(_build, task=task),
-        options=NoOptions if tokens else EvidenceOptions,
+        build=partial(_build, task=Task(name, unpacked, texts, named)),
+        options=NoOptions if by_word else EvidenceOptions,
         capabilities=frozenset({"rationales"} | (set() if texts == "document" else {"pairs"})),
         needs=f"--from FOLDER with train.jsonl, val.jsonl, test.jsonl and {_FOLDER} or {_LINES}",
         source="DeYoung et al., ACL 2020",
@@ -312,51 +321,53 @@ def _component(
 
 _TRUTH = "False, True"
 ERASER_MOVIES = _component(
-    "movies",
-    "movies",
-    "document",
-    {"NEG": "negative", "POS": "positive"},
-    "film reviews, negative / positive, with the phrases that people marked",
+    name="eraser-movies",
+    unpacked="movies",
+    texts="document",
+    classes={"NEG": "negative", "POS": "positive"},
+    what="film reviews, negative / positive, with the phrases that people marked",
 )
 ERASER_MULTIRC = _component(
-    "multirc",
-    "multirc",
-    "query",
-    _TRUTH,
-    "MultiRC: is the answer to the question right, with the sentences of the passage that say so",
+    name="eraser-multirc",
+    unpacked="multirc",
+    texts="query",
+    classes=_TRUTH,
+    what="MultiRC: is the answer right, with the sentences of the passage that say so",
 )
 ERASER_FEVER = _component(
-    "fever",
-    "fever",
-    "query",
-    "SUPPORTS, REFUTES",
-    "FEVER: does the article support the claim, with the sentences that say so",
+    name="eraser-fever",
+    unpacked="fever",
+    texts="query",
+    classes="SUPPORTS, REFUTES",
+    what="FEVER: does the article support the claim, with the sentences that say so",
 )
 ERASER_BOOLQ = _component(
-    "boolq",
-    "boolq",
-    "query",
-    _TRUTH,
-    "BoolQ: is the answer yes, with the passages of the article that say so",
+    name="eraser-boolq",
+    unpacked="boolq",
+    texts="query",
+    classes=_TRUTH,
+    what="BoolQ: is the answer yes, with the passages of the article that say so",
 )
 ERASER_EVIDENCE_INFERENCE = _component(
-    "evidence-inference",
-    "evidence_inference",
-    "query",
-    "significantly decreased, no significant difference, significantly increased",
-    "Evidence Inference: what a trial found, with the passages of the article that say so",
+    name="eraser-evidence-inference",
+    unpacked="evidence_inference",
+    texts="query",
+    classes="significantly decreased, no significant difference, significantly increased",
+    what="Evidence Inference: what a trial found, with the passages of the article that say so",
 )
 ERASER_COS_E = _component(
-    "cos-e",
-    "cose",
-    "query",
-    "A, B, C, D, E",
-    "CoS-E: which of five answers is right, with the words of the question that people marked",
+    name="eraser-cos-e",
+    unpacked="cose",
+    texts="query",
+    classes="A, B, C, D, E",
+    what="CoS-E: which of five answers is right, with the words of the question that people marked",
+    by_word=True,
 )
 ERASER_E_SNLI = _component(
-    "e-snli",
-    "esnli",
-    "pair",
-    "entailment, neutral, contradiction",
-    "e-SNLI: sentence pairs, with the words of both sentences that people marked",
+    name="eraser-e-snli",
+    unpacked="esnli",
+    texts="pair",
+    classes="entailment, neutral, contradiction",
+    what="e-SNLI: sentence pairs, with the words of both sentences that people marked",
+    by_word=True,
 )
