@@ -23,7 +23,7 @@ CLASSES = {
     "eraser-multirc": ("False", "True"),
     "eraser-fever": ("SUPPORTS", "REFUTES"),
     "eraser-boolq": ("False", "True"),
-    "eraser-evidence-inference": (
+    "eraser-evidence": (
         "significantly decreased",
         "no significant difference",
         "significantly increased",

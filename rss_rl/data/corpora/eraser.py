@@ -349,7 +349,7 @@ ERASER_BOOLQ = _component(
     what="BoolQ: is the answer yes, with the passages of the article that say so",
 )
 ERASER_EVIDENCE_INFERENCE = _component(
-    name="eraser-evidence-inference",
+    name="eraser-evidence",
     unpacked="evidence_inference",
     texts="query",
     classes="significantly decreased, no significant difference, significantly increased",

@@ -413,7 +413,7 @@ PEOPLE: tuple[Entry, ...] = (
         "question that is answered by yes or no.",
     ),
     _eraser(
-        "evidence-inference",
+        "evidence",
         "questions",
         (7958, 972, 959),
         "Text 1 is a report of a clinical trial, thousands of words (see --max-words), text 2 "
