@@ -35,6 +35,7 @@ def explain_classifier(
     texts: Sequence[str],
     *,
     keep: float = 0.2,
+    of_class: str | None = None,
     time: str | float | None = None,
     out: str | Path = "runs/explained",
     vectors: str | Path | Sequence[str | Path] | None = None,
@@ -58,6 +59,8 @@ def explain_classifier(
             classes in an attribute `classes`.
         texts: of the kind that are to be explained; some hundreds at least. They need no labels.
         keep: share of the words to select.
+        of_class: a class of the classifier: the words that speak for it are selected in every text,
+            in place of those that speak for what it predicts.
         vectors: files of word vectors for the policy to read, see `rss_rl.prepare`.
         contextual: the policy also reads each word as the classifier's encoder sees it in its whole
             text, at one pass of the classifier a text.
@@ -78,7 +81,10 @@ def explain_classifier(
             remedy="Give texts of which it says different things",
         )
     chosen: dict[str, Any] = {
-        "reward.model": {"name": name, "options": {**options, "target": "label"}},
+        "reward.model": {
+            "name": name,
+            "options": {**options, "target": "label", "of_class": of_class},
+        },
     }
     config = None
     if "pretrained" in options:

@@ -34,6 +34,7 @@ from rss_rl.errors import ConfigError
 from rss_rl.mirror.restore import stored_config
 from rss_rl.ops.native import load_ahead
 from rss_rl.packaged import find_config
+from rss_rl.results.sentences import kept_warning
 from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 from rss_rl.storage import is_uri, open_storage
 from rss_rl.training.phase_budget import PhaseBudget, seconds
@@ -73,7 +74,6 @@ class Joining:
 
 
 _HERE = Joining()
-_FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
 
 
 def train(
@@ -154,7 +154,7 @@ def train(
     if stopped is not None:
         run.stopped_by = interruption.signal
         _say_stopped(shown, plan.path, stopped, storage)
-    elif run.finished and (warning := kept_warning(plan.config, run.report)):
+    elif run.finished and (warning := kept_warning(run.report, plan.config.reward.target_share)):
         say(shown, f"Warning: {warning}", "yellow")
     return run
 
@@ -179,29 +179,6 @@ def _leaving(plan: _Plan, point: SafePoint) -> Callable[[], bool] | None:
         return True
 
     return leave
-
-
-def kept_warning(config: RunConfig, report: Mapping[str, Any]) -> str | None:
-    """What to say of a run that keeps another share of the words than it should; None if nothing.
-
-    Without a share asked for: next to all words or next to none is kept, so nothing is chosen.
-    """
-    kept = report["splits"].get("dev", {}).get("thresholded", {}).get("kept")
-    if kept is None:
-        return None
-    asked = config.reward.target_share
-    if asked is not None and abs(kept - asked) > _FAR_FROM_SHARE:
-        return (
-            f"the policy keeps {kept:.1%} of dev's words; {asked:.0%} were asked for. Train "
-            f"longer (more steps in the phases in which the policy learns), or start from "
-            f"another initial_probability of the policy"
-        )
-    if asked is None and not _COLLAPSED < kept < 1 - _COLLAPSED:
-        return (
-            f"the policy keeps {kept:.1%} of dev's words, so it does not select. Ask for a share:"
-            " reward.target_share=0.3 (--keep 0.3)"
-        )
-    return None
 
 
 def settings(overrides: Overrides) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rss_rl.api.scores import print_report, scores_table
-from rss_rl.api.terminal import plain_table
+from rss_rl.api.terminal import plain_table, say
 from rss_rl.cli import options
 from rss_rl.cli.options import checkpoint, console, trust
 from rss_rl.errors import ConfigError
@@ -112,9 +112,11 @@ def report(
             raise ConfigError("two formats are asked for", remedy="Give one of them")
         _write_page(runs, html, split, trust(trust_plugins))
         return
+    from rss_rl.results.sentences import kept_warning
     from rss_rl.runs.run_directory import RunDirectory
 
-    records = [RunDirectory.open(run).read_report() for run in runs]
+    opened = [RunDirectory.open(run) for run in runs]
+    records = [each.read_report() for each in opened]
     if len(runs) > 1 or markdown:
         _print_summary(records, json_, markdown)
         return
@@ -123,6 +125,9 @@ def report(
         typer.echo(json.dumps(record, indent=2))
     else:
         print_report(console(), run, record)
+        asked = opened[0].config.get("reward", {}).get("target_share")
+        if warning := kept_warning(record, asked):
+            say(console(), f"Warning: {warning}", "yellow")
 
 
 def _write_page(runs: list[Path], out: Path, split: str, trusted: Trust) -> None:

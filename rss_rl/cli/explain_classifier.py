@@ -43,6 +43,15 @@ def explain_classifier(
     keep: Annotated[
         float, typer.Option("--keep", metavar="SHARE", help="Share of the words to mark.")
     ] = 0.2,
+    of_class: Annotated[
+        str | None,
+        typer.Option(
+            "--class",
+            metavar="NAME",
+            help="Mark what speaks for this class in every text. Default: what speaks for the "
+            "class that the classifier predicts.",
+        ),
+    ] = None,
     vectors: options.Vectors = None,
     contextual: Annotated[
         bool,
@@ -73,6 +82,7 @@ def explain_classifier(
         classifier,
         texts,
         keep=keep,
+        of_class=of_class,
         vectors=vectors or None,
         contextual=contextual,
         time=time,

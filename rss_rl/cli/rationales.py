@@ -13,6 +13,7 @@ from rss_rl.api.terminal import counted, plain_table
 from rss_rl.cli import options
 from rss_rl.cli.evaluate import Split
 from rss_rl.cli.options import checkpoint, console, split_list, trust
+from rss_rl.components import Trust
 from rss_rl.errors import ConfigError
 from rss_rl.results.agreement_cells import AGREEMENT_LABELS, format_agreement
 
@@ -26,12 +27,14 @@ Examples:
 `rss-rl rationales runs/movies --posthoc occlusion,lime --scores other.jsonl` adds columns for
 explanations of the trained classifier, and for another method's scores of the words.
 
+`rss-rl rationales runs/movies-* --figure agreement.png` draws the agreement at every share.
+
 `rss-rl rationales runs/movies/all-tokens --share 0.2 --posthoc integrated-gradients` explains the
 comparison that was trained with every word.
 
-The data must say which words people marked, as eraser-movies and yelp-hat do. The run must be of
-the faithful form. `top-k`, `random` and the added columns keep the policy's mean share of words, or
-that of --share.
+The data must say which words people marked, as eraser-movies and yelp-hat do; `rss-rl data list`
+lists more. In a pair, a text without any mark does not count. The run must be of the faithful form.
+`top-k`, `random` and the added columns keep the policy's mean share of words, or that of --share.
 
 A line of a scores file is `{"id": "a review", "scores": [0.1, 0.7, 0.2]}`: the example's id, as
 `rss-rl data show` prints it, and a number for each word. For a pair of texts, give two lists.
@@ -81,6 +84,14 @@ def rationales(
             "--scores", metavar="FILE", help="Scores of the words by another method; repeatable."
         ),
     ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            "--figure",
+            metavar="FILE.png",
+            help="Also draw token F1 against the share of the words kept, seeds as a band.",
+        ),
+    ] = None,
     device: options.Device = None,
     trust_plugins: options.TrustPlugins = False,
     markdown: options.Markdown = False,
@@ -92,6 +103,8 @@ def rationales(
     """Compare the words that runs select with those that people marked."""
     if markdown + csv_ + json_ > 1:
         raise ConfigError("two formats are asked for", remedy="Give one of them")
+    if figure is not None and figure.suffix != ".png":
+        raise ConfigError("--figure wants a .png file", where=str(figure))
     from rss_rl.results.agreement import score_run_agreement
 
     asked: dict[str, Any] = {
@@ -102,16 +115,30 @@ def rationales(
         "device": device,
         "trust": trust(trust_plugins),
     }
-    rows: list[_Row] = []
+    found: dict[Path, dict[str, dict[str, float]]] = {}
     for run in runs:
         with counted(console(stderr=True), f"scoring {run}") as progress:
-            found = score_run_agreement(run, split, progress=progress, **asked)
-        rows += [(str(run), selection, measures) for selection, measures in found.items()]
+            found[run] = score_run_agreement(run, split, progress=progress, **asked)
+    if figure is not None:
+        _draw(figure, found, split, asked["trust"])
+    rows = [(str(run), choice, own[choice]) for run, own in found.items() for choice in own]
     if json_:
         tree = {"split": split, "which": which, "runs": _by_run(rows)}
         typer.echo(json.dumps(tree, indent=2))
     else:
         _print(rows, markdown=markdown, csv=csv_)
+
+
+def _draw(
+    out: Path, found: Mapping[Path, Mapping[str, Mapping[str, float]]], split: str, trusted: Trust
+) -> None:
+    from rss_rl.results.agreement_figure import draw_agreement
+    from rss_rl.results.comparing import group_runs, read_run
+    from rss_rl.results.output import write_files
+
+    groups = group_runs([read_run(run, trusted) for run in found])
+    write_files(out.parent, {out.name: draw_agreement(found, groups, split)}, "figure")
+    typer.echo(f"wrote {out}", err=True)
 
 
 def _print(rows: Sequence[_Row], *, markdown: bool, csv: bool) -> None:

@@ -93,6 +93,28 @@ class PolicyConfig(Choice):
         description="Folder of a transformer with its tokenizer, or its name on the Hugging Face"
         " hub, for reads=contextual.",
     )
+    unit: Literal["word", "sentence"] = Field(
+        default="word",
+        description="What a policy keeps or leaves out at once. sentence: it reads the mean of a"
+        " sentence's words and selects all of them or none; a sentence ends with '.', '!' or '?'.",
+    )
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the component can; no bit of a word can be weighed where sentences are selected."""
+        found = super().capabilities
+        return found - {"logits"} if self.unit == "sentence" else found
+
+    @model_validator(mode="after")
+    def _selects_sentences(self) -> PolicyConfig:
+        if self.unit == "sentence" and (
+            "token_ids" in (can := self.capabilities) or "log_probs" not in can
+        ):
+            raise ValueError(
+                f"policy '{self.name}' cannot select whole sentences, for which a policy reads"
+                " vectors and has log-probs: set policy.unit=word, or choose another policy"
+            )
+        return self
 
     @model_validator(mode="after")
     def _is_shown_vectors(self) -> PolicyConfig:

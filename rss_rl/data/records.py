@@ -333,29 +333,43 @@ def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record
                 yield BadRow(file, row, reason, "Quote fields that hold the delimiter", text)
 
 
-def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
-    file = str(path)
-    remedy = _LINES_REMEDY
-    with _open_text(path) as stream:
+def read_lines(path: Path) -> Iterator[Record | BadRow]:
+    """Stream the lines of a text file, which may be gzipped, as records of one value, `line`.
+
+    Empty lines are passed over.
+
+    Raises:
+        DataError: the file cannot be opened or read.
+    """
+    with _blamed_on(path), _open_text(path) as stream:
         for row, line in enumerate(stream, start=1):
             text = line.strip()
-            if not text:
-                continue
             if _undecodable(text):
-                yield BadRow(file, row, "bytes that are not UTF-8", _ENCODING_REMEDY, _shown(text))
-                continue
-            try:
-                values = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                yield BadRow(file, row, f"malformed row: no JSON ({error})", remedy, text)
-                continue
-            if not isinstance(values, dict):
-                yield BadRow(file, row, "malformed row: no JSON object", remedy, text)
-            elif not is_storable(tuple(values)):
-                reason = "malformed row: a key holds half a sign (a lone surrogate)"
-                yield BadRow(file, row, reason, "Write the keys again as UTF-8", text)
-            else:
-                yield Record(file, row, values)
+                reason = "bytes that are not UTF-8"
+                yield BadRow(str(path), row, reason, _ENCODING_REMEDY, _shown(text))
+            elif text:
+                yield Record(str(path), row, {"line": text})
+
+
+def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
+    remedy = _LINES_REMEDY
+    for line in read_lines(path):
+        if isinstance(line, BadRow):
+            yield line
+            continue
+        file, row, text = line.file, line.row, line.values["line"]
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            yield BadRow(file, row, f"malformed row: no JSON ({error})", remedy, text)
+            continue
+        if not isinstance(values, dict):
+            yield BadRow(file, row, "malformed row: no JSON object", remedy, text)
+        elif not is_storable(tuple(values)):
+            reason = "malformed row: a key holds half a sign (a lone surrogate)"
+            yield BadRow(file, row, reason, "Write the keys again as UTF-8", text)
+        else:
+            yield Record(file, row, values)
 
 
 def _parquet(path: Source) -> Any:

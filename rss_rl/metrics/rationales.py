@@ -1,7 +1,8 @@
 """How well selections agree with the words that people marked, over all tokens of a split.
 
 A token is kept as head, as dependent or as both. `rationale_f1_random` is the F1 of the same
-selections moved to random tokens of their sentences: what chance would find.
+selections moved to random tokens of their sentences: what chance would find. Of a pair, a text in
+which nobody marked a token (a question beside its passage) does not count.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ class _Rationales:
         self._found = self._found_at_random = self._kept = self._wanted = 0
 
     def add(self, scored: Scored) -> None:
-        for slot, rationale in enumerate(scored.batch.rationale or ()):
+        slots = scored.batch.rationale or ()
+        for slot, rationale in enumerate(slots):
             self._known = True
-            union = scored.selections[slot].any(1)  # [B, N_s]
+            counts = rationale.any(1, keepdims=True) | (len(slots) == 1)  # [B, 1]
+            union = scored.selections[slot].any(1) & counts  # [B, N_s]
             self._found += int((union & rationale).sum())
             self._found_at_random += int((scored.moved[slot].any(1) & rationale).sum())
             self._kept += int(union.sum())

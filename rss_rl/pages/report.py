@@ -34,7 +34,7 @@ from rss_rl.results.comparing import Group, flat_settings, group_runs, main_scor
 from rss_rl.results.reading import Reading, ReadText, read_split, words_by_share
 from rss_rl.results.score import score_run
 from rss_rl.results.score_cells import summary_cells
-from rss_rl.results.sentences import score_sentences
+from rss_rl.results.sentences import kept_warning, score_sentences
 from rss_rl.results.summary import Spread, spread, summarise
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.version import VERSION
@@ -153,6 +153,7 @@ def report_page(facts: Facts) -> str:
         title=_title(facts.groups),
         version=VERSION,
         written=f"{datetime.now():%d %B %Y, %H:%M}",
+        warnings=list(_warnings(facts)),
         summary=_summary(facts, metric),
         asked=list(_asked(facts)),
         bars=[] if metric is None else list(_bars(facts, metric)),
@@ -215,6 +216,14 @@ def _modes(facts: Facts, group: Group, metric: str) -> Iterator[tuple[str, Sprea
                 found.append(float(scores[metric]))
         if len(found) == len(group.runs):
             yield mode, spread(found)
+
+
+def _warnings(facts: Facts) -> Iterator[str]:
+    """What is said of runs that keep another share than they should."""
+    for run in (run for group in facts.groups for run in group.runs if _selects(run.config)):
+        assert run.report is not None
+        if warning := kept_warning(run.report, run.config["reward"]["target_share"]):
+            yield f"{run.path}: {warning}."
 
 
 def _summary(facts: Facts, metric: str | None) -> list[str]:

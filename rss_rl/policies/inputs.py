@@ -14,6 +14,7 @@ from rss_rl.config import Reads
 from rss_rl.errors import ConfigError
 from rss_rl.ops.matching import MATCH_SIZE, Sequences, beside
 from rss_rl.policies.protocol import reads_tokens
+from rss_rl.policies.sentences import SentencePolicy
 
 
 def input_size(reads: Reads, embedding: int, states: int | None = None) -> int:
@@ -61,10 +62,27 @@ def policy_inputs(
         states: S x [B, N_s, H], for a policy that reads `contextual`.
 
     Returns:
-        S x [B, N_s, `input_size`]; the ids themselves for a policy that reads those.
+        S x [B, N_s, `input_size`]; the ids themselves for a policy that reads those; for one of
+        whole sentences one number more, 1 where a sentence ends.
     """
     if reads_tokens(policy):
         return list(tokens)
+    shown = _vectors(embedding, tokens, valid, reads, states)
+    if not isinstance(policy, SentencePolicy):
+        return shown
+    return [
+        torch.cat([vectors, policy.ends(ids)[..., None].to(vectors.dtype)], -1)
+        for vectors, ids in zip(shown, tokens, strict=True)
+    ]
+
+
+def _vectors(
+    embedding: Callable[[Tensor], Tensor],
+    tokens: Sequence[Tensor],
+    valid: Sequence[Tensor],
+    reads: Reads,
+    states: Sequence[Tensor] | None,
+) -> list[Tensor]:
     if reads == "contextual":
         if states is None:
             raise ValueError("a batch without states for a policy that reads them")

@@ -20,8 +20,6 @@ Legend: B examples, S sentences, N_s tokens of slot s, C classes, K selections o
 
 from __future__ import annotations
 
-__all__ = ["CHOICES", "score_agreement", "score_run_agreement"]
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +39,7 @@ from rss_rl.models.sentences import SentencesClassifier
 from rss_rl.ops.rationales import (
     BUDGETS,
     SpanScores,
+    budget_token_f1s,
     document_scores,
     moved_at_random,
     pair_overlap,
@@ -215,7 +214,8 @@ def _check(
     if examples.batch([0]).rationale is None:
         raise DataError(
             "the data do not say which words people marked",
-            remedy="Prepare eraser-movies or yelp-hat, or a table with --rationale",
+            remedy="Prepare a source with marked words, such as eraser-movies, or a table with"
+            " --rationale",
         )
 
 
@@ -378,6 +378,15 @@ def _of(probabilities: Array, classes: Array) -> Array:
     return found
 
 
+def f1_at(share: float) -> str:
+    """The name of the token F1 of a budget.
+
+    >>> f1_at(0.05)
+    'token_f1_at_05'
+    """
+    return f"token_f1_at_{round(100 * share):02}"
+
+
 class Tally:
     """The measures of one kind of selection, batch by batch; a few numbers for each example."""
 
@@ -410,7 +419,10 @@ class Tally:
                 union = selections[slot][row].any(0)[real]
                 kept, tokens = kept + int(union.sum()), tokens + len(union)
                 if batch.rationale is not None:
-                    self._document(union, scores[slot][row][real], batch.rationale[slot][row][real])
+                    wanted = batch.rationale[slot][row][real]
+                    # Of a pair, a text in which nobody marked a word: a question, say.
+                    if wanted.any() or batch.sentences == 1:
+                        self._document(union, scores[slot][row][real], wanted)
                 if slot == 0 and batch.annotations is not None:
                     self._people(union, scores[0][row][real], batch.annotations[row][real])
             self._values["kept"].append(kept / tokens)
@@ -426,6 +438,7 @@ class Tally:
         iou_f1, auprc                   of spans; area under the precision-recall curve
         budget_..., count_token_f1,     of the tokens of highest score: see `ranked_scores`
         count_iou_f1
+        token_f1_at_..                  for each of BUDGETS, in percent; budget_token_f1 is the mean
         comprehensiveness, sufficiency  and aopc_..., budget_...: see the head of this module
         similarity, annotator_f1        of single annotators' maps: area under the ROC curve (the
                                         behavioural similarity of Sen et al., ACL 2020) and token
@@ -464,6 +477,8 @@ class Tally:
         if ranked is not None:
             for name, value in ranked._asdict().items():
                 self._values[name].append(value)
+            for share, value in zip(BUDGETS, budget_token_f1s(scores, wanted), strict=True):
+                self._values[f1_at(share)].append(value)
 
     def _people(self, kept: Array, scores: Array, annotations: Array) -> None:
         """Against each annotator, and annotators against each other."""

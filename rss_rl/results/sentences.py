@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rss_rl.metrics.measures import find_measure, format_measure
 
 Scores = Mapping[str, float | None]
+_FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
 
 
 def score_sentences(modes: Mapping[str, Scores], metric: str, split: str) -> list[str]:
@@ -31,3 +33,31 @@ def _sentences(modes: Mapping[str, Scores], metric: str, split: str) -> Iterator
     if (value := whole.get(metric)) is not None:
         score = format_measure(metric, value)
         yield f"For a model trained to read every word, the {label} is {score}."
+
+
+def kept_warning(report: Mapping[str, Any], asked: float | None) -> str | None:
+    """What to say of a run that keeps another share of the words than it should; None if nothing.
+
+    Whatever was asked for, a run that keeps next to all words or next to none chooses nothing.
+
+    Args:
+        report: of the run. asked: its `reward.target_share`.
+    """
+    kept = report["splits"].get("dev", {}).get("thresholded", {}).get("kept")
+    if kept is None:
+        return None
+    collapsed = not _COLLAPSED < kept < 1 - _COLLAPSED
+    if asked is None and collapsed:
+        return (
+            f"the policy keeps {kept:.1%} of dev's words, so it does not select. Ask for a share:"
+            " reward.target_share=0.3 (--keep 0.3)"
+        )
+    if asked is None:
+        return None
+    if abs(kept - asked) > _FAR_FROM_SHARE or (collapsed and _COLLAPSED < asked < 1 - _COLLAPSED):
+        return (
+            f"the policy keeps {kept:.1%} of dev's words; {asked:.0%} were asked for. Train "
+            "longer (more steps in the phases in which the policy learns), or start from "
+            "another initial_probability of the policy"
+        )
+    return None

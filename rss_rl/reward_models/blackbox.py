@@ -41,6 +41,11 @@ class _TargetOptions(Options):
         description="The class to predict from the selected words: that of the data, or the one"
         " that the classifier predicts from the whole text.",
     )
+    of_class: str | None = Field(
+        default=None,
+        description="A class to predict from the selected words of every text, in place of target:"
+        " what speaks for it, also where the classifier says another.",
+    )
 
 
 class BlackboxOptions(_TargetOptions):
@@ -82,7 +87,7 @@ class BlackboxReward:
     Args:
         classifier: to be asked.
         setup: of the run's task.
-        target: see `BlackboxOptions`.
+        options: of the component.
         where: for messages.
 
     Raises:
@@ -90,11 +95,14 @@ class BlackboxReward:
     """
 
     def __init__(
-        self, classifier: _Classifier, setup: RewardSetup, target: str, where: str
+        self, classifier: _Classifier, setup: RewardSetup, options: _TargetOptions, where: str
     ) -> None:
         self._classifier, self._where = classifier, where
-        by_label = target == "label"
-        self._classes = _classes(classifier.names, setup.labels.names, where) if by_label else None
+        names, asked = setup.labels.names, options.of_class
+        if asked is not None:
+            names = (asked,) * len(names)  # one class, whatever the label
+        by_label = options.target == "label" or asked is not None
+        self._classes = _classes(classifier.names, names, where) if by_label else None
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> dict[str, Array]:
         """`log_likelihood`, float32 [M] in nats; see `RewardModel.score`."""
@@ -246,10 +254,11 @@ def _classes(theirs: Sequence[str] | None, names: Sequence[str], where: str) -> 
     lacking = [name for name in names if name.lower() not in numbers]
     if lacking:
         raise ConfigError(
-            f"has no class '{lacking[0]:.100}' of the data; its classes: {', '.join(numbers)}",
+            f"has no class '{lacking[0]:.100}', which is asked for; its classes: "
+            + ", ".join(numbers),
             where=where,
             remedy="Set id2label in its config.json (of a function, its attribute `classes`), or"
-            " use reward.model.options.target=prediction",
+            " use reward.model.options.target=prediction, without of_class",
         )
     return np.array([numbers[name.lower()] for name in names], dtype=np.int64)
 
@@ -263,7 +272,7 @@ def _build(setup: RewardSetup, options: BlackboxOptions) -> BlackboxReward:
     pretrained = open_pretrained(options.pretrained)
     classifier = _Transformer(pretrained, setup, options.absent)
     kind = GatedBlackboxReward if options.absent == "remove" else BlackboxReward
-    return kind(classifier, setup, options.target, pretrained.name)
+    return kind(classifier, setup, options, pretrained.name)
 
 
 def of_function(function: Probabilities, name: str) -> Component:
@@ -274,7 +283,7 @@ def of_function(function: Probabilities, name: str) -> Component:
 
     def build(setup: RewardSetup, options: FunctionOptions) -> BlackboxReward:
         classifier = _Function(function, name, setup, options.absent)
-        return BlackboxReward(classifier, setup, options.target, name)
+        return BlackboxReward(classifier, setup, options, name)
 
     help_ = (inspect.getdoc(function) or "").strip()
     help_ = help_ or "A function from texts to probabilities of classes."

@@ -121,6 +121,31 @@ def test_a_function_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert chances.argmax() == 2
 
 
+def test_what_speaks_for_a_class_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In texts of which the classifier says the other class, too."""
+    (tmp_path / "counted.py").write_text(
+        "def probabilities(texts):\n"
+        "    found = [t.split() for t in texts]\n"
+        "    odds = [3 ** (2 * t.count('zzz') - 2 * t.count('aaa') + 1) for t in found]\n"
+        "    return [[1 / (1 + o), o / (1 + o)] for o in odds]\n"
+        "probabilities.classes = ['calm', 'loud']\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.csv").write_text("text\n" + "\n".join(texts_of(300)) + "\n")
+    given = ["counted:probabilities", "texts.csv", "--text", "text", "--keep", "0.2"]
+    more = ["learner.policy.learning_rate=0.05", "phases.0.steps=120", "policy.options.shared=true"]
+    for name, word in (("calm", "aaa"), ("loud", "zzz")):
+        out = ["--class", name, "--out", name]
+        done = CliRunner().invoke(app, ["explain-classifier", *given, *out, *SMALL, *more])
+        assert done.exit_code == 0, done.output
+        run = rss_rl.Run(name, trust_plugins=True)
+        for text in ("qq zzz xy aaa bo vvv zzz", "qq zzz xy aaa bo vvv aaa"):
+            (marked,) = run.model.select([text])[0]
+            assert text.split()[marked.probabilities.max(0).argmax()] == word
+
+
 def test_functions_that_cannot_be_asked(tmp_path: Path) -> None:
     texts = texts_of(40)
     with pytest.raises(ConfigError, match="cannot find"):

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pytest
 
 import rss_rl
-from rss_rl.api.training import kept_warning
-from rss_rl.config import RunConfig, parse_config
+from rss_rl.config import parse_config
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
 from rss_rl.training.phase_budget import PhaseBudget, seconds
@@ -253,21 +252,6 @@ def test_a_duration_is_read_and_shared_out(monkeypatch: pytest.MonkeyPatch) -> N
     assert not budget.over(1)
     clock[0] = 40.0
     assert budget.over(1)
-
-
-def test_another_share_than_was_asked_for_is_said(run: rss_rl.Run) -> None:
-    def said(kept: float | None, asked: float | None) -> str | None:
-        reward = run.config.reward.model_copy(update={"target_share": asked})
-        config: RunConfig = run.config.model_copy(update={"reward": reward})
-        scores = {} if kept is None else {"thresholded": {"kept": kept}}
-        return kept_warning(config, {"splits": {"dev": scores}})
-
-    assert said(0.22, 0.2) is None
-    assert "20% were asked for" in (said(0.9, 0.2) or "")
-    assert said(0.5, None) is None
-    assert "does not select" in (said(0.999, None) or "")
-    assert "does not select" in (said(0.0, None) or "")
-    assert said(None, None) is None
 
 
 def test_importing_costs_neither_torch_nor_ray() -> None:

@@ -17,7 +17,7 @@ from rss_rl.errors import DataError
 
 ENTRIES = [pytest.param(item, id=item.name) for item in CATALOGUE.values()]
 TASKS = {"NLI", "relatedness", "classification", "answer-sentence selection", "cloze"}
-TASKS |= {"relatedness, NLI", "word vectors"}
+TASKS |= {"relatedness, NLI", "word vectors", "questions", "claims"}
 
 
 def test_every_source_that_reads_files_has_an_entry() -> None:

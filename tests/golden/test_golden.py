@@ -80,6 +80,7 @@ def resolved(config: RunConfig) -> dict[str, Any]:
         section |= {**old[name], **own}
     model.pop("classifier")
     assert policy.pop("pretrained") is None  # nobody read in context
+    assert policy.pop("unit") == "word"
     del learner["embedding_update"]
     model["encoder"] = config.model.encoder.name
     learner["estimator"] = config.estimator.name

@@ -69,6 +69,15 @@ def test_it_shows_the_scores_of_the_report(text: str, runs: list[Path]) -> None:
     assert len(shown) == 3  # and what the same classifier makes of all words
 
 
+def test_another_share_than_was_asked_for_is_said(one: Facts) -> None:
+    (group,) = one.groups
+    (run,) = group.runs
+    assert "<strong>Warning:" not in report_page(one)
+    asked = {**run.config, "reward": {**run.config["reward"], "target_share": 0.03}}
+    facts = replace(one, groups=(replace(group, runs=(replace(run, config=asked),)),))
+    assert "3% were asked for" in report_page(facts)
+
+
 def test_bands_stand_only_where_there_are_seeds(text: str, runs: list[Path]) -> None:
     two = report_page(gather_facts(runs[:2]))
     for page, has in ((text, False), (two, True)):

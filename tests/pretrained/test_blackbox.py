@@ -77,9 +77,21 @@ def test_scores_are_the_classifiers(folder: Path, absent: str, target: str) -> N
 
 
 @pytest.mark.parametrize("target", ["label", "prediction"])
-def test_gates_of_0_and_1_lose_what_a_selection_scores(folder: Path, target: str) -> None:
+def test_a_class_that_is_asked_for_takes_the_place_of_any_other(folder: Path, target: str) -> None:
     examples, bits = batch()
-    reward = built(folder, target=target)
+    found = built(folder, target=target, of_class="No").score(examples, [bits])
+    same = Batch(examples.rows, examples.tokens, examples.valid, np.zeros(4, dtype=np.int64))
+    expected = built(folder, target="label").score(same, [bits])
+    np.testing.assert_array_equal(found["log_likelihood"], expected["log_likelihood"])
+
+
+@pytest.mark.parametrize("of_class", [None, "yes"])
+@pytest.mark.parametrize("target", ["label", "prediction"])
+def test_gates_of_0_and_1_lose_what_a_selection_scores(
+    folder: Path, target: str, of_class: str | None
+) -> None:
+    examples, bits = batch()
+    reward = built(folder, target=target, of_class=of_class)
     once = Batch(
         *(
             part[:2] if isinstance(part, np.ndarray) else (part[0][:2],)
@@ -110,9 +122,11 @@ def test_bad_input(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="single texts"):
         built(folder, LabelSpec("score", low=0, high=1))
     with pytest.raises(
-        ConfigError, match=r"has no class 'maybe' of the data; its classes: yes, no"
+        ConfigError, match=r"has no class 'maybe', which is asked for; its classes: yes, no"
     ):
         built(folder, LabelSpec("classes", ("yes", "maybe")), target="label")
+    with pytest.raises(ConfigError, match="has no class 'perhaps', which is asked for"):
+        built(folder, of_class="perhaps")
     encoder = tiny_transformers.save(tmp_path / "encoder")
     with pytest.raises(ConfigError, match="is no classifier of texts but BertModel"):
         built(encoder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rationale_twins import curve_area, iou_f1, people_similarity, ranked, roc, token_scores
+from rationale_twins import (
+    curve_area,
+    f1_by_budget,
+    iou_f1,
+    people_similarity,
+    ranked,
+    roc,
+    token_scores,
+)
 from typer.testing import CliRunner
 
 from rss_rl.cli.main import app
@@ -23,10 +31,12 @@ from rss_rl.data.sources import BadRow, RawExample, ReaderSource
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import tensor_batch
-from rss_rl.results.agreement import CHOICES, score_agreement
+from rss_rl.results.agreement import CHOICES, Probabilities, Tally, score_agreement
+from rss_rl.results.agreement_figure import draw_agreement
+from rss_rl.results.comparing import Group, Run
 from rss_rl.rollouts.snapshot import Models, build_prepared_models
 from rss_rl.training.run import train
-from rss_rl.types import LabelSpec
+from rss_rl.types import Batch, LabelSpec
 
 _CPU = torch.device("cpu")
 _SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -172,7 +182,7 @@ def slow_scores(models: Models, split: Any, share: float | None) -> dict[str, fl
             names = ("token_precision", "token_recall", "token_f1")
             texts.append(dict(zip(names, token_scores(bits, truth), strict=True)))
             texts[-1]["auprc"] = curve_area(rank, truth)
-            texts[-1] |= ranked(rank, truth)
+            texts[-1] |= ranked(rank, truth) | f1_by_budget(rank, truth)
     means = {
         name: float(np.mean([found[name] for found in each]))
         for each in (values, texts)
@@ -326,6 +336,47 @@ def test_the_command(trained: Path) -> None:
     assert (wrong.exit_code, "Give one of them" in wrong.stderr) == (2, True)
 
 
+def test_the_picture(
+    trained: Path, marked: Prepared, tiny_config: RunConfig, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    config = tiny_config.model_copy(update={"data": str(marked.folder), "seed": 5})
+    list(train(with_(config, "evaluation", all_tokens=False), other))
+    out = tmp_path / "agreement.png"
+    asked = ["rationales", str(trained), str(other), "--figure"]
+    done = CliRunner().invoke(app, [*asked, str(out), "--markdown"])
+    assert done.exit_code == 0, done.output
+    assert out.read_bytes()[:4] == b"\x89PNG"
+    assert f"wrote {out}" in done.stderr
+    wrong = CliRunner().invoke(app, [*asked, "agreement.jpg"])
+    assert (wrong.exit_code, "--figure wants a .png file" in wrong.stderr) == (2, True)
+
+
+def test_lines_of_the_picture_are_means_over_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(own: float, f1: Callable[[int], float]) -> dict[str, dict[str, float]]:
+        at = {f"token_f1_at_{percent:02}": f1(percent) for percent in range(5, 100, 5)}
+        choices = {"policy": at, "top-k": {}, "random": at, "lime": at}
+        choices["policy"] = at | {"kept": own, "token_f1": own / 2}
+        return choices
+
+    found = {Path("a"): of(0.2, lambda p: p / 100), Path("b"): of(0.4, lambda p: p / 50)}
+    config = {"policy": {"name": "rss"}}
+    runs = tuple(Run(path, {**config, "seed": k}, None) for k, path in enumerate(found))
+    shown: list[Any] = []
+    monkeypatch.setattr("rss_rl.results.output.png", lambda figure: shown.append(figure) or b"")
+    draw_agreement(found, [Group("A", runs)], "test")
+    (axes,) = shown[0].axes
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    assert {"rss", "random", "lime"} <= set(lines)
+    percents = list(range(5, 100, 5))
+    assert lines["rss"].get_xdata() == pytest.approx(percents)
+    assert lines["rss"].get_ydata() == pytest.approx([1.5 * p / 100 for p in percents])
+    band = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.max() == pytest.approx(0.95 * 1.5 + 0.95 * 2**-0.5)
+    (point,) = (line for line in axes.get_lines() if line.get_marker() == "o")
+    assert (*point.get_xdata(), *point.get_ydata()) == pytest.approx((30, 0.15))
+
+
 def test_the_command_adds_columns(trained: Path, marked: Prepared, tmp_path: Path) -> None:
     split = marked.split("test")
     files = [tmp_path / "first" / "other.jsonl", tmp_path / "second" / "other.jsonl"]
@@ -362,3 +413,22 @@ def test_the_command_adds_columns(trained: Path, marked: Prepared, tmp_path: Pat
     unknown = ask("--posthoc", "occlusoin")
     assert unknown.exit_code == 2
     assert "no method 'occlusoin' to explain a classifier; did you mean" in unknown.stderr
+
+
+def test_of_a_pair_a_text_without_a_mark_does_not_count() -> None:
+    """A question has no rationale: what is kept of it is neither right nor wrong."""
+    draw = np.random.default_rng(0)
+    valid, marks = np.ones((3, 6), dtype=bool), draw.random((3, 6)) < 0.5
+    marks[:, 0] = True
+    kept, scores = draw.random((3, 2, 6)) < 0.5, draw.random((3, 6))
+    even = np.full((3, 2), 0.5)
+    found = []
+    for slots in (1, 2):
+        tally = Tally()
+        tokens, rationale = (valid.astype(np.int64),) * slots, (marks, ~valid)[:slots]
+        labels = np.zeros(3, dtype=np.int64)
+        batch = Batch(np.arange(3), tokens, (valid,) * slots, labels, rationale)
+        read = Probabilities(even, even, even)
+        tally.add(batch, [kept, kept][:slots], [scores, scores][:slots], read, None)
+        found.append(tally.metrics())
+    assert found[0] == found[1]

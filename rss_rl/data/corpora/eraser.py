@@ -1,20 +1,37 @@
-"""ERASER's movies: film reviews, negative or positive, with the phrases that people marked.
+"""ERASER's seven tasks, which have one format: labelled rows, and the evidence that people marked.
 
-A line of a split's file is a review: `annotation_id`, `classification` and `evidences`, groups of
-spans of the tokens of one document, `docs/<docid>`, which white space parts. A token is of the
-rationale where any span covers it. The marks of train and val are enough to tell the label by,
-those of test are meant to be all that there are (31% of the tokens there, 9% in training). Spans
-of no token and no text, which test has a few of, say nothing and are passed over; a review without
-a span has an empty rationale.
+A line of a split's file is a row: `annotation_id`, `classification`, `query` and `evidences`,
+groups of spans of the tokens of a document. Documents are files of the folder `docs`, or lines of
+docs.jsonl (`docid`, `document`); a line of a document is a sentence, spaces part its tokens. A
+token is of the rationale where any span covers it. Spans of no token and no text, which the test
+rows of the movies have a few of, say nothing and are passed over.
+
+What the texts of an example are depends on the task: the document alone (movies), document and
+query (questions, claims, answers to choose from), or premise and hypothesis, which are documents
+called after their row (e-SNLI). Nothing is marked in a query.
+
+Movies: the marks of train and val are enough to tell the label by, those of test are meant to be
+all that there are (31% of the tokens there, 9% in training).
+
+Source: DeYoung et al., ERASER: A Benchmark to Evaluate Rationalized NLP Models, ACL 2020.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from rss_rl.components import NoOptions
+import numpy as np
+from pydantic import Field
+
+from rss_rl.components import NoOptions, Options
 from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, read_records
 from rss_rl.data.sources import (
@@ -29,19 +46,33 @@ from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
 _FILES = {"train": "train.jsonl", "dev": "val.jsonl", "test": "test.jsonl"}
-_DOCUMENTS = "docs"
-_UNPACKED = "movies"
-"""Folder that the published archive unpacks into."""
-_CLASSES = {"NEG": "negative", "POS": "positive"}
-_ALIKE = "Take docs and the .jsonl files out of one archive"
+_FOLDER, _LINES = "docs", "docs.jsonl"
+_ALIKE = "Take the documents and the .jsonl files out of one archive"
+
+Texts = Literal["document", "query", "pair"]
+"""What the texts of an example are: the document, document and query, premise and hypothesis."""
+Sentences = list[list[str]]
+"""The tokens of each sentence of a document."""
+_Find = Callable[[str], Sentences]
 
 
 class _UnusableError(Exception):
     """Why a row cannot be used, and what to do."""
 
 
-def _read(split: str, path: Path, documents: Path) -> Iterator[RawExample | BadRow]:
-    """Stream one split.
+class Task(NamedTuple):
+    """A task: its name, the folder that its archive unpacks into, the name of each class."""
+
+    name: str
+    unpacked: str
+    texts: Texts
+    classes: Mapping[str, str]
+
+
+def _read(
+    split: str, path: Path, documents: Path, *, task: Task, whole: bool
+) -> Iterator[RawExample | BadRow]:
+    """Stream one split; `whole`: sentences with a marked token are marked from end to end.
 
     Raises:
         DataError: the folder lacks the split's file or the documents.
@@ -51,34 +82,44 @@ def _read(split: str, path: Path, documents: Path) -> Iterator[RawExample | BadR
             raise DataError(
                 f"there is no {needed.name}",
                 where=str(path.parent),
-                remedy="Unpack ERASER's movies there, or name another --from",
+                remedy=f"Unpack {task.unpacked}.tar.gz of ERASER there, or name another --from",
             )
+    find = partial(_from_folder, documents) if documents.is_dir() else _Lines(documents).find
     for record in read_records(path):
-        yield record if isinstance(record, BadRow) else _example(record, documents)
+        yield record if isinstance(record, BadRow) else _example(record, find, task, whole)
 
 
-def _example(record: Record, documents: Path) -> RawExample | BadRow:
+def _example(record: Record, find: _Find, task: Task, whole: bool) -> RawExample | BadRow:
     values = record.values
+    row = str(values.get("annotation_id", ""))
     try:
         spans = _spans(values)
-        document = _document(values, spans)
-        words = _words(documents, document)
-        bits = _bits(spans, words, document)
+        names = _documents(values, row, spans, task.texts)
+        texts, rationale = [], []
+        for name in names:
+            sentences = find(name)
+            words = list(chain.from_iterable(sentences))
+            bits = _bits([span for span in spans if span["docid"] == name], words, name)
+            texts.append(Words(words))
+            rationale.append(tuple(_widened(bits, sentences) if whole else bits))
+        if task.texts == "query":
+            texts.append(Words(_tokens(str(values.get("query") or ""))))
+            rationale.append((False,) * len(texts[-1]))
     except _UnusableError as error:
         return record.bad(*error.args)
     label = str(values.get("classification", ""))
     return RawExample(
-        id=str(values.get("annotation_id", document)),
-        texts=(Words(words),),
-        label=_CLASSES.get(label, label),
-        rationale=(tuple(bits),),
+        id=row or names[0],
+        texts=tuple(texts),
+        label=task.classes.get(label, label),
+        rationale=tuple(rationale),
         file=record.file,
         row=record.row,
     )
 
 
 def _spans(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """All spans of all groups, in the order of the document."""
+    """All spans of all groups."""
     groups = values.get("evidences")
     if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
         raise _UnusableError("'evidences' is no list of lists of spans", _ALIKE)
@@ -90,39 +131,112 @@ def _spans(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
                 f"the span {span!r} lacks docid, start_token or end_token as numbers of tokens",
                 _ALIKE,
             )
-    return sorted(spans, key=lambda span: (span["start_token"], span["end_token"]))
+    return spans
 
 
 def _is_span(span: Any) -> bool:
     return isinstance(span, dict) and isinstance(span.get("docid"), str)
 
 
-def _document(values: Mapping[str, Any], spans: list[Mapping[str, Any]]) -> str:
-    names = {span["docid"] for span in spans} or set(values.get("docids") or ())
-    names = names or {str(values.get("annotation_id", ""))}
-    if len(names) > 1:
-        listed = ", ".join(sorted(map(str, names)))
+def _documents(
+    values: Mapping[str, Any], row: str, spans: Sequence[Mapping[str, Any]], texts: Texts
+) -> tuple[str, ...]:
+    """The names of the documents that a row is about."""
+    found = {span["docid"] for span in spans}
+    if texts == "pair":
+        names = (f"{row}_premise", f"{row}_hypothesis")
+        if other := sorted(found - set(names)):
+            raise _UnusableError(
+                f"a span lies in '{other[0]}', which is neither {names[0]} nor {names[1]}", _ALIKE
+            )
+        return names
+    found = found or set(values.get("docids") or ()) or {row}
+    if len(found) > 1:
+        listed = ", ".join(sorted(map(str, found)))
         raise _UnusableError(
-            f"its spans lie in {len(names)} documents: {listed}", "Give each document a row"
+            f"its spans lie in {len(found)} documents: {listed}", "Give each document a row"
         )
-    (name,) = names
+    return tuple(found)
+
+
+def _tokens(line: str) -> list[str]:
+    """The tokens of a line, which spaces part, and no other white space."""
+    return [token for token in line.strip().split(" ") if token]
+
+
+def _sentences(text: str) -> Sentences:
+    return [tokens for line in text.split("\n") if (tokens := _tokens(line))]
+
+
+def _from_folder(folder: Path, name: str) -> Sentences:
     # It names a file, and must lead nowhere else.
     if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name:
         raise _UnusableError(f"the document {name!r} is no name of a file", _ALIKE)
-    return name
-
-
-def _words(folder: Path, document: str) -> list[str]:
-    path = folder / document
+    path = folder / name
     try:
-        return path.read_text(encoding="utf-8").split()
+        return _sentences(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise _UnusableError(f"there is no document '{document}' in {folder}", _ALIKE) from None
+        raise _UnusableError(f"there is no document '{name}' in {folder}", _ALIKE) from None
     except (OSError, UnicodeDecodeError) as error:
         raise _UnusableError(f"the document '{path}' cannot be read ({error})", _ALIKE) from error
 
 
-def _bits(spans: list[Mapping[str, Any]], words: list[str], document: str) -> list[bool]:
+class _Lines:
+    """The documents of docs.jsonl, of which only where they stand is held: e-SNLI has a million.
+
+    Raises:
+        DataError: a line that is no document.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        keys, places, start = array("Q"), array("Q"), 0
+        with path.open("rb") as lines:
+            for row, line in enumerate(lines, start=1):
+                if line.strip():
+                    keys.append(_key(self._parsed(line, f"row {row}")[0]))
+                    places.append(start)
+                start += len(line)
+        order = np.argsort(np.array(keys, np.uint64), kind="stable")
+        self._keys = np.array(keys, np.uint64)[order]  # [documents]
+        self._places = np.array(places, np.uint64)[order]
+
+    def find(self, name: str) -> Sentences:
+        """The document of that name."""
+        at = bisect_left(self._keys, _key(name))
+        if at < len(self._keys):
+            place = int(self._places[at])
+            with self._path.open("rb") as lines:
+                lines.seek(place)
+                found, text = self._parsed(lines.readline(), f"byte {place}")
+            if found == name:
+                return _sentences(text)
+        raise _UnusableError(f"there is no document '{name}' in {self._path}", _ALIKE)
+
+    def _parsed(self, line: bytes, place: str) -> tuple[str, str]:
+        try:
+            values = json.loads(line)
+            name, text = values["docid"], values["document"]
+        except (ValueError, RecursionError, KeyError, TypeError) as error:
+            raise self._no_document(place) from error
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise self._no_document(place)
+        return name, text
+
+    def _no_document(self, place: str) -> DataError:
+        return DataError(
+            "is no JSON object with the texts 'docid' and 'document'",
+            where=f"{self._path}, {place}",
+            remedy=_ALIKE,
+        )
+
+
+def _key(name: object) -> int:
+    digest = hashlib.blake2b(str(name).encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(digest.digest())
+
+
+def _bits(spans: Sequence[Mapping[str, Any]], words: list[str], document: str) -> list[bool]:
     bits = [False] * len(words)
     for span in spans:
         start, end, text = span["start_token"], span["end_token"], span.get("text")
@@ -133,35 +247,127 @@ def _bits(spans: list[Mapping[str, Any]], words: list[str], document: str) -> li
             raise _UnusableError(
                 f"{where} lies outside the {len(words)} tokens of '{document}'", _ALIKE
             )
-        if any(bits[start:end]):
-            raise _UnusableError(
-                f"{where} of '{document}' overlaps another", "Join the two into one span"
-            )
-        if isinstance(text, str) and text.split() != words[start:end]:
+        if isinstance(text, str) and _tokens(text) != words[start:end]:
             raise _UnusableError(f"{where} of '{document}' has another text than its row", _ALIKE)
         bits[start:end] = [True] * (end - start)
     return bits
 
 
-def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """ERASER's movies of the folder given, or of `movies` in it.
+def _widened(bits: list[bool], sentences: Sentences) -> list[bool]:
+    """Bits of whole sentences: those that have a marked token."""
+    wide, start = list[bool](), 0
+    for sentence in sentences:
+        end = start + len(sentence)
+        wide += [any(bits[start:end])] * len(sentence)
+        start = end
+    return wide
+
+
+class EvidenceOptions(Options):
+    """What counts as marked."""
+
+    evidence: Literal["spans", "sentences"] = Field(
+        default="spans",
+        description="The tokens that people marked, or all of every sentence in which they marked"
+        " one.",
+    )
+
+
+def _build(
+    request: SourceRequest, options: NoOptions | EvidenceOptions, *, task: Task
+) -> ReaderSource:
+    """A task of the folder given, or of the folder in it that its archive unpacks into.
 
     Raises:
         DataError: no such folder.
     """
-    folder = source_folder("eraser-movies", request, "train.jsonl and docs")
-    if (folder / _UNPACKED).is_dir():
-        folder = folder / _UNPACKED
-    files = {split: (folder / name, folder / _DOCUMENTS) for split, name in _FILES.items()}
-    labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
-    return ReaderSource("eraser-movies", 1, labels, files, _read)
+    folder = source_folder(task.name, request, f"train.jsonl and {_FOLDER} or {_LINES}")
+    if (folder / task.unpacked).is_dir():
+        folder = folder / task.unpacked
+    documents = folder / (_LINES if (folder / _LINES).exists() else _FOLDER)
+    files = {split: (folder / name, documents) for split, name in _FILES.items()}
+    labels = LabelSpec("classes", names=tuple(task.classes.values()))
+    whole = isinstance(options, EvidenceOptions) and options.evidence == "sentences"
+    reader = partial(_read, task=task, whole=whole)
+    return ReaderSource(task.name, 1 if task.texts == "document" else 2, labels, files, reader)
 
 
-ERASER_MOVIES = SourceComponent(
+def _component(
+    *,
+    name: str,
+    unpacked: str,
+    texts: Texts,
+    classes: Mapping[str, str] | str,
+    what: str,
+    by_word: bool = False,
+) -> SourceComponent:
+    """A task.
+
+    Args:
+        classes: as text: as the files have them, separated by commas.
+        by_word: people marked words of a single sentence.
+    """
+    named = {each: each for each in classes.split(", ")} if isinstance(classes, str) else classes
+    return SourceComponent(
+        name=name,
+        help=f"ERASER's {what}",
+        build=partial(_build, task=Task(name, unpacked, texts, named)),
+        options=NoOptions if by_word else EvidenceOptions,
+        capabilities=frozenset({"rationales"} | (set() if texts == "document" else {"pairs"})),
+        needs=f"--from FOLDER with train.jsonl, val.jsonl, test.jsonl and {_FOLDER} or {_LINES}",
+        source="DeYoung et al., ACL 2020",
+    )
+
+
+_TRUTH = "False, True"
+ERASER_MOVIES = _component(
     name="eraser-movies",
-    help="ERASER's film reviews, negative / positive, with the phrases that people marked",
-    build=_build,
-    capabilities=frozenset({"rationales"}),
-    needs="--from FOLDER with train.jsonl, val.jsonl, test.jsonl and docs",
-    source="DeYoung et al., ACL 2020",
+    unpacked="movies",
+    texts="document",
+    classes={"NEG": "negative", "POS": "positive"},
+    what="film reviews, negative / positive, with the phrases that people marked",
+)
+ERASER_MULTIRC = _component(
+    name="eraser-multirc",
+    unpacked="multirc",
+    texts="query",
+    classes=_TRUTH,
+    what="MultiRC: is the answer right, with the sentences of the passage that say so",
+)
+ERASER_FEVER = _component(
+    name="eraser-fever",
+    unpacked="fever",
+    texts="query",
+    classes="SUPPORTS, REFUTES",
+    what="FEVER: does the article support the claim, with the sentences that say so",
+)
+ERASER_BOOLQ = _component(
+    name="eraser-boolq",
+    unpacked="boolq",
+    texts="query",
+    classes=_TRUTH,
+    what="BoolQ: is the answer yes, with the passages of the article that say so",
+)
+ERASER_EVIDENCE_INFERENCE = _component(
+    name="eraser-evidence",
+    unpacked="evidence_inference",
+    texts="query",
+    classes="significantly decreased, no significant difference, significantly increased",
+    what="Evidence Inference: what a trial found, with the passages of the article that say so",
+)
+ERASER_COS_E = _component(
+    name="eraser-cos-e",
+    unpacked="cose",
+    texts="query",
+    classes="A, B, C, D, E",
+    what="CoS-E: which of five answers is right, with the words of the question that people marked",
+    by_word=True,
+)
+ERASER_E_SNLI = _component(
+    name="eraser-e-snli",
+    unpacked="esnli",
+    texts="pair",
+    classes="entailment, neutral, contradiction",
+    what="e-SNLI: sentence pairs, with the words of both sentences that people marked",
+    by_word=True,
 )

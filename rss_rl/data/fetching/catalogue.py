@@ -314,33 +314,151 @@ READING: tuple[Entry, ...] = (
 )
 
 
-PEOPLE: tuple[Entry, ...] = (
-    Entry(
-        "eraser-movies",
-        "classification",
-        "? (its page states none; reviews of Pang and Lee 2004, rationales of Zaidan et al. 2007)",
-        "https://www.eraserbenchmark.com/",
-        "download 'Movies' from its page and unpack movies.tar.gz",
-        folder="eraser-movies",
-        rows={"train": 1600, "dev": 200, "test": 199},
-        megabytes=3.9,
+_ERASER = "https://www.eraserbenchmark.com/"
+_UNSTATED = "? (its page states none)"
+
+
+def _eraser(
+    name: str,
+    task: str,
+    rows: tuple[int, int, int],
+    note: str,
+    *,
+    archive: str = "",
+    files: bool = True,
+    limit_mb: int = 2000,
+    licence: str = _UNSTATED,
+    megabytes: float | None = None,
+) -> Entry:
+    """A task of ERASER; `files`: its documents are files, and not lines of docs.jsonl."""
+    archive = archive or name
+    documents = f"{archive}/docs/*" if files else f"{archive}/docs.jsonl"
+    return Entry(
+        f"eraser-{name}",
+        task,
+        licence,
+        _ERASER,
+        f"download {archive}.tar.gz from its page and unpack it",
+        folder=f"eraser-{name}",
+        rows=dict(zip(("train", "dev", "test"), rows, strict=True)),
+        megabytes=megabytes,
         files=(
             RemoteFile(
-                "movies.tar.gz",
-                "https://www.eraserbenchmark.com/zipped/movies.tar.gz",
+                f"{archive}.tar.gz",
+                f"{_ERASER}zipped/{archive}.tar.gz",
                 unpack=Unpack(
                     (
-                        *(f"movies/{split}.jsonl" for split in ("train", "val", "test")),
-                        "movies/docs/*",
+                        *(f"{archive}/{split}.jsonl" for split in ("train", "val", "test")),
+                        documents,
                     ),
-                    limit_mb=100,
-                    keep=3,
-                    most=5000,
+                    limit_mb=limit_mb,
+                    keep=3 if files else 2,
+                    most=100_000,
                 ),
             ),
         ),
-        note="Reviews of about 800 tokens; 9% of the training tokens are marked and 31% of the "
+        note=note,
+    )
+
+
+_E_SNLI = "https://github.com/OanaMariaCamburu/e-SNLI"
+_E_SNLI_RAW = "https://raw.githubusercontent.com/OanaMariaCamburu/e-SNLI/master/dataset/"
+_E_SNLI_FILES = tuple(f"esnli_{part}.csv" for part in ("train_1", "train_2", "dev", "test"))
+_HATEXPLAIN = "https://github.com/hate-alert/HateXplain"
+_HATEXPLAIN_RAW = "https://raw.githubusercontent.com/hate-alert/HateXplain/master/Data/"
+_HATEXPLAIN_FILES = ("dataset.json", "post_id_divisions.json")
+
+PEOPLE: tuple[Entry, ...] = (
+    _eraser(
+        "movies",
+        "classification",
+        (1600, 200, 199),
+        "Reviews of about 800 tokens; 9% of the training tokens are marked and 31% of the "
         "test ones, where the marks are meant to be complete.",
+        limit_mb=100,
+        licence="? (its page states none; reviews of Pang and Lee 2004, rationales of Zaidan et "
+        "al. 2007)",
+        megabytes=3.9,
+    ),
+    _eraser(
+        "multirc",
+        "questions",
+        (24_029, 3214, 4848),
+        "Text 1 is a passage, text 2 a question and an answer; marked are whole sentences.",
+    ),
+    _eraser(
+        "fever",
+        "claims",
+        (97_957, 6122, 6111),
+        "Text 1 is an article of Wikipedia, text 2 a claim; marked are whole sentences.",
+    ),
+    _eraser(
+        "boolq",
+        "questions",
+        (6363, 1491, 2817),
+        "Text 1 is an article of Wikipedia, thousands of words (see --max-words), text 2 a "
+        "question that is answered by yes or no.",
+    ),
+    _eraser(
+        "evidence",
+        "questions",
+        (7958, 972, 959),
+        "Text 1 is a report of a clinical trial, thousands of words (see --max-words), text 2 "
+        "asks what a treatment did to an outcome.",
+        archive="evidence_inference",
+    ),
+    _eraser(
+        "cos-e",
+        "questions",
+        (8733, 1092, 1092),
+        "Text 1 is a question, text 2 all five answers, A to E, as one text: a classifier of pairs "
+        "does not know one answer from another.",
+        archive="cose",
+        files=False,
+    ),
+    _eraser(
+        "e-snli",
+        "NLI",
+        (911_938, 16_449, 16_429),
+        "Rows are as ERASER's paper states them, which are more than SNLI's pairs.",
+        archive="esnli",
+        files=False,
+    ),
+    Entry(
+        "e-snli",
+        "NLI",
+        "MIT; SNLI itself: CC BY-SA 4.0",
+        _E_SNLI,
+        "download the .csv files of the folder dataset from its page",
+        folder="e-snli",
+        rows={"train": 549_367, "dev": 9842, "test": 9824},
+        files=tuple(RemoteFile(file, _E_SNLI_RAW + file) for file in _E_SNLI_FILES),
+        note="SNLI's pairs. One person marked the words of a training pair, three those of a dev "
+        "or test pair; a few rows lack a sentence (--skip-bad-rows).",
+    ),
+    Entry(
+        "hatexplain",
+        "classification",
+        "MIT",
+        _HATEXPLAIN,
+        "download dataset.json and post_id_divisions.json from the folder Data of its page",
+        folder="hatexplain",
+        rows={"train": 15_383, "dev": 1922, "test": 1924},
+        files=tuple(RemoteFile(file, _HATEXPLAIN_RAW + file) for file in _HATEXPLAIN_FILES),
+        note="Posts of Twitter and Gab, many of them hateful. Three people gave each a label, and "
+        "marked words of those that are not normal.",
+    ),
+    Entry(
+        "beer-advocate",
+        "classification",
+        "? (BeerAdvocate asked that the reviews be no longer given out)",
+        "https://people.csail.mit.edu/taolei/beer/",
+        "obtain reviews.aspectN.train.txt.gz, reviews.aspectN.heldout.txt.gz (N from 0 to 2) and "
+        "annotations.json from the authors, and give their folder as --from",
+        folder="beer-advocate",
+        rows={"test": 994},
+        note="Training and held-out reviews are other ones for each aspect; marks are those of "
+        "annotations.json, the test split.",
     ),
     Entry(
         "yelp-hat",

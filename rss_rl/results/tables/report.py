@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rss_rl.errors import CheckpointError
 from rss_rl.results import output
 from rss_rl.results.summary import is_number
 from rss_rl.results.tables.hparams import write_hparams
@@ -15,6 +16,7 @@ from rss_rl.results.tables.plan import Plan
 from rss_rl.results.tables.results import RowResult, collect_results, finished_runs
 from rss_rl.results.tables.spec import heading, percent_scale
 from rss_rl.results.tables.timing import Timing, fresh_timings
+from rss_rl.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -246,7 +248,8 @@ def _columns(name: str, pair: Sequence[float | None]) -> dict[str, float | None]
 
 
 def runs_as_csv(plan: Plan) -> str:
-    """A line for each finished run, with all numbers that its report has of test.
+    """A line for each finished run, with the commit that made it and all that its report has of
+    test.
 
     Raises:
         CheckpointError: a report is damaged, or lacks the mode that counts.
@@ -257,12 +260,21 @@ def runs_as_csv(plan: Plan) -> str:
             "row": run.row.name,
             "seed": run.seed,
             "mode": run.row.mode,
+            "commit": _commit(run.path),
             "parameters": report["parameters"],
         }
         | {name: value for name, value in scores.items() if is_number(value)}
         for run, report, scores in finished_runs(plan.runs)
     ]
     return output.csv_text(records, ["place"])
+
+
+def _commit(run: Path) -> str:
+    """Of the program that began a run; empty where that is not known."""
+    try:
+        return str(RunDirectory.open(run).read_provenance().get("commit") or "")
+    except CheckpointError:  # of an earlier version
+        return ""
 
 
 def draw(plan: Plan, results: Sequence[RowResult]) -> bytes:

@@ -188,6 +188,7 @@ def test_a_line_for_each_run(plan: Plan) -> None:
     report_by_hand(first, accuracy=0.5, kept=0.25)
     report_by_hand(second, accuracy=0.7, kept=0.35)
     report_by_hand(plan.runs_of(mean, plan.datasets[1])[2], accuracy=0.4)
+    (second.path / "provenance.json").write_text('{"commit": "abc-dirty"}')
     rows = list(csv.DictReader(StringIO(runs_as_csv(plan))))
     known = [(r["place"], r["row"], r["seed"], r["accuracy"]) for r in rows]
     assert known == [
@@ -196,6 +197,7 @@ def test_a_line_for_each_run(plan: Plan) -> None:
         ("planted", resan.name, "1", "0.7"),
     ]
     assert (rows[0]["kept"], rows[0]["parameters"]) == ("0.25", "123456")
+    assert [row["commit"] for row in rows] == ["", "", "abc-dirty"]
 
 
 def test_no_finished_runs_make_a_header_alone(plan: Plan) -> None:

@@ -1,0 +1,140 @@
+"""BeerAdvocate: beer reviews scored by aspect, and the passages that people marked for each.
+
+Lei et al. give two files for an aspect, reviews.aspectN.train.txt.gz and .heldout.txt.gz, whose
+reviews were chosen so that scores of aspects tell little about each other: a line has the five
+scores between 0 and 1, a tab, and the words. annotations.json is the test split: a line has the
+words `x`, the scores `y` and for each aspect, "0" to "4", a list of marked ranges [start, end).
+
+By default a review is negative up to a score of .4, positive from .6, and left out between, as by
+Bao et al. (EMNLP 2018): agreement with people is measured for classes. With labels=score the score
+itself is predicted, as by Lei et al.
+
+Source: McAuley, Leskovec and Jurafsky, ICDM 2012 (reviews, marks); Lei, Barzilay and Jaakkola,
+EMNLP 2016 (files).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from rss_rl.components import Options
+from rss_rl.data.corpora.folders import source_files, source_folder
+from rss_rl.data.records import Record, read_lines, read_records
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    SourceComponent,
+    SourceRequest,
+    Words,
+)
+from rss_rl.types import LabelSpec
+
+_ASPECTS = ("appearance", "smell", "palate")
+_SCORES = 5
+_CLASSES = ("negative", "positive")
+_NEGATIVE, _POSITIVE = 0.4, 0.6
+_ANNOTATIONS = "annotations.json"
+_REMEDY = "Use the files as their authors give them"
+
+
+def _read(split: str, path: Path, *, aspect: int, classes: bool) -> Iterator[RawExample | BadRow]:
+    rows = read_records(path, "jsonl") if split == "test" else read_lines(path)
+    for row in rows:
+        if isinstance(row, BadRow):
+            yield row
+        else:
+            yield (_annotated if split == "test" else _plain)(row, aspect, classes)
+
+
+def _plain(record: Record, aspect: int, classes: bool) -> RawExample | BadRow:
+    scores, tab, text = record.values["line"].partition("\t")
+    return _example(record, scores.split() if tab else [], text.split(), None, aspect, classes)
+
+
+def _annotated(record: Record, aspect: int, classes: bool) -> RawExample | BadRow:
+    values = record.values
+    words, ranges = values.get("x"), values.get(str(aspect))
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return record.bad("'x' is no list of words", _REMEDY)
+    bits = [False] * len(words)
+    for span in ranges if isinstance(ranges, list) else [None]:
+        start, end = span if isinstance(span, list) and len(span) == 2 else (-1, -1)
+        typed = type(start) is int and type(end) is int
+        if not (typed and 0 <= start <= end <= len(words)):
+            return record.bad(
+                f"'{aspect}' holds {span!r:.60}, no range [start, end] of the {len(words)} words",
+                "Mend it, or take the row out",
+            )
+        bits[start:end] = [True] * (end - start)
+    return _example(record, values.get("y"), words, tuple(bits), aspect, classes)
+
+
+def _example(
+    record: Record,
+    scores: Any,
+    words: list[str],
+    bits: tuple[bool, ...] | None,
+    aspect: int,
+    classes: bool,
+) -> RawExample | BadRow:
+    try:
+        score = [float(score) for score in scores][aspect]
+        usable = len(scores) == _SCORES and math.isfinite(score)
+    except (TypeError, ValueError, IndexError):
+        usable = False
+    if not usable:
+        return record.bad(f"the row has not {_SCORES} scores", _REMEDY)
+    if classes and _NEGATIVE < score < _POSITIVE:
+        return record.bad("neither negative nor positive", by_convention=True)
+    return RawExample(
+        id=str(record.row),
+        texts=(Words(words),),
+        label=_CLASSES[score >= _POSITIVE] if classes else score,
+        rationale=None if bits is None else (bits,),
+        file=record.file,
+        row=record.row,
+    )
+
+
+class BeerOptions(Options):
+    """Which scores are predicted, and how."""
+
+    aspect: Literal["appearance", "smell", "palate"] = Field(
+        default="appearance", description="Whose score is predicted and whose marks are read."
+    )
+    labels: Literal["classes", "score"] = Field(
+        default="classes", description="Negative and positive without what lies between; or scores."
+    )
+
+
+def _build(request: SourceRequest, options: BeerOptions) -> ReaderSource:
+    """The reviews of the folder given.
+
+    Raises:
+        DataError: no such folder or file.
+    """
+    aspect, classes = _ASPECTS.index(options.aspect), options.labels == "classes"
+    name = f"reviews.aspect{aspect}.{{}}.txt.gz"
+    folder = source_folder("beer-advocate", request, name.format("train"))
+    files = {"train": name.format("train"), "dev": name.format("heldout"), "test": _ANNOTATIONS}
+    labels = LabelSpec("classes", names=_CLASSES) if classes else LabelSpec("score", (), 0.0, 1.0)
+    reader = partial(_read, aspect=aspect, classes=classes)
+    return ReaderSource("beer-advocate", 1, labels, source_files(folder, files), reader)
+
+
+BEER_ADVOCATE = SourceComponent(
+    name="beer-advocate",
+    help="BeerAdvocate reviews, negative / positive or a score, with passages that people marked",
+    build=_build,
+    options=BeerOptions,
+    capabilities=frozenset({"rationales"}),
+    needs=f"--from FOLDER with reviews.aspectN.train.txt.gz, .heldout.txt.gz and {_ANNOTATIONS}",
+    source="McAuley et al., ICDM 2012; Lei et al., EMNLP 2016",
+)

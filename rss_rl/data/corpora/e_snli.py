@@ -1,0 +1,116 @@
+"""e-SNLI as its authors' .csv files: SNLI's pairs, and the words that explain each label.
+
+`Sentence1_Highlighted_1` holds the places of marked words, counted from 0 between white space
+("2,5"; "{}" for none). Training pairs have one annotator, those of dev and test three: their marks
+are joined. Words are cut further, as those of any text: a punctuation mark that hangs on a marked
+word is not marked. Annotators of neutral pairs marked the hypothesis alone.
+
+Source: Camburu et al., e-SNLI: Natural Language Inference with Natural Language Explanations,
+NeurIPS 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rss_rl.components import NoOptions
+from rss_rl.data.corpora.folders import source_folder
+from rss_rl.data.records import Record, column_names, read_records, require_columns
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    SourceComponent,
+    SourceRequest,
+    Words,
+)
+from rss_rl.data.tokens import Tokenizer
+from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
+
+_FILES = {
+    "train": ("esnli_train_1.csv", "esnli_train_2.csv"),
+    "dev": ("esnli_dev.csv",),
+    "test": ("esnli_test.csv",),
+}
+_TEXTS = ("Sentence1", "Sentence2")
+_COLUMNS = ("pairID", "gold_label", *_TEXTS, *(f"{text}_Highlighted_1" for text in _TEXTS))
+_ANNOTATORS = 3
+_LABELS = LabelSpec("classes", names=("entailment", "neutral", "contradiction"))
+
+
+def _read(split: str, *files: Path) -> Iterator[RawExample | BadRow]:
+    tokenizer = Tokenizer()
+    for path in files:
+        require_columns(path, column_names(path), _COLUMNS)
+        for record in read_records(path):
+            yield record if isinstance(record, BadRow) else _example(record, tokenizer)
+
+
+def _example(record: Record, tokenizer: Tokenizer) -> RawExample | BadRow:
+    values = record.values
+    texts, rationale = [], []
+    for name in _TEXTS:
+        columns = [f"{name}_Highlighted_{who}" for who in range(1, _ANNOTATORS + 1)]
+        given = values[name].split()
+        try:
+            marked = {place for each in columns for place in _places(values.get(each, ""))}
+        except ValueError as error:
+            return record.bad(
+                f"a {name}_Highlighted is no list of numbers ({error})", "Mend it, or write {}"
+            )
+        if outside := sorted(place for place in marked if not 0 <= place < len(given)):
+            return record.bad(
+                f"word {outside[0]} of {name} is marked, which has {len(given)} words, counted"
+                " from 0",
+                "Mend the number, or take the row out",
+            )
+        cut = [
+            (piece, place in marked and any(sign.isalnum() for sign in piece))
+            for place, word in enumerate(given)
+            for piece in tokenizer(word).words
+        ]
+        texts.append(Words(piece for piece, _ in cut))
+        rationale.append(tuple(bit for _, bit in cut))
+    return RawExample(
+        id=values["pairID"],
+        texts=tuple(texts),
+        label=values["gold_label"],
+        rationale=tuple(rationale),
+        file=record.file,
+        row=record.row,
+    )
+
+
+def _places(text: str) -> list[int]:
+    listed = text.strip().strip("{}")
+    return [int(place) for place in listed.split(",")] if listed else []
+
+
+def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
+    """e-SNLI of the folder given.
+
+    Raises:
+        DataError: no such folder or file.
+    """
+    folder = source_folder("e-snli", request, "esnli_train_1.csv")
+    files = {split: tuple(folder / name for name in names) for split, names in _FILES.items()}
+    missing = [path.name for paths in files.values() for path in paths if not path.is_file()]
+    if missing:
+        raise DataError(
+            f"there is no {missing[0]}",
+            where=str(folder),
+            remedy="Put the .csv files of e-SNLI's folder dataset there, or name another --from",
+        )
+    return ReaderSource("e-snli", 2, _LABELS, files, _read)
+
+
+E_SNLI = SourceComponent(
+    name="e-snli",
+    help="e-SNLI sentence pairs, with the words of both sentences that people marked",
+    build=_build,
+    capabilities=frozenset({"pairs", "rationales"}),
+    needs="--from FOLDER with esnli_train_1.csv, esnli_train_2.csv, esnli_dev.csv, esnli_test.csv",
+    source="Camburu et al., NeurIPS 2018",
+)

@@ -1,0 +1,119 @@
+"""HateXplain: posts, hate speech, offensive or normal, and the words that people marked.
+
+dataset.json holds posts by their id: `post_tokens`, three `annotators` with a `label` each, and
+`rationales`, a list of 0 and 1 of each annotator who marked words; nobody marks a normal post.
+post_id_divisions.json holds the ids of the splits. A post has the label that two annotators gave
+it; one of three different labels is left out, as by its authors. Kept are the maps themselves
+(`annotations`) and, as the rationale, the words that anyone marked, as the authors judge by.
+
+Source: Mathew et al., HateXplain: A Benchmark Dataset for Explainable Hate Speech Detection, AAAI
+2021. One JSON file is one value, so both files are held in memory while they are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rss_rl.components import NoOptions
+from rss_rl.data.corpora.folders import source_files, source_folder
+from rss_rl.data.sources import (
+    BadRow,
+    RawExample,
+    ReaderSource,
+    SourceComponent,
+    SourceRequest,
+    Words,
+)
+from rss_rl.errors import DataError
+from rss_rl.types import LabelSpec
+
+_POSTS, _DIVISIONS = "dataset.json", "post_id_divisions.json"
+_SPLITS = {"train": "train", "dev": "val", "test": "test"}
+_CLASSES = {"hatespeech": "hate speech", "offensive": "offensive", "normal": "normal"}
+_REMEDY = "Use the files of HateXplain's folder Data as its authors give them"
+
+
+def _read(split: str, posts: Path, divisions: Path) -> Iterator[RawExample | BadRow]:
+    """Stream one split; rows are the posts of dataset.json, counted from 1.
+
+    Raises:
+        DataError: a file is not of HateXplain.
+    """
+    wanted = _object(divisions).get(_SPLITS[split])
+    if not isinstance(wanted, list):
+        raise DataError(f"has no list '{_SPLITS[split]}'", where=str(divisions), remedy=_REMEDY)
+    known = _object(posts)
+    rows = {name: row for row, name in enumerate(known, start=1)}
+    for place, name in enumerate(wanted, start=1):
+        if name not in rows:
+            yield BadRow(str(divisions), place, f"{_POSTS} has no post {name!r:.80}", _REMEDY)
+        else:
+            yield _example(str(posts), rows[name], name, known[name])
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot be read ({error})", where=str(path), remedy=_REMEDY) from error
+    if not isinstance(tree, dict):
+        raise DataError("is no JSON object", where=str(path), remedy=_REMEDY)
+    return tree
+
+
+def _example(file: str, row: int, name: str, post: Any) -> RawExample | BadRow:
+    words, labels, maps = (_field(post, key) for key in ("post_tokens", "annotators", "rationales"))
+    votes = Counter(who.get("label") if isinstance(who, dict) else None for who in labels)
+    typed = all(isinstance(word, str) for word in words) and set(votes) <= set(_CLASSES)
+    if not (words and votes and typed):
+        reason = f"post '{name}' lacks post_tokens as texts, or a known label of each annotator"
+        return BadRow(file, row, reason, _REMEDY, json.dumps(post)[:1000])
+    for bits in maps:
+        if not (isinstance(bits, list) and len(bits) == len(words) and set(bits) <= {0, 1}):
+            reason = f"a map of post '{name}' has not one 0 or 1 for each of its {len(words)} words"
+            return BadRow(file, row, reason, "Mend the map, or take the post out")
+    label, most = votes.most_common(1)[0]
+    if 2 * most <= len(labels):
+        return BadRow(file, row, "no label of a majority", by_convention=True)
+    marked = tuple(sum(bits[i] << k for k, bits in enumerate(maps)) for i in range(len(words)))
+    return RawExample(
+        id=name,
+        texts=(Words(words),),
+        label=_CLASSES[str(label)],
+        rationale=(tuple(bits > 0 for bits in marked),),
+        file=file,
+        row=row,
+        annotations=marked,
+    )
+
+
+def _field(post: Any, key: str) -> list[Any]:
+    found = post.get(key) if isinstance(post, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
+    """HateXplain of the folder given.
+
+    Raises:
+        DataError: no such folder or file.
+    """
+    folder = source_folder("hatexplain", request, _POSTS)
+    both = source_files(folder, {"posts": _POSTS, "divisions": _DIVISIONS})
+    files = dict.fromkeys(_SPLITS, (*both["posts"], *both["divisions"]))
+    labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
+    return ReaderSource("hatexplain", 1, labels, files, _read)
+
+
+HATEXPLAIN = SourceComponent(
+    name="hatexplain",
+    help="HateXplain posts, hate speech / offensive / normal, with the words that people marked",
+    build=_build,
+    capabilities=frozenset({"rationales"}),
+    needs=f"--from FOLDER with {_POSTS} and {_DIVISIONS}",
+    source="Mathew et al., AAAI 2021",
+)

@@ -1,0 +1,154 @@
+"""Any policy, deciding about whole sentences: one bit covers all tokens of a sentence.
+
+The policy inside is shown one vector for each sentence, the mean of what is read of its tokens, and
+selects sentences as it would select tokens. All tokens of a sentence get its bit, so log-prob,
+entropy and gradient are those of the policy inside, and a selection that parts a sentence has
+probability 0. The log-prob of a sentence stands at its first token.
+
+A sentence ends at the last of some tokens in a row that consist of '.', '!' and '?' alone. This
+holds for any text, whoever cut it into words.
+
+Legend: K samples, B texts, N tokens, U sentences of the longest text, E numbers read of a token,
+R = 1 or 2 bits that are drawn for a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from rss_rl.errors import ConfigError
+from rss_rl.policies.adapters import PolicyModule
+from rss_rl.policies.protocol import Evaluated, RelaxedPolicy, Sampled, bits_per_token
+
+_STOPS = frozenset(".!?")
+
+
+class _Sentences(NamedTuple):
+    """The sentences of a batch.
+
+    vectors [B, U, E] means of their tokens. valid bool [B, U]
+    of      int64 [B, N], the sentence of each token
+    first   int64 [B, U], the first token of each. starts bool [B, N], the same by token
+    """
+
+    vectors: Tensor
+    valid: Tensor
+    of: Tensor
+    first: Tensor
+    starts: Tensor
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Values of sentences [..., B, R, U] as values of their tokens, [..., B, R, N]."""
+        return values.gather(-1, self.of[:, None].expand(*values.shape[:-1], -1))
+
+    def at_first(self, values: Tensor) -> Tensor:
+        """Of values of tokens [..., B, R, N] those of first tokens, [..., B, R, U]."""
+        return values.gather(-1, self.first[:, None].expand(*values.shape[:-1], -1))
+
+
+def _sentences(embedded: Tensor, valid: Tensor) -> _Sentences:
+    """Of [B, N, E + 1], where the last number is 1 at the last token of a sentence, else 0."""
+    ends = (embedded[..., -1] > 0) & valid
+    before = torch.cat([torch.ones_like(ends[:, :1]), ends[:, :-1]], 1)
+    starts = before & valid
+    number = starts.cumsum(1)  # [B, N], from 1
+    most = max(starts.sum(1).tolist(), default=0) or min(1, valid.shape[1])
+    numbers = torch.arange(1, most + 1, device=valid.device)[:, None]  # [U, 1]
+    member = (number[:, None] == numbers) & valid[:, None]  # [B, U, N]
+    sizes = member.sum(-1)  # [B, U]
+    total = member.to(embedded.dtype) @ embedded[..., :-1]  # [B, U, E]
+    first = (number[:, None] < numbers).sum(-1).clamp_max(valid.shape[1] - 1)
+    vectors = total / sizes.clamp_min(1)[..., None]
+    return _Sentences(vectors, sizes > 0, (number - 1).clamp_min(0), first, starts)
+
+
+class SentencePolicy(nn.Module):
+    """A `StochasticPolicy` of whole sentences.
+
+    Args:
+        inner: with log-probs; reads the vector of a sentence in place of that of a token.
+        words: word of each token id.
+
+    Raises:
+        ConfigError: there is no vocabulary to look words up in.
+    """
+
+    stops: Tensor
+
+    def __init__(self, inner: PolicyModule, words: Sequence[str]) -> None:
+        super().__init__()
+        if not words:
+            raise ConfigError(
+                "whole sentences are selected by the words that end them, and the words of the"
+                " token ids are not known",
+                where="policy.unit",
+                remedy="Use it with prepared data, or set policy.unit=word",
+            )
+        self.inner = inner
+        self.bits_per_token = bits_per_token(inner)
+        ids = [number for number, word in enumerate(words) if word and set(word) <= _STOPS]
+        # Of the vocabulary, not learnt: a checkpoint need not carry it.
+        self.register_buffer("stops", torch.tensor(ids, dtype=torch.int64), persistent=False)
+
+    def ends(self, tokens: Tensor) -> Tensor:
+        """Whether a sentence ends with a token of int64 [B, N], bool [B, N]."""
+        stops = torch.isin(tokens, self.stops)
+        more = torch.cat([stops[:, 1:], torch.zeros_like(stops[:, :1])], 1)
+        return stops & ~more
+
+    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
+        """See `StochasticPolicy`; a sentence is drawn by the number of its first token."""
+        text = _sentences(embedded, valid)
+        drawn = self.inner.sample(text.vectors, text.valid, text.at_first(uniforms))
+        selection = text.spread(drawn.selection) & valid[:, None]
+        return Sampled(selection, _placed(text, drawn.log_prob))
+
+    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
+        """See `StochasticPolicy`."""
+        text = _sentences(embedded, valid)
+        chosen = text.at_first(selection) & text.valid[:, None]
+        found = self.inner.evaluate(text.vectors, text.valid, chosen)
+        parted = (text.spread(chosen) != selection) & valid[:, None]
+        log_prob = _placed(text, found.log_prob).masked_fill(parted, -torch.inf)
+        return Evaluated(log_prob, found.entropy)
+
+    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `StochasticPolicy`."""
+        text = _sentences(embedded, valid)
+        chances = self.inner.probabilities(text.vectors, text.valid)
+        return text.spread(chances) * valid[:, None]
+
+    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `StochasticPolicy`."""
+        text = _sentences(embedded, valid)
+        return text.spread(self.inner.threshold(text.vectors, text.valid)) & valid[:, None]
+
+
+class RelaxedSentencePolicy(SentencePolicy):
+    """The same of a policy that has gates."""
+
+    def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
+        """See `RelaxedPolicy`."""
+        text = _sentences(embedded, valid)
+        inner = cast(RelaxedPolicy, self.inner)
+        gates = inner.gates(text.vectors, text.valid, text.at_first(uniforms))
+        return text.spread(gates) * valid[:, None]
+
+
+def _placed(text: _Sentences, log_prob: Tensor) -> Tensor:
+    """[K, B, 2, U] at the first token of each sentence, [K, B, 2, N]."""
+    return text.spread(log_prob).where(text.starts[:, None], 0.0)
+
+
+def by_sentence(policy: PolicyModule, words: Sequence[str]) -> PolicyModule:
+    """The policy, deciding about whole sentences.
+
+    Raises:
+        ConfigError: see `SentencePolicy`.
+    """
+    kind = RelaxedSentencePolicy if isinstance(policy, RelaxedPolicy) else SentencePolicy
+    return cast(PolicyModule, kind(policy, words))

@@ -1,0 +1,49 @@
+"""What a report says in sentences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rss_rl.cli.main import app
+from rss_rl.config import RunConfig
+from rss_rl.results.sentences import kept_warning
+from rss_rl.training.run import train
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked", "said"),
+    [
+        (0.22, 0.2, None),
+        (0.9, 0.2, "keeps 90.0% of dev's words; 20% were asked for"),
+        (0.005, 0.03, "keeps 0.5% of dev's words; 3% were asked for"),
+        (0.995, 0.97, "97% were asked for"),
+        (0.005, 0.005, None),
+        (0.5, None, None),
+        (0.999, None, "does not select"),
+        (0.0, None, "does not select"),
+        (None, None, None),
+        (None, 0.2, None),
+    ],
+)
+def test_another_share_than_was_asked_for_is_said(
+    kept: float | None, asked: float | None, said: str | None
+) -> None:
+    scores = {} if kept is None else {"thresholded": {"kept": kept}}
+    found = kept_warning({"splits": {"dev": scores}}, asked)
+    assert (found is None) if said is None else (said in (found or ""))
+
+
+def test_the_report_of_a_run_says_it(tiny_config: RunConfig, tmp_path: Path) -> None:
+    list(train(tiny_config, tmp_path / "run"))
+    path = tmp_path / "run" / "report.json"
+    report = json.loads(path.read_text())
+    for kept, said in ((1.0, True), (0.5, False)):
+        report["splits"]["dev"]["thresholded"]["kept"] = kept
+        path.write_text(json.dumps(report))
+        shown = CliRunner().invoke(app, ["report", str(tmp_path / "run")])
+        assert shown.exit_code == 0, shown.output
+        assert ("does not select" in shown.stdout) is said
