@@ -17,11 +17,11 @@ Examples:
 
 `rss-rl fit pairs.tsv --text a --text-b b --label score --task score --time 5m --out runs/pairs`
 
-`fit` prepares the table, trains on it with `configs/own.yaml` (pairs: `own_pairs`, long texts: `own_long`), and writes
-a report to open in a browser. It chooses settings from the number of rows, the labels and the
-length of the texts, and prints each choice. KEY=VALUE settings after the file override them. The
-same table is prepared only once. See also `rss-rl data prepare` and `rss-rl train`, which have more
-options.
+`fit` prepares the table, trains on it with `configs/own.yaml` (pairs: `own_pairs`, long texts:
+`own_long`), and writes a report to open in a browser. It chooses settings from the number of rows,
+the labels and the length of the texts, and prints each choice. KEY=VALUE settings after the file
+override them. The same table is prepared only once. See also `rss-rl data prepare` and `rss-rl
+train`, which have more options.
 """
 
 

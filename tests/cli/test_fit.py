@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 
 from rss_rl.api.fitting import choices, choose_encoder, guess_task
 from rss_rl.cli.main import app
+from rss_rl.config.loading import load_config
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import open_prepared
+from rss_rl.packaged import find_config
 
 SMALL = [
     "batch_size=8",
@@ -73,7 +75,7 @@ def test_another_configuration_is_taken_as_it_is(table: Path, tmp_path: Path) ->
     assert "config=own_context" in said
     config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
     assert config["policy"]["options"]["context"] == "conv"
-    assert config["learner"]["policy"]["decay_updates"] == 2600
+    assert config["learner"]["policy"]["decay_updates"] == 2100
     assert config["reward"]["target_share"] == 0.4
 
 
@@ -153,12 +155,18 @@ def test_a_share_that_cannot_be_kept_is_refused_by_its_option(
 
 
 def test_schedules_follow_from_rows_and_length() -> None:
-    def steps(rows: int, words: int) -> tuple[int, list[int]]:
-        found = {choice.key: choice.value for choice in choices(manifest(rows, words), None)}
-        return found["batch_size"], [found[f"phases.{n}.steps"] for n in range(4)]
+    def steps(rows: int, words: int, texts: int = 1) -> tuple[int, list[int]]:
+        data = manifest(rows, words, texts)
+        found = {choice.key: choice.value for choice in choices(data, None)}
+        counts = [value for key, value in found.items() if key.endswith(".steps")]
+        shipped = load_config(find_config(choose_encoder(data, None, None)[0].value), [])
+        assert len(counts) == len(shipped.phases)
+        return found["batch_size"], counts
 
     assert steps(3_200, 20) == (32, [400, 300, 200, 600])
     assert steps(1_600, 800) == (16, [200, 400, 150, 250])
+    assert steps(1_600, 20, texts=2) == (32, [300, 550])
+    assert steps(1_600, 800, texts=2) == steps(1_600, 800)
     assert sum(steps(200, 20)[1]) == 500  # many epochs of little
     batch, few = steps(1_000_000, 20)
     assert (batch, sum(few)) == (64, 6000)
@@ -172,6 +180,7 @@ def test_hardware_decides_what_a_transformer_is_for() -> None:
         base, more = choose_encoder(manifest(1000, words), pretrained, gpu)
         return {choice.key: choice.value for choice in (base, *more)}
 
+    assert choose_encoder(manifest(1000, 20, texts=2), None, None)[0].value == "own_pairs"
     for words, config in ((20, "own"), (800, "own_long")):
         assert chosen(words, None, None) == {"config": config}
         assert chosen(words, None, "a GPU") == {"config": config, "learner.device": "cpu"}
@@ -225,7 +234,7 @@ def test_long_texts_keep_a_fifth_unless_asked() -> None:
         assert (first.key, first.value) == ("reward.target_share", share)
 
 
-def manifest(rows: int, words: int) -> Any:
+def manifest(rows: int, words: int, texts: int = 1) -> Any:
     """The part of a manifest that choices look at."""
-    train = SimpleNamespace(rows=rows, tokens=(rows * words,))
+    train = SimpleNamespace(rows=rows, tokens=(rows * words,) * texts)
     return SimpleNamespace(splits={"train": train, "dev": SimpleNamespace(rows=rows // 8)})
