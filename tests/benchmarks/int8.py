@@ -83,10 +83,9 @@ def main() -> None:
                 f" {texts / seconds[name]:.0f} texts a second, {size / 1e6:.0f} MB"
             )
         both = zip(predicted["float32"], predicted["int8"], strict=True)
-        other = sum(int((a != b).sum()) for a, b in both)
-        print(
-            f"other predictions: {other} of {texts}; {seconds['float32'] / seconds['int8']:.2f} times as fast"
-        )
+        other = sum(int((exact != rounded).sum()) for exact, rounded in both)
+        times = seconds["float32"] / seconds["int8"]
+        print(f"other predictions: {other} of {texts}; {times:.2f} times as fast")
 
 
 if __name__ == "__main__":
