@@ -154,8 +154,8 @@ class SamplerConfig(Section):
         default=0.0,
         ge=0,
         le=1,
-        description="GPUs that each Ray sampler takes of the cluster and computes on: with 0.25 four"
-        " samplers share one. 0: samplers compute on CPUs.",
+        description="GPUs that each Ray sampler takes of the cluster, to compute there: with 0.25"
+        " four samplers share one. 0: samplers compute on CPUs.",
     )
     batch_tokens: int | None = Field(
         default=None,

@@ -134,14 +134,11 @@ def word_offsets(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]
     """
     found, position = [], 0
     for word in words:
-        forms = (word, _QUOTES[word]) if word in _QUOTES else (word,)
-        found_at = [(text.find(form, position), len(form)) for form in forms]
-        found_at = [(start, size) for start, size in found_at if start >= 0]
-        if not found_at or not word:
+        while text[position : position + 1].isspace():
+            position += 1
+        form = word if text.startswith(word, position) else _QUOTES.get(word, "")
+        if not form or not text.startswith(form, position):
             return None
-        start, size = min(found_at)
-        if text[position:start].strip():
-            return None
-        found.append((start, start + size))
-        position = start + size
+        found.append((position, position + len(form)))
+        position += len(form)
     return tuple(found)

@@ -201,8 +201,9 @@ class Model:
             reader.add_words(new)
         first = len(self.inputs.vocabulary) + len(self._new_words)
         self._new_words |= {word: first + number for number, word in enumerate(new)}
-        places = zip(ids.tolist(), keys, strict=True)
-        return np.array([self._new_words.get(key, i) if i == UNKNOWN else i for i, key in places])
+        for place in np.flatnonzero(ids == UNKNOWN).tolist():
+            ids[place] = self._new_words.get(keys[place], UNKNOWN)
+        return ids
 
     def _texts(self, example: Example, number: int) -> Sequence[Text]:
         one = self.inputs.sentences == 1 or isinstance(example, str)
