@@ -19,7 +19,7 @@ from rss_rl.policies.estimators.protocol import BitEstimator
 from rss_rl.rollouts.flips import flip_rewards
 from rss_rl.rollouts.reward import build_reward, score_in_calls
 from rss_rl.rollouts.rollout import Rollout, SampleJob
-from rss_rl.rollouts.snapshot import Models, Snapshot, autocast, fixed_threads
+from rss_rl.rollouts.snapshot import Models, Parts, Snapshot, autocast, fixed_threads
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
@@ -50,6 +50,7 @@ class Sampler:
         self._device = device
         models.classifier.to(device)
         models.policy.to(device)
+        self._parts = Parts(models)
         self._version: int | None = None
         self._examples = examples
         self._reward = build_reward(config, models, examples, words, device)
@@ -63,7 +64,7 @@ class Sampler:
 
     def load(self, snapshot: Snapshot) -> None:
         """Work with this snapshot from now on."""
-        self._models.load(snapshot)
+        self._parts.load(snapshot)
         self._version = snapshot.version
 
     def sample(self, job: SampleJob) -> Rollout:
