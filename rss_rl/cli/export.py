@@ -11,6 +11,7 @@ import typer
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
 from rss_rl.cli.options import checkpoint, console, trust
+from rss_rl.errors import ConfigError
 
 EPILOG = """
 Examples:
@@ -34,6 +35,14 @@ def export(
         bool,
         typer.Option("--onnx", help="Also write model.onnx, and check it; needs `rss-rl\\[onnx]`."),
     ] = False,
+    int8: Annotated[
+        bool,
+        typer.Option(
+            "--int8",
+            help="With --onnx: also write model-int8.onnx, whose transformer computes in 8-bit"
+            " integers. It is smaller and faster, and not as exact.",
+        ),
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing export.")
     ] = False,
@@ -43,13 +52,16 @@ def export(
     """Write weights, vocabulary, configuration and a model card into a self-contained directory."""
     from rss_rl.inference.artifact import export_run
     from rss_rl.inference.onnx_graph import write_onnx
+    from rss_rl.inference.onnx_int8 import write_with_int8
 
+    if int8 and not onnx:
+        raise ConfigError("--int8 is a form of the ONNX graph", remedy="Give --onnx --int8")
     folder = export_run(
         run,
         out or run.resolve().with_name(f"{run.resolve().name}-export"),
         which=checkpoint(which),
         overwrite=overwrite,
-        onnx=write_onnx if onnx else None,
+        onnx=write_with_int8 if int8 else write_onnx if onnx else None,
         trust=trust(trust_plugins),
     )
     sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}

@@ -296,7 +296,7 @@ class RayBackend:
             raise SamplerError(
                 f"none of {len(self._slots)} samplers started within {limit:.0f} s;"
                 f" {_in_use('CPU'):g} of the cluster's {_total('CPU'):g} CPUs are taken, a sampler"
-                f" wants {self._config.threads}",
+                f" wants {self._config.threads}" + self._gpus_in_use(),
                 remedy="Add nodes, ask for less, or raise sampler.start_timeout_s",
             )
         for slot in self._slots:
@@ -304,6 +304,12 @@ class RayBackend:
                 self._log.write("sampler_waiting", "warning", actor=f"sampler {slot.number}")
                 slot.clear(hung=False)
                 slot.begin()
+
+    def _gpus_in_use(self) -> str:
+        if not self._config.gpus:
+            return ""
+        taken = f"{_in_use('GPU'):g} of its {_total('GPU'):g} GPUs are taken"
+        return f"; {taken}, a sampler wants {self._config.gpus:g}"
 
     def _fail(self, slot: _Slot, what: str, *, hung: bool = False, at_start: bool = False) -> None:
         """Replace a sampler; its jobs go to others, first of all.

@@ -11,6 +11,7 @@ from rss_rl.cluster.actors import ActorProcess, this_process
 from rss_rl.cluster.pool import RayBackend
 from rss_rl.config import RunConfig
 from rss_rl.logs.events import NO_LOG, EventSink
+from rss_rl.rollouts.device import find_device
 from rss_rl.rollouts.rollout import SampleJob
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models, open_data
@@ -23,7 +24,9 @@ class SamplerActor:
         self._config = RunConfig.model_validate(config)
         data = open_data(self._config)
         models = build_prepared_models(self._config, data)
-        self._sampler = Sampler(self._config, models, data.split("train"), data.vocabulary.words)
+        device = find_device("cuda" if self._config.sampler.gpus else "cpu", "sampler.gpus")
+        train, words = data.split("train"), data.vocabulary.words
+        self._sampler = Sampler(self._config, models, train, words, device)
 
     def process(self) -> ActorProcess:
         """Its own, once everything is loaded."""
@@ -69,6 +72,7 @@ def ray_samplers(config: RunConfig, log: EventSink = NO_LOG) -> RayBackend:
     sampler, tree = config.sampler, config.model_dump(mode="json")
     remote = ray.remote(SamplerActor).options(
         num_cpus=sampler.threads,
+        num_gpus=sampler.gpus,
         resources=dict(sampler.resources),
         scheduling_strategy="SPREAD",
         max_restarts=0,

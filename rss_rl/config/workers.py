@@ -150,6 +150,19 @@ class SamplerConfig(Section):
         default=1, ge=1, le=MOST_THREADS, description="CPU threads of each sampler."
     )
     precision: Literal["float32", "bfloat16"] = "float32"
+    gpus: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="GPUs that each Ray sampler takes of the cluster, to compute there: with 0.25"
+        " four samplers share one. 0: samplers compute on CPUs.",
+    )
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens with padding, of all selections, that the reward model reads in one"
+        " call; a shard with more is scored in several. It bounds the memory. null: one call.",
+    )
     max_policy_lag: int = Field(
         default=0,
         ge=0,
@@ -193,8 +206,12 @@ class SamplerConfig(Section):
             if amount <= 0 or name in ("CPU", "GPU", "memory", "object_store_memory"):
                 raise ValueError(
                     f"resources: {name}={amount:g} is no custom resource of more than 0; CPUs come"
-                    " from threads, and samplers use no GPU"
+                    " from sampler.threads, GPUs from sampler.gpus"
                 )
+        if self.gpus and self.backend != "ray":
+            raise ValueError(
+                f"sampler.gpus={self.gpus:g} is for samplers of their own: set sampler.backend=ray"
+            )
         if self.publish_every > self.max_policy_lag + 1:
             raise ValueError(
                 f"publish_every={self.publish_every} makes every rollout older than"

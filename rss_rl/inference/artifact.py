@@ -9,7 +9,7 @@ vocabulary.json       the words by id
 README.md             the card
 config.yaml           the configuration, to be read by people
 pretrained-N/         each folder that an option of a component names, such as a transformer's
-model.onnx            where it was asked for
+model.onnx            where it was asked for; beside it model-int8.onnx
 """
 
 from __future__ import annotations
@@ -57,12 +57,13 @@ from rss_rl.version import VERSION
 SCHEMA_VERSION = 2
 _SUMLESS = 1
 """Schema version of exports whose record had no checksum of itself."""
-EXPORT_FILE, WEIGHTS_FILE, ONNX_FILE = "export.json", "weights.safetensors", "model.onnx"
+EXPORT_FILE, WEIGHTS_FILE = "export.json", "weights.safetensors"
+ONNX_FILE, INT8_FILE = "model.onnx", "model-int8.onnx"
 _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _OWN_SUM = "record_sha256"
 _TAKEN = "pretrained-"
-_FOR_PEOPLE = frozenset({"README.md", "config.yaml", ONNX_FILE})
+_FOR_PEOPLE = frozenset({"README.md", "config.yaml", ONNX_FILE, INT8_FILE})
 _PLAIN = frozenset({".json", ".safetensors", ".txt"})
 """Endings of files that are taken along: none of them can hold code that is run."""
 _AGAIN = "Export the run again"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -27,15 +28,22 @@ class MarkedSentence:
     known          bool [N], False where the vocabulary does not have the word
     selection      bool [2, N], heads and dependents
     probabilities  float32 [2, N] of selecting each; None where the run has no policy
-    offsets        of each word, (start, end) in the characters of the text as it was given; None
-                   where words were given, or are not those of the text
+    text           as it was given; None where words were given
     """
 
     words: tuple[str, ...]
     known: Array
     selection: Array
     probabilities: Array | None
-    offsets: tuple[tuple[int, int], ...] | None = None
+    text: str | None = None
+
+    @cached_property
+    def offsets(self) -> tuple[tuple[int, int], ...] | None:
+        """Of each word, (start, end) in the characters of the text.
+
+        None where words were given, or are not those of the text.
+        """
+        return None if self.text is None else word_offsets(self.text, self.words)
 
     @property
     def kept(self) -> Array:
@@ -134,14 +142,11 @@ def word_offsets(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]
     """
     found, position = [], 0
     for word in words:
-        forms = (word, _QUOTES[word]) if word in _QUOTES else (word,)
-        found_at = [(text.find(form, position), len(form)) for form in forms]
-        found_at = [(start, size) for start, size in found_at if start >= 0]
-        if not found_at or not word:
+        while text[position : position + 1].isspace():
+            position += 1
+        form = word if text.startswith(word, position) else _QUOTES.get(word, "")
+        if not form or not text.startswith(form, position):
             return None
-        start, size = min(found_at)
-        if text[position:start].strip():
-            return None
-        found.append((start, start + size))
-        position = start + size
+        found.append((position, position + len(form)))
+        position += len(form)
     return tuple(found)

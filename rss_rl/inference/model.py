@@ -22,7 +22,7 @@ from rss_rl.data.vocabulary import PAD, UNKNOWN
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.inference import notebook
 from rss_rl.inference.artifact import open_result
-from rss_rl.inference.explanation import Explanation, MarkedSentence, word_offsets
+from rss_rl.inference.explanation import Explanation, MarkedSentence
 from rss_rl.inference.passage_marks import mark_passage
 from rss_rl.models.encoders.protocol import WordEncoder
 from rss_rl.policies.decide import decide
@@ -201,8 +201,9 @@ class Model:
             reader.add_words(new)
         first = len(self.inputs.vocabulary) + len(self._new_words)
         self._new_words |= {word: first + number for number, word in enumerate(new)}
-        pairs = zip(ids.tolist(), keys, strict=True)
-        return np.array([self._new_words.get(key, i) if i == UNKNOWN else i for i, key in pairs])
+        for place in np.flatnonzero(ids == UNKNOWN).tolist():
+            ids[place] = self._new_words.get(keys[place], UNKNOWN)
+        return ids
 
     def _texts(self, example: Example, number: int) -> Sequence[Text]:
         one = self.inputs.sentences == 1 or isinstance(example, str)
@@ -360,8 +361,8 @@ def _marked(example: Encoded, chosen: Chosen, slot: int, row: int) -> MarkedSent
         chances = chosen.probabilities[slot][row, :, : len(ids)].numpy()
     bits = chosen.selections[slot][row, :, : len(ids)].numpy()
     text = example.texts[slot]
-    offsets = word_offsets(text, words) if isinstance(text, str) else None
-    return MarkedSentence(words, ids != UNKNOWN, bits, chances, offsets)
+    given = text if isinstance(text, str) else None
+    return MarkedSentence(words, ids != UNKNOWN, bits, chances, given)
 
 
 def _kind_of(value: object) -> str:

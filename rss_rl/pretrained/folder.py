@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from rss_rl.durable import file_sha256
@@ -116,8 +117,15 @@ class Pretrained:
         return self._model(_library().AutoModelForSequenceClassification).eval()
 
     def _refuse_decoders(self) -> None:
-        config = self.config
-        if getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False):
+        config, kinds = self.config, _library().models.auto.modeling_auto
+        kind = config.model_type
+        causal = (
+            kind in kinds.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+            and kind not in kinds.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+        )
+        if causal or any(
+            getattr(config, name, False) for name in ("is_encoder_decoder", "is_decoder")
+        ):
             raise ConfigError("is no encoder", where=self.name, remedy=_ENCODER_REMEDY)
 
     def _model(self, kind: Any) -> nn.Module:
@@ -180,6 +188,8 @@ def _checked(name: str, folder: Path) -> Pretrained:
             where=name,
             remedy="Save them again with save_pretrained(..., safe_serialization=True)",
         )
+    for path in folder.glob("*.safetensors"):
+        _check_whole(name, path)
     if not (folder / _TOKENIZER).is_file():
         raise ConfigError(
             f"has no {_TOKENIZER}",
@@ -187,6 +197,19 @@ def _checked(name: str, folder: Path) -> Pretrained:
             remedy="Save its fast tokenizer beside the model, by save_pretrained",
         )
     return Pretrained(name, folder)
+
+
+def _check_whole(name: str, path: Path) -> None:
+    """That a file of weights was not cut off: its header says how long it is."""
+    try:
+        with safe_open(path, "np"):
+            pass
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(
+            f"{path.name} is no whole file of weights ({error})",
+            where=name,
+            remedy="Save, copy or download it again",
+        ) from error
 
 
 @lru_cache(maxsize=8)

@@ -7,8 +7,11 @@ import torch
 from rss_rl.errors import ConfigError
 
 
-def find_device(name: str) -> torch.device:
+def find_device(name: str, where: str = "learner.device") -> torch.device:
     """The device called `name`, seen to work.
+
+    Args:
+        where: the key that asked for it, for errors.
 
     Raises:
         ConfigError: no such device, or this installation of torch cannot use it.
@@ -20,7 +23,7 @@ def find_device(name: str) -> torch.device:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(
             f"the device '{name}' cannot be used: {reason}",
-            where="learner.device",
+            where=where,
             remedy="Use cpu, or cuda with a CUDA build of torch on a machine that has a GPU",
         ) from error
     return device

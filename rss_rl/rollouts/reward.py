@@ -1,16 +1,20 @@
-"""The reward of a run."""
+"""The reward of a run, and of many selections in calls of bounded size.
+
+Legend: K selections an example, B examples, S sentences, N_s tokens of slot s.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from rss_rl.config import RunConfig
-from rss_rl.envs.rewards import Reward
+from rss_rl.envs.rewards import Reward, RewardParts
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.rollouts.snapshot import Models
-from rss_rl.types import ExampleSource
+from rss_rl.types import Array, Batch, ExampleSource
 
 
 def build_reward(
@@ -33,3 +37,40 @@ def build_reward(
     """
     setup = RewardSetup(examples.labels, examples.sentences, models.classifier, str(device), words)
     return Reward.build(config.reward, setup)
+
+
+def score_in_calls(
+    reward: Reward, batch: Batch, selections: Sequence[Array], most: int | None
+) -> RewardParts:
+    """As `reward.score`, in calls of so many tokens.
+
+    A call has all selections of some examples, which share what they can, or some selections of
+    one.
+
+    Args:
+        selections: S x bool [K * B, 2, N_s].
+        most: tokens with padding of the selections of a call; a longer selection is a call by
+            itself. None: one call.
+    """
+    examples, width = len(batch), sum(valid.shape[1] for valid in batch.valid)
+    samples = len(selections[0]) // examples
+    if most is None or samples * examples * width <= most:
+        return reward.score(batch, selections)
+    rows = max(1, most // width)
+    many, few = max(1, rows // samples), min(rows, samples)
+    numbers = np.arange(samples * examples).reshape(samples, examples)
+    calls = [
+        numbers[first : first + few, start : start + many]
+        for start in range(0, examples, many)
+        for first in range(0, samples, few)
+    ]
+    parts = [
+        reward.score(batch.take(call[0] % examples), [each[call.ravel()] for each in selections])
+        for call in calls
+    ]
+    order = np.argsort(np.concatenate([call.ravel() for call in calls]))
+    scores, costs = (
+        {name: np.concatenate([terms[name] for terms in kind])[order] for name in kind[0]}
+        for kind in ([part.scores for part in parts], [part.costs for part in parts])
+    )
+    return RewardParts(scores, costs)

@@ -17,9 +17,9 @@ from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.policies.estimators.build import build_estimator, drawn_roles
 from rss_rl.policies.estimators.protocol import BitEstimator
 from rss_rl.rollouts.flips import flip_rewards
-from rss_rl.rollouts.reward import build_reward
+from rss_rl.rollouts.reward import build_reward, score_in_calls
 from rss_rl.rollouts.rollout import Rollout, SampleJob
-from rss_rl.rollouts.snapshot import Models, Snapshot, inference
+from rss_rl.rollouts.snapshot import Models, Parts, Snapshot, inference
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
@@ -34,6 +34,7 @@ class Sampler:
         models: this sampler's own copies; snapshots are loaded into them.
         examples: the training split.
         words: of the token ids, for reward models that ask; None where nobody knows them.
+        device: to compute on; the models are moved there.
     """
 
     def __init__(
@@ -42,12 +43,17 @@ class Sampler:
         models: Models,
         examples: ExampleSource,
         words: Sequence[str] | None = None,
+        device: torch.device = _CPU,
     ) -> None:
         self._config = config
         self._models = models
+        self._device = device
+        models.classifier.to(device)
+        models.policy.to(device)
+        self._parts = Parts(models)
         self._version: int | None = None
         self._examples = examples
-        self._reward = build_reward(config, models, examples, words, _CPU)
+        self._reward = build_reward(config, models, examples, words, device)
         estimator = build_estimator(config.estimator, config.sampler.selections)
         self._by_bit = estimator if isinstance(estimator, BitEstimator) else None
 
@@ -58,7 +64,7 @@ class Sampler:
 
     def load(self, snapshot: Snapshot) -> None:
         """Work with this snapshot from now on."""
-        self._models.load(snapshot)
+        self._parts.load(snapshot)
         self._version = snapshot.version
 
     def sample(self, job: SampleJob) -> Rollout:
@@ -71,12 +77,12 @@ class Sampler:
         if self._version is None:
             raise ValueError("a sampler has nothing to sample with before its first snapshot")
         sampler = self._config.sampler
-        with inference(self._models, sampler.threads, _CPU, sampler.precision):
+        with inference(self._models, sampler.threads, self._device, sampler.precision):
             return self._rollout(job, self._version)
 
     def _rollout(self, job: SampleJob, version: int) -> Rollout:
         batch = self._examples.batch(job.rows)
-        tensors = tensor_batch(batch, _CPU)
+        tensors = tensor_batch(batch, self._device)
         embedded = self._models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
         selections, log_probs = self._draw(job, batch, tensors, embedded)
         summed = [bits.sum((-1, -2)) for bits in log_probs]  # S x [K, B]
@@ -88,7 +94,7 @@ class Sampler:
             drawn = [s.reshape(-1, *s.shape[2:]) for s in selections]
             if job.thresholded:
                 drawn = self._with_thresholded(drawn, tensors, embedded)
-            parts = self._reward.score(batch, drawn)
+            parts = score_in_calls(self._reward, batch, drawn, self._config.sampler.batch_tokens)
             scores = _drawn(parts.scores, job.selections, len(batch))
             costs = _drawn(parts.costs, job.selections, len(batch))
             if job.thresholded:
@@ -114,13 +120,13 @@ class Sampler:
     ) -> tuple[list[Array], list[Array]]:
         by_bit = self._by_bit if job.scored else None
         uniforms = selection_uniforms(
-            self._config.seed, job.update, batch, job.selections, by_bit, _CPU
+            self._config.seed, job.update, batch, job.selections, by_bit, self._device
         )
         selections, log_probs = [], []
         for drawn in zip(embedded, tensors.valid, uniforms, strict=True):
             sampled = self._models.policy.sample(*drawn)
-            selections.append(sampled.selection.contiguous().numpy())
-            log_probs.append(sampled.log_prob.float().numpy())
+            selections.append(sampled.selection.contiguous().cpu().numpy())
+            log_probs.append(sampled.log_prob.float().cpu().numpy())
         return selections, log_probs
 
     def _with_thresholded(
@@ -129,7 +135,7 @@ class Sampler:
         """One more selection an example, so that one reward-model call scores both kinds."""
         policy = self._models.policy
         thresholded = [
-            policy.threshold(vectors, valid).numpy()
+            policy.threshold(vectors, valid).cpu().numpy()
             for vectors, valid in zip(embedded, tensors.valid, strict=True)
         ]
         return [np.concatenate(pair) for pair in zip(drawn, thresholded, strict=True)]

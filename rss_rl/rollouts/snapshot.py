@@ -191,11 +191,6 @@ class Models(NamedTuple):
         others = [p for p in _learnt(self.classifier) if p is not words]
         return {CLASSIFIER: others, WORDS: [words], POLICY: _learnt(self.policy)}
 
-    def buffers(self) -> dict[str, list[torch.Tensor]]:
-        """The persistent buffers of each of `PARTS`, in the order of a delta."""
-        found = {part: _persistent(module) for part, module in self.modules.items()}
-        return found | {WORDS: []}
-
     def publish(self, version: int) -> Snapshot:
         """Copies of everything."""
         return Publisher(self).publish(version, whole=True)
@@ -206,16 +201,39 @@ class Models(NamedTuple):
         Raises:
             ValueError: when it was made by other modules.
         """
-        parts, buffers = self.parts(), self.buffers()
+        Parts(self).load(snapshot)
+
+
+class Parts:
+    """The parameters that may learn and the persistent buffers of each of `PARTS`, found once.
+
+    To walk through the modules of a transformer takes longer than to copy what learns of them.
+
+    Args:
+        models: on their device; their parameters are not replaced from now on.
+    """
+
+    def __init__(self, models: Models) -> None:
+        self.parameters = models.parts()
+        self._embedding = models.classifier.embedding
+        self._places = {part: _persistent(module) for part, module in models.modules.items()}
+
+    def buffers(self, part: str) -> list[torch.Tensor]:
+        """Those that are there now, in the order of a delta."""
+        return [held[name] for held, name in self._places.get(part, [])]
+
+    def load(self, snapshot: Snapshot) -> None:
+        """See `Models.load`."""
         with torch.no_grad():
             for delta in snapshot.deltas:
+                parameters = self.parameters[delta.part]
                 if delta.rows is None:
-                    _load_weights(delta, parts[delta.part])
+                    _load_weights(delta, parameters)
                 else:
-                    _load_rows(delta.weights, delta.rows, parts[delta.part][0])
+                    _load_rows(delta.weights, delta.rows, parameters[0])
                 if delta.part == WORDS:
-                    _load_average(delta, self.classifier.embedding)
-                _load_buffers(delta.buffers, buffers[delta.part])
+                    _load_average(delta, self._embedding)
+                _load_buffers(delta.buffers, self.buffers(delta.part))
 
 
 class Publisher:
@@ -226,6 +244,7 @@ class Publisher:
 
     def __init__(self, models: Models) -> None:
         self._models = models
+        self._parts: Parts | None = None
         self._changed = set(PARTS)
         self._rows: list[torch.Tensor] = []  # changed, where WORDS is not among the changed parts
         self._noted = 0
@@ -257,9 +276,10 @@ class Publisher:
         if whole:
             self.note_all()
         deltas = []
-        parts, buffers = self._models.parts(), self._models.buffers()
+        self._parts = self._parts or Parts(self._models)
+        parts = self._parts.parameters
         for part in PARTS:
-            raw = _bytes_of(buffers[part])
+            raw = _bytes_of(self._parts.buffers(part))
             same = self._buffers.get(part) == raw.tobytes()
             rows = self._changed_rows() if part == WORDS and part not in self._changed else None
             average = self._models.classifier.embedding.average if part == WORDS else None
@@ -294,10 +314,13 @@ def _learnt(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
-def _persistent(module: nn.Module) -> list[torch.Tensor]:
-    """Found without `state_dict`, which brings all word vectors of an average up to date."""
+def _persistent(module: nn.Module) -> list[tuple[dict[str, Any], str]]:
+    """Where each buffer is, as another may take its place.
+
+    Found without `state_dict`, which brings all word vectors of an average up to date.
+    """
     return [
-        buffer
+        (part._buffers, name)
         for part in module.modules()
         for name, buffer in part._buffers.items()
         if buffer is not None and name not in part._non_persistent_buffers_set

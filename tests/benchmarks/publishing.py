@@ -71,13 +71,14 @@ class Held:
     """The part of a sampler actor that takes snapshots."""
 
     def __init__(self, pretrained: str = "") -> None:
-        from rss_rl.rollouts.snapshot import Snapshot
+        from rss_rl.rollouts.snapshot import Parts, Snapshot
 
-        self._snapshot, self._models = Snapshot, adapted(pretrained) if pretrained else models()
+        self._snapshot = Snapshot
+        self._parts = Parts(adapted(pretrained) if pretrained else models())
 
     def hold(self, version: int, deltas: list[Any]) -> int:
         """As `SamplerActor.hold`; the version it holds."""
-        self._models.load(self._snapshot(version, tuple(ray.get(deltas, timeout=60))))
+        self._parts.load(self._snapshot(version, tuple(ray.get(deltas, timeout=60))))
         return version
 
 

@@ -16,7 +16,9 @@ from readers import TASKS, reader
 from rss_rl.data.vocabulary import PAD
 from rss_rl.errors import CheckpointError, ConfigError
 from rss_rl.inference import onnx_graph
+from rss_rl.inference.artifact import INT8_FILE
 from rss_rl.inference.onnx_graph import TOLERANCE, write_onnx
+from rss_rl.inference.onnx_int8 import write_with_int8
 
 for _name in ("onnx", "onnxscript", "onnxruntime"):
     pytest.importorskip(_name, reason="rss-rl[onnx] is not installed")
@@ -135,4 +137,38 @@ def test_what_has_no_graph_is_refused(bert: Path, tmp_path: Path) -> None:
     chained = plain.models._replace(policy=small.policy(name="crf", double=False))
     with pytest.raises(ConfigError, match="cannot be written as ONNX"):
         write_onnx(chained, plain.inputs, plain.config, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_int8_changes_the_logits_a_little_and_the_selection_not(bert: Path, tmp_path: Path) -> None:
+    import onnxruntime
+
+    model = reader("classes", encoder="transformer", pretrained=str(bert))
+    path = tmp_path / "model.onnx"
+    write_with_int8(model.models, model.inputs, model.config, path)
+    chosen = model.choose([model.encode((text.replace("zyx", "w8"),)) for text in TEXTS])
+    given = {"tokens": chosen.tokens[0].numpy()}
+    exact, rounded = (
+        onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"]).run(None, given)
+        for file in (path, path.with_name(INT8_FILE))
+    )
+    np.testing.assert_array_equal(exact[1], rounded[1])
+    gap = np.abs(exact[0] - rounded[0]).max()
+    assert TOLERANCE < gap < 0.1 * np.abs(exact[0]).max()
+    kinds = [node.op_type for node in _nodes(path.with_name(INT8_FILE))]
+    layers, products = int(model.models.classifier.encoder.reader.model.config.num_hidden_layers), 6
+    assert kinds.count("MatMulInteger") == layers * products
+    assert "MatMulInteger" not in [node.op_type for node in _nodes(path)]
+
+
+def _nodes(path: Path) -> Any:
+    import onnx
+
+    return onnx.load(str(path)).graph.node
+
+
+def test_int8_is_for_transformers(tmp_path: Path) -> None:
+    model = reader("classes", encoder="mean")
+    with pytest.raises(ConfigError, match="encoder 'mean' has no int8 form"):
+        write_with_int8(model.models, model.inputs, model.config, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []

@@ -152,3 +152,10 @@ def test_a_place_that_cannot_start_pauses_while_others_work(tmp_path: Path) -> N
 def test_nobody_starts(tmp_path: Path) -> None:
     with pytest.raises(SamplerError, match="could not be started: .*the disk of this node is away"):
         pool((counting(tmp_path / "a", 99), None))
+
+
+def test_a_cluster_without_gpus_is_named() -> None:
+    config = SamplerConfig(gpus=0.5, backend="ray", start_timeout_s=1.0)
+    actor = ray.remote(Actor).options(num_gpus=config.gpus)
+    with pytest.raises(SamplerError, match=r"; 0 of its 0 GPUs are taken, a sampler wants 0\.5"):
+        RayBackend(config, lambda _: actor.remote(None, None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,16 @@ def test_bad_folders(folder: Path, tmp_path: Path) -> None:
     (pickled / "pytorch_model.bin").write_bytes(b"\x80")
     refused("in pickle form", pickled)
     (pickled / "model.safetensors").write_bytes(b"damaged")
-    refused("weights cannot be used", pickled)
+    refused("model.safetensors is no whole file of weights", pickled)
+    (pickled / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     (pickled / "config.json").write_text("{}")
     refused("config.json cannot be used", pickled)
+    for tree in ({"model_type": "gpt2"}, {"model_type": "t5"}, {"is_decoder": True}):
+        kind = {"model_type": "bert"} | tree
+        (pickled / "config.json").write_text(json.dumps(kind))
+        refused("is no encoder", pickled)
+
+
+def test_more_layers_than_there_are_cannot_learn(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="has 2 layers, and the last 3 are to learn"):
+        classifier(folder, learns="last", last=3)

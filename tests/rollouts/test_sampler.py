@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,13 @@ import torch
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import Prepared
+from rss_rl.envs.rewards import Reward, RewardParts
 from rss_rl.models.inputs import tensor_batch
 from rss_rl.rollouts.backend import LocalBackend
 from rss_rl.rollouts.rollout import SampleJob, join_rollouts
 from rss_rl.rollouts.sampler import Sampler
 from rss_rl.rollouts.snapshot import Delta, Models, Snapshot, build_prepared_models
+from rss_rl.types import Array, Batch
 
 _ROWS = np.array([4, 0, 9, 30, 17])
 _JOB = SampleJob(update=7, shard=0, rows=_ROWS, selections=3, scored=True, thresholded=True)
@@ -98,6 +101,35 @@ def test_log_probs_and_rewards_are_those_of_the_modules(
                 np.testing.assert_allclose(
                     rollout.costs["sparsity_cost"][k, :, slot], cost, atol=1e-6
                 )
+
+
+@pytest.mark.parametrize("most", [1, 30, 100, 400])
+def test_calls_of_few_tokens_give_the_same_rollout(
+    most: int, tiny_config: RunConfig, tiny: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one selection each, of some selections of an example, and of some examples."""
+    sampler, models = _sampler(tiny_config, tiny)
+    whole = sampler.sample(_JOB)
+    bounded = tiny_config.sampler.model_copy(update={"batch_tokens": most})
+    sampler, _ = _sampler(tiny_config.model_copy(update={"sampler": bounded}), tiny)
+    sampler.load(models.publish(version=11))
+    sizes: list[int] = []
+    score = Reward.score
+
+    def counted(self: Reward, batch: Batch, selections: Sequence[Array]) -> RewardParts:
+        sizes.append(sum(each.shape[0] * each.shape[2] for each in selections))
+        return score(self, batch, selections)
+
+    monkeypatch.setattr(Reward, "score", counted)
+    parts = sampler.sample(_JOB)
+    width = sum(valid.shape[1] for valid in tiny.split("train").batch(_ROWS).valid)
+    total = (_JOB.selections + 1) * len(_ROWS) * width
+    assert sum(sizes) == total
+    assert max(sizes) <= max(most, width)
+    assert len(sizes) < 2 * total / max(most, width) + 1  # and not one by one
+    np.testing.assert_allclose(parts.rewards, whole.rewards, atol=1e-6)
+    np.testing.assert_allclose(parts.thresholded, whole.thresholded, atol=1e-6)
+    np.testing.assert_array_equal(parts.selections[0], whole.selections[0])
 
 
 def test_unscored_jobs_carry_no_rewards(tiny_config: RunConfig, tiny: Prepared) -> None:

@@ -24,6 +24,7 @@ from rss_rl.rollouts.snapshot import (
     WORDS,
     Delta,
     Models,
+    Parts,
     Publications,
     Publisher,
     Snapshot,
@@ -297,4 +298,4 @@ def test_word_vectors_that_stay_fixed_never_travel(models: Models) -> None:
     fixed = classifier.embedding.fixed
     sizes = {delta.part: delta.bytes for delta in models.publish(0).deltas}
     assert sizes[WORDS] == 4 * classifier.embedding.trainable.numel()
-    assert all(buffer is not fixed for part in models.buffers().values() for buffer in part)
+    assert all(buffer is not fixed for part in PARTS for buffer in Parts(models).buffers(part))

@@ -129,7 +129,14 @@ def _freeze(model: nn.Module, name: str, options: TransformerOptions) -> None:
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     if options.learns == "last":
-        for layer in _layers(model, name)[-options.last :]:
+        layers = _layers(model, name)
+        if options.last > len(layers):
+            raise ConfigError(
+                f"has {len(layers)} layers, and the last {options.last} are to learn",
+                where=name,
+                remedy="Lower model.encoder.options.last, or set learns to all",
+            )
+        for layer in layers[-options.last :]:
             for parameter in layer.parameters():
                 parameter.requires_grad_(True)
     elif options.learns == "lora":
