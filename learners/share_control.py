@@ -21,10 +21,11 @@ tokens where its (1 - r)-quantile q of the logits is 0. Its margin is q: how muc
 low its logits are. The share itself would not do: it stays at 0 or at 1 while all probabilities are
 on one side of one half, and leaps as they cross.
 
-The margin is counted in standard deviations of the role's logits where these are above 1. Between
-words that a sure policy tells apart lie whole logits: counted in those, one token too many moved
-lambda by more than rewards differ, and the policy forgot what it had learnt (TREC at 40%, dev:
-82.6%, with standard deviations 89.2%).
+Up to one standard deviation of the role's logits, where that is above 1, the margin is counted in
+standard deviations, beyond it in logits. Between words that a sure policy tells apart lie whole
+logits: counted in those, one token too many moved lambda by more than rewards differ, and the
+policy forgot what it had learnt (TREC at 40%, dev: 82.6%, with standard deviations 89.2%). A policy
+that has run away with all its words is far from them in both, and needs the push.
 
 The constraints are equalities: where less is kept than asked for, lambda falls below 0 and pays.
 
@@ -67,8 +68,8 @@ _LEAST = 1e-7
 class Reached(NamedTuple):
     """Share of the tokens kept at the threshold, and how far each role's logits lie off its share.
 
-    margins  of heads and of dependents, in standard deviations of the logits, or in logits where
-             those vary by less than 1
+    margins  of heads and of dependents, in standard deviations of the logits up to one, in logits
+             beyond it and where those vary by less than 1
     """
 
     kept: float
@@ -100,10 +101,18 @@ def share_margin(probabilities: Sequence[Array], valid: Sequence[Array], target:
     first = covered.min(0)
     share = first[_covered(first, weight) >= target - _ROUNDING].min()
     heads, dependents = (
-        _lowest(role, of_role, share) / max(1.0, _spread(role, weight))
+        _scaled(_lowest(role, of_role, share), _spread(role, weight))
         for role, of_role in zip(score, covered, strict=True)
     )
     return Reached(float(weight[(score > 0).any(0)].sum()), (heads, dependents))
+
+
+def _scaled(margin: float, spread: float) -> float:
+    """A margin in logits, counted in spreads up to the first one."""
+    if spread <= 1:
+        return margin
+    beyond = abs(margin) - spread
+    return margin / spread if beyond < 0 else math.copysign(1 + beyond, margin)
 
 
 def _spread(values: Array, weight: Array) -> float:

@@ -183,7 +183,7 @@ for _metric in (
         "selection/margin_{heads,dependents}",
         "standard deviations",
         "how far a role's logits are too high (+) or too low (-) for the target share; in logits"
-        " where these vary by less than 1",
+        " beyond one of them, or where logits vary by less than 1",
         "last",
     ),
     Metric(

@@ -47,11 +47,26 @@ def spread(chances: list[np.ndarray], valid: list[np.ndarray], role: int) -> flo
     return float(np.mean([np.mean((np.array(values) - mean) ** 2) for values in examples])) ** 0.5
 
 
+def unscaled(margin: float, scale: float) -> float:
+    """In logits what is in standard deviations up to one, and in logits beyond."""
+    return margin * scale if abs(margin) < 1 else math.copysign(scale + abs(margin) - 1, margin)
+
+
+def test_a_policy_that_ran_away_is_pushed_by_its_logits() -> None:
+    logits = np.random.default_rng(5).normal(size=(20, 2, 9))
+    valid = [np.ones((20, 9), bool)]
+    near, far = (
+        share_margin([1 / (1 + np.exp(-2 * logits - offset))], valid, 0.2).margins[0]
+        for offset in (6, 9)
+    )
+    assert far - near == pytest.approx(3)
+
+
 def test_a_sure_policy_is_moved_by_no_more_than_one_that_is_less_sure() -> None:
     draw = np.random.default_rng(5)
     logits, valid = draw.normal(size=(20, 2, 9)), [np.ones((20, 9), bool)]
     calm, sure, timid = (
-        share_margin([1 / (1 + np.exp(-scale * logits))], valid, 0.2).margins
+        share_margin([1 / (1 + np.exp(-scale * logits))], valid, 0.5).margins
         for scale in (1.5, 3, 0.1)
     )
     assert sure == pytest.approx(calm)
@@ -65,10 +80,11 @@ def test_moved_by_the_margins_as_many_heads_as_dependents_are_kept(target: float
     chances = [draw.random((40, 2, 9)) ** np.array([2, 6])[:, None] for _ in range(2)]
     reached = share_margin(chances, valid, target)
     assert reached.kept == pytest.approx(share_above(chances, valid, (0, 0))[2], abs=1e-9)
-    scales = [max(1.0, spread(chances, valid, role)) for role in range(2)]
-    assert min(scales) > 1
-    thresholds = (reached.margins[0] * scales[0], reached.margins[1] * scales[1])
-    heads, dependents, kept = share_above(chances, valid, thresholds)
+    spreads = [spread(chances, valid, role) for role in range(2)]
+    assert min(spreads) > 1
+    heads, dependents, kept = share_above(
+        chances, valid, tuple(map(unscaled, reached.margins, spreads))
+    )
     # But for one token of one example.
     assert kept == pytest.approx(target, abs=1 / 40)
     assert heads == pytest.approx(dependents, abs=1 / 40)
