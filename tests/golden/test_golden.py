@@ -90,7 +90,8 @@ def resolved(config: RunConfig) -> dict[str, Any]:
     evaluation = {key: value for key, value in tree["evaluation"].items() if key != "metrics"}
     changed = {"model": model, "policy": policy, "learner": learner, "reward": reward}
     del tree["batch_tokens"]
-    return tree | changed | {"evaluation": evaluation, "phases": phases}
+    sampler = {k: v for k, v in tree["sampler"].items() if k not in {"gpus", "batch_tokens"}}
+    return tree | changed | {"evaluation": evaluation, "phases": phases, "sampler": sampler}
 
 
 def effective(tree: dict[str, Any]) -> dict[str, Any]:
