@@ -115,7 +115,7 @@ def test_what_it_chooses_is_said_and_can_be_overridden(table: Path, tmp_path: Pa
     said = " ".join(fitted(table, tmp_path / "run").split())
     for choice in ("task=classes", "reward.target_share=0.4 as asked", "evaluation.every=50 "):
         assert choice in said
-    assert "config=own texts of 5 words" in said
+    assert "config=own short texts, of 5 words" in said
     assert "batch_size=" not in said  # it was given
     config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
     assert config["batch_size"] == 8  # the last word is the user's

@@ -31,6 +31,7 @@ TASKS = {
     "product-reviews": (CLASSES, 1),
     "lambada": (LabelSpec("candidate"), 2),
     "eraser-movies": (CLASSES, 1),
+    "yelp-hat": (CLASSES, 1),
     "trec": (CLASSES, 1),
     "sick-relatedness": (LabelSpec("score", low=1.0, high=5.0), 2),
     "sick-entailment": (CLASSES, 2),
