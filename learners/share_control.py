@@ -23,9 +23,8 @@ on one side of one half, and leaps as they cross.
 
 Up to one standard deviation of the role's logits, where that is above 1, the margin is counted in
 standard deviations, beyond it in logits. Between words that a sure policy tells apart lie whole
-logits: counted in those, one token too many moved lambda by more than rewards differ, and the
-policy forgot what it had learnt (TREC at 40%, dev: 82.6%, with standard deviations 89.2%). A policy
-that has run away with all its words is far from them in both, and needs the push.
+logits: counted in those, one token too many moves lambda by several nats, more than rewards differ.
+A policy that has run away with all its words is far from them in both, and needs the push.
 
 The constraints are equalities: where less is kept than asked for, lambda falls below 0 and pays.
 
