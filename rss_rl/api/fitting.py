@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _EPOCHS = {
     "own": {"warm-up": 4.0, "parts": 3.0, "frozen": 2.0, "co-train": 6.0},
-    "own_pairs": {"warm-up": 6.0, "co-train": 11.0},
-    "own_long": {"warm-up": 2.0, "parts": 4.0, "frozen": 1.5, "co-train": 2.5},
+    "own_pairs": {"warm-up": 5.0, "co-train": 9.0},
+    "own_long": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5},
 }
 """Of each phase of the configurations whose batch and phases follow from the data."""
 _LENGTHS = {"own": "short texts", "own_pairs": "pairs of short texts", "own_long": "long texts"}
