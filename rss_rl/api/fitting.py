@@ -18,6 +18,7 @@ from rss_rl.api.encoding import encode
 from rss_rl.api.preparing import Rows, prepare, row_files
 from rss_rl.api.terminal import SafeConsole, busy, counted, say
 from rss_rl.api.training import settings, train
+from rss_rl.config import RunConfig
 from rss_rl.config.loading import load_config
 from rss_rl.data.checks import is_missing
 from rss_rl.data.manifest import MANIFEST_FILE, SCHEMA_VERSION, Manifest
@@ -267,16 +268,27 @@ def fitted(manifest: Manifest) -> str:
 
 
 def _decays(base: str | Path, chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
-    """Rates that fall until the last update, where the settings tell which one that is."""
+    """Rates that fall until the last update, or as many times later as in the configuration."""
     keys = ("learner.supervised.decay_updates", "learner.policy.decay_updates")
+    shipped = load_config(find_config(base), [])
     without = settings(dict.fromkeys(keys))
     config = load_config(find_config(base), [*_set(chosen), *without, *overrides])
+    updates, all_of_shipped = _updates(config), _updates(shipped)
+    if updates is None or all_of_shipped is None:
+        return []
+    falls = (shipped.learner.supervised.decay_updates, shipped.learner.policy.decay_updates)
+    decays = []
+    for key, of_shipped in zip(keys, falls, strict=True):
+        times = max(1, round((of_shipped or 0) / all_of_shipped))
+        until = "the last update" if times == 1 else f"{times} times the updates of the run"
+        decays.append(Choice(key, times * updates, f"until {until}"))
+    return decays
+
+
+def _updates(config: RunConfig) -> int | None:
+    """Of all phases; None where one has no end of its own."""
     steps = [phase.steps for phase in config.phases]
-    return (
-        []
-        if None in steps
-        else [Choice(key, sum(filter(None, steps)), "until the last update") for key in keys]
-    )
+    return None if None in steps else sum(filter(None, steps))
 
 
 def _not_replaced(chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:

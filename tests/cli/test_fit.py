@@ -122,6 +122,20 @@ def test_what_it_chooses_is_said_and_can_be_overridden(table: Path, tmp_path: Pa
     assert config["learner"]["policy"]["decay_updates"] == 16
 
 
+def test_the_policy_of_pairs_still_moves_when_the_classifier_has_settled(tmp_path: Path) -> None:
+    """In proportion to the updates of the configuration that it begins with."""
+    pairs = tmp_path / "pairs.csv"
+    lines = [f"a {word} one,one of {word},{word}" for word in ("fine", "dull")] * 60
+    pairs.write_text("\n".join(["first,second,label", *lines]))
+    columns = ["--text", "first", "--text-b", "second", "--label", "label"]
+    said = ["--keep", "0.4", "--out", str(tmp_path / "run"), *columns]
+    small = [setting for setting in SMALL if not setting.startswith(("phases.2", "phases.3"))]
+    result = CliRunner().invoke(app, ["fit", str(pairs), *said, *small])
+    assert result.exit_code == 0, result.output
+    learner = json.loads((tmp_path / "run" / "config.json").read_text())["config"]["learner"]
+    assert [learner[name]["decay_updates"] for name in ("supervised", "policy")] == [8, 16]
+
+
 @pytest.mark.parametrize(
     ("labels", "task"),
     [
