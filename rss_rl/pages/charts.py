@@ -217,15 +217,18 @@ def _levels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale) -> list[_Box]:
     right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
     taken = []
     for number, level in enumerate(chart.levels):
+        kind, width = "tick", _LETTER * len(level.label)
         if level.axis == "y":
             _line(svg, (_LEFT, y(level.at)), (right, y(level.at)), "level")
-            place = (_LEFT + 4, y(level.at) - 4)
+            left, base = _LEFT + 4, y(level.at) - 4
         else:
             _line(svg, (x(level.at), _TOP), (x(level.at), bottom), "level")
             # Beginnings that are close to each other are written below each other.
-            place = (x(level.at) + 3, _TOP + 9 + _ROW * (number % 2))
-        _text(svg, level.label, *place, "tick")
-        taken.append(_box(level.label, *place))
+            left, base = x(level.at) + 3, _TOP + 9 + _ROW * (number % 2)
+            if left + width > right:
+                kind, left = "tick end", x(level.at) - 3 - width
+        _text(svg, level.label, left + width if kind == "tick end" else left, base, kind)
+        taken.append(_box(level.label, left, base))
     return taken
 
 

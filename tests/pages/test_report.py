@@ -229,6 +229,15 @@ def test_a_curve_has_a_gap_where_nothing_was_measured(
     assert not list(loss.iter("circle"))
 
 
+def test_where_the_last_phase_begins_is_written_within_the_axes() -> None:
+    levels = [Level(0, "warm-up", "x"), Level(980, "co-train", "x")]
+    chart = Chart("t", "updates", "y", lines=[Line("", [(0, 0.0), (1000, 1.0)])], levels=levels)
+    first, last = (t for t in texts_of(chart, "tick") if t.text in ("warm-up", "co-train"))
+    assert "end" not in first.attrib["class"]
+    assert "end" in last.attrib["class"]
+    assert 66 < float(first.attrib["x"]) < float(last.attrib["x"]) <= chart.width - 24
+
+
 def test_ticks_of_shares_that_lie_close_say_what_they_are() -> None:
     points = [(0, 0.497), (10, 0.504)]
     chart = Chart("t", "x", "y", lines=[Line("", points)], y_format=".0%", shares=True)
