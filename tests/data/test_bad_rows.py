@@ -143,7 +143,9 @@ def test_a_class_may_be_called_what_is_missing_elsewhere(tmp_path: Path) -> None
 def test_a_range_of_scores_that_32_bits_hold(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("text,label\na,1e40\nb,3.4e38\nc,1\n")
-    with pytest.raises(DataError, match=r"t\.csv, row 2: column 'label': the score 1e40 does not fit 32 bits"):
+    with pytest.raises(
+        DataError, match=r"t\.csv, row 2: column 'label': the score 1e40 does not fit 32 bits"
+    ):
         prepare(source_of(path, LEARN), tmp_path / "out", dim=2)
     prepare(source_of(path, LEARN), tmp_path / "out", dim=2, skip_bad_rows=True)
     labels = open_prepared(tmp_path / "out").split("train").batch([0, 1]).labels
