@@ -125,3 +125,20 @@ def test_commands_between_backticks_exist(repository: Path) -> None:
     assert len(commands) > 60
     found = [(place, words, complaint(words, whole=False)) for place, words in commands]
     assert not [entry for entry in found if entry[2]]
+
+
+def epilogs(group: Any, context: Any) -> Iterator[tuple[str, str]]:
+    """Every command's path, and what its help ends with."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        inner = typer.Context(command, info_name=name, parent=context)
+        yield inner.command_path, command.epilog or ""
+        if isinstance(command, TyperGroup):
+            yield from epilogs(command, inner)
+
+
+def test_the_help_of_every_command_ends_with_an_example_of_it() -> None:
+    group: Any = typer.main.get_command(app)
+    found = list(epilogs(group, typer.Context(group, info_name="rss-rl")))
+    assert len(found) > 30
+    assert not [path for path, epilog in found if f"`{path}" not in epilog]

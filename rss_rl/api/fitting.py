@@ -30,6 +30,7 @@ from rss_rl.data.vectors import source_file
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.packaged import find_config
 from rss_rl.runs.run_directory import CONFIG_FILE
+from rss_rl.training.phase_budget import seconds
 
 if TYPE_CHECKING:
     from rss_rl.api.run import Run
@@ -105,6 +106,8 @@ def fit(
         RssError: any expected failure.
     """
     check_share(keep)
+    if time is not None:
+        seconds(time)  # refused before the data are prepared
     if config is not None and pretrained is not None:
         raise ConfigError(
             "a transformer decides the configuration",

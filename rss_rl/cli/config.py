@@ -66,7 +66,7 @@ def _template() -> str:
     return documented_yaml(RunConfig(data="DIRECTORY", phases=(phase,)))
 
 
-@app.command("list")
+@app.command("list", epilog="Example: `rss-rl config list --json`")
 def list_(json_: options.Json = False) -> None:
     """List the configurations that come with the package."""
     root = configs_root()

@@ -270,7 +270,7 @@ def encode(
         say(SafeConsole(), f"Written to {data} in {seconds:.1f} s: {info.size} numbers a word.")
 
 
-@app.command()
+@app.command(epilog="Example: `rss-rl data show data/reviews --examples 3`")
 def show(
     prepared: Annotated[
         str, typer.Argument(metavar="PREPARED", help="A prepared directory, or its URI.")

@@ -33,7 +33,7 @@ def export(
     which: options.Which = "best",
     onnx: Annotated[
         bool,
-        typer.Option("--onnx", help="Also write model.onnx, and check it; needs `rss-rl\\[onnx]`."),
+        typer.Option("--onnx", help="Also write model.onnx, and check it; needs rss-rl[onnx]."),
     ] = False,
     int8: Annotated[
         bool,

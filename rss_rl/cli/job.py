@@ -27,6 +27,8 @@ Examples:
 
 `rss-rl job list --address http://HEAD:8265`
 
+`rss-rl job status sick-20260314-151617`
+
 `rss-rl job logs sick-20260314-151617` shows its output until it ends.
 
 `rss-rl job stop sick-20260314-151617` stops it after the current update, with a checkpoint.

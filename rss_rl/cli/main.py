@@ -74,12 +74,21 @@ def global_options(
 
 
 app.command(epilog=demo.EPILOG)(demo.demo)
-for name, purpose in (
-    ("data", "List datasets, fetch them, prepare them for training, show what was prepared."),
-    ("config", "Show configurations, with what each key means; list the shipped ones."),
+for name, purpose, example in (
+    (
+        "data",
+        "List datasets, fetch them, prepare them for training, show what was prepared.",
+        "data prepare reviews.csv --text review --label stars --out data/reviews",
+    ),
+    (
+        "config",
+        "Show configurations, with what each key means; list the shipped ones.",
+        "config show sick reward.sparsity_cost=0.05",
+    ),
 ):
     group = typer.Typer(cls=deferred(f"rss_rl.cli.{name}"), rich_markup_mode="markdown")
-    app.add_typer(group, name=name, help=purpose, no_args_is_help=True)
+    shown = f"Example: `rss-rl {example}`"
+    app.add_typer(group, name=name, help=purpose, epilog=shown, no_args_is_help=True)
 app.command(epilog=fit.EPILOG)(fit.fit)
 app.command(epilog=train.EPILOG)(train.train)
 app.command(epilog=status.EPILOG)(status.status)

@@ -63,7 +63,7 @@ def tune(
             "--minutes",
             min=0.0,
             help="Minutes of a core that all trials may take together, those of earlier calls"
-            " included. Then none is begun any more.",
+            " included. After that, no new trial starts.",
         ),
     ] = 60.0,
     jobs: Annotated[

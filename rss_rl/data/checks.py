@@ -146,6 +146,7 @@ def example_fault(
         return f"{len(tokens)} texts where {sentences} are expected", ""
     for slot, (words, _) in enumerate(tokens):
         which = f"text {slot + 1}" if sentences > 1 else "text"
+        which = f"column '{example.columns[slot]}'" if example.columns else which
         if not words:
             return f"{which} is empty", "Write the text, or take the row out"
         if "" in words:

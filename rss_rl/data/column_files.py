@@ -83,6 +83,7 @@ def _example(record: Record, columns: Columns) -> RawExample | BadRow:
         rationale=tuple(b for b in bits if b is not None) if bits else None,
         file=record.file,
         row=record.row,
+        columns=(*columns.texts, columns.label),
     )
 
 

@@ -53,6 +53,7 @@ class RawExample:
                number of its sentence or candidate from 0 on, -1 for none (see `Batch`)
     question   where several examples answer one question: what identifies the question
     annotations  for each given token of slot 0 a number whose bit k says that annotator k marked it
+    columns    of a table, for messages: names of the columns of its texts and of its label
     """
 
     id: str
@@ -64,6 +65,7 @@ class RawExample:
     marks: tuple[int, ...] | None = None
     question: str | None = None
     annotations: tuple[int, ...] | None = None
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -235,7 +235,10 @@ class Stage:
             # A label is looked at last: one of a row that is left out names no class.
             label, label_fault = (None, fault) if fault else self.labels.value(item.label)
             if label is None:
-                self.rejects.take(_bad(item, *label_fault), split)
+                reason, remedy = label_fault
+                if fault is None and item.columns:
+                    reason = f"column '{item.columns[-1]}': {reason}"
+                self.rejects.take(_bad(item, reason, remedy), split)
                 continue
             if long:
                 staged.cut += 1

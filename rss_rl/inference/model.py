@@ -186,7 +186,9 @@ class Model:
             texts, marks, names = passage.texts, passage.marks, passage.names
         sentences = tuple(self.inputs.tokenizer(text) for text in texts)
         if not all(sentence.words for sentence in sentences):
-            raise DataError("a text has no word in it", where=where)
+            raise DataError(
+                "a text has no word in it", where=where, remedy="Give a text with a word in it"
+            )
         ids = tuple(self._ids(sentence.keys) for sentence in sentences)
         return Encoded(given, sentences, ids, marks, names)
 

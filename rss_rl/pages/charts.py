@@ -5,6 +5,7 @@ Every chart has a title, labelled axes and a description for who cannot see it.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ class Line:
     """Points joined in their order; `band` has a low and a high value for each of them.
 
     series  number of its colour, from 0; dashed: what it is compared with
+    gaps    indices of points that are not joined to the one before
     """
 
     label: str
@@ -42,6 +44,11 @@ class Line:
     series: int = 0
     dashed: bool = False
     band: Sequence[tuple[float, float]] = ()
+    gaps: Sequence[int] = ()
+
+    def parts(self) -> list[slice]:
+        """The points that are joined with each other."""
+        return list(itertools.starmap(slice, itertools.pairwise([0, *self.gaps, None])))
 
 
 @dataclass(frozen=True)
@@ -210,35 +217,40 @@ def _levels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale) -> list[_Box]:
     right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
     taken = []
     for number, level in enumerate(chart.levels):
+        kind, width = "tick", _LETTER * len(level.label)
         if level.axis == "y":
             _line(svg, (_LEFT, y(level.at)), (right, y(level.at)), "level")
-            place = (_LEFT + 4, y(level.at) - 4)
+            left, base = _LEFT + 4, y(level.at) - 4
         else:
             _line(svg, (x(level.at), _TOP), (x(level.at), bottom), "level")
             # Beginnings that are close to each other are written below each other.
-            place = (x(level.at) + 3, _TOP + 9 + _ROW * (number % 2))
-        _text(svg, level.label, *place, "tick")
-        taken.append(_box(level.label, *place))
+            left, base = x(level.at) + 3, _TOP + 9 + _ROW * (number % 2)
+            if left + width > right:
+                kind, left = "tick end", x(level.at) - 3 - width
+        _text(svg, level.label, left + width if kind == "tick end" else left, base, kind)
+        taken.append(_box(level.label, left, base))
     return taken
 
 
 def _draw_line(svg: ET.Element, line: Line, x: _Scale, y: _Scale) -> None:
     kind = f"series-{line.series % COLOURS + 1}"
-    if line.band:
-        low = [(x(px), y(pair[0])) for (px, _), pair in zip(line.points, line.band, strict=True)]
-        high = [(x(px), y(pair[1])) for (px, _), pair in zip(line.points, line.band, strict=True)]
-        ET.SubElement(
-            svg, "polygon", {"points": _places([*low, *high[::-1]]), "class": f"band {kind}"}
-        )
-    places = [(x(px), y(py)) for px, py in line.points]
     dashed = " dashed" if line.dashed else ""
-    made = ET.SubElement(
-        svg, "polyline", {"points": _places(places), "class": f"line {kind}{dashed}"}
-    )
-    if line.label:
-        ET.SubElement(made, "title").text = line.label
-    if len(places) == 1:
-        _dot(svg, places[0], kind, line.label)
+    for part in line.parts():
+        points, band = line.points[part], line.band[part]
+        if band:
+            low = [(x(px), y(pair[0])) for (px, _), pair in zip(points, band, strict=True)]
+            high = [(x(px), y(pair[1])) for (px, _), pair in zip(points, band, strict=True)]
+            ET.SubElement(
+                svg, "polygon", {"points": _places([*low, *high[::-1]]), "class": f"band {kind}"}
+            )
+        places = [(x(px), y(py)) for px, py in points]
+        made = ET.SubElement(
+            svg, "polyline", {"points": _places(places), "class": f"line {kind}{dashed}"}
+        )
+        if line.label:
+            ET.SubElement(made, "title").text = line.label
+        if len(places) == 1:
+            _dot(svg, places[0], kind, line.label)
 
 
 def _draw_point(svg: ET.Element, point: Point, x: _Scale, y: _Scale) -> None:
@@ -259,7 +271,11 @@ def _labels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale, taken: Sequence
     """
     boxes = list(taken)
     dots = np.array([(x(point.x), y(point.y)) for point in chart.points]).reshape(-1, 2)
-    lines = [_along([(x(px), y(py)) for px, py in line.points]) for line in chart.lines]
+    lines = [
+        _along([(x(px), y(py)) for px, py in line.points[part]])
+        for line in chart.lines
+        for part in line.parts()
+    ]
     for text, places, kind, of_line in _wanted(chart, x, y):
         inside = [found for found in places if _fits(_box(text, *found), chart)]
         free = [f for f in inside if not any(_overlap(_box(text, *f), other) for other in boxes)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from markupsafe import Markup
 
 from rss_rl.metrics.measures import find_measure
@@ -83,15 +85,40 @@ def _lines(
     lines = []
     for series, (group, runs) in enumerate(zip(groups, logged, strict=True)):
         for number, (tag, what) in enumerate(tags.items()):
-            curves = [smoothed(own[tag], _POINTS) for own in runs if tag in own]
-            found = together(curves) if len(curves) == len(runs) else []
+            logs = [_parts(own, tag) for own in runs if tag in own]
+            if len(logs) < len(runs):
+                continue
+            # Seeds whose phases end at different updates may have different numbers of parts.
+            found = [together(part) for part in zip(*logs, strict=False)]
+            found = [part for part in found if part]
             if not found:
                 continue
             name = group.name if len(groups) > 1 else ""
             label = ", ".join(part for part in (name, what) if part)
-            points = [(float(step), over.mean) for step, over in found]
-            lines.append(Line(label, points, series, number > 0, _band([o for _, o in found])))
+            points = [(float(step), over.mean) for part in found for step, over in part]
+            band = _band([over for part in found for _, over in part])
+            gaps = list(itertools.accumulate(map(len, found[:-1])))
+            lines.append(Line(label, points, series, number > 0, band, gaps))
     return lines
+
+
+def _parts(logged: _Curves, tag: str) -> list[Curve]:
+    """A smoothed curve, cut where whole phases did not log it: a loss while nothing learnt by it.
+
+    What is scored on dev is known at evaluations alone, and one part.
+    """
+    curve, (updates, phases) = logged[tag], logged.get("phase/index", Curve([], []))
+    if tag.startswith("dev/") or not updates:
+        return [smoothed(curve, _POINTS)]
+    numbers = np.asarray(phases)[np.searchsorted(updates[:-1], curve.steps)]
+    ends = [0, *(np.flatnonzero(np.diff(numbers) > 1) + 1).tolist(), len(numbers)]
+    return [
+        smoothed(
+            Curve(curve.steps[start:end], curve.values[start:end]),
+            max(1, _POINTS * (end - start) // len(numbers)),
+        )
+        for start, end in itertools.pairwise(ends)
+    ]
 
 
 def _band(found: Sequence[Spread]) -> list[tuple[float, float]]:

@@ -25,7 +25,9 @@ def seconds(duration: str | float) -> float:
     value = float(found[1]) * _UNITS[found[2]] if found else 0.0
     if value <= 0:
         raise ConfigError(
-            f"{duration!r:.40} is no duration", where="time", remedy="Write it as 90s, 5m or 2h"
+            f"{duration!r:.40} is no duration",
+            where="time (--time)",
+            remedy="Write it as 90s, 5m or 2h",
         )
     return value
 

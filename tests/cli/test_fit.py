@@ -69,6 +69,16 @@ def test_as_json_it_prints_the_report_and_nothing_else(table: Path, tmp_path: Pa
     assert not (tmp_path / "run" / "report.html").exists()
 
 
+def test_a_time_that_is_none_is_refused_before_anything_is_prepared(
+    table: Path, tmp_path: Path
+) -> None:
+    how = ["--text", "review", "--label", "stars", "--time", "soon"]
+    result = CliRunner().invoke(app, ["fit", str(table), *how, "--out", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    assert "time (--time): 'soon' is no duration. Write it as 90s" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_another_configuration_is_taken_as_it_is(table: Path, tmp_path: Path) -> None:
     """But for the share asked for: nothing of it is fitted to the data."""
     said = fitted(table, tmp_path / "run", "--config", "own_context")

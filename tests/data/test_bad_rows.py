@@ -31,9 +31,9 @@ CSV_CASES = [
     (b"too,many,fields\n", "malformed row: 3 fields, the header has 2"),
     (b"alone\n", "malformed row: 1 fields, the header has 2"),
     (b'"open,good\n', "malformed row (unexpected end of data)"),
-    (b"a text,goood\n", "unknown label 'goood'; did you mean 'good'?"),
-    *((b"a text," + word + b"\n", "the label is missing") for word in MISSING),
-    (b"   ,good\n", "text is empty"),
+    (b"a text,goood\n", "column 'label': unknown label 'goood'; did you mean 'good'?"),
+    *((b"a text," + word + b"\n", "column 'label': the label is missing") for word in MISSING),
+    (b"   ,good\n", "column 'text' is empty"),
     (b"caf\xe9 noir,good\n", "bytes that are not UTF-8"),
 ]
 JSONL_CASES = [
@@ -47,21 +47,21 @@ JSONL_CASES = [
     ),
     (b'{"text": null, "label": "good"}\n', "column 'text' is empty"),
     (b'{"text": 7, "label": "good"}\n', "column 'text' is neither text nor a list of words"),
-    (b'{"text": [], "label": "good"}\n', "text is empty"),
-    (b'{"text": ["a", ""], "label": "good"}\n', "token 2 of text is empty"),
+    (b'{"text": [], "label": "good"}\n', "column 'text' is empty"),
+    (b'{"text": ["a", ""], "label": "good"}\n', "token 2 of column 'text' is empty"),
     (b'{"text": ["a", 1], "label": "good"}\n', "neither text nor a list of words"),
-    (b'{"text": "\\ud800", "label": "good"}\n', "half a sign"),
+    (b'{"text": "\\ud800", "label": "good"}\n', "column 'text' holds half a sign"),
     (b'{"text": "fine", "label": "good", "\\ud800": 1}\n', "half a sign"),
     (b'{"text": "caf\xe9", "label": "good"}\n', "bytes that are not UTF-8"),
 ]
 SCORE_CASES = [
-    *((b"a text," + word + b"\n", "the label is missing") for word in MISSING),
+    *((b"a text," + word + b"\n", "column 'label': the label is missing") for word in MISSING),
     (b"a text,1e40\n", "the score 1e40 does not fit 32 bits"),
     (b"a text,-1e39\n", "the score -1e39 does not fit 32 bits"),
     (b"a text,inf\n", "the score is inf"),
     (b"a text,5.01\n", "score 5.01 is outside 0 to 5"),
     (b"a text,-1\n", "score -1 is outside 0 to 5"),
-    (b"a text,much\n", "the score 'much' is no number"),
+    (b"a text,much\n", "column 'label': the score 'much' is no number"),
 ]
 CASES = [
     *(("t.csv", GOOD_CSV, CLASSES, *case) for case in CSV_CASES),
@@ -97,6 +97,24 @@ def test_bad_row_stops_or_is_listed(
     assert len(open_prepared(tmp_path / "out").split("train")) == 2
 
 
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("one,  ,good", "column 'second' is empty"),
+        ("  ,two,good", "column 'first' is empty"),
+        ("one,two,", "column 'stars': the label is missing"),
+    ],
+)
+def test_a_bad_row_names_the_column_that_the_user_named(
+    tmp_path: Path, row: str, reason: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"first,second,stars\na,b,good\nc,d,bad\n{row}\n")
+    source = column_files([path], Columns(("first", "second"), "stars"), dev=path, test=path)
+    with pytest.raises(DataError, match=rf"t\.csv, row 4: {reason}"):
+        prepare(source, tmp_path / "out", dim=2)
+
+
 @pytest.mark.parametrize("kind", ["classes", "score", "named"])
 def test_missing_labels_of_parquet(tmp_path: Path, kind: str) -> None:
     """A null, and what a table of floats has where a value is missing."""
@@ -105,7 +123,7 @@ def test_missing_labels_of_parquet(tmp_path: Path, kind: str) -> None:
     labels = whole if kind == "score" else [None if v is None else str(v) for v in whole]
     pq.write_table(pa.table({"text": ["a", "b", "c", "d", "e"], "label": labels}), path)
     spec = {"classes": None, "score": LEARN, "named": LabelSpec("classes", names=("1.0", "2.0"))}
-    with pytest.raises(DataError, match=r"t\.parquet, row 4: the label is missing"):
+    with pytest.raises(DataError, match=r"t\.parquet, row 4: column 'label': the label is missing"):
         prepare(source_of(path, spec[kind]), tmp_path / "out", dim=2)
     manifest = prepare(source_of(path, spec[kind]), tmp_path / "out", dim=2, skip_bad_rows=True)
     assert (manifest.splits["train"].rows, manifest.splits["train"].bad_rows) == (3, 2)
@@ -125,7 +143,9 @@ def test_a_class_may_be_called_what_is_missing_elsewhere(tmp_path: Path) -> None
 def test_a_range_of_scores_that_32_bits_hold(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("text,label\na,1e40\nb,3.4e38\nc,1\n")
-    with pytest.raises(DataError, match=r"t\.csv, row 2: the score 1e40 does not fit 32 bits"):
+    with pytest.raises(
+        DataError, match=r"t\.csv, row 2: column 'label': the score 1e40 does not fit 32 bits"
+    ):
         prepare(source_of(path, LEARN), tmp_path / "out", dim=2)
     prepare(source_of(path, LEARN), tmp_path / "out", dim=2, skip_bad_rows=True)
     labels = open_prepared(tmp_path / "out").split("train").batch([0, 1]).labels

@@ -21,7 +21,9 @@ from rss_rl.data.prepare import prepare
 from rss_rl.inference.model import load_model
 from rss_rl.pages.charts import Chart, Level, Line, Point, draw
 from rss_rl.pages.report import Facts, gather_facts, report_page
+from rss_rl.pages.report_charts import curve_charts
 from rss_rl.pages.report_texts import marked_text
+from rss_rl.results.curves import Curve
 from rss_rl.results.reading import Reading, ReadText, WordCount, read_split, words_by_share
 from rss_rl.runs.run_directory import RunDirectory
 from rss_rl.training.run import train
@@ -202,6 +204,38 @@ def test_the_axis_of_curves_ends_at_the_last_update() -> None:
     assert max(ticks) <= 1300
     few = Chart("t", "updates", "y", lines=[Line("one", [(0, 0.0), (2, 1.0)])])
     assert [text.text for text in texts_of(few, "middle")[:-2]] == ["0", "1", "2"]
+
+
+def test_a_curve_has_a_gap_where_nothing_was_measured(
+    one: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The classifier does not learn in the second of three phases."""
+    updates, learning = list(range(1, 301)), [*range(1, 101), *range(201, 301)]
+    logged = {
+        "phase/index": Curve(updates, [float((update - 1) // 100) for update in updates]),
+        "train/loss": Curve(learning, [1 / update for update in learning]),
+        "dev/thresholded/loss": Curve([100, 300], [1.0, 0.5]),
+        "reward/total": Curve(updates, [0.0] * 300),
+    }
+    monkeypatch.setattr("rss_rl.pages.report_charts.read_curves", lambda path: logged)
+    *_, reward, loss = (ET.fromstring(svg) for svg in curve_charts(one.groups, None))
+    assert len(list(reward.iter("polyline"))) == 1
+    before, after, dev = (line.attrib["points"].split() for line in loss.iter("polyline"))
+    x = [[float(place.split(",")[0]) for place in line] for line in (before, after, dev)]
+    start, end = x[2]  # updates 100 and 300
+    assert x[0][-1] == start
+    assert x[1][0] >= (start + end) / 2
+    assert len(before) + len(after) == 80
+    assert not list(loss.iter("circle"))
+
+
+def test_where_the_last_phase_begins_is_written_within_the_axes() -> None:
+    levels = [Level(0, "warm-up", "x"), Level(980, "co-train", "x")]
+    chart = Chart("t", "updates", "y", lines=[Line("", [(0, 0.0), (1000, 1.0)])], levels=levels)
+    first, last = (t for t in texts_of(chart, "tick") if t.text in ("warm-up", "co-train"))
+    assert "end" not in first.attrib["class"]
+    assert "end" in last.attrib["class"]
+    assert 66 < float(first.attrib["x"]) < float(last.attrib["x"]) <= chart.width - 24
 
 
 def test_ticks_of_shares_that_lie_close_say_what_they_are() -> None:
