@@ -101,12 +101,16 @@ class LabelChecker:
         if self._spec.kind == "score":
             self._spec = LabelSpec("score", low=self._low, high=self._high)
             alike = self._low == self._high
+            only = f"{self._low:g}"
         else:
             self._spec = LabelSpec("classes", names=tuple(_ordered(self._known)))
             alike = len(self._known) < 2
+            only = repr(next(iter(self._known), ""))
         if alike:
             raise DataError(
-                "all training rows have the same label", where=file, remedy="Check --label"
+                f"all training rows have the same label, {only:.40}",
+                where=file,
+                remedy="Check --label, and that the rows kept for dev and test took no whole class",
             )
 
 

@@ -185,8 +185,16 @@ def require_columns(path: Source, have: Sequence[str], want: Sequence[str]) -> N
             raise DataError(
                 f"there is no column '{name}'{nearest(name, list(have))}",
                 where=f"{path}, row 1",
-                remedy=f"Its columns are: {', '.join(have) or 'none'}",
+                remedy=f"Its columns are: {', '.join(have) or 'none'}{_separator(have)}",
             )
+
+
+def _separator(columns: Sequence[str]) -> str:
+    """What to say of a table that was read as one column because of what separates its columns."""
+    other = next((mark for mark in ";|\t" if mark in columns[0]), "") if len(columns) == 1 else ""
+    if not other:
+        return ""
+    return f". They look separated by {other!r}: write a comma in place of it, or a tab in a .tsv"
 
 
 def _open_text(path: Path) -> IO[str]:

@@ -182,7 +182,9 @@ class Stage:
             files = ", ".join(str(file) for file in self.source.splits()[split])
             long = f", and {staged.too_long} are too long" if staged.too_long else ""
             raise DataError(
-                f"the {split} split has no usable row{long}", where=files or self.source.name
+                f"the {split} split has no usable row{long}",
+                where=files or self.source.name,
+                remedy=f"Give more rows, or a file of its own for {split}",
             )
         staged.rationale = first[0].rationale is not None
         staged.marks = first[0].marks is not None

@@ -259,14 +259,14 @@ def source_of(path: Path, spec: LabelSpec | None = None) -> Source:
 def test_all_rows_bad_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"text,label\n,1\n,2\n")
-    with pytest.raises(DataError, match=r"t\.csv: the train split has no usable row"):
+    with pytest.raises(DataError, match=r"t\.csv: the train split has no usable row.*more rows"):
         prepare(source_of(path), tmp_path / "out", dim=2, skip_bad_rows=True)
 
 
 def test_labels_that_cannot_be_learned_are_errors(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("text,label\n" + "x,same\n" * 3)
-    with pytest.raises(DataError, match="all training rows have the same label.*--label"):
+    with pytest.raises(DataError, match="all training rows have the same label, 'same'.*--label"):
         prepare(source_of(path), tmp_path / "out", dim=2)
     path.write_text("text,label\n" + "".join(f"x,{i / 7}\n" for i in range(1500)))
     with pytest.raises(DataError, match="more than 1000 different values.*--task score"):
@@ -294,3 +294,10 @@ def test_a_component_that_32_bits_do_not_hold_is_a_bad_line(tmp_path: Path) -> N
     vectors.write_text("fine 1 2\nwords 1e40 0\n")
     with pytest.raises(DataError, match=r"v\.txt, row 2: a component is not finite"):
         prepare(source_of(path), tmp_path / "out", vectors=[vectors])
+
+
+def test_a_table_with_another_separator_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text;label\nfine;1\n")
+    with pytest.raises(DataError, match="no column 'text'.*separated by ';': write a comma"):
+        prepare(source_of(path), tmp_path / "out", dim=2)
