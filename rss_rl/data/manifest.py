@@ -15,6 +15,8 @@ SCHEMA_VERSION = 2
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.json"
 VECTORS_FILE = "vectors.safetensors"
+KNOWN = ("rationale", "marks", "questions", "annotations")
+"""What all rows of a split have or none has, see `SplitInfo`."""
 MANIFEST_BYTES = 16 * 2**20
 VOCABULARY_BYTES = 256 * 2**20
 """A JSON file that is larger is refused unread: parsing takes many times its size in memory."""
@@ -89,6 +91,11 @@ class SplitInfo(_Record):
     longest_texts: tuple[LongText, ...] = ()
     shards: tuple[ShardInfo, ...]
     length_sd: tuple[_Spread, ...] | None = None
+
+    @property
+    def known(self) -> list[str]:
+        """Those of KNOWN that its rows have."""
+        return [name for name in KNOWN if getattr(self, name)]
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
