@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rss_rl.errors import DataError
+from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
 
 SCHEMA_VERSION = 2
@@ -267,10 +268,8 @@ class Manifest(_Record):
                 )
             return cls.model_validate_json(content)
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"])
             raise DataError(
-                f"is damaged or of another version ({key}: {first['msg']})",
+                f"is damaged or of another version ({first_fault(error)})",
                 where=where,
                 remedy=_AGAIN,
             ) from error
