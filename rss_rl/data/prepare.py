@@ -48,7 +48,7 @@ from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
 from rss_rl.data.vector_files import check_vectors, file_on_disk
 from rss_rl.data.vectors import source_file, write_vectors
 from rss_rl.data.vocabulary import Vocabulary
-from rss_rl.durable import file_sha256, put_back, swap_in
+from rss_rl.durable import disk_errors, file_sha256, put_back, swap_in
 from rss_rl.errors import DataError, StorageError
 
 SHARD_MB = 64
@@ -155,19 +155,15 @@ def _built_aside(out: Path, force: bool) -> Iterator[Path]:
     """A new directory beside `out` that takes its place when all went well."""
     target = Path(os.path.abspath(out))  # which has a name where `out` is '.'
     folder: Path | None = None
+    remedy = "Name an --out on a disk with space, where you may write"
     try:
-        _check_free(out, target, force)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        yield folder
-        folder.chmod(0o777 & ~_umask())
-        swap_in(folder, target)
-    except OSError as error:
-        raise StorageError(
-            f"cannot be written ({error.strerror or error})",
-            where=str(out),
-            remedy="Name an --out on a disk with space, where you may write",
-        ) from error
+        with disk_errors(out, "cannot be written", remedy, StorageError):
+            _check_free(out, target, force)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+            yield folder
+            folder.chmod(0o777 & ~_umask())
+            swap_in(folder, target)
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
