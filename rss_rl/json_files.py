@@ -8,6 +8,8 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pydantic import ValidationError
+
 from rss_rl.errors import CheckpointError
 
 MAX_JSON_BYTES = 64 * 2**20
@@ -60,6 +62,23 @@ def without_non_finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [without_non_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def first_fault(error: Exception) -> str:
+    """What is wrong, in a line: of what Pydantic refuses the first key, and why."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def json_object(content: bytes) -> dict[str, Any]:
+    """The JSON object in `content`, which anybody may have written; an empty one for all else."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:

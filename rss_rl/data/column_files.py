@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rss_rl.data.corpora.cuts import drawn_split
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import BadRow, RawExample, ReaderSource, Text
 from rss_rl.errors import DataError
@@ -20,7 +21,6 @@ from rss_rl.seeding import stream_key
 from rss_rl.types import LabelSpec
 
 SPLITS = ("train", "dev", "test")
-_KEY_RANGE = 2.0**63
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,12 @@ def _read(
     Args:
         shares: of the training files' rows, by split that is cut from them.
     """
+    cut = split in shares
     for number, path in enumerate(paths):
         for record in read_records(path):
-            if split not in shares or _split_of(number, record.row, shares, seed) == split:
-                yield record if isinstance(record, BadRow) else _example(record, columns)
-
-
-def _split_of(number: int, row: int, shares: Mapping[str, float], seed: int) -> str:
-    point = stream_key(seed, "split", number, row) / _KEY_RANGE * sum(shares.values())
-    for split, share in shares.items():
-        point -= share
-        if point < 0:
-            return split
-    return next(iter(shares))
+            if cut and drawn_split(stream_key(seed, "split", number, record.row), shares) != split:
+                continue
+            yield record if isinstance(record, BadRow) else _example(record, columns)
 
 
 def _example(record: Record, columns: Columns) -> RawExample | BadRow:

@@ -18,7 +18,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -31,7 +31,7 @@ from rss_rl.data.manifest import (
     VOCABULARY_FILE,
     Manifest,
 )
-from rss_rl.durable import file_sha256
+from rss_rl.durable import disk_errors, file_sha256
 from rss_rl.errors import DataError, StorageError
 from rss_rl.storage import Storage, is_uri, open_storage
 
@@ -140,17 +140,11 @@ class CachedFiles:
         """See `Files`; what is there already is marked as used now."""
         path = self.folder / name
         if not _touch(path, size):
-            try:
+            with cache_errors(path):
                 self.folder.mkdir(parents=True, exist_ok=True)
                 with _turn(self.folder / f".lock-{name}"):
                     if not _touch(path, size):
                         self._download(name, path, size)
-            except OSError as error:
-                raise StorageError(
-                    f"cannot be kept ({error.strerror})",
-                    where=str(path),
-                    remedy="Name a directory with space in RSS_RL_CACHE",
-                ) from error
         return path
 
     def _download(self, name: str, path: Path, size: int) -> None:
@@ -213,6 +207,12 @@ def _missing(where: str) -> DataError:
     return DataError("is missing", where=where, remedy="Copy it back, or prepare the data again")
 
 
+def cache_errors(where: Path) -> AbstractContextManager[None]:
+    """Raise as a StorageError what the disk of the cache refuses within."""
+    remedy = "Name a directory with space in RSS_RL_CACHE"
+    return disk_errors(where, "cannot be written", remedy, StorageError)
+
+
 def open_files(location: Path | str) -> Files:
     """The files of a prepared dataset at a path or URI.
 
@@ -230,17 +230,11 @@ def open_files(location: Path | str) -> Files:
         )
     manifest = Manifest.parse(content, f"{location.rstrip('/')}/{MANIFEST_FILE}")
     files = CachedFiles(location, hashlib.sha256(content).hexdigest())
-    try:
+    with cache_errors(files.folder):
         files.folder.mkdir(parents=True, exist_ok=True)
         temporary = files.folder / f".tmp-{MANIFEST_FILE}-{uuid.uuid4().hex}"
         temporary.write_bytes(content)
         os.replace(temporary, files.folder / MANIFEST_FILE)
-    except OSError as error:
-        raise StorageError(
-            f"cannot be written ({error.strerror})",
-            where=str(files.folder),
-            remedy="Name a directory with space in RSS_RL_CACHE",
-        ) from error
     files.fetch(VOCABULARY_FILE, manifest.vocabulary.bytes)
     files.fetch(VECTORS_FILE, manifest.vectors.bytes)
     return files

@@ -9,12 +9,15 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rss_rl.errors import DataError
+from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
 
 SCHEMA_VERSION = 2
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.json"
 VECTORS_FILE = "vectors.safetensors"
+KNOWN = ("rationale", "marks", "questions", "annotations")
+"""What all rows of a split have or none has, see `SplitInfo`."""
 MANIFEST_BYTES = 16 * 2**20
 VOCABULARY_BYTES = 256 * 2**20
 """A JSON file that is larger is refused unread: parsing takes many times its size in memory."""
@@ -89,6 +92,11 @@ class SplitInfo(_Record):
     longest_texts: tuple[LongText, ...] = ()
     shards: tuple[ShardInfo, ...]
     length_sd: tuple[_Spread, ...] | None = None
+
+    @property
+    def known(self) -> list[str]:
+        """Those of KNOWN that its rows have."""
+        return [name for name in KNOWN if getattr(self, name)]
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -260,10 +268,8 @@ class Manifest(_Record):
                 )
             return cls.model_validate_json(content)
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"])
             raise DataError(
-                f"is damaged or of another version ({key}: {first['msg']})",
+                f"is damaged or of another version ({first_fault(error)})",
                 where=where,
                 remedy=_AGAIN,
             ) from error

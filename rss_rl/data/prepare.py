@@ -17,7 +17,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +48,7 @@ from rss_rl.data.tokens import TOKENIZER_NAME, Tokenizer
 from rss_rl.data.vector_files import check_vectors, file_on_disk
 from rss_rl.data.vectors import source_file, write_vectors
 from rss_rl.data.vocabulary import Vocabulary
-from rss_rl.durable import file_sha256, put_back, swap_in
+from rss_rl.durable import disk_errors, file_sha256, put_back, swap_in
 from rss_rl.errors import DataError, StorageError
 
 SHARD_MB = 64
@@ -58,20 +57,6 @@ _MOST_DIM = 1 << 16
 
 def _silent(what: str, done: int, end: int | None) -> None:
     """No progress is shown."""
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What the steps of one preparation share."""
-
-    source: Source
-    folder: Path
-    tokenizer: Tokenizer
-    labels: LabelChecker
-    rejects: Rejects
-    progress: Progress
-    seed: int
-    limit: Limit
 
 
 def prepare(
@@ -120,29 +105,29 @@ def prepare(
     read = [path for paths in source.splits().values() for path in paths]
     _check_apart(out, [*read, *map(file_on_disk, vectors)])
     with _built_aside(out, force) as folder:
-        job = _Job(
+        stage = Stage(
             source,
             folder,
             Tokenizer(lower),
             LabelChecker(source.label_spec()),
             Rejects(folder / "rejects.jsonl", skip_bad_rows),
             progress,
-            seed,
+            batch_rows,
             limit,
         )
-        staged = _stage(job, batch_rows)
+        staged = _stage(stage)
         vocabulary, counts = _vocabulary(staged)
         words = _save_vocabulary(folder / records.VOCABULARY_FILE, vocabulary)
         info = write_vectors(
-            folder, vectors, vocabulary, counts, job.rejects, progress, dim=dim, seed=seed
+            folder, vectors, vocabulary, counts, stage.rejects, progress, dim=dim, seed=seed
         )
         shards = {}
         for split, part in staged.items():
             progress(f"writing {split}", 0, part.rows)
-            shards[split] = _write_split(job, split, part, vocabulary, int(shard_mb * 1e6))
+            shards[split] = _write_split(stage, split, part, vocabulary, int(shard_mb * 1e6))
             progress(f"writing {split}", part.rows, part.rows)
             part.path.unlink()
-        manifest = _manifest(job, staged, shards, words, info)
+        manifest = _manifest(stage, staged, shards, words, info, seed)
         manifest.save(folder)
     return manifest
 
@@ -170,19 +155,15 @@ def _built_aside(out: Path, force: bool) -> Iterator[Path]:
     """A new directory beside `out` that takes its place when all went well."""
     target = Path(os.path.abspath(out))  # which has a name where `out` is '.'
     folder: Path | None = None
+    remedy = "Name an --out on a disk with space, where you may write"
     try:
-        _check_free(out, target, force)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        yield folder
-        folder.chmod(0o777 & ~_umask())
-        swap_in(folder, target)
-    except OSError as error:
-        raise StorageError(
-            f"cannot be written ({error.strerror or error})",
-            where=str(out),
-            remedy="Name an --out on a disk with space, where you may write",
-        ) from error
+        with disk_errors(out, "cannot be written", remedy, StorageError):
+            _check_free(out, target, force)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+            yield folder
+            folder.chmod(0o777 & ~_umask())
+            swap_in(folder, target)
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -207,20 +188,15 @@ def _umask() -> int:
     return mask
 
 
-def _stage(job: _Job, block_rows: int) -> dict[str, StagedSplit]:
-    source = job.source
-    splits = source.splits()
+def _stage(stage: Stage) -> dict[str, StagedSplit]:
+    splits, name = stage.source.splits(), stage.source.name
     if "train" not in splits:
-        raise DataError("there is no 'train' split", where=source.name)
-    stage = Stage(
-        source, job.tokenizer, job.labels, job.rejects, job.progress, block_rows, job.limit
-    )
+        raise DataError("there is no 'train' split", where=name)
     staged: dict[str, StagedSplit] = {}
     for split in sorted(splits, key=lambda name: name != "train"):  # train first: it names classes
-        staged[split] = stage.run(split, job.folder / f"{split}.staged")
+        staged[split] = stage.run(split)
         if split == "train":
-            files = ", ".join(str(file) for file in splits[split])
-            job.labels.end_of_training(files or source.name)
+            stage.labels.end_of_training(", ".join(map(str, splits[split])) or name)
     return staged
 
 
@@ -250,19 +226,12 @@ def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:
 
 
 def _write_split(
-    job: _Job, split: str, staged: StagedSplit, vocabulary: Vocabulary, shard_bytes: int
+    stage: Stage, split: str, staged: StagedSplit, vocabulary: Vocabulary, shard_bytes: int
 ) -> tuple[ShardInfo, ...]:
     """Second pass: words become ids, labels class indices."""
-    labels, slots = job.labels.spec, range(len(staged.tokens))
-    schema = shard_schema(
-        len(slots),
-        labels,
-        staged.rationale,
-        marks=staged.marks,
-        questions=staged.questions,
-        annotations=staged.annotations,
-    )
-    writer = ShardWriter(job.folder, split, schema, shard_bytes)
+    labels, slots = stage.labels.spec, range(len(staged.tokens))
+    schema = shard_schema(len(slots), labels, staged.known)
+    writer = ShardWriter(stage.folder, split, schema, shard_bytes)
     index = {name: i for i, name in enumerate(labels.names)}
     for block in staged_blocks(staged):
         columns = {"example_id": block["example_id"]}
@@ -284,29 +253,28 @@ def _write_split(
 
 
 def _manifest(
-    job: _Job,
+    stage: Stage,
     staged: dict[str, StagedSplit],
     shards: dict[str, tuple[ShardInfo, ...]],
     vocabulary: VocabularyInfo,
     vectors: VectorInfo,
+    seed: int,
 ) -> Manifest:
-    files = dict.fromkeys(path for paths in job.source.splits().values() for path in paths)
+    source = stage.source
+    files = dict.fromkeys(path for paths in source.splits().values() for path in paths)
     return Manifest(
         schema_version=records.SCHEMA_VERSION,
-        name=job.source.name,
-        labels=job.labels.spec,
-        sentences=job.source.sentences,
+        name=source.name,
+        labels=stage.labels.spec,
+        sentences=source.sentences,
         splits={
             split: SplitInfo(
                 rows=part.rows,
-                rationale=part.rationale,
-                marks=part.marks,
-                questions=part.questions,
-                annotations=part.annotations,
+                **{name: name in part.known for name in records.KNOWN},
                 tokens=tuple(part.tokens),
                 longest=tuple(part.longest),
-                bad_rows=job.rejects.bad[split],
-                dropped_rows=job.rejects.dropped[split],
+                bad_rows=stage.rejects.bad[split],
+                dropped_rows=stage.rejects.dropped[split],
                 cut_rows=part.cut,
                 long_rows=part.too_long,
                 longest_texts=tuple(
@@ -319,9 +287,9 @@ def _manifest(
             for split, part in staged.items()
         },
         sources=tuple(source_file(path) for path in files),
-        tokenizer=TokenizerInfo(name=TOKENIZER_NAME, lower=job.tokenizer.lower),
+        tokenizer=TokenizerInfo(name=TOKENIZER_NAME, lower=stage.tokenizer.lower),
         vocabulary=vocabulary,
         vectors=vectors,
-        seed=job.seed,
-        max_words=job.limit.words,
+        seed=seed,
+        max_words=stage.limit.words,
     )

@@ -69,14 +69,7 @@ class Shard:
     def __init__(
         self, path: Path, manifest: Manifest, info: SplitInfo, rows: int, *, trusted: bool = False
     ) -> None:
-        schema = shard_schema(
-            manifest.sentences,
-            manifest.labels,
-            info.rationale,
-            marks=info.marks,
-            questions=info.questions,
-            annotations=info.annotations,
-        )
+        schema = shard_schema(manifest.sentences, manifest.labels, info.known)
         self._blocks = read_blocks(path, schema)
         sizes = [block.num_rows for block in self._blocks]
         if sum(sizes) != rows:

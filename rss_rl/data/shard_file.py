@@ -8,6 +8,7 @@ one says itself how much memory it wants), and what is read lies in the memory m
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,8 @@ _HEADER, _COMPRESSION = 2, 3
 """Fields of the flatbuffers tables Message and RecordBatch (Message.fbs of the Arrow format)."""
 
 
-def shard_schema(
-    sentences: int,
-    labels: LabelSpec,
-    rationale: bool,
-    *,
-    marks: bool = False,
-    questions: bool = False,
-    annotations: bool = False,
-) -> Any:
-    """The columns of a split.
+def shard_schema(sentences: int, labels: LabelSpec, known: Collection[str]) -> Any:
+    """The columns of a split; `known`: which of `rss_rl.data.manifest.KNOWN` it has.
 
     example_id   string
     tokens_s     list<int32>, ids of the words of sentence slot s
@@ -48,15 +41,19 @@ def shard_schema(
         fields.append((f"tokens_{slot}", pa.list_(pa.int32())))
         fields.append((f"words_{slot}", pa.list_(pa.string())))
     fields.append(("label", pa.float32() if labels.kind == "score" else pa.int32()))
-    if rationale:
-        fields += [(f"rationale_{slot}", pa.list_(pa.bool_())) for slot in range(sentences)]
-    if marks:
-        fields.append(("marks", pa.list_(pa.int32())))
-    if questions:
-        fields.append(("question", pa.int64()))
-    if annotations:
-        fields.append(("annotations", pa.list_(pa.int32())))
-    return pa.schema(fields)
+    return pa.schema(fields + known_fields(sentences, known))
+
+
+def known_fields(sentences: int, known: Collection[str]) -> list[tuple[str, Any]]:
+    """Of `shard_schema`, the columns that only some splits have."""
+    of_slots = [(f"rationale_{slot}", pa.list_(pa.bool_())) for slot in range(sentences)]
+    kinds = {
+        "rationale": of_slots,
+        "marks": [("marks", pa.list_(pa.int32()))],
+        "questions": [("question", pa.int64())],
+        "annotations": [("annotations", pa.list_(pa.int32()))],
+    }
+    return [field for name, fields in kinds.items() if name in known for field in fields]
 
 
 class ShardWriter:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from rss_rl.data.checks import LabelChecker, Rejects, example_fault
+from rss_rl.data.shard_file import known_fields
 from rss_rl.data.sources import BadRow, RawExample, Source
 from rss_rl.data.tokens import Tokenizer, Tokens
 from rss_rl.errors import DataError
@@ -31,6 +32,13 @@ BLOCK_ROWS = 1024
 _LONGEST_TEXTS = 3
 _BLOCK_TOKENS = 1 << 18
 """A record batch ends after so many tokens, too: long documents must not make it large."""
+_KNOWN = {
+    "rationale": ("rationale", "a rationale"),
+    "marks": ("marks", "marks"),
+    "questions": ("question", "a question"),
+    "annotations": ("annotations", "a map of each annotator"),
+}
+"""Of `rss_rl.data.manifest.KNOWN`, the attribute of a row, and what messages call it."""
 
 
 @dataclass
@@ -39,6 +47,7 @@ class StagedSplit:
 
     tokens, longest and squares are sums, maxima and sums of squares of the lengths in a slot.
     cut and too_long are rows, longest_texts a heap of (words, minus place, id) before any cut.
+    known says which of `rss_rl.data.manifest.KNOWN` its first row has.
     """
 
     path: Path
@@ -50,10 +59,7 @@ class StagedSplit:
     cut: int = 0
     too_long: int = 0
     longest_texts: list[tuple[int, int, str]] = field(default_factory=list)
-    rationale: bool = False
-    marks: bool = False
-    questions: bool = False
-    annotations: bool = False
+    known: frozenset[str] = frozenset()
     _met: int = 0
 
     def met(self, example: RawExample, tokens: list[Tokens]) -> None:
@@ -97,22 +103,12 @@ class _Questions:
         return self._numbers.setdefault(digest, len(self._numbers))
 
 
-def _schema(sentences: int, labels: LabelSpec, staged: StagedSplit) -> Any:
+def _schema(sentences: int, labels: LabelSpec, known: frozenset[str]) -> Any:
     kind = pa.float64() if labels.kind == "score" else pa.string()
     fields = [("example_id", pa.string()), ("label", pa.int32() if labels.chooses else kind)]
-    if staged.marks:
-        fields.append(("marks", pa.list_(pa.int32())))
-    if staged.questions:
-        fields.append(("question", pa.int64()))
-    if staged.annotations:
-        fields.append(("annotations", pa.list_(pa.int32())))
-    rationale = staged.rationale
     for slot in range(sentences):
-        fields.append((f"words_{slot}", pa.list_(pa.string())))
-        fields.append((f"keys_{slot}", pa.list_(pa.string())))
-        if rationale:
-            fields.append((f"rationale_{slot}", pa.list_(pa.bool_())))
-    return pa.schema(fields)
+        fields += [(f"{what}_{slot}", pa.list_(pa.string())) for what in ("words", "keys")]
+    return pa.schema(fields + known_fields(sentences, known))
 
 
 TooLong = Literal["cut", "leave-out"]
@@ -158,23 +154,24 @@ class Limit:
 
 @dataclass(frozen=True)
 class Stage:
-    """The first pass: what it reads from, checks with and reports to."""
+    """A preparation: what it reads from, checks with and reports to, and the folder it fills."""
 
     source: Source
+    folder: Path
     tokenizer: Tokenizer
     labels: LabelChecker
     rejects: Rejects
     progress: Progress
-    block_rows: int = BLOCK_ROWS
-    limit: Limit = field(default_factory=Limit)
+    block_rows: int
+    limit: Limit
 
-    def run(self, split: str, path: Path) -> StagedSplit:
-        """Stream one split into `path` and count its words.
+    def run(self, split: str) -> StagedSplit:
+        """The first pass: stream one split into a temporary file and count its words.
 
         Raises:
             DataError: a bad row where they are not skipped, or no usable row at all.
         """
-        slots = self.source.sentences
+        slots, path = self.source.sentences, self.folder / f"{split}.staged"
         staged = StagedSplit(path, tokens=[0] * slots, longest=[0] * slots, squares=[0] * slots)
         rows = self._usable(split, staged)
         first = next(rows, None)
@@ -186,12 +183,9 @@ class Stage:
                 where=files or self.source.name,
                 remedy=f"Give more rows, or a file of its own for {split}",
             )
-        staged.rationale = first[0].rationale is not None
-        staged.marks = first[0].marks is not None
-        staged.questions = first[0].question is not None
-        staged.annotations = first[0].annotations is not None
+        staged.known = _known(first[0])
         questions = _Questions()
-        schema = _schema(slots, self.labels.spec, staged)
+        schema = _schema(slots, self.labels.spec, staged.known)
         with pa.ipc.new_file(str(path), schema) as writer:
             block = _Block.empty(schema)
             for example, label, tokens in chain([first], rows):
@@ -281,18 +275,17 @@ def _add(
     staged.rows += 1
 
 
+def _known(example: RawExample) -> frozenset[str]:
+    return frozenset(n for n, (field, _) in _KNOWN.items() if getattr(example, field) is not None)
+
+
 def _check_alike(example: RawExample, staged: StagedSplit) -> None:
-    for what, has, all_have in (
-        ("rationale", example.rationale is not None, staged.rationale),
-        ("question", example.question is not None, staged.questions),
-        ("map of each annotator", example.annotations is not None, staged.annotations),
-    ):
-        if has != all_have:
-            raise DataError(
-                f"some examples have a {what} and some have none",
-                where=f"{example.file}, row {example.row}",
-                remedy="Give one to all examples of a split, or to none",
-            )
+    for name in sorted(_known(example) ^ staged.known):
+        raise DataError(
+            f"some examples have {_KNOWN[name][1]} and some have none",
+            where=f"{example.file}, row {example.row}",
+            remedy="Give one to all examples of a split, or to none",
+        )
 
 
 def staged_blocks(staged: StagedSplit) -> Iterator[Any]:

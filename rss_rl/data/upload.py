@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rss_rl.cache import cache_root
+from rss_rl.data.locations import cache_errors
 from rss_rl.data.manifest import MANIFEST_BYTES, MANIFEST_FILE, Manifest
 from rss_rl.data.staging import Progress
-from rss_rl.errors import DataError, StorageError
+from rss_rl.errors import DataError
 from rss_rl.storage import Storage, is_uri, open_storage
 
 
@@ -30,15 +31,9 @@ def local_target(out: str, force: bool) -> Iterator[Path]:
     # Asked even where it is replaced: an address that does not answer is reported before the work.
     if open_storage(out).read(MANIFEST_FILE, 1) is not None and not force:
         raise DataError("exists already", where=out, remedy="Replace it with --force")
-    try:
+    with cache_errors(cache_root()):
         cache_root().mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(prefix="preparing-", dir=cache_root())
-    except OSError as error:
-        raise StorageError(
-            f"cannot be made ({error.strerror})",
-            where=str(cache_root()),
-            remedy="Name a directory with space in RSS_RL_CACHE",
-        ) from error
     with folder:
         yield Path(folder.name) / "prepared"
 

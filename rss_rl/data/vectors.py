@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,9 @@ from rss_rl.data.manifest import VECTORS_FILE, Coverage, SourceFile, VectorInfo
 from rss_rl.data.sources import BadRow
 from rss_rl.data.staging import Progress
 from rss_rl.data.static_vectors import find_static, is_static, static_vectors
-from rss_rl.data.vector_files import VectorLine, vector_lines
+from rss_rl.data.vector_files import VectorLine, file_on_disk, vector_lines
 from rss_rl.data.vocabulary import PAD, SPECIAL_WORDS, Vocabulary
-from rss_rl.durable import file_sha256
+from rss_rl.durable import disk_errors, file_sha256
 from rss_rl.errors import DataError
 from rss_rl.seeding import generator
 from rss_rl.types import Array
@@ -120,18 +120,10 @@ def source_file(path: Path) -> SourceFile:
     if path.is_dir():
         parts = (source_file(file) for file in sorted(path.iterdir()) if file.is_file())
         return _joined(path.name, parts)
-    archive = str(path).partition(".zip:")
-    file = Path(f"{archive[0]}.zip") if archive[2] else path
-    try:
-        with file.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(
-            f"cannot be read again ({error.strerror})",
-            where=str(file),
-            remedy="Leave the files alone while they are prepared",
-        ) from error
-    return SourceFile(name=path.name, sha256=digest)
+    file = file_on_disk(path)
+    remedy = "Leave the files alone while they are prepared"
+    with disk_errors(file, "cannot be read again", remedy, DataError):
+        return SourceFile(name=path.name, sha256=file_sha256(file))
 
 
 def _joined(name: str, parts: Iterable[SourceFile]) -> SourceFile:
@@ -249,12 +241,7 @@ def random_vectors(vocabulary: Vocabulary, dim: int, seed: int) -> Array:
     A word's vector depends on the seed and the word alone, not on the words around it.
     """
     table = np.empty((len(vocabulary), dim), dtype=np.float32)
-    for row in _rows(vocabulary, seed):
-        table[row[0]] = row[1].uniform(-_RANGE, _RANGE, dim)
+    for word_id, word in enumerate(vocabulary.words):
+        table[word_id] = generator(seed, "vector", word).uniform(-_RANGE, _RANGE, dim)
     table[PAD] = 0.0
     return table
-
-
-def _rows(vocabulary: Vocabulary, seed: int) -> Iterator[tuple[int, np.random.Generator]]:
-    for word_id, word in enumerate(vocabulary.words):
-        yield word_id, generator(seed, "vector", word)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from rss_rl.errors import nearest
-from rss_rl.json_files import without_non_finite
+from rss_rl.json_files import json_object, without_non_finite
 
 Level = Literal["info", "warning", "error"]
 EVENTS_FILE = "events.jsonl"
@@ -211,12 +211,5 @@ def _ends_line(path: Path) -> bool:
 
 def parse_events(content: bytes) -> list[dict[str, Any]]:
     """The events in the bytes of a log, in order; torn and foreign lines are left out."""
-    found = []
-    for line in content.splitlines():
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict) and isinstance(record.get("event"), str):
-            found.append(record)
-    return found
+    records = map(json_object, content.splitlines())
+    return [record for record in records if isinstance(record.get("event"), str)]

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from rss_rl.errors import StorageError
+from rss_rl.json_files import json_object
 from rss_rl.storage import Storage
 
 WRITER_FILE = "writer.json"
@@ -258,8 +259,4 @@ def _read(storage: Storage) -> dict[str, Any] | None:
     content = storage.read(WRITER_FILE)
     if content is None or len(content) > _MAX_BYTES:
         return None
-    try:
-        record = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
+    return json_object(content) or None

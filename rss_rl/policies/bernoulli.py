@@ -1,6 +1,6 @@
 """The random floor: each token with one chance.
 
-Legend: K samples, B sentences, N tokens.
+Legend: B sentences, N tokens.
 """
 
 from __future__ import annotations
@@ -9,43 +9,28 @@ import math
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from rss_rl.components import Component, Options
-from rss_rl.ops import bernoulli
-from rss_rl.policies.protocol import Evaluated, Sampled
+from rss_rl.policies.independent_bits import IndependentBits
+from rss_rl.policies.protocol import PolicySetup
+from rss_rl.types import ROLES
 
 
-class BernoulliPolicy(nn.Module):
-    """Each token in each role with the same fixed probability: the random floor."""
+class BernoulliPolicy(IndependentBits):
+    """Each token in each role with the same fixed probability: the random floor.
 
-    def __init__(self, probability: float) -> None:
+    Its threshold is all or nothing, as one chance holds for every token.
+    """
+
+    def __init__(self, setup: PolicySetup, options: BernoulliOptions) -> None:
         super().__init__()
-        self._logit = math.log(probability / (1 - probability))
+        self._logit = math.log(options.probability / (1 - options.probability))
 
-    def _logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        return torch.full((valid.shape[0], 2, valid.shape[1]), self._logit, device=embedded.device)
-
-    def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
-        """See `StochasticPolicy`."""
-        logits = self._logits(embedded, valid)
-        selection = bernoulli.sample(logits, valid, uniforms)
-        return Sampled(selection, bernoulli.log_prob(logits, selection, valid))
-
-    def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
-        """See `StochasticPolicy`."""
-        logits = self._logits(embedded, valid)
-        return Evaluated(
-            bernoulli.log_prob(logits, selection, valid), bernoulli.entropy(logits, valid)
-        )
-
-    def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """See `StochasticPolicy`."""
-        return torch.sigmoid(self._logits(embedded, valid)) * valid[:, None]
-
-    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """See `StochasticPolicy`; all or nothing, as one chance holds for every token."""
-        return self.probabilities(embedded, valid) > 0.5
+    def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `FactorisedPolicy`."""
+        shape = (valid.shape[0], ROLES, valid.shape[1])
+        return torch.full(shape, self._logit, device=embedded.device)
 
 
 class BernoulliOptions(Options):
@@ -60,8 +45,8 @@ BERNOULLI = Component(
     kind="policy",
     name="bernoulli",
     help="Each token in each role with the same fixed probability: the random floor.",
-    build=lambda setup, options: BernoulliPolicy(options.probability),
+    build=BernoulliPolicy,
     options=BernoulliOptions,
-    capabilities=frozenset({"log_probs", "random"}),
+    capabilities=frozenset({"log_probs", "logits", "random"}),
     was={"probability": "policy.initial_probability"},
 )

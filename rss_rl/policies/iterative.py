@@ -72,31 +72,18 @@ class IterativePolicy(nn.Module):
     What the tokens give is computed for the whole sentence at once, and the selections of a
     sentence and both roles go through the recurrence together; the recurrence itself is
     sequential. Valid tokens come first, padding behind them.
-
-    Args:
-        cell: `rnn`, a plain tanh RNN (the paper), or `gru`.
-        shared: True = one module decides both roles with one bit a token.
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        hidden: int,
-        activation: str,
-        initial_probability: float,
-        *,
-        cell: Cell,
-        shared: bool,
-    ) -> None:
+    def __init__(self, setup: PolicySetup, options: IterativeOptions) -> None:
         super().__init__()
-        gates, self._cell = _CELLS[cell]
+        gates, self._cell = _CELLS[options.cell]
         self.modules_by_role = nn.ModuleList(
-            IterativeModule(inputs, hidden, initial_probability, gates)
-            for _ in range(1 if shared else 2)
+            IterativeModule(setup.inputs, options.hidden, options.initial_probability, gates)
+            for _ in range(1 if options.shared else 2)
         )
         self.bits_per_token = len(self.modules_by_role)
-        self._size = hidden
-        self._activation = activation_function(activation)
+        self._size = options.hidden
+        self._activation = activation_function(setup.activation)
 
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
         """See `StochasticPolicy`."""
@@ -243,22 +230,11 @@ class IterativeOptions(Options):
     )
 
 
-def _build(setup: PolicySetup, options: IterativeOptions) -> IterativePolicy:
-    return IterativePolicy(
-        setup.inputs,
-        options.hidden,
-        setup.activation,
-        options.initial_probability,
-        cell=options.cell,
-        shared=options.shared,
-    )
-
-
 ITERATIVE = Component(
     kind="policy",
     name="iterative",
     help="Each bit is drawn knowing the bits before it: the sequential baseline.",
-    build=_build,
+    build=IterativePolicy,
     options=IterativeOptions,
     capabilities=frozenset({"learns", "log_probs", "share"}),
     source="Shen et al., IJCAI 2018, appendix A; Lei, Barzilay and Jaakkola, EMNLP 2016",

@@ -147,35 +147,16 @@ def _context_layer(context: Context, inputs: int, hidden: int) -> TokenEncoder:
 class RSSPolicy(IndependentBits):
     """Two untied RSS modules for heads and dependents, or one for both roles.
 
-    Args:
-        shared: True = one module decides both roles with one bit a token (the paper's 'w/o
-            dependency restricted'); its log-prob counts that bit once.
-        context, pool: see `RSSModule`.
-        temperature: of the gates' gradient, see `straight_through`.
-        backend: see `RSSModules`.
+    A module for both roles decides them with one bit a token (the paper's 'w/o dependency
+    restricted'); its log-prob counts that bit once.
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        hidden: int,
-        activation: str,
-        initial_probability: float,
-        *,
-        shared: bool,
-        context: Context = "none",
-        pool: Pool = "mean",
-        temperature: float = 1.0,
-        backend: KernelBackend = "eager",
-    ) -> None:
+    def __init__(self, setup: PolicySetup, options: RSSOptions) -> None:
         super().__init__()
-        self._temperature = temperature
-        modules = (
-            RSSModule(inputs, hidden, activation, initial_probability, context, pool)
-            for _ in range(1 if shared else ROLES)
-        )
-        self.modules_by_role = RSSModules(modules, backend)
-        self.bits_per_token = len(self.modules_by_role)
+        self._temperature = options.temperature
+        modules = (options.module(setup, options.initial_probability) for _ in range(options.roles))
+        self.modules_by_role = RSSModules(modules, setup.backend)
+        self.bits_per_token = options.roles
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Logits of the bits that are drawn, [B, R, N]; R = 1 where the roles share one."""
@@ -239,26 +220,11 @@ class RSSOptions(SelectorOptions):
     )
 
 
-def build_rss(setup: PolicySetup, options: RSSOptions) -> RSSPolicy:
-    """Fresh modules for a setup."""
-    return RSSPolicy(
-        setup.inputs,
-        options.hidden,
-        setup.activation,
-        options.initial_probability,
-        shared=options.shared,
-        context=options.context,
-        pool=options.pool,
-        temperature=options.temperature,
-        backend=setup.backend,
-    )
-
-
 RSS = Component(
     kind="policy",
     name="rss",
     help="Reinforced sequence sampling: independent bits for all tokens in parallel.",
-    build=build_rss,
+    build=RSSPolicy,
     options=RSSOptions,
     capabilities=frozenset({"learns", "log_probs", "logits", "gates", "share"}),
     source="Shen et al., Reinforced Self-Attention Network, IJCAI 2018, section 3.1",

@@ -27,21 +27,15 @@ from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.smoothing import bumps
 from rss_rl.policies.decide import once
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSModules, SelectorOptions
+from rss_rl.policies.rss import RSSModules, RSSOptions
 from rss_rl.types import ROLES
 
 _LEAST_WIDTH = 0.5
 
 
-class SmoothOptions(SelectorOptions):
+class SmoothOptions(RSSOptions):
     """Of smooth masks."""
 
-    initial_probability: float = Field(
-        default=0.5, gt=0, lt=1, description="Of selecting a token, at the start."
-    )
-    temperature: float = Field(
-        default=1.0, gt=0, description="Of the gates' gradient, where it learns through its gates."
-    )
     width: float = Field(
         default=4.0, gt=_LEAST_WIDTH, description="Tokens; of every bump, at the start."
     )

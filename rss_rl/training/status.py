@@ -5,7 +5,6 @@ Needs no torch, and changes nothing.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rss_rl.errors import CheckpointError
+from rss_rl.json_files import json_object
 from rss_rl.logs.events import EVENTS_FILE, parse_events
 from rss_rl.mirror.lease import live_writer
 from rss_rl.runs.run_directory import STATUS_FILE, lock_holder
@@ -89,7 +89,7 @@ def read_status(place: str) -> RunStatus:
     finished = read("report.json") is not None
     # A storage path may be a plain directory too: its writer holds a lease and no lock.
     holder = (_holder(run_dir) if local else None) or live_writer(storage)
-    record = _object(read(STATUS_FILE))
+    record = json_object(read(STATUS_FILE) or b"")
     state = _state(holder, finished, record.get("state"))
     events = parse_events(read(EVENTS_FILE) or b"")
     problems = [event for event in events if event.get("level") in ("warning", "error")]
@@ -164,14 +164,6 @@ def _holder(run_dir: Path) -> str | None:
         return lock_holder(run_dir)
     except OSError:
         return None
-
-
-def _object(content: bytes | None) -> dict[str, Any]:
-    try:
-        value = json.loads(content or b"{}")
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _number(value: object) -> float | None:

@@ -44,8 +44,8 @@ from rss_rl.ops.importance import clipped_token, truncated_sum, truncated_token
 from rss_rl.ops.losses import policy_gradient_loss
 from rss_rl.policies.estimators.build import build_estimator
 from rss_rl.policies.estimators.protocol import LogProbEstimator
-from rss_rl.policies.protocol import Sampled
-from rss_rl.policies.rss import RSSPolicy
+from rss_rl.policies.protocol import PolicySetup, Sampled
+from rss_rl.policies.rss import RSSOptions, RSSPolicy
 
 SIZES = ((1, 12), (1, 40), (2, 20))
 """Sentences of an example, and tokens of each."""
@@ -95,7 +95,7 @@ class Task:
 
 def fresh_policy() -> RSSPolicy:
     torch.manual_seed(0)
-    return RSSPolicy(SIZE, SIZE, "elu", 0.5, shared=False)
+    return RSSPolicy(PolicySetup(SIZE, "elu"), RSSOptions(hidden=SIZE))
 
 
 def learn(task: Task, rate: float, updates: int, lag: int, correction: str) -> list[RSSPolicy]:

@@ -23,7 +23,8 @@ from rss_rl.data.store import open_prepared
 from rss_rl.envs.vector import TokenSelectionVectorEnv
 from rss_rl.models.attention_choice import attention_backend
 from rss_rl.models.build import build_classifier
-from rss_rl.policies.rss import RSSPolicy
+from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.reward_models.likelihood import ClassifierReward
 from rss_rl.training.run import open_models
 from rss_rl.types import Array, Batch, ExampleSource, LabelSpec
@@ -192,9 +193,8 @@ class Network(nn.Module):
         self.embedding = nn.Embedding.from_pretrained(table, freeze=True, padding_idx=0)
         size = table.shape[1]
         backend = attention_backend("auto")
-        self.policy = RSSPolicy(
-            size, task.hidden, "relu", task.start, shared=False, backend=backend
-        )
+        options = RSSOptions(hidden=task.hidden, initial_probability=task.start)
+        self.policy = RSSPolicy(PolicySetup(size, "relu", backend=backend), options)
         self.value_head = nn.Linear(size, 1)
 
     def logits(self, observation: dict[str, Any]) -> tuple[Tensor, Tensor]:

@@ -258,5 +258,5 @@ def test_shares_of_rows() -> None:
 def test_a_file_that_is_gone_is_named(trec: Path) -> None:
     made = source("trec", trec)
     (trec / "TREC_10.label").unlink()
-    with pytest.raises(DataError, match=r"TREC_10\.label: cannot be read \(No such file"):
+    with pytest.raises(DataError, match=r"TREC_10\.label: cannot be read: No such file"):
         list(made.read("test"))

@@ -20,7 +20,7 @@ from rss_rl.components import Component
 from rss_rl.config import load_config
 from rss_rl.errors import ConfigError
 from rss_rl.policies.build import build_policy
-from rss_rl.policies.rss import RSSOptions, build_rss
+from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.results.tables.frontier import Sweep, frontier_table, setting_of
 from rss_rl.results.tables.plan import plan_runs
 
@@ -32,7 +32,7 @@ KEEPS_OTHERWISE = Component(
     kind="policy",
     name="otherwise",
     help="Keeps by a rule of its own.",
-    build=build_rss,
+    build=RSSPolicy,
     options=RSSOptions,
     capabilities=frozenset({"learns", "log_probs", "logits", "gates"}),
 )

@@ -15,8 +15,8 @@ from rss_rl.errors import ConfigError, PolicyError
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.policies.adapters import adapt
 from rss_rl.policies.contract_case import Case
-from rss_rl.policies.protocol import Evaluated, Sampled, bits_per_token
-from rss_rl.policies.rss import RSSPolicy
+from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled, bits_per_token
+from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.testing import check_policy
 
 BUILT_IN: dict[str, dict[str, Any]] = {
@@ -231,7 +231,7 @@ def test_a_log_prob_that_agrees_with_itself_alone_is_found() -> None:
 
 
 def test_what_cannot_be_pickled_is_found() -> None:
-    policy = RSSPolicy(small.EMBEDDING, 4, "relu", 0.5, shared=False)
+    policy = RSSPolicy(PolicySetup(small.EMBEDDING, "relu"), RSSOptions(hidden=4))
     policy.extra = lambda: 0  # type: ignore[assignment]
     with pytest.raises(PolicyError, match="pickled"):
         check_policy(policy, small.EMBEDDING)
@@ -363,7 +363,7 @@ def test_what_follows_from_logits_is_what_rss_does() -> None:
 def without(missing: str, instead: str | None = None) -> nn.Module:
     """A policy with all methods of RSS but one, or with that one under another name."""
     names = {"sample", "evaluate", "probabilities", "threshold", "gates"} - {missing}
-    whole = RSSPolicy(small.EMBEDDING, 4, "relu", 0.5, shared=False)
+    whole = RSSPolicy(PolicySetup(small.EMBEDDING, "relu"), RSSOptions(hidden=4))
     bodies: dict[str, Any] = {
         name: lambda self, *given, name=name: getattr(whole, name)(*given)
         for name in names | ({instead} if instead else set())

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.decide import decide
-from rss_rl.policies.rss import RSSModules, RSSPolicy
+from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.rss import RSSModules, RSSOptions, RSSPolicy
 
 SIZE = 5
 NAMES = {"rss": {}, "top-k": {"share": 0.4}, "hardkuma": {}, "iterative": {}, "bernoulli": {}}
@@ -66,7 +67,8 @@ class Inverted(RSSPolicy):
 
 def test_a_policy_with_a_rule_of_its_own_is_asked_for_it() -> None:
     torch.manual_seed(2)
-    policy, (embedded, valid) = Inverted(SIZE, 4, "relu", 0.5, shared=False), given()
+    policy = Inverted(PolicySetup(SIZE, "relu"), RSSOptions(hidden=4))
+    embedded, valid = given()
     selection, probabilities = decide(policy, embedded, valid)
     assert torch.equal(selection, policy.threshold(embedded, valid))
     assert torch.equal(probabilities, policy.probabilities(embedded, valid))

@@ -10,13 +10,19 @@ import torch
 
 from rss_rl.config import PolicyConfig, parse_section
 from rss_rl.errors import ConfigError
-from rss_rl.policies.bernoulli import BernoulliPolicy
+from rss_rl.policies.bernoulli import BernoulliOptions, BernoulliPolicy
 from rss_rl.policies.build import build_policy
+from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.rss import RSSPolicy
 from rss_rl.policies.select_all import SelectAllPolicy
 
 EMBEDDED = torch.zeros(2, 4, small.EMBEDDING)
 VALID = torch.tensor([[True] * 4, [True, True, False, False]])
+
+
+def bernoulli(probability: float) -> BernoulliPolicy:
+    setup = PolicySetup(small.EMBEDDING, "relu")
+    return BernoulliPolicy(setup, BernoulliOptions(probability=probability))
 
 
 def test_select_all_selects_every_real_token() -> None:
@@ -46,7 +52,7 @@ def test_select_all_has_nothing_to_learn() -> None:
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
 def test_bernoulli_takes_each_token_with_one_chance(probability: float) -> None:
-    policy = BernoulliPolicy(probability)
+    policy = bernoulli(probability)
     wanted = probability * VALID[:, None].expand(-1, 2, -1)
     torch.testing.assert_close(policy.probabilities(EMBEDDED, VALID), wanted)
     draws = torch.rand(5000, 2, 2, 4, generator=torch.Generator().manual_seed(0))
@@ -64,8 +70,8 @@ def test_bernoulli_takes_each_token_with_one_chance(probability: float) -> None:
 
 def test_bernoulli_threshold_is_all_or_nothing() -> None:
     everything = VALID[:, None].expand(-1, 2, -1)
-    assert torch.equal(BernoulliPolicy(0.7).threshold(EMBEDDED, VALID), everything)
-    assert not BernoulliPolicy(0.4).threshold(EMBEDDED, VALID).any()
+    assert torch.equal(bernoulli(0.7).threshold(EMBEDDED, VALID), everything)
+    assert not bernoulli(0.4).threshold(EMBEDDED, VALID).any()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from rss_rl.config import PolicyConfig
 from rss_rl.models.build import build_classifier, parameter_count
 from rss_rl.ops.importance import truncated_sum, truncated_token
 from rss_rl.policies.build import build_policy
-from rss_rl.policies.iterative import IterativePolicy
+from rss_rl.policies.iterative import IterativeOptions, IterativePolicy
+from rss_rl.policies.protocol import PolicySetup
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, LabelSpec
 
@@ -51,9 +52,8 @@ def uniforms(valid: Tensor, samples: int = 3) -> Tensor:
 @pytest.mark.parametrize("activation", ["relu", "elu"])
 @either
 def test_log_prob_is_that_of_the_twin(cell: Any, activation: str, shared: bool) -> None:
-    policy = IterativePolicy(
-        small.EMBEDDING, small.HIDDEN, activation, 0.5, cell=cell, shared=shared
-    ).double()
+    options = IterativeOptions(hidden=small.HIDDEN, cell=cell, shared=shared)
+    policy = IterativePolicy(PolicySetup(small.EMBEDDING, activation), options).double()
     small.randomise(policy)
     embedded, valid = sentences(*LENGTHS)
     selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
@@ -259,9 +259,8 @@ def test_parameter_counts(cell: Any, gates: int, wanted: int, millions: float) -
 
 @pytest.mark.parametrize("probability", [0.5, 0.8])
 def test_initial_probability(probability: float) -> None:
-    policy = IterativePolicy(
-        small.EMBEDDING, small.HIDDEN, "relu", probability, cell="rnn", shared=False
-    )
+    options = IterativeOptions(hidden=small.HIDDEN, initial_probability=probability)
+    policy = IterativePolicy(PolicySetup(small.EMBEDDING, "relu"), options)
     for module in policy.modules_by_role:
         torch.nn.init.zeros_(module.score.weight)  # type: ignore[union-attr, arg-type]
     embedded, valid = sentences(3)

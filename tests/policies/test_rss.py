@@ -15,7 +15,8 @@ from torch import Tensor
 
 from rss_rl.models.build import parameter_count
 from rss_rl.ops.compilers import missing_compiler
-from rss_rl.policies.rss import RSSModule, RSSPolicy
+from rss_rl.policies.protocol import PolicySetup
+from rss_rl.policies.rss import RSSModule, RSSOptions, RSSPolicy
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES
 
@@ -56,7 +57,8 @@ def test_probabilities_equal_the_formula(
     if backend == "compiled" and missing_compiler() is not None:
         pytest.skip(str(missing_compiler()))
     sizes = small.EMBEDDING, small.HIDDEN
-    policy = RSSPolicy(*sizes, activation, 0.5, shared=False, backend=backend).double()
+    setup = PolicySetup(sizes[0], activation, backend=backend)
+    policy = RSSPolicy(setup, RSSOptions(hidden=sizes[1])).double()
     small.randomise(policy, seed)
     embedded, valid = sentences(*lengths, seed=seed)
     result = policy.probabilities(embedded, valid).detach().numpy()
@@ -225,4 +227,5 @@ def test_initial_probability(probability: float) -> None:
 
 def test_parameter_counts() -> None:
     for shared, wanted in ((False, 541_202), (True, 270_601)):
-        assert parameter_count(RSSPolicy(300, 300, "elu", 0.5, shared=shared)) == wanted
+        policy = RSSPolicy(PolicySetup(300, "elu"), RSSOptions(shared=shared))
+        assert parameter_count(policy) == wanted

@@ -15,7 +15,7 @@ from rss_rl.config import RunConfig, parse_config
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSPolicy
+from rss_rl.policies.rss import RSSOptions, RSSPolicy
 from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.policy_learning import check_learns, reached_share
 from rss_rl.training.run import train
@@ -29,7 +29,7 @@ class RuleOfThird(RSSPolicy):
     """A plug-in that keeps what is over `least` likely."""
 
     def __init__(self, setup: PolicySetup, options: LeastOptions) -> None:
-        super().__init__(setup.inputs, 4, setup.activation, 0.5, shared=False)
+        super().__init__(setup, RSSOptions(hidden=4))
         self.least = options.least
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:

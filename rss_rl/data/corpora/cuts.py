@@ -19,6 +19,8 @@ from rss_rl.types import Array
 DEV_SHARE = 0.1
 """Share of the training rows that become the development split where there is none."""
 
+_KEY_RANGE = 2.0**63
+
 
 def _places(rows: int, seed: int, name: str) -> Array:
     """int64 [rows], place of each row in a random order."""
@@ -30,6 +32,16 @@ def _places(rows: int, seed: int, name: str) -> Array:
 def development_rows(rows: int, seed: int, name: str, share: float = DEV_SHARE) -> Array:
     """bool [rows], True = cut from the training rows for the development split."""
     return _places(rows, seed, name) < round(share * rows)
+
+
+def drawn_split(key: int, shares: Mapping[str, float]) -> str:
+    """The split that a `stream_key` falls into: adding rows moves no other row."""
+    point = key / _KEY_RANGE * sum(shares.values())
+    for split, share in shares.items():
+        point -= share
+        if point < 0:
+            return split
+    return next(iter(shares))
 
 
 def cut_groups(groups: Sequence[str], shares: Mapping[str, float], seed: int) -> dict[str, str]:

@@ -24,6 +24,16 @@ def source_folder(name: str, request: SourceRequest, example: str) -> Path:
     return request.path
 
 
+def leave_out_folder(request: SourceRequest, why: str) -> None:
+    """Refuse the folder of a source that reads none.
+
+    Raises:
+        DataError: the request names one; `why` it is not needed.
+    """
+    if request.path is not None:
+        raise DataError(why, where=str(request.path), remedy="Leave out --from")
+
+
 def source_files(folder: Path, files: Mapping[str, str]) -> dict[str, tuple[Path, ...]]:
     """The file of each split, which must lie in `folder`.
 

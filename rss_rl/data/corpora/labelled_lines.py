@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from rss_rl.data.sources import BadRow, RawExample, ReaderSource, Words
+from rss_rl.durable import disk_errors
 from rss_rl.errors import DataError
 from rss_rl.types import Array, LabelSpec
 
@@ -133,10 +134,8 @@ def count_lines(path: Path) -> int:
     Raises:
         DataError: it cannot be read.
     """
-    try:
-        with path.open("rb") as stream:
-            return sum(1 for _ in stream)
-    except OSError as error:
-        raise DataError(
-            f"cannot be read ({error.strerror})", where=str(path), remedy="Check the file"
-        ) from error
+    with (
+        disk_errors(path, "cannot be read", "Check the file", DataError),
+        path.open("rb") as stream,
+    ):
+        return sum(1 for _ in stream)

@@ -30,6 +30,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from rss_rl.components import Options
+from rss_rl.data.corpora.folders import leave_out_folder
 from rss_rl.data.corpora.planted_words import (
     ADVERBS,
     ANIMALS,
@@ -42,7 +43,6 @@ from rss_rl.data.corpora.planted_words import (
     WATCHING,
 )
 from rss_rl.data.sources import RawExample, SourceComponent, SourceRequest
-from rss_rl.errors import DataError
 from rss_rl.seeding import generator
 from rss_rl.types import LabelSpec
 
@@ -326,12 +326,7 @@ def _size(draw: np.random.Generator, settings: PlantedSettings) -> int:
 
 
 def _build(request: SourceRequest, options: PlantedSettings, *, pairs: bool) -> Planted:
-    if request.path is not None:
-        raise DataError(
-            "planted sentences are made, not read",
-            where=str(request.path),
-            remedy="Leave out --from",
-        )
+    leave_out_folder(request, "planted sentences are made, not read")
     return Planted(pairs=pairs, seed=request.seed, settings=options)
 
 

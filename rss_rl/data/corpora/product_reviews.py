@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rss_rl.components import Options
+from rss_rl.data.corpora.folders import leave_out_folder
 from rss_rl.data.records import Record, read_records
 from rss_rl.data.sources import (
     BadRow,
@@ -27,7 +28,6 @@ from rss_rl.data.sources import (
     SourceRequest,
     Words,
 )
-from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
 _FILE = Path(__file__).with_name("product_reviews.tsv")
@@ -57,12 +57,7 @@ def _example(record: Record) -> RawExample:
 
 
 def _build(request: SourceRequest, options: Options) -> ReaderSource:
-    if request.path is not None:
-        raise DataError(
-            "the reviews travel with the package",
-            where=str(request.path),
-            remedy="Leave out --from",
-        )
+    leave_out_folder(request, "the reviews travel with the package")
     files = dict.fromkeys(("train", "dev", "test"), (_FILE,))
     labels = LabelSpec("classes", names=_LABELS)
     return ReaderSource("product-reviews", 1, labels, files, _read)

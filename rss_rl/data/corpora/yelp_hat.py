@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from rss_rl.components import Options
+from rss_rl.data.corpora.cuts import drawn_split
 from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import (
@@ -43,12 +44,11 @@ _RAW = "raw_data"
 _CSV_COLUMNS = ("Input.label", "Input.text", "Answer.html_output")
 _JSON_COLUMNS = ("label", "text", "tokens", "mask")
 _CLASSES = {"0": "negative", "1": "positive"}
-_SHARES = (("train", 0.7), ("dev", 0.1), ("test", 0.2))
+_SHARES = {"train": 0.7, "dev": 0.1, "test": 0.2}
 _ANNOTATORS = 31
 """Bits of a stored token that can say who marked it."""
 _SPAN = re.compile(r"<span([^>]*)>(.*?)</span>", re.DOTALL)
 _ACTIVE = re.compile(r"""class\s*=\s*["'][^"']*\bactive\b""")
-_KEY_RANGE = 2.0**63
 
 
 class _Map(NamedTuple):
@@ -70,17 +70,10 @@ def _read(split: str, *files: Path, everyone: bool, seed: int) -> Iterator[RawEx
             if isinstance(review, BadRow):
                 if split == "train":
                     yield review
-            elif split == _split_of(review[0].text, seed):
+                continue
+            key = stream_key(seed, "yelp-hat", " ".join(review[0].text.split()))
+            if drawn_split(key, _SHARES) == split:
                 yield _example(review, everyone)
-
-
-def _split_of(text: str, seed: int) -> str:
-    place = stream_key(seed, "yelp-hat", " ".join(text.split())) / _KEY_RANGE
-    for split, share in _SHARES:
-        place -= share
-        if place < 0:
-            return split
-    return _SHARES[0][0]
 
 
 def _example(maps: Sequence[_Map], everyone: bool) -> RawExample | BadRow:
@@ -192,8 +185,7 @@ def _build(request: SourceRequest, options: YelpHatOptions) -> ReaderSource:
     labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
     reader = partial(_read, everyone=options.map == "consensus", seed=request.seed)
     # Every split is cut from all files.
-    by_split = {split: files for split, _ in _SHARES}
-    return ReaderSource("yelp-hat", 1, labels, by_split, reader)
+    return ReaderSource("yelp-hat", 1, labels, dict.fromkeys(_SHARES, files), reader)
 
 
 YELP_HAT = SourceComponent(

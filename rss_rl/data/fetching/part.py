@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rss_rl.durable import file_sha256
 from rss_rl.errors import DataError
+from rss_rl.json_files import json_object
 
 
 @contextmanager
@@ -52,12 +53,10 @@ class Part:
     def validator(self, url: str) -> str | None:
         """What the server called the file when the part was begun; None where it is not known."""
         try:
-            about = json.loads(self._about.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            about = json_object(self._about.read_bytes())
+        except OSError:
             return None
-        if not isinstance(about, dict) or about.get("url") != url:
-            return None
-        found = about.get("validator")
+        found = about.get("validator") if about.get("url") == url else None
         return found if isinstance(found, str) and found.isprintable() else None
 
     def begin(self, url: str, validator: str | None) -> None:

@@ -8,7 +8,8 @@ Records are written as TensorBoard reads them, without TensorFlow; equal runs ma
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event
@@ -18,6 +19,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from rss_rl.durable import disk_errors
 from rss_rl.results import output
+from rss_rl.results.comparing import flat_settings
 from rss_rl.results.summary import is_number
 from rss_rl.results.tables.plan import Plan, PlannedRun
 from rss_rl.results.tables.results import finished_runs
@@ -54,7 +56,7 @@ def write_hparams(plan: Plan) -> None:
 
 def _differing(runs: list[PlannedRun]) -> list[dict[str, _Value]]:
     """Of each run: dataset, row and seed, and every key that has not the same value in all."""
-    flat = [dict(_flat(run.config.model_dump(mode="json"))) for run in runs]
+    flat = [_flat(run.config.model_dump(mode="json")) for run in runs]
     keys = sorted({key for own in flat for key in own if key.split(".")[0] not in _ELSEWHERE})
     several = [key for key in keys if len({repr(own.get(key)) for own in flat}) > 1]
     found = []
@@ -68,14 +70,10 @@ def _differing(runs: list[PlannedRun]) -> list[dict[str, _Value]]:
     return found
 
 
-def _flat(tree: Any, key: str = "") -> Iterator[tuple[str, _Value]]:
-    """Keys joined by dots, entries of lists by their number; without what is null."""
-    if isinstance(tree, Mapping | list):
-        pairs = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
-        for name, value in pairs:
-            yield from _flat(value, f"{key}.{name}" if key else str(name))
-    elif tree is not None:
-        yield key, tree
+def _flat(tree: Mapping[str, Any]) -> dict[str, _Value]:
+    """Keys joined by dots; lists of values as JSON, and nothing where there is no value."""
+    found = {key: value for key, value in flat_settings(tree) if value not in (None, {}, [])}
+    return {key: json.dumps(v) if isinstance(v, list) else v for key, v in found.items()}
 
 
 def _events(

@@ -16,15 +16,17 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.durable import disk_errors, replace_file
 from rss_rl.errors import CheckpointError, RssError
-from rss_rl.json_files import read_json
+from rss_rl.json_files import first_fault, read_json
 from rss_rl.results.output import FREE_SPACE
 from rss_rl.results.tables.plan import Plan, PlannedRun, state_of
 from rss_rl.results.tables.spec import Dataset
@@ -38,8 +40,7 @@ _TURNS, _UPDATES = 5, 4
 """Turns of each row, and updates in a turn."""
 _PASSES = 3
 """Over test."""
-_Timings = dict[str, dict[str, "Timing"]]
-"""By dataset and row."""
+_Seconds = Annotated[tuple[float, ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class Timing:
     run          what was measured, see `identity`
     """
 
-    update_s: tuple[float, ...]
-    inference_s: tuple[float, ...]
+    update_s: _Seconds
+    inference_s: _Seconds
     updates_an_epoch: int
     run: str
 
@@ -66,6 +67,10 @@ class Timing:
     def inference(self) -> float:
         """Seconds of a pass over test."""
         return statistics.median(self.inference_s)
+
+
+_Timings = dict[str, dict[str, Timing]]
+"""By dataset and row."""
 
 
 def identity(run: PlannedRun) -> str:
@@ -87,30 +92,15 @@ def read_timings(path: Path) -> tuple[dict[str, Any], _Timings]:
     try:
         if tree["schema_version"] != _VERSION:
             raise ValueError(f"schema version {tree['schema_version']!r}")
-        timings = {
-            dataset: {name: _timing(record) for name, record in rows.items()}
-            for dataset, rows in tree["datasets"].items()
-        }
-        return dict(tree["machine"]), timings
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"no timings: {error}", where=str(path), remedy=remedy) from error
-
-
-def _timing(record: Mapping[str, Any]) -> Timing:
-    updates, passes = (
-        tuple(float(value) for value in record[name]) for name in ("update_s", "inference_s")
-    )
-    if not updates or not passes:
-        raise ValueError("nothing was measured")
-    return Timing(updates, passes, int(record["updates_an_epoch"]), str(record["run"]))
+        return dict(tree["machine"]), TypeAdapter(_Timings).validate_python(tree["datasets"])
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"no timings: {first_fault(error)}"
+        raise CheckpointError(what, where=str(path), remedy=remedy) from error
 
 
 def write_timings(path: Path, described: Mapping[str, Any], timings: _Timings) -> None:
     """Write timings and the machine they were measured on."""
-    datasets = {
-        dataset: {name: asdict(timing) for name, timing in rows.items()}
-        for dataset, rows in timings.items()
-    }
+    datasets = TypeAdapter(_Timings).dump_python(timings, mode="json")
     tree = {"schema_version": _VERSION, "machine": dict(described), "datasets": datasets}
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, json.dumps(tree, indent=2) + "\n")

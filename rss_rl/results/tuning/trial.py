@@ -14,16 +14,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, NamedTuple
+
+from pydantic import TypeAdapter
 
 from rss_rl.config import RunConfig
 from rss_rl.data.store import open_prepared
 from rss_rl.durable import disk_errors, replace_file
 from rss_rl.errors import CheckpointError, RssError
-from rss_rl.json_files import canonical_json, read_json
+from rss_rl.json_files import canonical_json, first_fault, read_json
 from rss_rl.learners.share_control import merit
 from rss_rl.metrics.run_metrics import BestMetric
 from rss_rl.results.output import FREE_SPACE
@@ -99,6 +101,9 @@ class TrialRecord:
     reason: str = ""
     core_s: float = 0.0
     evaluations: list[list[Evaluation]] = field(default_factory=list)
+
+
+_RECORDS = TypeAdapter(TrialRecord)
 
 
 class Point(NamedTuple):
@@ -177,11 +182,10 @@ def read_record(folder: Path) -> TrialRecord | None:
     remedy = f"Remove {folder} to train that trial again"
     tree = read_json(file, remedy=remedy)
     try:
-        own = [[Evaluation(*item) for item in seed] for seed in tree.pop("evaluations")]
-        return TrialRecord(**tree, evaluations=own)
-    except (TypeError, KeyError) as error:
+        return _RECORDS.validate_python(tree)
+    except ValueError as error:
         raise CheckpointError(
-            f"no record of a trial: {error}", where=str(file), remedy=remedy
+            f"no record of a trial: {first_fault(error)}", where=str(file), remedy=remedy
         ) from error
 
 
@@ -191,8 +195,7 @@ def write_record(folder: Path, record: TrialRecord) -> None:
     Raises:
         CheckpointError: the disk refuses.
     """
-    tree = asdict(record)
-    tree["evaluations"] = [[list(item) for item in seed] for seed in record.evaluations]
+    tree = _RECORDS.dump_python(record, mode="json")
     with disk_errors(folder, "the trial cannot be written", FREE_SPACE):
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / _RECORD, canonical_json(tree, str(folder)) + "\n")
