@@ -1,0 +1,305 @@
+"""Fine-tuning here, beside the `Trainer` of the `transformers` library.
+
+    python tests/benchmarks/transformer_trainer.py accuracy --pretrained FOLDER --data prepared/cr \\
+        --seeds 0 1 2 --out trainer
+    python tests/benchmarks/transformer_trainer.py seconds --pretrained FOLDER --data prepared/cr
+
+The Trainer fine-tunes an AutoModelForSequenceClassification at its default rate of 5e-5; ours are
+the settings of configs/transformer/sentences.yaml. Both read the same weights, rows, splits and
+batches; both have Adam, a rate that falls to 0 and gradients clipped to a norm of 1.
+
+accuracy: both read all words of all rows. Dev is scored after each epoch and the best epoch kept;
+test is scored once. OUT/accuracy.jsonl holds a line for each system, data and seed: the same
+command continues from it.
+
+seconds: of the processor, for learning from the same rows, in turns: some updates of our co-train,
+then an epoch of the Trainer over their rows, and another over all of them in parts, where they are
+longer than the model reads. The policy is new and keeps the share that is asked for; its rate is
+almost 0, so that it goes on to. A ratio is that of all turns, with a 95% interval by 10,000 bootstrap samples of the turns.
+"""
+
+from __future__ import annotations
+
+__all__: list[str] = []
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+import rss_rl
+from rss_rl.config import RunConfig, load_config
+from rss_rl.data.store import Prepared, Split, open_prepared
+from rss_rl.logs.events import NO_LOG
+from rss_rl.packaged import find_config
+from rss_rl.training.learner import LocalLearner
+from rss_rl.training.roles import LocalRoles
+from rss_rl.training.session import Session
+from rss_rl.types import Array
+
+Item = dict[str, Any]
+
+
+def settings(given: argparse.Namespace, data: str, seed: int) -> list[str]:
+    """What both ways of training have in common."""
+    return [
+        f"data={data}",
+        f"seed={seed}",
+        f"batch_size={given.batch_size}",
+        f"model.encoder.options.pretrained={given.pretrained}",
+        f"learner.precision={given.precision}",
+        f"sampler.precision={given.precision}",
+        *given.set,
+    ]
+
+
+class Peer:
+    """The Trainer on the rows of prepared data.
+
+    Args:
+        epochs: of each call of `trainer`'s train.
+        folder: for its checkpoints.
+    """
+
+    def __init__(self, given: argparse.Namespace, epochs: int, seed: int, folder: str) -> None:
+        transformers.utils.logging.set_verbosity_error()
+        transformers.set_seed(seed)
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(given.pretrained)
+        kind = transformers.AutoModelForSequenceClassification
+        self.model = kind.from_pretrained(given.pretrained, num_labels=2)
+        self._longest = self.model.config.max_position_embeddings
+        self._arguments = {
+            "output_dir": folder,
+            "num_train_epochs": epochs,
+            "per_device_train_batch_size": given.batch_size,
+            "per_device_eval_batch_size": given.batch_size,
+            "seed": seed,
+            "use_cpu": True,
+            "bf16": given.precision == "bfloat16",
+            "report_to": "none",
+            "disable_tqdm": True,
+            "logging_strategy": "no",
+        }
+
+    def items(self, split: Split, rows: Sequence[int] | Array, *, parts: bool = False) -> list[Item]:
+        """The rows as the Trainer reads them: their first pieces, or all of them in parts."""
+        texts = [" ".join(split.words(int(row))[0]) for row in rows]
+        labels = split.batch(rows).labels.tolist()
+        found = self._tokenizer(
+            texts, truncation=True, max_length=self._longest, return_overflowing_tokens=parts
+        )
+        owners = found.get("overflow_to_sample_mapping", range(len(texts)))
+        pieces = found["input_ids"]
+        return [
+            {"input_ids": ids, "attention_mask": [1] * len(ids), "labels": labels[owner]}
+            for ids, owner in zip(pieces, owners, strict=True)
+        ]
+
+    def trainer(self, train: list[Item], dev: list[Item] | None = None) -> transformers.Trainer:
+        """One that keeps the epoch that is best on dev, or, without dev, no epoch."""
+        scored: dict[str, Any] = {"save_strategy": "no"}
+        if dev is not None:
+            scored = {
+                "eval_strategy": "epoch",
+                "save_strategy": "epoch",
+                "save_only_model": True,
+                "save_total_limit": 1,
+                "load_best_model_at_end": True,
+                "metric_for_best_model": "accuracy",
+            }
+        made = transformers.Trainer(
+            self.model,
+            transformers.TrainingArguments(**self._arguments, **scored),
+            data_collator=transformers.DataCollatorWithPadding(self._tokenizer),
+            train_dataset=train,
+            eval_dataset=dev,
+            compute_metrics=hits,
+        )
+        made.remove_callback(transformers.PrinterCallback)
+        return made
+
+
+def hits(found: transformers.EvalPrediction) -> dict[str, float]:
+    """The share of rows whose label is the likeliest."""
+    return {"accuracy": float((found.predictions.argmax(-1) == found.label_ids).mean())}
+
+
+def peer_accuracy(given: argparse.Namespace, data: str, seed: int) -> Item:
+    """Scores of the Trainer."""
+    prepared = open_prepared(data)
+    with tempfile.TemporaryDirectory() as folder:
+        peer = Peer(given, given.epochs, seed, folder)
+        rows = {
+            name: peer.items(split, range(len(split)))
+            for name in ("train", "dev", "test")
+            for split in [prepared.split(name)]
+        }
+        trainer = peer.trainer(rows["train"], rows["dev"])
+        trainer.train()
+        scored = [line["eval_accuracy"] for line in trainer.state.log_history if "epoch" in line]
+        return {
+            "epochs": scored,
+            "dev": trainer.state.best_metric,
+            "test": trainer.evaluate(rows["test"])["eval_accuracy"],
+        }
+
+
+def own_accuracy(given: argparse.Namespace, data: str, seed: int) -> Item:
+    """Scores of a run that reads all words in every update."""
+    prepared = open_prepared(data)
+    batches = -(-len(prepared.split("train")) // given.batch_size)
+    updates = given.epochs * batches
+    config = load_config(find_config("transformer/sentences"), settings(given, data, seed))
+    tree = config.model_dump(mode="json")
+    tree["policy"] = {"name": "select-all"}
+    tree["reward"] = {}
+    tree["phases"] = [
+        {"name": "all words", "supervised": True, "selection": "all", "steps": updates}
+    ]
+    tree["learner"]["supervised"]["decay_updates"] = updates
+    tree["evaluation"]["every"] = tree["checkpoint"]["every"] = batches
+    with tempfile.TemporaryDirectory() as folder:
+        run = rss_rl.train(tree, out=Path(folder) / "run")
+        scored = run.metrics().to_pylist()
+        scores = run.report["scores"]
+        return {
+            "dev": scores["dev"]["all"]["accuracy"],
+            "test": scores["test"]["all"]["accuracy"],
+            "epochs": [line["value"] for line in scored if line["tag"] == "dev/accuracy"],
+        }
+
+
+def accuracy(given: argparse.Namespace) -> None:
+    """Train what is missing, print all."""
+    given.out.mkdir(parents=True, exist_ok=True)
+    path = given.out / "accuracy.jsonl"
+    done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    known = {(line["row"], line["label"], line["seed"]) for line in done}
+    for data in given.data:
+        name = Path(data).name
+        for seed in given.seeds:
+            for system, score in (("trainer", peer_accuracy), ("ours", own_accuracy)):
+                if (system, name, seed) in known:
+                    continue
+                began = time.process_time()
+                found = {"row": system, "label": name, "seed": seed} | score(given, data, seed)
+                found["seconds"] = time.process_time() - began
+                with path.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+                done.append(found)
+                print(json.dumps(found), flush=True)
+    for system, name in sorted({(line["row"], line["label"]) for line in done}):
+        own = [line for line in done if (line["row"], line["label"]) == (system, name)]
+        means = [float(np.mean([line[split] for line in own])) for split in ("dev", "test")]
+        print(f"{name} {system}: dev {means[0]:.1%}, test {means[1]:.1%}, {len(own)} seeds")
+
+
+def co_train(given: argparse.Namespace, data: str, prepared: Prepared) -> Session:
+    """Co-training of a new policy that begins at its share."""
+    of_timing = [
+        f"reward.target_share={given.share}",
+        f"policy.options.initial_probability={given.share}",
+    ]
+    config = load_config(
+        find_config("transformer/sentences"), [*settings(given, data, 0), *of_timing]
+    )
+    tree = config.model_dump(mode="json")
+    tree["phases"] = [{**tree["phases"][-1], "steps": 10**6}]
+    for learner in ("supervised", "policy"):
+        tree["learner"][learner]["decay_updates"] = None
+    tree["learner"]["policy"]["learning_rate"] = 1e-9  # what it keeps sets the time
+    config = RunConfig.model_validate(tree)
+    return Session(
+        config,
+        prepared,
+        LocalLearner(config, prepared),
+        lambda: LocalRoles().backend(config, prepared, NO_LOG),
+    )
+
+
+def seconds(given: argparse.Namespace) -> None:
+    """Take turns, print, and write OUT/seconds.jsonl."""
+    given.out.mkdir(parents=True, exist_ok=True)
+    for data in given.data:
+        prepared = open_prepared(data)
+        train = prepared.split("train")
+        session = co_train(given, data, prepared)
+        session.update()  # what is made once
+        with tempfile.TemporaryDirectory() as folder:
+            peer = Peer(given, 1, 0, folder)
+            turns = [one_turn(given, session, train, peer) for _ in range(given.turns)]
+        session.close()
+        name = Path(data).name
+        with (given.out / "seconds.jsonl").open("a") as file:
+            for number, turn in enumerate(turns):
+                file.write(json.dumps({"label": name, "seed": number} | turn) + "\n")
+        kept = np.mean([turn["kept"] for turn in turns])
+        print(f"{name}: {turns[0]['rows']} rows a turn, {kept:.1%} of the words kept")
+        epoch = len(train) / turns[0]["rows"]
+        print(f"  ours: {np.mean([turn['ours'] for turn in turns]) * epoch:.0f} s an epoch")
+        for system in ("trainer", "trainer_parts"):
+            times = np.array([[turn["ours"], turn[system]] for turn in turns])
+            middle, low, high = ratio(times)
+            print(
+                f"  {system}: {times[:, 1].mean() * epoch:.0f} s an epoch; ours takes"
+                f" {middle:.2f} ({low:.2f} to {high:.2f}) times as long"
+            )
+
+
+def one_turn(
+    given: argparse.Namespace, session: Session, train: Split, peer: Peer
+) -> dict[str, float]:
+    """Seconds of each system for the same rows, and the share that was kept of them."""
+    began = time.process_time()
+    reports = [session.update() for _ in range(given.updates)]
+    spent = {"ours": time.process_time() - began}
+    rows = np.concatenate([report.rows for report in reports])
+    for system, parts in (("trainer", False), ("trainer_parts", True)):
+        items = peer.items(train, rows, parts=parts)  # cut before, as ours are
+        trainer = peer.trainer(items)
+        began = time.process_time()
+        trainer.train()
+        spent[system] = time.process_time() - began
+    kept = np.mean([report.scalars["selection/kept"] for report in reports])
+    found = {"rows": len(rows), "kept": float(kept)} | spent
+    print(json.dumps(found), flush=True)
+    return found
+
+
+def ratio(times: Array) -> tuple[float, float, float]:
+    """Sum of the first column over that of the second, of [turns, 2], with its interval."""
+    draws = np.random.default_rng(0).integers(0, len(times), (10_000, len(times)))
+    sums = times[draws].sum(1)
+    low, high = np.quantile(sums[:, 0] / sums[:, 1], [0.025, 0.975])
+    first, second = times.sum(0)
+    return float(first / second), float(low), float(high)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=["accuracy", "seconds"])
+    parser.add_argument("--pretrained", required=True, metavar="FOLDER")
+    parser.add_argument("--data", required=True, nargs="+", metavar="PREPARED")
+    parser.add_argument("--out", type=Path, default=Path("trainer"), help="directory")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="bfloat16")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of ours, as KEY=VALUE")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--share", type=float, default=0.4, help="of the words, in seconds")
+    parser.add_argument("--updates", type=int, default=8, help="of a turn")
+    parser.add_argument("--turns", type=int, default=5)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    (accuracy if given.what == "accuracy" else seconds)(given)
+
+
+if __name__ == "__main__":
+    main()
