@@ -1,7 +1,7 @@
 """Fine-tuning here, beside the `Trainer` of the `transformers` library.
 
-    python tests/benchmarks/transformer_trainer.py accuracy --pretrained FOLDER --data prepared/cr \\
-        --seeds 0 1 2 --out trainer
+    python tests/benchmarks/transformer_trainer.py accuracy --pretrained FOLDER \\
+        --data prepared/cr prepared/sst-2 --seeds 0 1 2
     python tests/benchmarks/transformer_trainer.py seconds --pretrained FOLDER --data prepared/cr
 
 The Trainer fine-tunes an AutoModelForSequenceClassification at its default rate of 5e-5; ours are
@@ -9,13 +9,15 @@ the settings of configs/transformer/sentences.yaml. Both read the same weights, 
 batches; both have Adam, a rate that falls to 0 and gradients clipped to a norm of 1.
 
 accuracy: both read all words of all rows. Dev is scored after each epoch and the best epoch kept;
-test is scored once. OUT/accuracy.jsonl holds a line for each system, data and seed: the same
-command continues from it.
+test is scored once. OUT/accuracy.jsonl holds a line for each data, system and seed.
 
 seconds: of the processor, for learning from the same rows, in turns: some updates of our co-train,
-then an epoch of the Trainer over their rows, and another over all of them in parts, where they are
-longer than the model reads. The policy is new and keeps the share that is asked for; its rate is
-almost 0, so that it goes on to. A ratio is that of all turns, with a 95% interval by 10,000 bootstrap samples of the turns.
+then an epoch of the Trainer over their rows, cut to what the model reads at once, and another over
+all of them in parts. The policy is new and keeps the share that is asked for; its rate is almost 0,
+so that it goes on to. OUT/seconds.jsonl holds a line for each turn. A ratio, in OUT/seconds.csv, is
+that of all turns, with a 95% interval by 10,000 bootstrap samples of the turns.
+
+The same command continues from the lines that are there.
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ from __future__ import annotations
 __all__: list[str] = []
 
 import argparse
+import csv
+import itertools
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +92,9 @@ class Peer:
             "logging_strategy": "no",
         }
 
-    def items(self, split: Split, rows: Sequence[int] | Array, *, parts: bool = False) -> list[Item]:
+    def items(
+        self, split: Split, rows: Sequence[int] | Array, *, parts: bool = False
+    ) -> list[Item]:
         """The rows as the Trainer reads them: their first pieces, or all of them in parts."""
         texts = [" ".join(split.words(int(row))[0]) for row in rows]
         labels = split.batch(rows).labels.tolist()
@@ -176,29 +182,37 @@ def own_accuracy(given: argparse.Namespace, data: str, seed: int) -> Item:
         }
 
 
+ACCURACIES = {"trainer": peer_accuracy, "ours": own_accuracy}
+
+
 def accuracy(given: argparse.Namespace) -> None:
     """Train what is missing, print all."""
-    given.out.mkdir(parents=True, exist_ok=True)
     path = given.out / "accuracy.jsonl"
-    done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    known = {(line["row"], line["label"], line["seed"]) for line in done}
-    for data in given.data:
-        name = Path(data).name
-        for seed in given.seeds:
-            for system, score in (("trainer", peer_accuracy), ("ours", own_accuracy)):
-                if (system, name, seed) in known:
-                    continue
-                began = time.process_time()
-                found = {"row": system, "label": name, "seed": seed} | score(given, data, seed)
-                found["seconds"] = time.process_time() - began
-                with path.open("a") as file:
-                    file.write(json.dumps(found) + "\n")
-                done.append(found)
-                print(json.dumps(found), flush=True)
-    for system, name in sorted({(line["row"], line["label"]) for line in done}):
-        own = [line for line in done if (line["row"], line["label"]) == (system, name)]
-        means = [float(np.mean([line[split] for line in own])) for split in ("dev", "test")]
-        print(f"{name} {system}: dev {means[0]:.1%}, test {means[1]:.1%}, {len(own)} seeds")
+    done = read_lines(path)
+    known = {(line["row"], line["system"], line["seed"]) for line in done}
+    for data, seed, system in itertools.product(given.data, given.seeds, ACCURACIES):
+        key = {"row": Path(data).name, "system": system, "seed": seed}
+        if tuple(key.values()) not in known:
+            began = time.process_time()
+            found = key | ACCURACIES[system](given, data, seed)
+            done.append(noted(path, found | {"seconds": time.process_time() - began}))
+    for name, system in sorted({(line["row"], line["system"]) for line in done}):
+        own = [line for line in done if (line["row"], line["system"]) == (name, system)]
+        dev, test = (float(np.mean([line[split] for line in own])) for split in ("dev", "test"))
+        print(f"{name} {system}: dev {dev:.1%}, test {test:.1%}, {len(own)} seeds")
+
+
+def read_lines(path: Path) -> list[Item]:
+    """Those of a file of JSON lines, none where there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def noted(path: Path, line: Item) -> Item:
+    """The line, when it is printed and stands in the file."""
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    print(json.dumps(line), flush=True)
+    return line
 
 
 def co_train(given: argparse.Namespace, data: str, prepared: Prepared) -> Session:
@@ -225,52 +239,62 @@ def co_train(given: argparse.Namespace, data: str, prepared: Prepared) -> Sessio
 
 
 def seconds(given: argparse.Namespace) -> None:
-    """Take turns, print, and write OUT/seconds.jsonl."""
-    given.out.mkdir(parents=True, exist_ok=True)
+    """Take the turns that are missing; of all, write OUT/seconds.csv."""
+    path = given.out / "seconds.jsonl"
+    rows = []
     for data in given.data:
-        prepared = open_prepared(data)
-        train = prepared.split("train")
-        session = co_train(given, data, prepared)
-        session.update()  # what is made once
-        with tempfile.TemporaryDirectory() as folder:
-            peer = Peer(given, 1, 0, folder)
-            turns = [one_turn(given, session, train, peer) for _ in range(given.turns)]
-        session.close()
         name = Path(data).name
-        with (given.out / "seconds.jsonl").open("a") as file:
-            for number, turn in enumerate(turns):
-                file.write(json.dumps({"label": name, "seed": number} | turn) + "\n")
-        kept = np.mean([turn["kept"] for turn in turns])
-        print(f"{name}: {turns[0]['rows']} rows a turn, {kept:.1%} of the words kept")
-        epoch = len(train) / turns[0]["rows"]
-        print(f"  ours: {np.mean([turn['ours'] for turn in turns]) * epoch:.0f} s an epoch")
+        done = [line for line in read_lines(path) if line["row"] == name]
+        if len(done) < given.turns:
+            done += take_turns(given, data, given.turns - len(done), path)
         for system in ("trainer", "trainer_parts"):
-            times = np.array([[turn["ours"], turn[system]] for turn in turns])
+            times = np.array([[line["ours"], line[system]] for line in done])
             middle, low, high = ratio(times)
-            print(
-                f"  {system}: {times[:, 1].mean() * epoch:.0f} s an epoch; ours takes"
-                f" {middle:.2f} ({low:.2f} to {high:.2f}) times as long"
+            texts = sum(line["texts"] for line in done)
+            rows.append(
+                {
+                    "row": name,
+                    "system": system,
+                    "turns": len(done),
+                    "texts": texts // len(done),
+                    "kept": np.mean([line["kept"] for line in done]).round(4),
+                    "ms_a_text": round(1000 * times[:, 1].sum() / texts, 1),
+                    "ms_a_text_ours": round(1000 * times[:, 0].sum() / texts, 1),
+                    "ratio": round(middle, 3),
+                    "low": round(low, 3),
+                    "high": round(high, 3),
+                }
             )
+            print(rows[-1])
+    with (given.out / "seconds.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
-def one_turn(
-    given: argparse.Namespace, session: Session, train: Split, peer: Peer
-) -> dict[str, float]:
-    """Seconds of each system for the same rows, and the share that was kept of them."""
-    began = time.process_time()
-    reports = [session.update() for _ in range(given.updates)]
-    spent = {"ours": time.process_time() - began}
-    rows = np.concatenate([report.rows for report in reports])
-    for system, parts in (("trainer", False), ("trainer_parts", True)):
-        items = peer.items(train, rows, parts=parts)  # cut before, as ours are
-        trainer = peer.trainer(items)
-        began = time.process_time()
-        trainer.train()
-        spent[system] = time.process_time() - began
-    kept = np.mean([report.scalars["selection/kept"] for report in reports])
-    found = {"rows": len(rows), "kept": float(kept)} | spent
-    print(json.dumps(found), flush=True)
-    return found
+def take_turns(
+    given: argparse.Namespace, data: str, turns: int, path: Path
+) -> Iterator[dict[str, Any]]:
+    """Seconds of each system for the rows of a turn, and the share that ours kept of them."""
+    prepared = open_prepared(data)
+    train = prepared.split("train")
+    session = co_train(given, data, prepared)
+    session.update()  # what is made once
+    with tempfile.TemporaryDirectory() as folder:
+        peer = Peer(given, 1, 0, folder)
+        for _ in range(turns):
+            began = time.process_time()
+            reports = [session.update() for _ in range(given.updates)]
+            spent = {"ours": time.process_time() - began}
+            texts = np.concatenate([report.rows for report in reports])
+            for system, parts in (("trainer", False), ("trainer_parts", True)):
+                trainer = peer.trainer(peer.items(train, texts, parts=parts))
+                began = time.process_time()
+                trainer.train()
+                spent[system] = time.process_time() - began
+            kept = float(np.mean([report.scalars["selection/kept"] for report in reports]))
+            yield noted(path, {"row": Path(data).name, "texts": len(texts), "kept": kept} | spent)
+    session.close()
 
 
 def ratio(times: Array) -> tuple[float, float, float]:
@@ -298,6 +322,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     given = parser.parse_args()
     torch.set_num_threads(1)
+    given.out.mkdir(parents=True, exist_ok=True)
     (accuracy if given.what == "accuracy" else seconds)(given)
 
 
