@@ -149,11 +149,11 @@ def peer_accuracy(given: argparse.Namespace, data: str, seed: int) -> Item:
         }
         trainer = peer.trainer(rows["train"], rows["dev"])
         trainer.train()
-        scored = [line["eval_accuracy"] for line in trainer.state.log_history if "epoch" in line]
+        key = "eval_accuracy"
         return {
-            "epochs": scored,
+            "epochs": [line[key] for line in trainer.state.log_history if key in line],
             "dev": trainer.state.best_metric,
-            "test": trainer.evaluate(rows["test"])["eval_accuracy"],
+            "test": trainer.evaluate(rows["test"])[key],
         }
 
 
@@ -174,11 +174,15 @@ def own_accuracy(given: argparse.Namespace, data: str, seed: int) -> Item:
     with tempfile.TemporaryDirectory() as folder:
         run = rss_rl.train(tree, out=Path(folder) / "run")
         scored = run.metrics().to_pylist()
-        scores = run.report["scores"]
+        found = run.report["splits"]
         return {
-            "dev": scores["dev"]["all"]["accuracy"],
-            "test": scores["test"]["all"]["accuracy"],
-            "epochs": [line["value"] for line in scored if line["tag"] == "dev/accuracy"],
+            "epochs": [
+                line["value"]
+                for line in scored
+                if line["tag"] == "dev/all/accuracy" and line["step"]
+            ],
+            "dev": found["dev"]["all"]["accuracy"],
+            "test": found["test"]["all"]["accuracy"],
         }
 
 
@@ -306,7 +310,8 @@ def ratio(times: Array) -> tuple[float, float, float]:
     return float(first / second), float(low), float(high)
 
 
-def main() -> None:
+def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=["accuracy", "seconds"])
     parser.add_argument("--pretrained", required=True, metavar="FOLDER")
@@ -320,7 +325,12 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.4, help="of the words, in seconds")
     parser.add_argument("--updates", type=int, default=8, help="of a turn")
     parser.add_argument("--turns", type=int, default=5)
-    given = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Measure what is missing, print, write."""
+    given = parsed()
     torch.set_num_threads(1)
     given.out.mkdir(parents=True, exist_ok=True)
     (accuracy if given.what == "accuracy" else seconds)(given)
