@@ -14,9 +14,9 @@ test is scored once. OUT/accuracy.jsonl holds a line for each data, system and s
 
 seconds: of the processor, for learning from the same rows, in turns: some updates of our co-train,
 then an epoch of the Trainer over their rows, cut to what the model reads at once, and another over
-all of them in parts. The policy is new, with its bias set so that it keeps the share asked for, as what
-a policy has learnt changes no time. OUT/seconds.jsonl holds a line for each turn. A ratio, in OUT/seconds.csv, is
-that of all turns, with a 95% interval by 10,000 bootstrap samples of the turns.
+all of them in parts. The policy is new, its bias set towards the share that is asked for, as what a
+policy has learnt changes no time. OUT/seconds.jsonl holds a line for each turn. A ratio, in
+OUT/seconds.csv, is that of all turns, with a 95% interval by 10,000 bootstrap samples of them.
 
 The same command continues from the lines that are there.
 """
@@ -242,6 +242,7 @@ def co_train(given: argparse.Namespace, data: str, prepared: Prepared) -> Sessio
     )
     bias: Any = learner.models.policy.modules_by_role[0].score.bias  # type: ignore[union-attr]
     for _ in range(3):  # towards the share, of a new policy whose logits have any mean
+        session.update()  # its rollout was drawn before the last step
         shares = torch.tensor([given.share, session.update().scalars["selection/kept"]])
         with torch.no_grad():
             bias += torch.logit(shares, 0.01).diff().neg()
