@@ -54,12 +54,16 @@ class Pretrained:
         """Fast, of the library.
 
         Raises:
-            ConfigError: it has none.
+            ConfigError: it has none, or a damaged one.
         """
         with _blamed_on(self.name, "its tokenizer cannot be used"):
-            found = _library().AutoTokenizer.from_pretrained(
-                self.folder, use_fast=True, trust_remote_code=False
-            )
+            try:
+                found = _library().AutoTokenizer.from_pretrained(
+                    self.folder, use_fast=True, trust_remote_code=False
+                )
+            except Exception:  # the library has many, and few say which file is at fault
+                _check_tokenizer(self.name, self.folder / _TOKENIZER)
+                raise
         if not getattr(found, "is_fast", False):
             raise ConfigError(
                 "has no fast tokenizer",
@@ -207,6 +211,20 @@ def _check_whole(name: str, path: Path) -> None:
     except (OSError, SafetensorError) as error:
         raise ConfigError(
             f"{path.name} is no whole file of weights ({error})",
+            where=name,
+            remedy="Save, copy or download it again",
+        ) from error
+
+
+def _check_tokenizer(name: str, path: Path) -> None:
+    """That a file of a tokenizer was not cut off, and is one."""
+    from tokenizers import Tokenizer
+
+    try:
+        Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise ConfigError(
+            f"{path.name} is no whole tokenizer ({error})",
             where=name,
             remedy="Save, copy or download it again",
         ) from error

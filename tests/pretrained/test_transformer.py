@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +275,24 @@ def test_bad_folders(folder: Path, tmp_path: Path) -> None:
         kind = {"model_type": "bert"} | tree
         (pickled / "config.json").write_text(json.dumps(kind))
         refused("is no encoder", pickled)
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-9], lambda _: "{}", lambda _: ""])
+def test_a_damaged_tokenizer(folder: Path, tmp_path: Path, damage: Callable[[str], str]) -> None:
+    place = shutil.copytree(folder, tmp_path / "damaged")
+    file = place / "tokenizer.json"
+    file.write_text(damage(file.read_text()))
+    with pytest.raises(ConfigError, match=r"tokenizer.json is no whole tokenizer \(.+\)") as error:
+        classifier(place)
+    assert error.value.remedy == "Save, copy or download it again"
+    assert error.value.where == str(place)
+
+
+def test_a_tokenizer_whose_settings_are_damaged(folder: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(folder, tmp_path / "damaged")
+    (place / "tokenizer_config.json").write_text("{")
+    with pytest.raises(ConfigError, match="its tokenizer cannot be used"):
+        classifier(place)
 
 
 def test_more_layers_than_there_are_cannot_learn(folder: Path) -> None:
