@@ -11,9 +11,9 @@ With p_j(x) the classifier's probability of the class j that it thinks likeliest
 of x, and r the selection: comprehensiveness = p_j(x) - p_j(x without r), sufficiency = p_j(x) -
 p_j(r) (DeYoung et al. 2020, equations 1 and 2). As the run itself predicts from r, the sufficiency
 of r for that prediction is 0 by construction. AOPC: both, averaged over r = the 1, 5, 10, 20 and 50
-in a hundred tokens of highest score (equation 3). Over the budgets of `rss_rl.ops.rationales`: both
-averaged over r = the 5, 10, ..., 95 in a hundred tokens of highest score, and j is the right class
-(Brinner and Zarriess, EMNLP 2024).
+in a hundred tokens of highest score (equation 3). Over the budgets of
+`rss_rl.ops.rationale_overlap`: both averaged over r = the 5, 10, ..., 95 in a hundred tokens of
+highest score, and j is the right class (Brinner and Zarriess, EMNLP 2024).
 
 Legend: B examples, S sentences, N_s tokens of slot s, C classes, K selections of a batch.
 """
@@ -36,7 +36,7 @@ from rss_rl.data.score_file import read_scores
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
 from rss_rl.models.sentences import SentencesClassifier
-from rss_rl.ops.rationales import (
+from rss_rl.ops.rationale_overlap import (
     BUDGETS,
     SpanScores,
     budget_token_f1s,

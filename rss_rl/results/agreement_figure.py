@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rss_rl.ops.rationales import BUDGETS
+from rss_rl.ops.rationale_overlap import BUDGETS
 from rss_rl.results import output
 from rss_rl.results.agreement import CHOICES, f1_at
 from rss_rl.results.comparing import Group

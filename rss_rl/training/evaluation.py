@@ -27,7 +27,7 @@ from rss_rl.envs.shares import kept_shares
 from rss_rl.metrics.protocol import Metric, MetricSetup, Scored
 from rss_rl.metrics.run_metrics import RunMetrics
 from rss_rl.models.inputs import TensorBatch, tensor_batch, to_tensors
-from rss_rl.ops.rationales import moved_at_random
+from rss_rl.ops.rationale_overlap import moved_at_random
 from rss_rl.rollouts.reward import build_reward
 from rss_rl.rollouts.snapshot import Models, inference
 from rss_rl.seeding import keyed_uniforms, stream_key

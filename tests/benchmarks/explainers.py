@@ -23,8 +23,8 @@ The same code judges all scores. A word that is not kept is removed from the tex
 class, sufficiency is its probability given the whole text less that given the kept words,
 comprehensiveness that less the one given all but the kept words: of the fifth of the words that
 score highest, and the mean over the shares .05, .10, ..., .95. Agreement with what people marked is
-that of `rss_rl.ops.rationales`. The explainers ask the classifier with bfloat16 products where
---precision says so, all alike; judged is in float32.
+that of `rss_rl.ops.rationale_overlap`. The explainers ask the classifier with bfloat16 products
+where --precision says so, all alike; judged is in float32.
 
 OUT/explainers.jsonl holds a line for each text and method: the same command continues from it. Also
 written: explainers.json, the means over the texts that all methods have scored; the table is
@@ -47,7 +47,7 @@ import torch
 from torch import Tensor
 
 import rss_rl
-from rss_rl.ops.rationales import BUDGETS, precision_recall_area, ranked_scores, top_share
+from rss_rl.ops.rationale_overlap import BUDGETS, precision_recall_area, ranked_scores, top_share
 from rss_rl.types import Array
 
 CELLS = 1 << 12

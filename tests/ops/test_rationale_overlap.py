@@ -18,7 +18,7 @@ from rationale_twins import (
     token_scores,
 )
 
-from rss_rl.ops.rationales import (
+from rss_rl.ops.rationale_overlap import (
     BUDGETS,
     SpanScores,
     best_tokens,
