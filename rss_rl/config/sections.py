@@ -296,6 +296,13 @@ class RunConfig(Section):
         " times the sum over the sentences of the longest. Batches of more are cut, and a longer"
         " row is one by itself; rollouts hold K selections of as many. null: batch_size alone.",
     )
+    batch_lengths: Literal["auto", "similar", "mixed"] = Field(
+        default="auto",
+        description="Texts of a training batch: of similar lengths, which leaves little padding, or"
+        " of mixed lengths, so that what a batch keeps tells what all texts keep, which is what"
+        " reward.target_share is held by. auto: mixed where a target share is set; similar where"
+        " not, and where an earlier version began the run.",
+    )
     model: ModelConfig = Field(default_factory=ModelConfig)
     policy: PolicyConfig = Field(default_factory=PolicyConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)
@@ -364,6 +371,13 @@ class RunConfig(Section):
                 each = phase.alternate_every
                 updates += turns * each + max(0, left - each) if each else phase.steps
         return updates
+
+    @property
+    def settled_lengths(self) -> Literal["similar", "mixed"]:
+        """`batch_lengths` of a run that begins now."""
+        if self.batch_lengths != "auto":
+            return self.batch_lengths
+        return "similar" if self.reward.target_share is None else "mixed"
 
     @property
     def predicts(self) -> bool:

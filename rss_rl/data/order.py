@@ -2,7 +2,8 @@
 
 Legend: n rows, S sentence slots.
 
-An epoch is a random order of all rows, cut into pools, and a pool into batches of like lengths.
+An epoch is a random order of all rows, cut into pools, and a pool into batches of similar lengths;
+for batches of mixed lengths, a pool is one batch.
 The order: shards are permuted, a few that follow each other make a window, and the rows of a
 window are permuted; a pool is no larger than a window. So nothing of the size of the data is ever
 held, and the rows of nearby batches lie in few shards. Data of one window, as small ones are, are
@@ -58,6 +59,7 @@ class BatchOrder:
         seed: seed of the run.
         batch_tokens: padded tokens of a batch, see `within_tokens`; None: any number.
         reach: batches that callers look ahead, and back, without a pool being made twice.
+        by_length: batches of similar lengths, which leave little padding; else of mixed lengths.
 
     Raises:
         DataError: `batch_size` below 1, or no rows.
@@ -71,6 +73,7 @@ class BatchOrder:
         *,
         batch_tokens: int | None = None,
         reach: int = _REACH,
+        by_length: bool = True,
     ) -> None:
         if batch_size < 1:
             raise DataError(f"a batch of {batch_size} rows", remedy="Give at least 1")
@@ -80,10 +83,10 @@ class BatchOrder:
             raise DataError("there are no rows to make batches of")
         self._examples, self._batch_size, self._seed = examples, batch_size, seed
         self._windows = -(-len(self._shard_rows) // WINDOW_SHARDS)
-        self._pool_batches = _POOL_BATCHES
+        self._pool_batches = _POOL_BATCHES if by_length else 1
         if self._windows > 1:
             window = self._n // self._windows  # rows, on average
-            self._pool_batches = max(1, min(_POOL_BATCHES, window // batch_size))
+            self._pool_batches = max(1, min(self._pool_batches, window // batch_size))
         self._kept = 1 + -(-max(reach, _REACH) // self._pool_batches)
         self._batch_tokens = batch_tokens
         self._pools: dict[tuple[int, int], list[Array]] = {}

@@ -50,6 +50,7 @@ from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.trainer import Event, find_best_metric
 
 _ATTENTION, _WORDS = "model.attention", "learner.embedding_update"
+_LENGTHS = "batch_lengths"
 _STATES = "data.states"
 """Key of the states of tokens that a run began with, by their SHA-256."""
 _log = logging.getLogger("rss_rl.training")
@@ -165,6 +166,8 @@ def _directory(config: RunConfig, path: Path, resume: bool, overwrite: bool) -> 
     resolved = config.model_dump(mode="json")
     if not (resume and (path / "config.json").exists()):
         settled = {_WORDS: "rows"} if config.learner.embedding_update == "auto" else {}
+        if config.batch_lengths == "auto":
+            settled[_LENGTHS] = config.settled_lengths
         return RunDirectory.create(path, resolved, overwrite=overwrite, settled=settled)
     run = RunDirectory.open(path, lock=True)
     where, named = str(path / CONFIG_FILE), Trust.of(resolved)
@@ -195,6 +198,15 @@ def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
         where, named = str(run.path / CONFIG_FILE), Trust.of(tree)
         learner = parse_section(LearnerConfig, tree, where=where, trust=named)
         config = config.model_copy(update={"learner": learner})
+    if config.batch_lengths == "auto":
+        lengths = run.settled.get(_LENGTHS, "similar")
+        if lengths not in ("similar", "mixed"):
+            raise CheckpointError(
+                f"{_LENGTHS} was settled as {lengths!r:.50}",
+                where=str(run.path / CONFIG_FILE),
+                remedy="Set it to similar or mixed, whichever the run began with",
+            )
+        config = config.model_copy(update={_LENGTHS: lengths})
     if config.model.attention != "auto":
         return config
     if _ATTENTION not in run.settled:

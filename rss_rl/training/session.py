@@ -76,6 +76,7 @@ class Session:
             config.seed,
             batch_tokens=config.batch_tokens,
             reach=max(sampler.max_policy_lag, sampler.run_ahead or 0),
+            by_length=config.settled_lengths == "similar",
         )
         self._pipeline = RolloutPipeline(backend, config.sampler, log)
         self._publishing: dict[str, float] = {}  # metrics of the newest snapshot, not reported yet

@@ -47,11 +47,11 @@ def splits(draw: st.DrawFn) -> Lengths:
     return Lengths(generator.integers(1, longest + 1, (sum(shards), slots)), shards)
 
 
-@given(splits(), st.integers(1, 70), st.integers(0, 4))
+@given(splits(), st.integers(1, 70), st.integers(0, 4), st.booleans())
 def test_each_row_is_in_exactly_one_batch_of_an_epoch(
-    split: Lengths, size: int, epoch: int
+    split: Lengths, size: int, epoch: int, by_length: bool
 ) -> None:
-    order = BatchOrder(split, size, seed=3)
+    order = BatchOrder(split, size, seed=3, by_length=by_length)
     n = sum(split.shard_rows)
     assert order.batches_per_epoch == -(-n // size)
     batches = epoch_of(order, epoch)
@@ -102,6 +102,18 @@ def test_little_padding_in_pairs() -> None:
     # Within the batches of one pool, order says nothing about length.
     sizes = [int(lengths[order.rows(number)].sum()) for number in range(128)]
     assert abs(float(np.corrcoef(np.arange(128), sizes)[0, 1])) < 0.3
+
+
+def test_batches_of_mixed_lengths_are_random_samples() -> None:
+    lengths = pairs(20_000)
+    spread = {}
+    for by_length in (True, False):
+        order = BatchOrder(Lengths(lengths, [4000] * 5), 64, seed=0, by_length=by_length)
+        means = [float(lengths[rows].mean()) for rows in epoch_of(order, 0) if len(rows) == 64]
+        spread[by_length] = float(np.std(means))
+    expected = float(lengths.mean(axis=1).std()) / 8  # of the mean of 64 rows
+    assert 0.8 * expected < spread[False] < 1.2 * expected
+    assert spread[True] > 4 * expected
 
 
 def test_the_short_batch_is_not_always_the_longest_rows() -> None:

@@ -89,7 +89,7 @@ def resolved(config: RunConfig) -> dict[str, Any]:
     phases = [{k: v for k, v in each.items() if k != "mixed_share"} for each in tree["phases"]]
     evaluation = {key: value for key, value in tree["evaluation"].items() if key != "metrics"}
     changed = {"model": model, "policy": policy, "learner": learner, "reward": reward}
-    del tree["batch_tokens"]
+    del tree["batch_tokens"], tree["batch_lengths"]
     sampler = {k: v for k, v in tree["sampler"].items() if k not in {"gpus", "batch_tokens"}}
     return tree | changed | {"evaluation": evaluation, "phases": phases, "sampler": sampler}
 
