@@ -19,14 +19,16 @@ from rss_rl.models.dropout import keyed_dropout
 from rss_rl.models.embedding import RowAverage
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
+from rss_rl.ops.losses import soft_cross_entropy
 
 _AVERAGE = "average/"
+_TEACHER = "teacher/"
 
 
 class SupervisedStats(NamedTuple):
     """Of one update, over the global batch.
 
-    loss           mean, without L2, in nats (or score²)
+    loss           mean of the label's loss, without L2, in nats (or score²)
     gradient_norm  before clipping
     accuracy       share of examples predicted right, with dropout; None where labels are scores
     """
@@ -37,21 +39,30 @@ class SupervisedStats(NamedTuple):
 
 
 class _Losses(nn.Module):
-    """Loss summed over the examples of a shard, and how many of them were predicted right."""
+    """Sums over the examples of a shard: objective, loss of the label, correct predictions."""
 
-    def __init__(self, classifier: Classifier, autocast: torch.dtype | None) -> None:
+    def __init__(
+        self, classifier: Classifier, autocast: torch.dtype | None, distillation: float
+    ) -> None:
         super().__init__()
         self.classifier = classifier
         self._autocast = autocast
+        self._distillation = distillation
 
     def forward(
-        self, batch: TensorBatch, selections: Sequence[Tensor] | None
-    ) -> tuple[Tensor, Tensor]:
+        self, batch: TensorBatch, selections: Sequence[Tensor] | None, targets: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`targets` [B, C] are the teacher's probabilities; None: the label is the only target."""
         device = batch.labels.device.type
         with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
             logits = self.classifier(batch.tokens, batch.valid, selections, batch.marks)
         hits = self.classifier.predict(logits.detach()) == batch.labels
-        return self.classifier.losses(logits, batch.labels).sum(), hits.sum()
+        loss = self.classifier.losses(logits, batch.labels).sum()
+        if targets is None:
+            return loss, loss.detach(), hits.sum()
+        distilled = soft_cross_entropy(logits.float(), targets).sum()
+        objective = (1 - self._distillation) * loss + self._distillation * distilled
+        return objective, loss.detach(), hits.sum()
 
 
 class SupervisedLearner:
@@ -60,6 +71,10 @@ class SupervisedLearner:
     With `average`, a copy of the classifier learns, and the classifier itself is the running
     average of the copy's weights, theta <- m theta + (1 - m) theta_copy (Polyak and Juditsky 1992):
     a reward model that moves smoothly, and a better one where data are few.
+
+    With `distillation` d, an update on selections minimises (1 - d) times that loss plus d times
+    the cross-entropy with a teacher: the classifier as it was before the first such update,
+    reading every token, without dropout.
 
     Args:
         autocast: dtype of matrix products, or None for float32.
@@ -82,8 +97,12 @@ class SupervisedLearner:
         group: Group = ALONE,
         *,
         by_row: bool = True,
+        distillation: float = 0.0,
     ) -> None:
         self._classifier = classifier
+        self._autocast = autocast
+        self._distils = distillation > 0
+        self._teacher: Classifier | None = None
         self._learning = classifier if average is None else copy.deepcopy(classifier)
         self._average = average
         self._group = group
@@ -93,7 +112,7 @@ class SupervisedLearner:
         sparse = (by_row or group.size == 1) and embedding.trainable.device.type == "cpu" and learns
         embedding.gradient_by_row = sparse
         apart = ("classifier.embedding.trainable",) if sparse else ()
-        self._losses = group.share(_Losses(self._learning, autocast), apart)
+        self._losses = group.share(_Losses(self._learning, autocast, distillation), apart)
         if average is not None:  # the copy may have got its weights from another learner
             classifier.load_state_dict(self._learning.state_dict())
         self.moved_words: Tensor | None = None
@@ -116,25 +135,33 @@ class SupervisedLearner:
         self._rows.settle(self._classifier.embedding.trainable, rows)
 
     def tensors(self) -> dict[str, Tensor]:
-        """By name the weights of the learning copy, and how far the average's rows are behind.
+        """What `load_tensors` needs beside the classifier's weights, by name.
 
-        Empty where the classifier learns itself.
+        These are the weights of the learning copy, how far the average's rows are behind, and the
+        teacher's weights.
         """
+        teacher = {} if self._teacher is None else self._teacher.state_dict()
+        found = {f"{_TEACHER}{name}": value for name, value in teacher.items()}
         if self._average is None:
-            return {}
-        learning = dict(self._learning.state_dict())
+            return found
+        found |= self._learning.state_dict()
         if self._rows is None:
-            return learning
+            return found
         written = self._classifier.embedding.trainable.detach()
         behind = {"written": written, "clock": self._rows.clock, "since": self._rows.since}
-        return learning | {f"{_AVERAGE}{name}": value for name, value in behind.items()}
+        return found | {f"{_AVERAGE}{name}": value for name, value in behind.items()}
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore `tensors`, behind the weights of the classifier itself.
+        """Restore `tensors`, after the weights of the classifier itself.
 
         Raises:
             RuntimeError: names or shapes that do not fit.
         """
+        teacher = {k: v for k, v in tensors.items() if k.startswith(_TEACHER)}
+        tensors = {k: v for k, v in tensors.items() if k not in teacher}
+        self._teacher = None
+        if teacher and self._distils:
+            self._freeze_teacher({k.removeprefix(_TEACHER): v for k, v in teacher.items()})
         if self._average is None:
             return
         behind = {k: v for k, v in tensors.items() if k.startswith(_AVERAGE)}
@@ -143,6 +170,22 @@ class SupervisedLearner:
             self._load_rows(self._rows, {k.removeprefix(_AVERAGE): v for k, v in behind.items()})
         elif behind:
             raise RuntimeError("the weight average is one by row")
+
+    def _freeze_teacher(self, weights: Mapping[str, Tensor]) -> Classifier:
+        teacher = copy.deepcopy(self._learning).requires_grad_(False).eval()
+        teacher.zero_grad()
+        teacher.load_state_dict(weights)
+        self._teacher = teacher
+        return teacher
+
+    @torch.no_grad()
+    def _targets(self, batch: TensorBatch) -> Tensor:
+        """The teacher's probabilities from every token, [B, C]."""
+        teacher = self._teacher or self._freeze_teacher(self._classifier.state_dict())
+        enabled = self._autocast is not None
+        with torch.autocast(batch.labels.device.type, dtype=self._autocast, enabled=enabled):
+            logits = teacher(batch.tokens, batch.valid, None, batch.marks)
+        return torch.softmax(logits.float(), -1)
 
     def _load_rows(self, rows: RowAverage, tensors: Mapping[str, Tensor]) -> None:
         written = self._classifier.embedding.trainable.detach()
@@ -192,12 +235,13 @@ class SupervisedLearner:
         """
         self._learning.train()
         with self._group.guard():
+            targets = self._targets(batch) if self._distils and selections is not None else None
             with keyed_dropout(dropout_keys):
-                loss, hits = self._losses(batch, selections)
+                objective, loss, hits = self._losses(batch, selections, targets)
             count = loss.new_tensor(len(batch.labels), dtype=torch.float64)
-            local = torch.stack([loss.detach().double(), hits.double(), count])
+            local = torch.stack([loss.double(), hits.double(), count])
             total, right, examples = self._group.sum(local).tolist()
-            norm = self.step.prepare(loss / examples, number, total / examples)
+            norm = self.step.prepare(objective / examples, number, total / examples)
         scores = batch.labels.is_floating_point()
         return SupervisedStats(total / examples, norm, None if scores else right / examples)
 

@@ -71,6 +71,14 @@ class LearnerConfig(Section):
         description="Decay of a running average of the classifier's weights, which is then what is"
         " published, evaluated and saved as the classifier. null: none.",
     )
+    distillation: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Weight d of a second target where the classifier reads a selection: what it"
+        " predicted from all tokens before it first read one. Its loss is then (1 - d) times that"
+        " of the label, plus d times the cross-entropy with that prediction. 0: the label alone.",
+    )
     embedding_update: Literal["auto", "rows", "all"] = Field(
         default="auto",
         description="rows: an update costs what its batch has of words: Adam moves those word"

@@ -48,6 +48,22 @@ def squared_error(logits: Tensor, scores: Tensor, low: float, high: float) -> Te
     return 0.5 * (expected_score(logits, low, high) - scores).square()
 
 
+def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """-sum_c q_c log p_c of each example, [M]; classes with q_c = 0 add nothing, even at p_c = 0.
+
+    Args:
+        logits: of p, [M, C].
+        targets: the distribution q, [M, C], treated as a constant.
+
+    Source: Hinton, Vinyals and Dean, Distilling the Knowledge in a Neural Network (2015).
+    """
+    if logits.ndim != 2 or logits.shape != targets.shape:
+        raise ValueError(f"logits {tuple(logits.shape)}, targets {tuple(targets.shape)}")
+    targets = targets.detach()
+    log_probs = torch.log_softmax(logits, -1).masked_fill(targets == 0, 0.0)
+    return -(targets * log_probs).sum(-1)
+
+
 def policy_gradient_loss(log_prob: Tensor, advantages: Tensor) -> Tensor:
     """-A log p of each selection, [K, B]: the gradient of its mean is minus the REINFORCE estimate.
 

@@ -143,6 +143,7 @@ class LocalLearner:
             config.learner.weight_average,
             group,
             by_row=config.learner.embedding_update != "all",
+            distillation=config.learner.distillation,
         )
         self._publisher = Publisher(self.models)
         self._policy: PolicyGradientLearner | None = None

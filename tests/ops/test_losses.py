@@ -16,6 +16,7 @@ from rss_rl.ops.losses import (
     policy_gradient_loss,
     score_divergence,
     score_targets,
+    soft_cross_entropy,
     squared_error,
 )
 
@@ -138,3 +139,29 @@ def test_policy_gradient_loss_value_and_gradient() -> None:
     assert by_advantages is None  # rewards are no function of the policy here
     with pytest.raises(ValueError, match="advantages"):
         policy_gradient_loss(log_prob, advantages[:, :2])
+
+
+def test_soft_cross_entropy_is_that_of_the_two_distributions() -> None:
+    given, other = logits(4, 3), torch.softmax(logits(4, 3, seed=1), -1)
+    result = soft_cross_entropy(given, other).numpy()
+    for row in range(4):
+        p = np.exp(given[row].numpy()) / np.exp(given[row].numpy()).sum()
+        wanted = -sum(q * math.log(k) for q, k in zip(other[row].tolist(), p, strict=True))
+        assert result[row] == pytest.approx(wanted, abs=1e-12)
+    assert torch.autograd.gradcheck(
+        lambda x: soft_cross_entropy(x, other), (given.requires_grad_(),)
+    )
+
+
+def test_soft_cross_entropy_passes_over_classes_that_neither_allows() -> None:
+    given = torch.tensor([[0.5, -math.inf, 1.0]], dtype=torch.float64, requires_grad=True)
+    targets = torch.tensor([[0.25, 0.0, 0.75]], dtype=torch.float64)
+    loss = soft_cross_entropy(given, targets)
+    torch.testing.assert_close(loss, soft_cross_entropy(given[:, ::2], targets[:, ::2]))
+    (gradient,) = torch.autograd.grad(loss.sum(), given)
+    assert torch.isfinite(gradient).all()
+
+
+def test_soft_cross_entropy_refuses_other_shapes() -> None:
+    with pytest.raises(ValueError, match="targets"):
+        soft_cross_entropy(logits(2, 3), torch.ones(2, 4))

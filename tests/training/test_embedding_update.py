@@ -73,9 +73,13 @@ def finished(config: RunConfig, path: Path, *, stops: tuple[int, ...]) -> dict[s
     return dict(load_checkpoint(path, "latest").tensors)
 
 
+@pytest.mark.parametrize("distillation", [0.0, 0.5])
 @pytest.mark.parametrize("update", ["auto", "rows", "all"])
-def test_a_stopped_run_goes_on_to_the_bit(averaged: RunConfig, tmp_path: Path, update: str) -> None:
-    learner = averaged.learner.model_copy(update={"embedding_update": update})
+def test_a_stopped_run_goes_on_to_the_bit(
+    averaged: RunConfig, tmp_path: Path, update: str, distillation: float
+) -> None:
+    change = {"embedding_update": update, "distillation": distillation}
+    learner = averaged.learner.model_copy(update=change)
     config = averaged.model_copy(update={"learner": learner})
     straight = finished(config, tmp_path / "straight", stops=())
     found = finished(config, tmp_path / "stopped", stops=(3, 6))
