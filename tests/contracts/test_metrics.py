@@ -147,9 +147,9 @@ def test_measures_describe_every_name() -> None:
         (NotFinite, "reports nan"),
         (NoNumber, "reports np.float32"),
         (Silent, "reports nothing"),
-        (FailsWithout, "fails to give its result"),
+        (FailsWithout, "cannot compute its result"),
         (Changes, "changes what it is given"),
-        (Forgets, "when asked again"),
+        (Forgets, "when called again"),
         (Unpicklable, "cannot be pickled"),
     ],
 )
