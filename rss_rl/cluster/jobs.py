@@ -34,7 +34,7 @@ class Job:
     """A job as the cluster knows it.
 
     name: its id; status: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED; message: Ray's about it
-    storage: the storage path of its run, empty if it is not a job of rss-rl
+    storage: the storage path of its run, empty without one or if it is not a job of rss-rl
     """
 
     name: str

@@ -169,7 +169,7 @@ class _Checked(Promises):
             remedy = "Omit what is undefined, as in a pass without an example"
             self.require(False, f"cannot compute its result: {error}", remedy)
         extra = sorted(set(result) - set(metric.names))
-        self.require(not extra, f"reports {extra} beside its names", "List all in `names`")
+        self.require(not extra, f"reports {extra}, not in its names", "List all in `names`")
         for name, value in result.items():
             self.require(
                 isinstance(value, float) and math.isfinite(value),

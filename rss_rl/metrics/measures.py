@@ -23,7 +23,7 @@ OWN = (
     Measure(
         "reward",
         "reward",
-        "mean reward; with a target share the score alone",
+        "mean reward; with a target share only the score",
         unit="nats",
         largest=math.inf,
         brief=True,

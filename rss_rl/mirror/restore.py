@@ -130,7 +130,7 @@ def stored_config(storage: Storage) -> dict[str, Any] | None:
         raise CheckpointError(
             f"not the configuration of a run: {error}",
             where=f"{storage.uri}/{CONFIG_FILE}",
-            remedy="Choose another path, or remove what is there",
+            remedy="Choose another path, or delete its content",
         ) from error
     return config
 

@@ -505,7 +505,7 @@ def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
 
 @contextmanager
 def fixed_threads(count: int) -> Iterator[None]:
-    """Run with `count` CPU threads, so that results do not depend on the machine."""
+    """Run with `count` CPU threads, so that results do not depend on the process."""
     before = torch.get_num_threads()
     if before != count:
         torch.set_num_threads(count)

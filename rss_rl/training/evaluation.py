@@ -168,7 +168,7 @@ class _Evaluator:
         """Selections moved at random, for the chance level of rationale metrics; else empty."""
         if not batch.rationale:
             return []
-        # A random selection needs other numbers: permuted twice alike, it would half return.
+        # A random selection is moved by other numbers: the same would half undo the first move.
         return self._shuffle(selections, batch, "floor" if mode == "random" else "random")
 
     def _uniforms(self, purpose: str, rows: Array, slot: int, shape: tuple[int, int, int]) -> Array:

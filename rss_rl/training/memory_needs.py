@@ -31,12 +31,12 @@ from rss_rl.rollouts.snapshot import build_models, training_lengths
 
 _FLOAT = 4
 _MOMENTS = {"adam": 2, "adadelta": 2, "sgd": 0}
-_LEARNT, _READ = (2, 4), (1, 1)
+_TRAINED, _EVALUATED = (2, 4), (1, 1)
 """Numbers alive at once for each cell, in multiples of E and of D; source2token, the smallest of
 the encoders with weights, takes 10 if E = D, others 12 to 50."""
-_OF_A_STATE = 2 + 2 * 4.0
+_BYTES_PER_STATE = 2 + 2 * 4.0
 """Bytes for each number of a state: as stored, as read, and concatenated to the word vector."""
-_OF_A_BIT = 2 * (8 + 1)
+_BYTES_PER_BIT = 2 * (8 + 1)
 """Bytes of a cell of a selection: for each role a uniform number and a bit."""
 _SMALL = 1 << 28
 """Bytes below which a run is not checked."""
@@ -57,23 +57,23 @@ def run_needs(config: RunConfig, prepared: Prepared) -> list[Need]:
         RssError: a component refuses its settings.
     """
     manifest = prepared.manifest
-    learnt = [_weights(config, prepared)]
+    needs = [_weights(config, prepared)]
     size = manifest.vectors.dim, config.model.hidden
     batch = _cells(manifest.splits["train"], config.batch_size, config.batch_tokens)
     cells = batch / max(1, config.learner.actors)
-    learnt.append(Need(cells * _FLOAT * _sum(_LEARNT, size), "batch_size, model.hidden"))
+    needs.append(Need(cells * _FLOAT * _sum(_TRAINED, size), "batch_size, model.hidden"))
     if config.policy.pretrained is not None and (states := prepared.states()) is not None:
-        learnt.append(Need(cells * _OF_A_STATE * states.size, "batch_size"))
+        needs.append(Need(cells * _BYTES_PER_STATE * states.size, "batch_size"))
     sampler = config.sampler
-    drawn = sampler.selections * batch / min(sampler.shards, config.batch_size) * _OF_A_BIT
-    learnt.append(Need(drawn, "batch_size, sampler.selections"))
+    drawn = sampler.selections * batch / min(sampler.shards, config.batch_size) * _BYTES_PER_BIT
+    needs.append(Need(drawn, "batch_size, sampler.selections"))
     if "dev" in manifest.splits:
         rows = config.evaluation.batch_size
         read = _cells(manifest.splits["dev"], rows, config.batch_tokens)
-        bits = read * config.evaluation.selections * _OF_A_BIT
+        bits = read * config.evaluation.selections * _BYTES_PER_BIT
         settings = "evaluation.batch_size, evaluation.selections"
-        learnt.append(Need(read * _FLOAT * _sum(_READ, size) + bits, settings))
-    return learnt
+        needs.append(Need(read * _FLOAT * _sum(_EVALUATED, size) + bits, settings))
+    return needs
 
 
 def _sum(numbers: tuple[int, int], size: tuple[int, int]) -> float:

@@ -21,7 +21,7 @@ from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
 
 _HISTOGRAM_EXAMPLES = 256
 _TEXT_EXAMPLES = 4
-_LEGEND = "**bold**: kept; ʰ as a head alone, ᵈ as a dependent alone"
+_LEGEND = "**bold**: kept; ʰ only as a head, ᵈ only as a dependent"
 _MARKS = re.compile(r"[\\`*_{}\[\]()<>|&~#!]")
 """Characters with a meaning in Markdown or HTML."""
 

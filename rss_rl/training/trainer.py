@@ -77,7 +77,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Stopped:
-    """Training was asked to stop, and a checkpoint of `update` was written."""
+    """Training was stopped, and a checkpoint of `update` was written."""
 
     update: int
 

@@ -140,7 +140,7 @@ def test_measures_describe_every_name() -> None:
     ("kind", "fragment"),
     [
         (Nameless, "has the names"),
-        (Extra, "beside its names"),
+        (Extra, "not in its names"),
         (MeanOfMeans, "depends on the batches"),
         (FirstCounts, "depends on the"),
         (Remembers, "depends on|remembers"),
