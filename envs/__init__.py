@@ -1,4 +1,4 @@
-"""The task as an environment: choose which tokens matter; the reward is for the right label.
+"""Token selection as a Gymnasium environment, and its reward.
 
 Importing it registers `rss_rl/TokenSelection-v0` with Gymnasium:
 
@@ -6,7 +6,7 @@ Importing it registers `rss_rl/TokenSelection-v0` with Gymnasium:
     gymnasium.make("rss_rl/TokenSelection-v0", examples=..., reward_model=..., sparsity_cost=0.02)
     gymnasium.make_vec("rss_rl/TokenSelection-v0", num_envs=64, prepared="DIR", reward_model=...)
 
-`rss_rl.training.environments.make_env` makes the one that a run or a configuration trains on.
+`rss_rl.training.environments.make_env` makes the environment of a run or a configuration.
 """
 
 from __future__ import annotations

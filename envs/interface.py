@@ -1,9 +1,9 @@
-"""What the two Gymnasium forms share: spaces, observations, actions and the parts of `info`.
+"""Shared by the single and the vector environment: spaces, observations, actions and `info`.
 
-An action is one flat vector of S * 2 * max_len bits, ordered sentence, role (heads first), token:
-several libraries refuse a MultiBinary space of more than one axis.
+An action is one flat vector of S * 2 * max_len bits, ordered by sentence, role (heads first) and
+token: several libraries refuse a MultiBinary space of more than one axis.
 
-Legend: B examples, S sentences an example, N tokens of a slot's longest sentence here.
+Legend: B examples, S sentences an example, N_s tokens of the batch's longest sentence in slot s.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from rss_rl.types import DEPENDENT, HEAD, ROLES, Array, Batch, ExampleSource
 Words = Callable[[int], tuple[tuple[str, ...], ...]]
 
 RewardLike = Reward | RewardConfig | Mapping[str, Any]
-"""A whole reward, or the section `reward` of a configuration, whole or in part."""
+"""A complete reward, or the section `reward` of a configuration, complete or in part."""
 
 _ANY_ID = 2**31 - 1
 _WHERE = "TokenSelection"
 
 
 def make_reward(reward: RewardLike | None, reward_model: Any, **costs: Any) -> Reward:
-    """What an environment pays.
+    """The reward of an environment.
 
     Args:
-        reward: all of it, or what the kept tokens cost; the default of a run's configuration.
-        reward_model: what scores selections, where `reward` does not say it.
-        costs: keys of the section `reward` by themselves; those that are None were not given.
+        reward: the complete reward, or the costs of kept tokens; by default those of RunConfig.
+        reward_model: scores selections, unless `reward` is complete.
+        costs: single keys of the section `reward`; None = not given.
 
     Raises:
         ConfigError: no reward model or two, or costs given twice or out of range.
@@ -46,23 +46,23 @@ def make_reward(reward: RewardLike | None, reward_model: Any, **costs: Any) -> R
         twice = [*given, *(["reward_model"] if reward_model is not None else [])]
         if twice:
             raise ConfigError(
-                f"a whole `reward` was given, and {', '.join(twice)} beside it",
+                f"{', '.join(twice)} given in addition to a complete `reward`",
                 where=_WHERE,
                 remedy="Give one of the two",
             )
         return reward
     if reward_model is None:
         raise ConfigError(
-            "an environment needs what scores selections",
+            "an environment needs a reward model",
             where=_WHERE,
-            remedy="Give reward_model=, or reward= as a whole `rss_rl.envs.rewards.Reward`",
+            remedy="Give reward_model=, or reward= as a complete `rss_rl.envs.rewards.Reward`",
         )
     if isinstance(reward, RewardConfig):
         reward = reward.model_dump()
     twice = sorted(set(reward or {}) & set(given))
     if twice:
         raise ConfigError(
-            f"{twice[0]} is given by itself and in `reward`",
+            f"{twice[0]} is given both as an argument and in `reward`",
             where=_WHERE,
             remedy="Give one of the two",
         )
@@ -73,22 +73,22 @@ def make_reward(reward: RewardLike | None, reward_model: Any, **costs: Any) -> R
 def open_examples(
     examples: ExampleSource | None, prepared: str | Path | None, split: str
 ) -> tuple[ExampleSource, int | None]:
-    """The examples of an environment and their vocabulary size, where known.
+    """The examples of an environment and their vocabulary size, if known.
 
     Args:
         examples: given directly, or None.
         prepared: a directory written by `rss-rl data prepare`, its URI, or None.
-        split: which of its splits.
+        split: of the prepared data.
 
     Raises:
-        ConfigError: both, neither, or no example at all.
+        ConfigError: both, neither, or an empty split.
         DataError: the directory or the split cannot be read.
     """
     if (examples is None) == (prepared is None):
         raise ConfigError(
             "an environment needs either `examples` or `prepared`",
             where=_WHERE,
-            remedy="Give the one that you have",
+            remedy="Give one of the two",
         )
     size = None
     if prepared is not None:
@@ -110,8 +110,8 @@ class SelectionInterface:
     """Translates between Gymnasium's padded spaces and batches of examples.
 
     Args:
-        examples: where rows are drawn from.
-        reward: what selections earn; one call for any number of examples.
+        examples: the rows to draw from.
+        reward: of selections; called once for any number of examples.
         max_len: padded length of every sentence; the longest of `examples` by default.
         vocabulary_size: bound of the token ids; any int32 by default.
         words: the words of a row, for rendering; ids are shown without it.
@@ -176,9 +176,9 @@ class SelectionInterface:
         return observation
 
     def selections(self, actions: Any, batch: Batch) -> tuple[Array, ...]:
-        """The selections that actions [B, S * 2 * max_len] stand for: S x bool [B, 2, N_s].
+        """Actions [B, S * 2 * max_len] as selections, S x bool [B, 2, N_s].
 
-        Bits on padding stay as they are: whoever counts or scores selections ignores them.
+        Bits on padding are kept; everything that counts or scores selections ignores them.
 
         Raises:
             gymnasium.error.InvalidAction: a wrong shape, or entries other than 0 and 1.

@@ -1,4 +1,4 @@
-"""Makes the environment known to Gymnasium by name."""
+"""Registers the environment with Gymnasium."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 """The reward of a selection: the reward model's score minus the cost of the kept tokens.
 
-    R_s = score - sum_t cost_t,s          one reward for each sentence s
-    R   = score - sum_t sum_s cost_t,s    and one for the example
+    R_s = score - sum_t cost_t,s          reward of sentence s
+    R   = score - sum_t sum_s cost_t,s    reward of the example
 
-of terms t, with, for a sentence of n real tokens of which h are heads and d dependents,
+over cost terms t; for a sentence of n real tokens with h heads and d dependents
 
     sparsity_cost  = lambda * (h + d) / n          penalty "sum", the paper
                    = lambda * (h / n) * (d / n)    penalty "product", the released program
-    coherence_cost = c * changes / n               where c is not 0
+    coherence_cost = c * changes / n               only if c is not 0
 
-The score is that of the component in `reward.model`: by default log p(y* | x*, selection), the
-paper's. A constraint on the policy is no term of it: see `rss_rl.learners.share_control`.
+The score is that of the component in `reward.model`: by default log p(y* | x*, selection), as in
+the paper. A target share is not a term of the reward: see `rss_rl.learners.share_control`.
 
 Legend: M scored selections (K * B, sample-major), S sentences an example, N tokens of a slot.
 """
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 Penalty = Literal["sum", "product"]
 SPARSITY, COHERENCE = "sparsity_cost", "coherence_cost"
-"""Names of the costs as terms of the reward."""
+"""Names of the cost terms."""
 _TAKEN = frozenset({SPARSITY, COHERENCE, "total", "lambda", "lambda_heads", "lambda_dependents"})
-"""What no reward model may call a term: `reward/<name>` is something else."""
+"""Names that a reward model's terms may not have: other metrics are called `reward/<name>`."""
 
 
 @dataclass(frozen=True)
 class RewardParts:
-    """Rewards of M scored selections and the terms they are made of, float32.
+    """Rewards of M scored selections, and their terms, float32.
 
     scores  of the reward model, [M] each, by name
     costs   of kept tokens, [M, S] each, by name
@@ -113,7 +113,7 @@ def penalties(selection: Array, valid: Array, penalty: Penalty) -> Array:
 
 
 def change_shares(selection: Array, valid: Array) -> Array:
-    """Changes between neighbouring tokens, of both roles, over the number of tokens; float32 [M].
+    """Bit changes between neighbouring tokens, of both roles, divided by n; float32 [M].
 
     sum_i |z_{i+1} - z_i| / n, the fused lasso of Lei, Barzilay and Jaakkola (EMNLP 2016).
 
@@ -138,7 +138,7 @@ def rewards(
         scores: float32 [M] each, by name; at least one.
         selections: S x bool [M, 2, N_s].
         valid: S x bool [M, N_s].
-        config: what kept tokens cost; nothing for those that a target share steers.
+        config: costs of kept tokens; the sparsity cost is 0 with a target share.
 
     Raises:
         ValueError: shapes or dtypes that do not fit.
@@ -158,16 +158,16 @@ def rewards(
 
 
 class Reward:
-    """The reward of a run: a reward model's score minus what the kept tokens cost.
+    """The reward of a run: a reward model's score minus the costs of kept tokens.
 
-    Samplers, evaluation and both Gymnasium environments pay by it, so it is one definition.
+    Samplers, evaluation and both Gymnasium environments share this definition.
 
     Args:
-        config: what kept tokens cost.
+        config: costs of kept tokens.
         model: a reward model, or a function `score(batch, selections)`.
 
     Raises:
-        ConfigError: the model can score nothing.
+        ConfigError: the model has no `score`.
     """
 
     def __init__(
@@ -180,14 +180,14 @@ class Reward:
         self._score: Any = getattr(model, "score", model)
         if not callable(self._score):
             raise ConfigError(
-                f"{type(model).__name__} is no reward model: it has no `score`",
+                f"{type(model).__name__} is not a reward model: it has no `score`",
                 where="reward model",
                 remedy="Give it score(batch, selections), which returns a float for each selection",
             )
 
     @classmethod
     def build(cls, config: RewardConfig, setup: RewardSetup) -> Reward:
-        """The reward that a configuration asks for.
+        """The reward of a configuration.
 
         Raises:
             ConfigError: see the component.
@@ -207,7 +207,7 @@ class Reward:
         Raises:
             ValueError: selections that do not fit the examples.
             NonFiniteError: the reward model returned NaN or an infinity.
-            ComponentError: it returned something else than a number for each selection.
+            ComponentError: it did not return one number for each selection.
         """
         count = len(selections[0]) if selections else 0
         fits = count > 0 and len(batch) > 0 and count % len(batch) == 0
@@ -217,7 +217,7 @@ class Reward:
                 f" of {batch.sentences} sentences"
             )
         repeated = batch.repeat(count // len(batch))
-        # The reward model must not see bits on padding either, whatever the caller left there.
+        # Bits on padding must not reach the reward model.
         real = [s & v[:, None, :] for s, v in zip(selections, repeated.valid, strict=True)]
         scores = self._named(self._score(repeated, real), count)
         _check_finite(scores, repeated.rows)
@@ -226,12 +226,12 @@ class Reward:
     def score_logits(
         self, logits: Tensor, batch: Batch, selections: Sequence[Array]
     ) -> RewardParts:
-        """As `score` of one selection an example, where the classifier was asked already.
+        """As `score` with one selection an example, when the classifier's logits are known.
 
-        A reward model that sees no more than its answer is handed that; it is not asked again.
+        A reward model that depends only on the logits takes them instead of a second forward.
 
         Args:
-            logits: [B, C], what the run's classifier answers to the selections.
+            logits: [B, C], of the run's classifier under the selections.
             batch: the B examples.
             selections: S x bool [B, 2, N_s], False on padding.
         """
@@ -244,9 +244,9 @@ class Reward:
         named = named_scores(scores, count, self.model)
         if taken := sorted(_TAKEN & set(named)):
             raise ComponentError(
-                f"the reward model calls a term '{taken[0]}', which is another's name",
+                f"the reward model calls a term '{taken[0]}', which is a reserved name",
                 where=type(self.model).__name__,
-                remedy=f"Choose a name beside {', '.join(sorted(_TAKEN))}",
+                remedy=f"Choose a name other than {', '.join(sorted(_TAKEN))}",
             )
         return named
 

@@ -1,4 +1,4 @@
-"""What share of the tokens selections keep.
+"""Shares of the tokens that selections keep.
 
 Legend: M selections, S sentences an example, N_s tokens of slot s.
 """
@@ -28,7 +28,7 @@ class KeptShares:
 
 
 def kept_shares(selections: Sequence[Array], valid: Sequence[Array]) -> KeptShares:
-    """What share of its real tokens each selection keeps; 0 where there is no token.
+    """The share of the real tokens that each selection keeps; 0 if there are none.
 
     Args:
         selections: S x bool [M, 2, N_s]; bits on padding are ignored.

@@ -1,4 +1,4 @@
-"""The environment of one example an episode: a text, a choice of its tokens, a reward."""
+"""The single environment: an episode is one example, one selection of its tokens, one reward."""
 
 from __future__ import annotations
 
@@ -20,25 +20,23 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
 
     Observation (Dict), for each sentence slot s: `tokens_s` int64 [max_len], padding 0, and
     `valid_s` int8 [max_len], 1 = real token. Action (MultiBinary): S * 2 * max_len bits, ordered
-    sentence, role (heads first), token; bits on padding are ignored. Reward: see
-    `rss_rl.envs.rewards`. After the step, `info` has each term of the reward by its name (`score`,
-    or the names that the reward model gives; `sparsity_cost`, `coherence_cost`) and `row,
-    by_sentence, heads_kept, dependents_kept, kept` (shares of the real tokens; kept = head or
-    dependent).
+    by sentence, role (heads first) and token; bits on padding are ignored. Reward: see
+    `rss_rl.envs.rewards`. After the step, `info` has each term of the reward by name (`score`, or
+    the reward model's names; `sparsity_cost`, `coherence_cost`) and `row, by_sentence, heads_kept,
+    dependents_kept, kept` (shares of the real tokens; kept = head or dependent).
 
-    `reset(options={"row": i})` picks an example; without it one is drawn with the seeded
-    generator.
+    `reset(options={"row": i})` picks an example; otherwise one is drawn with the seeded generator.
 
     Args:
-        examples: the examples, or give `prepared`.
-        reward_model: scores selections; injected, frozen or still learning.
-        reward: the `Reward` of a run, or, beside `reward_model`, the section `reward` of a
+        examples: the examples; or give `prepared`.
+        reward_model: scores selections; frozen or still learning.
+        reward: the `Reward` of a run; or, with `reward_model`, the section `reward` of a
             configuration or some of its keys.
         prepared, split: a directory written by `rss-rl data prepare`, and one of its splits.
-        sparsity_cost, penalty, coherence_cost: keys of that section by themselves.
+        sparsity_cost, penalty, coherence_cost: single keys of that section.
         max_len: padded length of a sentence; the longest of the examples by default.
-        vocabulary_size: bound of the token ids, where known.
-        words: the words of a row, for rendering; found on `examples` where it has `words`.
+        vocabulary_size: bound of the token ids, if known.
+        words: the words of a row, for rendering; by default `examples.words`, if it exists.
         render_mode: "ansi" or None.
 
     Raises:
@@ -102,7 +100,7 @@ class TokenSelectionEnv(gym.Env[dict[str, Array], Array]):
         """Score the selection; the episode terminates.
 
         Raises:
-            gymnasium.error.ResetNeeded: no example is drawn, or the episode is over.
+            gymnasium.error.ResetNeeded: `reset` was not called, or the episode is over.
             gymnasium.error.InvalidAction: a wrong shape, or entries other than 0 and 1.
         """
         if self._row is None or self._chosen is not None:

@@ -1,7 +1,7 @@
 """The natively batched environment: B examples a step, one reward-model call.
 
-Rows are drawn from one generator of the whole batch, so a seed gives other examples here than in
-B single environments; `reset(options={"rows": ...})` gives the same ones.
+One generator draws the rows of the whole batch, so a seed gives different examples than in B
+single environments; `reset(options={"rows": ...})` gives the same ones.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Step = tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]
 
 
 class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
-    """`num_envs` one-step episodes side by side; spaces and `info` as in `TokenSelectionEnv`.
+    """`num_envs` parallel one-step episodes; spaces and `info` as in `TokenSelectionEnv`.
 
-    Autoreset modes: SAME_STEP (default) draws the next examples within the step, the finished
-    ones are in `info["final_obs"]` and `info["final_info"]`; NEXT_STEP spends the following call
-    on the reset (reward 0); DISABLED waits for `reset(options={"reset_mask": bool [num_envs]})`.
+    Autoreset modes: SAME_STEP (default) draws the next examples within the step and puts the
+    finished ones into `info["final_obs"]` and `info["final_info"]`; NEXT_STEP resets in the next
+    call (reward 0); DISABLED waits for `reset(options={"reset_mask": bool [num_envs]})`.
 
     Args:
-        num_envs: episodes side by side, B.
+        num_envs: parallel episodes, B.
         autoreset_mode: a Gymnasium `AutoresetMode` or its value, such as "SameStep".
 
     The other arguments are those of `TokenSelectionEnv`.
@@ -117,7 +117,7 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """Score the selections of all running episodes with one reward-model call.
 
         Raises:
-            gymnasium.error.ResetNeeded: nothing was drawn yet, or autoreset is disabled and an
+            gymnasium.error.ResetNeeded: `reset` was not called, or autoreset is disabled and an
                 episode is over.
             gymnasium.error.InvalidAction: a wrong shape, or entries other than 0 and 1.
         """
@@ -139,7 +139,7 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return observation, rewards, running, np.zeros(self.num_envs, np.bool_), infos
 
     def render(self) -> tuple[str, ...] | None:
-        """For each episode what `TokenSelectionEnv.render` shows; None without a render mode."""
+        """`TokenSelectionEnv.render` of each episode; None without a render mode."""
         if self.render_mode is None or self._current is None:
             return None
         return tuple(
@@ -148,13 +148,13 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         )
 
     def _forget(self, starting: Array) -> None:
-        """Episodes that begin have no selection yet; kept for rendering only."""
+        """Drop the selections, kept for rendering only, of the episodes that begin."""
         if self.render_mode is not None:
             pairs = zip(starting, self._chosen, strict=True)
             self._chosen = [None if new else chosen for new, chosen in pairs]
 
     def _drawn(self, mask: Array, wanted: Any) -> Array:
-        """The present rows, those of `mask` replaced by wanted or newly drawn ones."""
+        """The current rows, with those of `mask` replaced by wanted or newly drawn ones."""
         current = None if self._current is None else self._current.rows
         if wanted is None:
             rows = np.zeros(self.num_envs, np.int64) if current is None else current.copy()
@@ -194,7 +194,7 @@ class TokenSelectionVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return rewards, infos
 
     def _finished(self, infos: dict[str, Any], running: Array, current: Batch) -> dict[str, Any]:
-        """The info of a step after which the finished episodes start anew."""
+        """The info of a step after which the finished episodes restart."""
         last = self._task.observe(current)
         final = np.full(self.num_envs, None, dtype=object)
         for i in np.flatnonzero(running):

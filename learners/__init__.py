@@ -1,1 +1,1 @@
-"""Updates of the two parameter groups, phases and optimisers; no environment here."""
+"""Losses and optimisers of classifier and policy, phases, share control, groups of learners."""

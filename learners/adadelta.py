@@ -1,4 +1,4 @@
-"""Adadelta that updates of tables the rows alone that a batch touches.
+"""Adadelta that updates only the embedding rows in the batch.
 
     a <- rho a + (1 - rho) g^2,  d = sqrt(b + eps) / sqrt(a + eps) g,  b <- rho b + (1 - rho) d^2,
     theta <- theta - rate d
@@ -22,11 +22,11 @@ ROW_STEPS = "row_steps"
 
 
 class RowAdadelta(torch.optim.Adadelta):
-    """torch's Adadelta, of which sparse gradients update their rows alone.
+    """torch's Adadelta, in which a sparse gradient updates only its own rows.
 
-    A row without a gradient does not move, and its averages only decay: that is made up for, in one
-    multiplication by rho^k, when it next has one. So it equals an update of all rows up to the
-    rounding of that power.
+    A row without a gradient does not move; its averages only decay. The decay of k missed updates
+    is applied as one factor rho^k at the row's next gradient, so the result equals an update of
+    all rows up to the rounding of that power.
     """
 
     @torch.no_grad()
@@ -37,7 +37,7 @@ class RowAdadelta(torch.optim.Adadelta):
             ValueError: a closure.
         """
         if closure is not None:
-            raise ValueError("losses are not evaluated again")
+            raise ValueError("closures are not supported")
         updated: list[Tensor] = []
         for group in self.param_groups:
             for table in group["params"]:
@@ -52,9 +52,9 @@ class RowAdadelta(torch.optim.Adadelta):
             super().step()
 
     def _update_rows(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        """The update of the legend, of the rows [R] of a coalesced sparse gradient [V, E]."""
+        """Update the rows [R] of a coalesced sparse gradient [V, E]."""
         if group["weight_decay"]:
-            raise ValueError("rows without a gradient would decay: a sparse one goes without L2")
+            raise ValueError("weight decay would change rows without a gradient: train without L2")
         rho, eps = group["rho"], group["eps"]
         rows, values = gradient.indices()[0], gradient.values()  # [R], [R, E]
         state = self._state_of(table)
@@ -77,13 +77,13 @@ class RowAdadelta(torch.optim.Adadelta):
             state["square_avg"] = torch.zeros_like(table)
             state["acc_delta"] = torch.zeros_like(table)
         if ROW_STEPS not in state:  # so far all rows were updated, or none
-            # In the table's dtype, as torch casts what it loads; up to 2^24 updates are exact.
+            # In the table's dtype, as torch casts loaded state to it; exact up to 2^24 updates.
             state[ROW_STEPS] = table.new_full((len(table),), float(state["step"]))
         return state
 
 
 def _catch_up(state: dict[str, Any], rho: float) -> None:
-    """Bring every row to the last update, before one that touches all of them."""
+    """Apply the outstanding decay of every row, before a dense update."""
     if ROW_STEPS in state:
         square = state["square_avg"]
         decay = _decay(state["step"] - state.pop(ROW_STEPS), rho, square.dtype)

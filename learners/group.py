@@ -1,7 +1,7 @@
-"""Learners that share each batch: their group, and sums over it.
+"""Data-parallel learners: their process group, and all-reduces over it.
 
-Every rank holds the same weights, takes its shard of the global batch, and steps by the gradient
-of the whole: losses are sums over the shard divided by counts of the global batch, and gradients
+Every rank holds the same weights, takes its shard of the global batch, and applies the gradient of
+the whole batch: losses are sums over the shard divided by counts of the global batch, and gradients
 are summed over the ranks.
 """
 
@@ -36,19 +36,19 @@ class Group(Protocol):
     def share(self, module: nn.Module, apart: Sequence[str] = ()) -> nn.Module:
         """The module with the weights of rank 0, whose backward sums gradients over the ranks.
 
-        All must call its forward and the backward of what it returns, also with an empty shard.
-        Gradients of the parameters named in `apart` are left to `sum_rows`.
+        All ranks must call its forward and backward, also with an empty shard. Gradients of the
+        parameters named in `apart` are not summed here: use `sum_rows`.
         """
 
     def sum_rows(self, gradient: Tensor) -> Tensor:
         """The sum of every rank's coalesced sparse gradient [V, E], on every rank, coalesced."""
 
     def guard(self) -> AbstractContextManager[None]:
-        """Turns what a lost group raises into a LearnerError; put it around the whole update."""
+        """Turns the errors of a lost group into a LearnerError; wrap the whole update in it."""
 
 
 class Alone:
-    """A group of one learner: nothing to sum, nothing to lose."""
+    """A group of one learner: sums are the values themselves."""
 
     rank = 0
     size = 1
@@ -72,26 +72,26 @@ class Alone:
 
 _LOST = re.compile(r"gloo|nccl|connect|socket|store|time[d ]*out", re.IGNORECASE)
 _ASIDE = re.compile(r"\[[^\]\s]+:\d+\] | This is typically .*")
-"""Places in torch's sources, and advice that speaks of other logs."""
+"""Removed from messages: line numbers of torch's sources, and advice about other logs."""
 
 ALONE = Alone()
-"""The group of a learner that has no other."""
+"""The group of a single learner."""
 
 
 class ProcessGroup:
-    """Learners in processes of their own, joined by torch.distributed: gloo, or NCCL on CUDA.
+    """Learners in separate processes, joined by torch.distributed: gloo, or NCCL on CUDA.
 
-    A process can be in one such group at a time. Every wait ends after `timeout_s`: over gloo with
-    a LearnerError (at once where the other process died); NCCL ends the process instead, which
-    whoever started it sees.
+    A process can be in one such group at a time. Every wait ends after `timeout_s`: gloo raises a
+    LearnerError (at once if the other process died); NCCL aborts the process instead, which its
+    parent notices.
 
     Args:
-        rank, size: of this learner, and how many there are.
-        address, port: where rank 0 listens until all have come.
+        rank, size: of this learner, and the number of learners.
+        address, port: where rank 0 listens until all ranks have joined.
         device: of the learner's tensors. timeout_s: longest wait for the others.
 
     Raises:
-        LearnerError: not all came in time.
+        LearnerError: not all ranks joined in time.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ProcessGroup:
         self.rank, self.size = rank, size
         self._timeout_s = timeout_s
         cuda = None
-        if device.type == "cuda":  # NCCL wants to know which one
+        if device.type == "cuda":  # NCCL needs the device's index
             number = torch.cuda.current_device() if device.index is None else device.index
             cuda = torch.device("cuda", number)
         with self._failing(
@@ -119,7 +119,7 @@ class ProcessGroup:
 
     @contextmanager
     def _failing(self, what: str, remedy: str) -> Iterator[None]:
-        """torch.distributed raises plain RuntimeErrors: its words alone tell them from others."""
+        """torch.distributed raises plain RuntimeErrors, recognisable only by their message."""
         try:
             yield
         except RuntimeError as error:
@@ -136,13 +136,13 @@ class ProcessGroup:
         return total
 
     def sum_rows(self, gradient: Tensor) -> Tensor:
-        """See `Group`; what travels grows with the rows of a batch, not with the table."""
+        """See `Group`; the traffic grows with the rows of a batch, not with the table."""
         rows, values = gradient.indices()[0], gradient.values()  # [R], [R, E]
         counts = torch.zeros(self.size, dtype=torch.int64, device=rows.device)
         counts[self.rank] = len(rows)
         dist.all_reduce(counts)
         most = int(counts.max())
-        # Ranks send equally much: what fills them up to that is left out again.
+        # all_gather needs equal sizes: rows are padded, and the padding is dropped afterwards.
         padded = rows.new_zeros(most), values.new_zeros(most, values.shape[1])
         padded[0][: len(rows)], padded[1][: len(rows)] = rows, values
         gathered = [[torch.empty_like(part) for _ in range(self.size)] for part in padded]
@@ -159,8 +159,8 @@ class ProcessGroup:
         return total.coalesce()
 
     def share(self, module: nn.Module, apart: Sequence[str] = ()) -> nn.Module:
-        """See `Group`; torch's DistributedDataParallel, with sums where it would take means."""
-        # Buffers (the fixed word vectors) never change; torch renamed the argument that says so.
+        """See `Group`; torch's DistributedDataParallel, with sums in place of its means."""
+        # Buffers (the fixed word vectors) never change; torch renamed the argument for that.
         known = inspect.signature(DistributedDataParallel.__init__).parameters
         name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
         with self.guard():
@@ -169,7 +169,7 @@ class ProcessGroup:
             ignore = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
             ignore(module, [*apart])  # type: ignore[no-untyped-call]
             shared = DistributedDataParallel(module, **{name: False})  # type: ignore[arg-type]
-            # DDP refuses a hook whose annotations are strings, as all are here.
+            # DDP refuses a hook with string annotations, hence the lambda.
             shared.register_comm_hook(None, lambda state, bucket: _summed(bucket.buffer()))
         return shared
 
@@ -177,7 +177,7 @@ class ProcessGroup:
         """See `Group`."""
         return self._failing(
             f"learner {self.rank} of {self.size} lost another one",
-            "Look at what the other learners said; resume from the last checkpoint",
+            "Check the other learners' logs; resume from the last checkpoint",
         )
 
 
@@ -188,7 +188,7 @@ def _summed(gradients: Tensor) -> torch.futures.Future[Any]:
 
 
 def shard(rows: Array, rank: int, size: int) -> Array:
-    """The rows of a global batch that a rank learns from; empty where there are too few.
+    """A rank's shard of the rows of a global batch; empty if there are too few.
 
     >>> [shard(np.arange(5), rank, 3).tolist() for rank in range(3)]
     [[0, 1], [2, 3], [4]]
@@ -197,8 +197,8 @@ def shard(rows: Array, rank: int, size: int) -> Array:
 
 
 def sum_and_max(group: Group, sums: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums [n] over the ranks and the largest of their scalars >= 0, in one exchange."""
-    places = sums.new_zeros(group.size)
-    places[group.rank] = largest
-    total = group.sum(torch.cat([sums, places]))
+    """Sums [n] over the ranks, and the maximum of one scalar >= 0 of each, in one all-reduce."""
+    by_rank = sums.new_zeros(group.size)
+    by_rank[group.rank] = largest
+    total = group.sum(torch.cat([sums, by_rank]))
     return total[: len(sums)], total[len(sums) :].max()

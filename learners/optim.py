@@ -1,4 +1,4 @@
-"""Optimisers over disjoint parameter groups, and the one guarded way to step them."""
+"""Optimisers over disjoint parameter groups, and guarded steps with them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from rss_rl.learners.row_adam import ROW_UPDATES, RowAdam
 class GradientStep:
     """An optimizer with clipping and a guard against non-finite losses and gradients.
 
-    L2 applies to weight matrices only: not to biases, and not to embeddings, which have a learning
-    rate of their own; nor to the parameters of a module with an attribute `relative_rate`, whose
-    learning rate is that multiple of the configured one. What asks for no gradient is left alone.
+    L2 applies to weight matrices only: not to biases, nor to embeddings, which have their own
+    learning rate, nor to the parameters of a module with an attribute `relative_rate`, whose
+    learning rate is that multiple of the configured one. Frozen parameters are skipped.
 
     Args:
         name: of the parameter group, for errors.
         module: whose parameters are updated.
-        embedding: prefixes of the names of parameters that are embeddings.
-        by_row: Adam updates of an embedding the rows alone that have a gradient, see `RowAdam`.
-        group: of learners whose sparse gradients of embeddings are added up here.
+        embedding: name prefixes of the parameters that are embeddings.
+        by_row: Adam updates only the embedding rows with a gradient, see `RowAdam`.
+        group: of learners; sparse gradients of embeddings are summed over it.
 
-    `before_rows`, where it is set, is called with the rows of an embedding, int64 [R], that are
-    about to move, of gradients that are sparse.
+    `before_rows`, if set, is called with the rows int64 [R] of an embedding that a sparse gradient
+    is about to change.
     """
 
     def __init__(
@@ -100,10 +100,9 @@ class GradientStep:
         """Backpropagate and clip; the gradient norm before clipping. No parameter changes.
 
         Args:
-            loss: whose gradient is taken; of learners in a group, the shard's part of it.
-            update: of the run, from 0; sets the decayed learning rate, so nothing has to be saved.
-            whole: the loss of the global batch, where `loss` is a part: what all the learners of a
-                group agree to refuse.
+            loss: in a group of learners, the shard's part of the loss.
+            update: of the run, from 0; sets the decayed learning rate: no scheduler state is saved.
+            whole: the loss of the global batch, if `loss` is a part of it; checked by all learners.
 
         Raises:
             NonFiniteError: the loss or a gradient is not finite.
@@ -119,7 +118,7 @@ class GradientStep:
         return norm
 
     def apply(self) -> None:
-        """Step by the gradients at hand."""
+        """Apply the gradients."""
         if self.before_rows is not None:
             for table in self._embeddings:
                 if table.grad is not None and table.grad.is_sparse:
@@ -131,13 +130,13 @@ class GradientStep:
                 self.optimizer.step()
 
     def _gather_rows(self) -> None:
-        """Sparse gradients become those of the group, coalesced."""
+        """Coalesce sparse gradients and sum them over the group."""
         for table in self._embeddings:
             if table.grad is not None and table.grad.is_sparse:
                 table.grad = self._group.sum_rows(table.grad.coalesce())
 
     def _clipped(self) -> float:
-        """Scale the gradients to the largest norm allowed; their norm before."""
+        """Clip the gradients in place; their norm before."""
         gradients = []
         for parameter in self.parameters:
             if parameter.grad is not None:
@@ -154,7 +153,7 @@ class GradientStep:
 
 
 def _relative_rates(module: nn.Module) -> dict[Tensor, float]:
-    """Of the parameters of all modules that have a rate of their own."""
+    """The relative learning rates of all parameters that have one."""
     return {
         parameter: part.relative_rate  # type: ignore[misc]
         for part in module.modules()
@@ -164,10 +163,10 @@ def _relative_rates(module: nn.Module) -> dict[Tensor, float]:
 
 
 class _Tables:
-    """Lends sparse gradients of tables to an optimiser that reads dense ones.
+    """Passes sparse gradients of tables to an optimiser that needs dense ones.
 
-    The rows stand for the time of a step in a tensor that is zero elsewhere and made only once:
-    to fill one of all rows with zeros costs more than the step of those of a batch.
+    For a step, the rows are written into a dense tensor of zeros that is allocated once: zeroing
+    the whole tensor at each step would cost more than the step itself.
     """
 
     def __init__(self, tables: list[Tensor]) -> None:
@@ -223,21 +222,21 @@ _QUANTITIES: dict[type[torch.optim.Optimizer], frozenset[str]] = {
 
 
 _OF_ROWS = frozenset({ROW_STEPS, ROW_UPDATES})
-"""Quantities that a table may have besides."""
+"""Additional quantities of tables, one number a row."""
 
 
 def _fits(key: str, value: Tensor, parameter: Tensor) -> bool:
-    """A quantity is a number, or one for each number of its parameter, or for each row."""
+    """A quantity is a scalar, or has its parameter's shape, or one number for each row."""
     if key in _OF_ROWS:
         return value.shape == parameter.shape[:1]
     return not value.ndim or value.shape == parameter.shape
 
 
 def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Restore what `optimizer_tensors` returned.
+    """Load the result of `optimizer_tensors`.
 
     Raises:
-        CheckpointError: when the tensors do not fit the parameters.
+        CheckpointError: the tensors do not fit the parameters.
     """
     state: dict[int, dict[str, Tensor]] = {}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]

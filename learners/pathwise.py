@@ -33,11 +33,11 @@ class PathwiseStats(NamedTuple):
 
     objective       sum of the scores - cost, of an example, without the entropy cost
     log_likelihood  under the gates, in nats
-    complement      the score for what the tokens left out tell
+    complement      the penalty for what the unselected tokens reveal about the label, as a score
     cost            expected sparsity and coherence cost, summed over the sentences
-    coherence       the second part of it
-    entropy         of [gate > 0], of a bit, in nats
-    heads, dependents, kept  shares of the tokens whose gates are not 0
+    coherence       the coherence part of the cost
+    entropy         of the bits [gate > 0], in nats a bit
+    heads, dependents, kept  shares of the tokens with nonzero gates
     gradient_norm   before clipping
     """
 
@@ -55,10 +55,10 @@ class PathwiseStats(NamedTuple):
 
 @runtime_checkable
 class GatedReward(Protocol):
-    """A reward model with the capability `gates`: its score is a function of gates with a slope."""
+    """A reward model with the capability `gates`: its score is differentiable in the gates."""
 
     def gated_losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """Minus the score, in nats, [K * B], of gates S x [K, B, 2, N_s]; no weight learns."""
+        """The negative score in nats, [K * B], of gates S x [K, B, 2, N_s]; weights are fixed."""
 
 
 def check_gated(
@@ -67,20 +67,20 @@ def check_gated(
     encoder: EncoderChoice,
     reward: GatedReward | None = None,
 ) -> None:
-    """Refuse a policy without gates, and a classifier as reward model that cannot take them.
+    """Refuse a policy without gates, or a classifier as reward model that does not take gates.
 
     Raises:
         ConfigError: naming what does not fit.
     """
     if not isinstance(policy, RelaxedPolicy):
         raise ConfigError(
-            f"{type(policy).__name__} has no gates to learn through",
+            f"{type(policy).__name__} has no gates, which this estimator differentiates through",
             where="learner.estimator",
             remedy="Use a policy with gates, or an estimator that learns from rewards",
         )
     if reward is None and not (encoder.can("gates") and classifier.takes_gates):
         raise ConfigError(
-            "this model cannot weigh its tokens by gates, which the policy learns through",
+            "this model cannot weight its tokens by gates, which the policy's gradient needs",
             where="model.encoder",
             remedy="Use an encoder with the capability `gates` on one or two sentences, see"
             " `rss-rl components encoders`, or an estimator that learns from rewards",
@@ -88,12 +88,12 @@ def check_gated(
 
 
 class _Objective(nn.Module):
-    """Sums over a shard: loss, entropy, and what is reported."""
+    """Sums over a shard: loss, entropy, and statistics."""
 
     def __init__(self, policy: PolicyModule, model: GatedReward, reward: RewardConfig) -> None:
         super().__init__()
         self.policy = policy
-        self._model = (model,)  # hidden from nn.Module: it does not learn here
+        self._model = (model,)  # a tuple, so that nn.Module does not register it
         self._reward = reward
         self._complement = float(reward.model.options.get("complement", 0.0))
 
@@ -104,7 +104,7 @@ class _Objective(nn.Module):
         uniforms: Sequence[Tensor],
         charged: tuple[float, float] | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss [] and entropy [] to be differentiated; sums [9] of what is reported."""
+        """Loss [] and entropy [], differentiable; sums [9] of the statistics."""
         policy = cast(RelaxedPolicy, self.policy)
         gates, costs, turns, entropies, charges = [], [], [], [], []
         for vectors, valid, drawn in zip(inputs, batch.valid, uniforms, strict=True):
@@ -134,7 +134,7 @@ class _Objective(nn.Module):
         return (losses + known).sum() / samples + constrained, entropy, sums
 
     def _left_out(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """What the policy pays for the label that the tokens left out still tell, [K * B]."""
+        """The penalty for the label's likelihood under the unselected tokens, [K * B]."""
         if not self._complement:
             return gates[0].new_zeros(len(gates[0]) * len(batch.labels))
         rest = [(1 - gate) * valid[:, None] for gate, valid in zip(gates, batch.valid, strict=True)]
@@ -151,20 +151,20 @@ class _Objective(nn.Module):
 
     @torch.no_grad()
     def _coherence(self, chance: Tensor, valid: Tensor) -> Tensor:
-        """The part of the cost that changes have, for the report."""
+        """The coherence part of the cost, for the statistics."""
         weight = self._reward.coherence_cost
         if not weight:
             return chance.new_zeros(())
         return expected_cost(chance, valid, sparsity=0.0, product=False, coherence=weight).sum()
 
     def _losses(self, batch: TensorBatch, gates: Sequence[Tensor]) -> Tensor:
-        """Of the reward model, [K * B]."""
+        """The reward model's losses, [K * B]."""
         (model,) = self._model
         return model.gated_losses(batch, gates)
 
 
 class _Likelihood:
-    """The classifier of the run as reward model: no dropout, no gradient to its weights."""
+    """The run's classifier as reward model: without dropout or gradients of its weights."""
 
     def __init__(self, classifier: Classifier) -> None:
         self._classifier = classifier
@@ -188,8 +188,8 @@ class _Likelihood:
 
 
 def _entropy(chance: Tensor, valid: Tensor) -> Tensor:
-    """Of the bits [gate > 0], mean over the bits of a sentence, summed over the sentences."""
-    p = chance.clamp(_CERTAIN, 1 - _CERTAIN)  # the slope at 0 and 1 is infinite
+    """Entropy of the bits [gate > 0], mean over a sentence's bits, summed over the sentences."""
+    p = chance.clamp(_CERTAIN, 1 - _CERTAIN)  # the gradient at 0 and 1 is infinite
     by_bit = -(p * p.log() + (1 - p) * torch.log1p(-p)) * valid[:, None]
     return (by_bit.sum((-1, -2)) / (2 * valid.sum(-1)).clamp_min(1)).sum()
 
@@ -204,22 +204,21 @@ def _shares(gates: Sequence[Tensor], valid: Sequence[Tensor]) -> Tensor:
         [bits.any(2) for bits in kept],
     ]
     counts = [torch.stack([bits.sum(-1) for bits in way]).sum(0) for way in chosen]  # 3 x [K, B]
-    # In double: shares of shards must add up to those of the whole.
+    # In float64: sums over shards must equal those of the whole batch.
     return torch.stack([(count.double() / sizes).mean(0).sum() for count in counts])
 
 
 class PathwiseLearner:
     """Descends E[-log p(y* | x*, gates)] + costs - entropy_cost * H over the policy's parameters.
 
-    The gates of a sentence are drawn here, from uniform numbers that are functions of update and
-    row alone: no sampler takes part, and it does not matter who learns from which example. The
-    costs are those of the expected selection, in closed form.
+    Gates are drawn here, without samplers, from uniform numbers that depend only on update and
+    row, not on how the batch is sharded. The costs are expected costs in closed form.
 
     Args:
         classifier: of the run, with the word vectors that the policy reads.
-        reward: what scores the gates; None: the classifier, held fixed, without dropout.
+        reward: scores the gates; None: the classifier, frozen and without dropout.
         autocast: dtype of matrix products, or None for float32.
-        group: learners that share each batch; after an error in one of them it is of no use.
+        group: learners that share each batch; unusable after an error in one of them.
 
     Raises:
         ConfigError: see `check_gated`.
@@ -246,7 +245,7 @@ class PathwiseLearner:
 
     @torch.no_grad()
     def draw(self, batch: TensorBatch, uniforms: Sequence[Tensor]) -> list[Tensor]:
-        """Gates for the classifier to learn from, S x [B, 2, N_s]: the first of the K."""
+        """The first of the K gates, for training the classifier: S x [B, 2, N_s]."""
         policy = cast(RelaxedPolicy, self._policy)
         parts = zip(self._inputs(batch), batch.valid, uniforms, strict=True)
         return [policy.gates(inputs, valid, drawn[:1])[0] for inputs, valid, drawn in parts]
@@ -259,7 +258,7 @@ class PathwiseLearner:
             )
 
     def apply(self) -> None:
-        """Step by what was learnt; until then no parameter has changed."""
+        """Apply the gradients; until then no parameter has changed."""
         self.step.apply()
 
     def update(
@@ -283,13 +282,13 @@ class PathwiseLearner:
         number: int,
         charged: tuple[float, float] | None = None,
     ) -> PathwiseStats:
-        """The gradients of an optimiser step; all learners of the group must make it.
+        """Compute the gradients of an update; all learners of the group must call it.
 
         Args:
             batch: this learner's shard, which may be empty.
             uniforms: S x [K, B, 2, N_s] in (0, 1).
             number: of the update in the run, from 0, for the learning rate's decay.
-            charged: lambda of heads and of dependents that no cost reports, or None.
+            charged: lambda of heads and of dependents that is not part of the cost, or None.
 
         Raises:
             NonFiniteError: on a non-finite loss or gradient.

@@ -1,4 +1,4 @@
-"""Phases as data: who learns in this update, and when the next phase begins."""
+"""The schedule of phases: which model learns in an update, and when the next phase begins."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rss_rl.config import PhaseConfig
 
 
 class Turn(NamedTuple):
-    """Who learns in one update, and from which selections.
+    """Which model learns in one update, and from which selections.
 
     sampled       the policy draws selections
-    random_share  of the examples: those that the classifier reads with a random selection
+    random_share  share of the examples that the classifier reads with a random selection
     """
 
     supervised: bool
@@ -23,10 +23,10 @@ class Turn(NamedTuple):
 
 
 class PhaseSchedule:
-    """Walks through the phases by counting updates and watching the dev loss.
+    """Steps through the phases by update count and dev loss.
 
-    A phase ends at its number of steps, or when `patience` evaluations in a row brought no better
-    dev loss (its plateau), whichever comes first.
+    A phase ends after its number of steps, or after `patience` evaluations in a row without a
+    better dev loss (a plateau), whichever comes first.
     """
 
     def __init__(self, phases: Sequence[PhaseConfig]) -> None:
@@ -39,23 +39,23 @@ class PhaseSchedule:
 
     @property
     def finished(self) -> bool:
-        """All phases are over."""
+        """Whether all phases are over."""
         return self.index >= len(self._phases)
 
     @property
     def phase(self) -> PhaseConfig:
-        """The present phase."""
+        """The current phase."""
         return self._phases[self.index]
 
     @property
     def is_last(self) -> bool:
-        """No phase follows the present one."""
+        """Whether the current phase is the last."""
         return self.index == len(self._phases) - 1
 
     def turn(self, ahead: int = 0) -> Turn | None:
-        """Who learns in the update `ahead` of the coming one; None where the phase is over.
+        """The turn of the update `ahead` of the next one; None after the end of the phase.
 
-        A plateau is not foreseen: a phase without a number of steps seems to go on.
+        A plateau cannot be predicted: a phase without a number of steps appears to continue.
         """
         if self.finished or self.phase_over:
             return None
@@ -70,11 +70,11 @@ class PhaseSchedule:
         return Turn(supervised, policy, phase.selection == "sampled", random_share)
 
     def count(self) -> None:
-        """An update was made."""
+        """Count an update."""
         self.steps += 1
 
     def observe(self, dev_loss: float) -> bool:
-        """Take note of an evaluation; True when it is the phase's best so far."""
+        """Record an evaluation; True if it is the best of the phase so far."""
         if dev_loss < self._best:
             self._best, self._stale = dev_loss, 0
             return True
@@ -83,15 +83,15 @@ class PhaseSchedule:
 
     @property
     def phase_over(self) -> bool:
-        """The present phase has reached its steps or its plateau, or was cut."""
+        """Whether the current phase has reached its steps or a plateau, or was cut."""
         phase = self.phase
         out_of_steps = phase.steps is not None and self.steps >= phase.steps
         stale = phase.patience is not None and self._stale >= phase.patience
         return out_of_steps or stale or self._cut
 
     def cut(self) -> None:
-        """End the present phase here: its time is over. A run that resumes before the phase's end
-        is saved has new time."""
+        """End the current phase, whose time is up. Not part of the state: a run resumed from before
+        the phase's end gets a new time budget."""
         self._cut = True
 
     def advance(self) -> None:
@@ -100,7 +100,7 @@ class PhaseSchedule:
         self._cut = False
 
     def state_dict(self) -> dict[str, Any]:
-        """JSON-able state."""
+        """JSON-serialisable state."""
         best = None if math.isinf(self._best) else self._best
         return {"index": self.index, "steps": self.steps, "best": best, "stale": self._stale}
 
@@ -108,7 +108,7 @@ class PhaseSchedule:
         """Restore `state_dict`.
 
         Raises:
-            ValueError, KeyError: it is none of these phases'.
+            ValueError, KeyError: it does not belong to these phases.
         """
         for name in ("index", "steps", "stale"):
             if type(state[name]) is not int or not 0 <= state[name] < 2**63:

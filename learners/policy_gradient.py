@@ -1,4 +1,4 @@
-"""The policy-gradient learner: updates the selection policy and nothing else.
+"""The policy-gradient learner: updates only the selection policy.
 
 Legend: K selections an example, B examples of this learner's shard, S sentences, N_s tokens of
 slot s, E embedding size.
@@ -34,12 +34,12 @@ class RewardBatch(NamedTuple):
     selections   S x bool [K, B, 2, N_s]
     rewards      [K, B, S], one for each sentence
     thresholded  [B, S], rewards of the thresholded selections (self-critical baseline), or None
-    behaviour    S log-probs under the behaviour policy, [K, B, 2, N_s] of the bits where
-                 the estimator is `bitwise`, else [K, B] of the selections; None = the policy
-                 itself drew them: no ratio is computed
-    uniforms     S x [K, B, 2, N_s], those of the draws, for estimators that weigh bits; else None
-    flipped      S x [K, B, 2, N_s], see `Rollout.flipped`; None where flips are not scored
-    charged      lambda of heads and of dependents that the rewards leave out, or None
+    behaviour    S log-probs under the behaviour policy, [K, B, 2, N_s] of the bits if the
+                 estimator is `bitwise`, else [K, B] of the selections; None = on-policy: no
+                 ratio is computed
+    uniforms     S x [K, B, 2, N_s], those of the draws, for estimators of bits; else None
+    flipped      S x [K, B, 2, N_s], see `Rollout.flipped`; None if flips are not scored
+    charged      lambda of heads and of dependents that is not part of the rewards, or None
     """
 
     selections: Sequence[Tensor]
@@ -52,10 +52,10 @@ class RewardBatch(NamedTuple):
 
 
 class RatioStats(NamedTuple):
-    """Importance ratios r of an update, of bits or of examples as the correction weighs them.
+    """Importance ratios r of an update, of bits or of examples, depending on the correction.
 
     mean, largest      of r before truncation
-    clipped            share that truncation or clipping changed
+    clipped            share changed by truncation or clipping
     effective_samples  (sum w)^2 / (n sum w^2) of the weights w, a share in (0, 1]
     """
 
@@ -66,13 +66,13 @@ class RatioStats(NamedTuple):
 
 
 class PolicyStats(NamedTuple):
-    """Of one update, over the global batch.
+    """Statistics of one update over the global batch.
 
     loss           without the entropy cost
     gradient_norm  before clipping
-    entropy        mean of a selection bit, in nats
+    entropy        mean over the selection bits, in nats
     advantage_std  standard deviation of the advantages
-    ratios         None where no ratio was computed
+    ratios         None if no ratio was computed
     """
 
     loss: float
@@ -83,7 +83,7 @@ class PolicyStats(NamedTuple):
 
 
 class _Objective(nn.Module):
-    """Sums over a shard: loss, entropy, and those of `ratio_sums`."""
+    """Sums over a shard: loss, entropy, and `ratio_sums`."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class _Objective(nn.Module):
         reward_batch: RewardBatch,
         advantage: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums of the loss and the entropy, and those of the ratios, [6]."""
+        """Sums of the loss [], the entropy [] and the ratios [6]."""
         losses: list[list[Tensor]] = [[] for _ in embedded]
         log_probs: list[Tensor] = []
         entropies = []
@@ -136,9 +136,9 @@ class _Objective(nn.Module):
     def _score(
         self, log_probs: Sequence[Tensor], reward_batch: RewardBatch, advantage: Tensor
     ) -> tuple[list[Tensor], Tensor]:
-        """The slots' losses, of which a stale one needs all slots' log-probs, and the ratios' sums.
+        """The losses of the slots, and the sums of the ratios [6].
 
-        No slots where an estimator weighs bits.
+        The importance correction needs all slots' log-probs; an estimator of bits has no losses.
         """
         ratios = advantage.new_zeros(6, dtype=torch.float64)
         if self._correction is None or reward_batch.behaviour is None or not log_probs:
@@ -154,9 +154,9 @@ class _Objective(nn.Module):
     def _charge(
         self, vectors: Tensor, valid: Tensor, reward_batch: RewardBatch, costs: tuple[float, float]
     ) -> Tensor:
-        """K times what the policy is expected to pay, by its probabilities: without variance.
+        """K times the expected cost under the policy's probabilities: no sampling variance.
 
-        Exact for independent bits; of a policy that draws in sequence, along its thresholded bits.
+        Exact for independent bits; for a sequential policy, along its thresholded bits.
         """
         assert isinstance(self.policy, StochasticPolicy)
         device = reward_batch.rewards.device.type
@@ -173,7 +173,7 @@ class _Objective(nn.Module):
         batch: TensorBatch,
         reward_batch: RewardBatch,
     ) -> tuple[Tensor, Tensor]:
-        """-K sum gradient * logit, whose gradient is what the estimator says, and the entropy."""
+        """-K sum gradient * logit, whose gradient is the estimator's, and the entropy."""
         assert isinstance(self.policy, FactorisedPolicy)
         assert reward_batch.uniforms is not None
         device, valid = reward_batch.rewards.device.type, batch.valid[slot]
@@ -196,17 +196,17 @@ class _Objective(nn.Module):
 class PolicyGradientLearner:
     """Ascends E[sum_s R_s log p(selection_s)] + entropy_cost * H over the policy's parameters.
 
-    A sentence's selection is credited with its own reward: the sparsity cost of the other sentence
-    does not depend on it, so leaving that out changes no expectation and lowers the variance. The
-    likelihood in it depends on the selections of all sentences, and so does the weight of a stale
-    one, see `rss_rl.ops.importance`.
+    A sentence's selection is credited with its own reward R_s: the other sentences' sparsity costs
+    do not depend on it, so omitting them lowers the variance without bias. The likelihood in R_s
+    depends on the selections of all sentences, and so does the importance weight of a stale
+    selection, see `rss_rl.ops.importance`.
 
     Args:
         embedding: the classifier's, read without gradient.
         autocast: dtype of matrix products, or None for float32.
-        estimator: of log-probs, or one that weighs bits in their place; that has no baseline, and
-            its loss is a number of no meaning with the right gradient.
-        group: learners that share each batch; after an error in one of them it is of no use.
+        estimator: of log-probs, or of bits; the latter has no baseline, and only the gradient of
+            its loss is meaningful, not the value.
+        group: learners that share each batch; unusable after an error in one of them.
         reads: what the policy reads, see `policy_inputs`.
     """
 
@@ -223,16 +223,16 @@ class PolicyGradientLearner:
     ) -> None:
         if not isinstance(policy, StochasticPolicy):
             raise ConfigError(
-                f"{type(policy).__name__} gives no log-probs to learn from rewards by",
+                f"{type(policy).__name__} has no log-probs, which learning from rewards needs",
                 where="learner.estimator",
-                remedy="Use an estimator that learns through gates, if it has those",
+                remedy="Use an estimator that learns through gates, if the policy has gates",
             )
         self._policy, self._embedding, self._reads = policy, embedding, reads
         self._config = config
         self._group = group
         self._estimator = estimator
         self._objective = group.share(_Objective(policy, autocast, estimator))
-        self.average = torch.tensor(float("nan"))  # of the rewards of each sentence, [S] once known
+        self.average = torch.tensor(float("nan"))  # of the rewards by sentence, [S] once known
         self._next_average = self.average
         self.step = GradientStep("policy", policy, config.policy)
 
@@ -243,7 +243,7 @@ class PolicyGradientLearner:
         return stats
 
     def learn(self, batch: TensorBatch, reward_batch: RewardBatch, *, number: int) -> PolicyStats:
-        """The gradients of an optimiser step; all learners of the group must make it.
+        """Compute the gradients of an update; all learners of the group must call it.
 
         Args:
             batch, reward_batch: this learner's shard, which may be empty.
@@ -277,7 +277,7 @@ class PolicyGradientLearner:
             selections, bits = samples * count, sentences * count
             cost = self._config.entropy_cost / bits
             objective = loss / selections
-            if cost:  # else nobody asks for the gradient of the entropy
+            if cost:  # else spare the entropy's backward
                 objective = objective - cost * entropy
             norm = self.step.prepare(
                 objective, number, total_loss / selections - cost * total_entropy
@@ -290,7 +290,7 @@ class PolicyGradientLearner:
         )
 
     def apply(self) -> None:
-        """Step by what was learnt; until then neither a parameter nor the average has changed."""
+        """Apply the gradients; until then neither a parameter nor the average has changed."""
         self.step.apply()
         self.average = self._next_average
 
@@ -312,7 +312,7 @@ class PolicyGradientLearner:
 
 
 def _ratio_stats(sums: Sequence[float], largest: float) -> RatioStats | None:
-    """What the sums [1, r, clipped, w, w^2] of the global batch say; None where nothing counts."""
+    """From the global batch's sums of [1, r, clipped, w, w^2]; None if there is no ratio."""
     count, ratio, clipped, weight, square = sums
     if count == 0:
         return None

@@ -1,17 +1,16 @@
-"""Adam that updates of a table the rows alone that have a gradient.
+"""Adam that updates only the embedding rows with a gradient.
 
-A row is a parameter vector of its own, with averages m, v and a count t of its own updates:
+Each row is a parameter vector with its own averages m, v and its own update count t:
 
     t <- t + 1,  m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g²,
     theta <- theta - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 
-A row whose gradient is zero neither moves nor forgets. So its path depends on the batches that
-touch it and on nothing in between, and a step costs what its batch has of rows.
+A row with zero gradient does not move, and its averages do not decay. Its path therefore depends
+only on the batches that contain it, and a step costs time in proportion to the batch's rows.
 
 Legend: V rows of a table, R of them with a gradient, E features.
-Source: Kingma and Ba, Adam (2015); lazy as torch.optim.SparseAdam and TensorFlow's LazyAdam are,
-which correct the bias of all rows by the number of steps of the table; by each row's own number as
-in DGL's SparseAdam.
+Source: Kingma and Ba, Adam (2015); lazy like torch.optim.SparseAdam and TensorFlow's LazyAdam, but
+with the bias corrected by each row's own count, as in DGL's SparseAdam, not by the table's.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from torch import Tensor
 from rss_rl.learners.row_gradients import set_aside
 
 ROW_UPDATES = "row_updates"
-"""State of a table: how many updates each row has had, [V]; up to 2^24 are exact."""
+"""Optimiser state: the number of updates of each row, [V]; exact up to 2^24."""
 
 
 class RowAdam(torch.optim.Adam):
-    """torch's Adam, of the parameters in groups with `rows` set by row.
+    """torch's Adam, which updates parameters in groups with `rows` set row by row.
 
-    Gradients of such tables are sparse and coalesced, or dense.
+    Gradients of these tables are sparse and coalesced, or dense.
     """
 
     @torch.no_grad()
@@ -42,7 +41,7 @@ class RowAdam(torch.optim.Adam):
             ValueError: a closure.
         """
         if closure is not None:
-            raise ValueError("losses are not evaluated again")
+            raise ValueError("closures are not supported")
         updated: list[Tensor] = []
         for group in self.param_groups:
             for table in group["params"] if group.get("rows") else ():
@@ -53,9 +52,9 @@ class RowAdam(torch.optim.Adam):
             super().step()
 
     def _update_rows(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        """The update of the legend."""
+        """Update the rows with a gradient [V, E]."""
         if group["weight_decay"]:
-            raise ValueError("rows without a gradient would decay: they go without L2")
+            raise ValueError("weight decay would change rows without a gradient: train without L2")
         gradient = without_zero_rows(gradient)
         rows, values = gradient.indices()[0], gradient.values()
         state = self._state_of(table)
@@ -90,9 +89,9 @@ def _correction(decay: float, count: Tensor) -> Tensor:
 
 
 def without_zero_rows(gradient: Tensor) -> Tensor:
-    """A gradient [V, E], dense or sparse and coalesced, as a sparse one of the rows that are not 0.
+    """A gradient [V, E], dense or coalesced sparse, as a sparse one of its nonzero rows.
 
-    So a row is touched by what a batch has to say about it, and not by how that was computed.
+    Which rows are updated then does not depend on the layout that backward produced.
     """
     if gradient.is_sparse:
         rows, values = gradient.indices()[0], gradient.values()

@@ -1,4 +1,4 @@
-"""What optimisers that update tables by row have in common."""
+"""Shared by the optimisers that update embedding tables row by row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @contextmanager
 def set_aside(tables: Sequence[Tensor]) -> Iterator[None]:
-    """Take the gradients of tables away while an optimiser of torch's updates the others."""
+    """Hide the gradients of these tables while torch's optimiser updates the other parameters."""
     gradients = [table.grad for table in tables]
     for table in tables:
         table.grad = None

@@ -1,7 +1,7 @@
-"""Everything about Ray, and the only place where it is imported."""
+"""Samplers, learners and jobs on Ray; the only package that imports it."""
 
 import os
 
-# Before Ray is imported: a call after `ray.shutdown`, as of a thread of Ray Data's, would start
-# another cluster, and one without a token.
+# Set before Ray is imported: otherwise a call after `ray.shutdown`, such as from a thread of Ray
+# Data, would start another cluster, without a token.
 os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")

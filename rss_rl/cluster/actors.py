@@ -1,4 +1,4 @@
-"""Ray actors of a run: the process of each, for messages that name it, and how it is killed."""
+"""The processes of a run's Ray actors: naming them in messages, and killing them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 @dataclass(frozen=True)
 class ActorProcess:
-    """The process of an actor: its id, the name of its host, the id of its node (hexadecimal)."""
+    """The process of an actor: its id, host name, and node id (hexadecimal)."""
 
     pid: int
     host: str
@@ -25,13 +25,13 @@ class ActorProcess:
 
 
 def this_process() -> ActorProcess:
-    """That which calls it, and must be Ray's."""
+    """The calling process, which must be a Ray worker."""
     node = ray.get_runtime_context().get_node_id()
     return ActorProcess(os.getpid(), socket.gethostname(), node)
 
 
 def kill_process(process: ActorProcess) -> None:
-    """Kill a process from its own node: one that is suspended does not hear Ray's request."""
+    """Kill a process from its own node, as a suspended one does not react to `ray.kill`."""
     if process.node == ray.get_runtime_context().get_node_id():
         _kill_worker(process.pid)
         return
@@ -41,7 +41,7 @@ def kill_process(process: ActorProcess) -> None:
 
 
 def _kill_worker(pid: int) -> None:
-    """Kill a worker of Ray's on this node."""
+    """Kill a Ray worker on this node."""
     try:
         if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::"):
             os.kill(pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""The token that opens a Ray cluster: where it lies, who may read it, and whether Ray uses it.
+"""The authentication token of a Ray cluster: finding it, creating it, and protecting its file.
 
-Whoever holds the token can run any code on the cluster. It is never printed and goes into no
+Anyone with the token can run arbitrary code on the cluster. It is never printed, nor written to a
 configuration, log or checkpoint. Needs neither Ray nor torch.
 """
 
@@ -23,11 +23,11 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True)
 class Token:
-    """A token at hand.
+    """An available token.
 
-    source  the variable or file it comes from, to be shown to the user
-    path    of the file; None where a variable holds the token itself
-    secret  the token, left out of the representation
+    source  the variable or file it comes from, for messages
+    path    of the file; None if a variable holds the token itself
+    secret  the token, excluded from the repr
     """
 
     source: str
@@ -36,12 +36,12 @@ class Token:
 
     @property
     def mode(self) -> int | None:
-        """Permission bits of the file, as in 0o600; None where there is no file."""
+        """Permission bits of the file, as in 0o600; None if there is no file."""
         return None if self.path is None else stat.S_IMODE(self.path.stat().st_mode)
 
 
 def switched_off() -> bool:
-    """Whether RAY_AUTH_MODE asks for clusters without a token."""
+    """Whether RAY_AUTH_MODE disables tokens."""
     return os.environ.get(MODE_VARIABLE, "token").lower() == "disabled"
 
 
@@ -49,7 +49,7 @@ def find_token() -> Token | None:
     """The token Ray would use: of RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
 
     Raises:
-        ClusterError: a token file is there and cannot be used.
+        ClusterError: a token file exists but cannot be used.
     """
     if secret := os.environ.get(TOKEN_VARIABLE, "").strip():
         return Token(TOKEN_VARIABLE, None, secret)
@@ -66,23 +66,23 @@ def find_token() -> Token | None:
         ) from error
     if not secret:
         raise ClusterError(
-            "the token file is empty", where=source, remedy="Remove it: a new one is made"
+            "the token file is empty", where=source, remedy="Remove it: a new one is created"
         )
     return Token(source, path, secret)
 
 
 def ensure_token() -> tuple[Token, tuple[str, ...]]:
-    """The token for a cluster of our own, made where there is none, and what was repaired.
+    """The token for a cluster that we start, created if there is none, and notes for the user.
 
-    A file is made with mode 0600 in a directory of mode 0700, before Ray would make one that
-    everybody on the machine can read. One that others can read is closed to them. In a home that
-    cannot be written the token is given to this process and its children alone.
+    The file is created with mode 0600 in a directory of mode 0700, before Ray would create a
+    world-readable one. Access by others to an existing file is removed. If the home directory is
+    not writable, only this process and its children get the token.
 
     Returns:
-        the token, and a line for each thing that was changed or should be.
+        the token, and a line for each permission that was changed or should be.
 
     Raises:
-        ClusterError: the file that RAY_AUTH_TOKEN_PATH names cannot be made, or a file not read.
+        ClusterError: RAY_AUTH_TOKEN_PATH's file cannot be created, or a file cannot be read.
     """
     token = find_token()
     if token is None:
@@ -93,9 +93,9 @@ def ensure_token() -> tuple[Token, tuple[str, ...]]:
             if PATH_VARIABLE not in os.environ:
                 return _of_this_process(path, error)
             raise ClusterError(
-                f"no token file can be made: {error}",
+                f"no token file can be created: {error}",
                 where=source,
-                remedy="Set RAY_AUTH_TOKEN_PATH to a file you may write",
+                remedy="Set RAY_AUTH_TOKEN_PATH to a writable file",
             ) from error
         token = find_token()
         assert token is not None
@@ -107,13 +107,13 @@ def _of_this_process(path: Path, error: OSError) -> tuple[Token, tuple[str, ...]
     token = find_token()
     assert token is not None
     return token, (
-        f"{path} cannot be made ({error.strerror}): this cluster's token is known to this process"
-        " alone. Set RAY_AUTH_TOKEN_PATH to a file you may write, for others to join it",
+        f"{path} cannot be created ({error.strerror}): only this process has this cluster's token."
+        " Set RAY_AUTH_TOKEN_PATH to a writable file, so that others can join it",
     )
 
 
 def _path() -> tuple[Path, str]:
-    """The token file and how to call it."""
+    """The token file, and its description for messages."""
     if named := os.environ.get(PATH_VARIABLE):
         return Path(named), f"{PATH_VARIABLE} ({named})"
     path = Path.home() / ".ray" / "auth_token"
@@ -121,7 +121,7 @@ def _path() -> tuple[Path, str]:
 
 
 def _make(path: Path) -> None:
-    """Write a new token whole or not at all; one that another process made meanwhile stays."""
+    """Atomically write a new token; one that another process created meanwhile is kept."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -137,12 +137,12 @@ def _make(path: Path) -> None:
 
 
 def _close(token: Token) -> tuple[str, ...]:
-    """Take the token file from group and others."""
+    """Remove access to the token file by group and others."""
     if token.path is None:
         return ()
     notes = []
     closing = [(token.path, 0o600)]
-    if PATH_VARIABLE not in os.environ:  # ~/.ray is Ray's; a directory the user named is theirs
+    if PATH_VARIABLE not in os.environ:  # ~/.ray is Ray's; the user's own directory is not changed
         closing.append((token.path.parent, 0o700))
     for path, mode in closing:
         found = stat.S_IMODE(path.stat().st_mode)

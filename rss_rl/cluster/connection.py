@@ -1,10 +1,10 @@
-"""Ray clusters: starting one on this machine, or joining one, with a token in either case.
+"""Ray clusters: starting one on this machine, or joining one, with token authentication.
 
-Whoever reaches a Ray cluster and knows its token can run any code on it, and Ray's head (GCS),
-raylets and workers listen on all network interfaces whatever address one asks for, without a
-dashboard too. So a cluster started here always checks a token, one that checks none is not joined
-unless the user insists, and a laptop on a foreign network needs a firewall, or `sampler.backend:
-local`, which uses no Ray at all. Tokens travel in clear unless Ray's TLS is set up (RAY_USE_TLS).
+Anyone who reaches a Ray cluster and knows its token can run arbitrary code on it, and Ray's head
+(GCS), raylets and workers listen on all network interfaces, whatever address is configured, even
+without a dashboard. So a cluster started here always checks a token, and one that checks none is
+joined only with --insecure. A laptop on an untrusted network needs a firewall, or `sampler.backend:
+local`, which does not use Ray. Tokens are sent unencrypted without Ray's TLS (RAY_USE_TLS).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _compiled: Any = _raylet  # ships no types
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 _LOCAL_ADDRESS = "local"
 _OBJECT_STORE = 512 * 2**20
-"""Bytes; Ray would take 30% of the machine's. Snapshots and rollouts are 10 to 50 MB each."""
+"""Bytes; Ray's default is 30% of the machine's. Snapshots and rollouts are 10 to 50 MB each."""
 _END_S = 10.0
-# Ray warns drivers of a change that concerns tasks without GPUs; this switches it off.
+# Silences a warning about tasks without GPUs.
 _QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-# Of a cluster started here: when its driver is killed, processes that still look for it mostly give
-# up within seconds, and not after Ray's 60, so that nothing of a dead run stays behind for long.
+# For a cluster started here: if its driver is killed, most of its processes exit within seconds,
+# instead of after Ray's 60.
 _LOCAL = {"RAY_gcs_rpc_server_reconnect_timeout_s": "10"}
 
 
@@ -47,11 +47,11 @@ _LOCAL = {"RAY_gcs_rpc_server_reconnect_timeout_s": "10"}
 class ClusterInfo:
     """The cluster this process is connected to.
 
-    how            `connect` started it, and `shutdown` ends it; or joined it; or Ray was in use
-    address        host:port of its head. nodes: alive at the time
-    session_name   of Ray; in the command line of its processes. session_dir: with its logs
-    authenticated  whether it checks tokens; notes: for the user
-    mode_before    RAY_AUTH_MODE as it was found, for `shutdown`
+    how            started by `connect`, and ended by `shutdown`; joined; or found already in use
+    address        host:port of its head. nodes: number alive when connected
+    session_name   Ray's, in the command line of its processes. session_dir: with its logs
+    authenticated  whether it checks tokens. notes: for the user
+    mode_before    RAY_AUTH_MODE before, which `shutdown` restores
     """
 
     how: Literal["started", "joined", "found"]
@@ -76,11 +76,11 @@ def connect(
 
     Args:
         address: host:port of a head, 'auto' for the one on this machine, 'local' to start one
-            whatever RAY_ADDRESS says, or None.
-        cores: logical CPUs wanted; a cluster started here has as many, or all of the machine's
-            where that is more, so that too few never leave an actor waiting for ever.
-        dashboard: start it, on 127.0.0.1 only; only of a cluster started here.
-        insecure: also use a cluster that checks no token.
+            regardless of RAY_ADDRESS, or None.
+        cores: minimum number of logical CPUs of a cluster started here, which otherwise has those
+            of the machine, so that every actor can be placed.
+        dashboard: of a cluster started here, on 127.0.0.1 only.
+        insecure: allow a cluster that checks no token.
         timeout_s: how long to wait for a cluster that does not respond.
 
     Raises:
@@ -104,10 +104,10 @@ def connect(
 
 
 def shutdown(info: ClusterInfo) -> None:
-    """Leave the cluster; one that was started here is ended, with every process of it.
+    """Disconnect from the cluster; one that was started here is ended with all its processes.
 
-    Ray's own shutdown comes first. Processes of the session that outlive it by 10 s are killed,
-    which frees their shared memory. A cluster that was joined keeps running.
+    Processes of the session that outlive Ray's own shutdown by 10 s are killed, which frees their
+    shared memory. A cluster that was joined keeps running.
     """
     if info.how == "found":
         return
@@ -119,16 +119,15 @@ def shutdown(info: ClusterInfo) -> None:
 
 
 def quiet() -> None:
-    """Let Ray's own loggers print warnings only; errors reach the user as exceptions."""
+    """Limit Ray's loggers to warnings; errors reach the user as exceptions."""
     for name in ("", ".dashboard.modules.dashboard_sdk", ".dashboard.modules.job.sdk"):
         logging.getLogger(f"ray{name}").setLevel(logging.WARNING)
 
 
 def token_mode(mode: str | None) -> None:
-    """Set RAY_AUTH_MODE, or remove it, and let a Ray that is already imported know.
+    """Set or remove RAY_AUTH_MODE, and make an already imported Ray read it again.
 
-    Only in the environment of a client does Ray decide whether to send its token: an address
-    given explicitly does not make it do so.
+    Ray decides only by this variable whether to send its token, whatever address it is given.
     """
     if mode is None:
         os.environ.pop(MODE_VARIABLE, None)
@@ -141,17 +140,17 @@ def token_mode(mode: str | None) -> None:
 def _start(cores: int, dashboard: bool, insecure: bool, before: str | None) -> ClusterInfo:
     if switched_off() and not insecure:
         raise ClusterError(
-            "RAY_AUTH_MODE=disabled would leave the samplers' cluster open to everybody who"
-            " reaches this machine",
+            "RAY_AUTH_MODE=disabled would leave the samplers' cluster open to anyone who can"
+            " reach this machine",
             remedy="Unset it, or accept it with --insecure",
         )
     notes: tuple[str, ...] = ()
     if not switched_off():
-        _, notes = ensure_token()  # before Ray makes one that everybody can read
+        _, notes = ensure_token()  # before Ray creates a world-readable one
         token_mode("token")
     context = _init(
         "this machine",
-        # Not None: Ray would join whatever cluster somebody has started on this machine.
+        # With None, Ray would join any cluster that runs on this machine.
         address=_LOCAL_ADDRESS,
         num_cpus=max(os.cpu_count() or 1, cores),
         object_store_memory=_OBJECT_STORE,
@@ -169,23 +168,23 @@ def _join(where: str, insecure: bool, timeout_s: float, before: str | None) -> C
         raise ClusterError(
             f"the cluster runs Ray {head.version}, this is Ray {ray.__version__}",
             where=where,
-            remedy=f"Install ray=={head.version} here, or send a job: 'rss-rl submit'",
+            remedy=f"Install ray=={head.version} here, or submit a job: 'rss-rl submit'",
         )
     token_mode("token" if head.guarded else "disabled")
-    notes = () if head.guarded else (f"{where} checks no token: who reaches it runs code on it",)
-    # In a job Ray knows the address and the job's runtime environment by itself.
+    notes = () if head.guarded else (f"{where} checks no token: anyone can run code on it",)
+    # In a job, Ray itself knows the address and the runtime environment.
     options = {} if inside_job() else {"address": address}
     return _describe(_init(where, **options), "joined", head.guarded, notes, before)
 
 
 def _resolve(where: str) -> str:
-    """host:port of the head that `where` means."""
+    """host:port of the head at `where`."""
     if "://" in where:
         raise ClusterError(
-            "that is not the address of a head but of a dashboard or Ray client server",
+            "this is the address of a dashboard or Ray client server, not of a head",
             where=where,
-            remedy="Give host:port (6379 by default) on a machine of the cluster, or send the run"
-            " there as a job: 'rss-rl submit'",
+            remedy="Give host:port (6379 by default) on a machine of the cluster, or submit the run"
+            " as a job: 'rss-rl submit'",
         )
     try:
         return str(canonicalize_bootstrap_address_or_die(where))
@@ -206,30 +205,28 @@ def _init(where: str, **options: Any) -> Any:
     except (ConnectionError, OSError, RuntimeError, ValueError, RayError) as error:
         text = " ".join(str(error).split())
         if "mismatch" in text.lower():
-            remedy = "Use the cluster's Python and Ray here, or send a job: 'rss-rl submit'"
+            remedy = "Use the cluster's Python and Ray here, or submit a job: 'rss-rl submit'"
             raise ClusterError(text, where=where, remedy=remedy) from error
         remedy = (
-            "Look at the free memory and at /dev/shm, or use sampler.backend=local"
+            "Check the free memory and /dev/shm, or use sampler.backend=local"
             if local
-            else "Run this on a machine of the cluster; from elsewhere send a job: 'rss-rl submit'"
+            else "Run this on a machine of the cluster, or submit a job: 'rss-rl submit'"
         )
-        raise ClusterError(
-            f"Ray refuses: {last_line(error)}", where=where, remedy=remedy
-        ) from error
+        raise ClusterError(f"Ray failed: {last_line(error)}", where=where, remedy=remedy) from error
 
 
 @contextmanager
 def _own_handlers() -> Iterator[None]:
-    """Keep our handlers of SIGINT and SIGTERM, which Ray replaces by one that dies at once.
+    """Keep our SIGINT and SIGTERM handlers, which Ray replaces by one that exits at once.
 
-    A signal within the second that Ray takes to start still meets Ray's.
+    A signal within the second that Ray takes to start still gets Ray's handler.
     """
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in numbers}
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():  # others may set none
+        if threading.current_thread() is threading.main_thread():  # others may not set handlers
             for number, handler in before.items():
                 signal.signal(number, handler)
 

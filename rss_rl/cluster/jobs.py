@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster: sent, watched and stopped through its dashboard, from any machine."""
+"""Jobs on a Ray cluster: submitted, watched and stopped through its dashboard, from any machine."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _OVERRIDES = (ADDRESS_VARIABLE, "RAY_API_SERVER_ADDRESS")
 class Job:
     """A job as the cluster knows it.
 
-    name: its id; status: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED; message: of Ray about it
-    storage: where its run is kept, empty where it is none of ours
+    name: its id; status: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED; message: Ray's about it
+    storage: the storage path of its run, empty without one or if it is not a job of rss-rl
     """
 
     name: str
@@ -44,17 +44,17 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will change any more."""
+        """Whether its status is final."""
         return self.status in ("SUCCEEDED", "FAILED", "STOPPED")
 
     @property
     def waits(self) -> bool:
-        """Whether it has not begun."""
+        """Whether it has not started."""
         return self.status == "PENDING"
 
 
 class JobBoard:
-    """The jobs of one cluster. Every method raises ClusterError where the cluster refuses.
+    """The jobs of one cluster. Every method raises ClusterError if the request fails.
 
     url: of its dashboard. version: of its Ray. guarded: whether it checks tokens.
     """
@@ -64,11 +64,11 @@ class JobBoard:
         self.url, self.version, self.guarded = url, head.version, head.guarded
 
     def submit(self, name: str, entrypoint: str, storage: str, **options: Any) -> None:
-        """Send a job.
+        """Submit a job.
 
         Args:
-            name: its id, not used before. entrypoint: a shell command.
-            storage: where its run is kept, if any; two jobs must not write there at once.
+            name: its id, unused so far. entrypoint: a shell command.
+            storage: the storage path of its run, if any; two jobs must not write to it at once.
             options: of `JobSubmissionClient.submit_job`.
         """
         for job in self.jobs() if storage else ():
@@ -85,7 +85,7 @@ class JobBoard:
             )
 
     def jobs(self) -> list[Job]:
-        """All submitted jobs, in no order."""
+        """All submitted jobs, in arbitrary order."""
         with _refusals(self.url):
             return [_job(details) for details in self._client.list_jobs() if details.submission_id]
 
@@ -95,16 +95,16 @@ class JobBoard:
             return _job(self._client.get_job_info(name))
 
     def stop(self, name: str) -> None:
-        """Ask a job to stop: SIGTERM, and SIGKILL after a while. Does not wait."""
+        """Stop a job with SIGTERM, and SIGKILL after a grace period. Does not wait."""
         with _refusals(self.url):
             self._client.stop_job(name)
 
     def wait(self, name: str, timeout_s: float) -> Job:
-        """The job once it has ended, or as it is after `timeout_s`."""
+        """The job once it has ended, or its state after `timeout_s`."""
         return self._wait(name, timeout_s, lambda job: job.ended)
 
     def wait_for_start(self, name: str, timeout_s: float) -> Job:
-        """The job once it runs or has ended, or as it is after `timeout_s`."""
+        """The job once it runs or has ended, or its state after `timeout_s`."""
         return self._wait(name, timeout_s, lambda job: not job.waits)
 
     def _wait(self, name: str, timeout_s: float, enough: Callable[[Job], bool]) -> Job:
@@ -114,25 +114,25 @@ class JobBoard:
         return job
 
     def log(self, name: str) -> str:
-        """All that a job has printed until now."""
+        """The output of a job so far."""
         with _refusals(self.url):
             return str(self._client.get_job_logs(name))
 
     def follow(self, name: str, write: Callable[[str], object], shown: int = 0) -> int:
-        """Write what a job prints until it ends.
+        """Write the output of a job until it ends.
 
         Args:
-            write: takes the text, piece by piece.
-            shown: characters of the log to leave out, as they were written before.
+            write: called with each piece of text.
+            shown: characters of the log to skip, as already written.
 
         Returns:
-            characters of the log that are written now.
+            number of characters of the log written so far.
         """
         broken = 0
         while True:
             before = shown
             shown, whole = asyncio.run(self._tail(name, write, shown))
-            if whole and self.wait(name, _POLL_S).ended:  # Ray closes it when everything was sent
+            if whole and self.wait(name, _POLL_S).ended:  # Ray closes it once everything is sent
                 return shown or self._all_at_once(name, write)
             if not whole:
                 broken = 1 if shown > before else broken + 1
@@ -145,11 +145,11 @@ class JobBoard:
             time.sleep(_POLL_S)
 
     def _all_at_once(self, name: str, write: Callable[[str], object]) -> int:
-        """For a job that ended without a word: maybe its words could not be fetched, and why."""
+        """For a job that ended without output: its log, or why it cannot be fetched."""
         try:
             text = self.log(name)
         except ClusterError as error:
-            text = f"Its output cannot be fetched from the node it ran on: {error}\n"
+            text = f"The output cannot be fetched from the job's node: {error}\n"
         if text:
             write(text)
         return len(text)
@@ -157,7 +157,7 @@ class JobBoard:
     async def _tail(
         self, name: str, write: Callable[[str], object], shown: int
     ) -> tuple[int, bool]:
-        """Write what follows the first `shown` characters; how many there are, and if all came."""
+        """Write the log after the first `shown` characters; its length, and if all was fetched."""
         seen = 0
         try:
             async for text in self._client.tail_job_logs(name):
@@ -173,16 +173,16 @@ class JobBoard:
 def open_board(address: str | None, *, insecure: bool = False, timeout_s: float = 10.0) -> JobBoard:
     """The jobs of the cluster at `address` or RAY_ADDRESS.
 
-    The cluster is asked first, without and with the token at hand, whether it may be trusted.
+    The cluster is first probed without and with the token, see `check`.
 
     Args:
         address: of the dashboard (http or https), of the head (host:port, or auto), or of its
-            Ray client server (ray://), whose dashboard is taken to be at port 8265.
-        insecure: also use a cluster that checks no token.
+            Ray client server (ray://), whose dashboard is assumed at port 8265.
+        insecure: allow a cluster that checks no token.
         timeout_s: how long to wait for a response.
 
     Raises:
-        ClusterError: no such cluster, or it must not be used, or its Ray is too old or too new.
+        ClusterError: no such cluster, it must not be used, or its Ray is too old or too new.
     """
     where = address or os.environ.get(ADDRESS_VARIABLE)
     if not where:
@@ -200,9 +200,9 @@ def open_board(address: str | None, *, insecure: bool = False, timeout_s: float 
             remedy="Start the cluster with another version of Ray",
         )
     quiet()
-    # A token must not travel to a cluster that does not check it.
+    # A token must not be sent to a cluster that does not check it.
     token_mode("token" if head.guarded else "disabled")
-    # Ray would take these variables before the address it is given.
+    # Ray would prefer these variables to the address it is given.
     aside = {name: os.environ.pop(name) for name in _OVERRIDES if name in os.environ}
     try:
         with _refusals(url):
@@ -212,7 +212,7 @@ def open_board(address: str | None, *, insecure: bool = False, timeout_s: float 
 
 
 def dashboard_url(where: str, *, insecure: bool, timeout_s: float) -> str:
-    """The dashboard's http address of the cluster at `where`; see `open_board`."""
+    """The http address of a cluster's dashboard; see `open_board`."""
     if where.startswith(("http://", "https://")):
         return where.rstrip("/")
     if where.startswith("ray://"):
@@ -228,7 +228,7 @@ def _job(details: Any) -> Job:
     return Job(
         name=str(details.submission_id),
         status=str(details.status.value),
-        # Without the end of the log that Ray puts behind it.
+        # Without the tail of the log, which Ray appends.
         message=str(details.message or "").partition(", last available logs")[0],
         storage=str((details.metadata or {}).get(_STORAGE, "")),
     )
@@ -236,16 +236,16 @@ def _job(details: Any) -> Job:
 
 @contextmanager
 def _refusals(where: str) -> Iterator[None]:
-    """Errors of Ray's client, as ours."""
+    """Turns errors of Ray's client into ClusterErrors."""
     try:
         yield
     except (RayError, OSError, RuntimeError, ValueError) as error:
         text = " ".join(str(error).split()).rstrip(".")
-        remedy = "Look whether the cluster still runs and has a dashboard"
+        remedy = "Check that the cluster still runs and has a dashboard"
         if "413" in text or "too large" in text.lower():
             remedy = "The code is too large for this cluster: raise the limit of its proxy"
         elif "does not exist" in text:
-            remedy = "See the jobs there are: rss-rl job list"
+            remedy = "List the jobs: rss-rl job list"
         raise ClusterError(
             text[:400] or type(error).__name__, where=where, remedy=remedy
         ) from error

@@ -1,7 +1,7 @@
 """Learners as Ray actors: each holds all weights and takes its shard of every batch.
 
-Rank 0 publishes, evaluates and is saved; the others differ from it by nothing but their shards. The
-loss of one is the loss of all: what they learnt since the last checkpoint is learnt again.
+Rank 0 publishes, evaluates and is checkpointed; the others differ only in their shards. If one is
+lost, all are restarted, and the updates since the last checkpoint are repeated.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from rss_rl.training.showcase import Showcase
 from rss_rl.types import Array
 
 _AFTERMATH_S = 3.0
-"""Wait for the learner whose death made the others fail to be known as dead."""
+"""Time for Ray to report the death of the learner that made the others fail."""
 
 
 class LearnerActor:
-    """One learner in a process of its own."""
+    """One learner in its own process."""
 
     def __init__(self, config: dict[str, Any], rank: int) -> None:
         self._config, self._rank = RunConfig.model_validate(config), rank
         self._learner: LocalLearner | None = None
 
     def process(self) -> ActorProcess:
-        """Its own."""
+        """The actor's process."""
         return this_process()
 
     def rendezvous(self) -> tuple[str, int]:
-        """An address and a free port of this process's node, for the group to meet at."""
+        """Address and a free port of this node, for the process group to join at."""
         with socket.socket() as free:
             free.bind(("", 0))
             address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
             return address, free.getsockname()[1]
 
     def check_room(self, sharing: int) -> None:
-        """Refuse what this machine, or its GPU, has no room for; `sharing` learners are on it."""
+        """Check that `sharing` learners fit into the memory of this machine, or of its GPU."""
         find_device(self._config.learner.device)
         check_room(self._config, open_prepared(self._config.data), sharing=sharing)
 
     def join(self, address: str, port: int) -> None:
-        """Meet the others and build the learner."""
+        """Join the process group and build the learner."""
         settings = self._config.learner
         group = ProcessGroup(
             self._rank,
@@ -70,11 +70,11 @@ class LearnerActor:
         self._learner = LocalLearner(self._config, open_data(self._config), group)
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """What a method of the learner returns."""
+        """Call a method of the learner."""
         return getattr(self._learner, method)(*arguments)
 
     def publish(self, version: int, whole: bool) -> list[Any]:
-        """What the deltas to publish are, and each of `PARTS`: its delta, or None."""
+        """(part, whole, bytes) of each delta; then for each of `PARTS` its delta, or None."""
         assert self._learner is not None
         deltas = self._learner.publish(version, whole=whole).deltas
         by_part: dict[str, Delta | None] = dict.fromkeys(PARTS)
@@ -82,7 +82,7 @@ class LearnerActor:
         return [[(delta.part, delta.whole, delta.bytes) for delta in deltas], *by_part.values()]
 
     def tensors(self) -> dict[str, Array]:
-        """All that is learnt, as arrays."""
+        """The tensors of a checkpoint, as arrays."""
         assert self._learner is not None
         named = self._learner.tensors()
         return {name: value.detach().cpu().numpy() for name, value in named.items()}
@@ -96,7 +96,7 @@ class RayLearners:
 
     Raises:
         LearnerError: they cannot be placed or started.
-        ConfigError: a machine has no room in memory for those on it.
+        ConfigError: a machine lacks memory for the learners on it.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -119,7 +119,7 @@ class RayLearners:
             raise
 
     def _check_room(self, limit: float) -> None:
-        """Ask all of them before one takes anything."""
+        """Check the memory for all learners before one of them allocates any."""
         on = Counter(process.node for process in self._processes.values())
         calls = [
             actor.check_room.remote(on[self._processes[rank].node])
@@ -158,7 +158,7 @@ class RayLearners:
         return remote.remote(config.model_dump(mode="json"), rank)
 
     def _all(self, method: str, *arguments: Any, timeout_s: float | None = None) -> list[Any]:
-        """What a method returns on every rank.
+        """The results of a method on every rank.
 
         Raises:
             LearnerError: one of them died or hung.
@@ -167,7 +167,7 @@ class RayLearners:
         return self._get(calls, method, timeout_s or self._config.timeout_s)
 
     def _get(self, calls: list[Any], what: str, timeout_s: float) -> list[Any]:
-        """What calls to ranks 0, 1, ... return, in turn."""
+        """The results of calls to ranks 0, 1, ..., in that order."""
         try:
             return list(ray.get(calls, timeout=timeout_s))
         except GetTimeoutError as error:
@@ -175,13 +175,13 @@ class RayLearners:
             names = ", ".join(self._name(calls.index(call)) for call in silent)
             raise LearnersLostError(
                 f"no response to '{what}' within {timeout_s:.0f} s from {names}",
-                remedy="Look at that host; for long evaluations raise learner.timeout_s",
+                remedy="Check that host; for long evaluations raise learner.timeout_s",
             ) from error
         except RayError as error:
             raise self._explained(calls, error) from error
 
     def _explained(self, calls: list[Any], first: RayError) -> RssError:
-        """The error to raise: of all that failed, the cause and not its consequence."""
+        """The error to raise: the cause, rather than one of its consequences on other ranks."""
         ray.wait(calls, num_returns=len(calls), timeout=_AFTERMATH_S)
         for rank, call in enumerate(calls):
             try:
@@ -189,7 +189,7 @@ class RayLearners:
             except RayActorError as error:
                 return LearnersLostError(
                     f"{self._name(rank)} died: {last_line(error)}",
-                    remedy="Look at that host's memory and its Ray logs",
+                    remedy="Check that host's memory and its Ray logs",
                 )
             except (RayError, RssError):
                 continue
@@ -209,7 +209,7 @@ class RayLearners:
         return f"learner {rank}{process}"
 
     def _first(self, method: str, *arguments: Any) -> Any:
-        """What a method of the learner returns on rank 0."""
+        """The result of a method of the learner on rank 0."""
         call = self._actors[0].call.remote(method, *arguments)
         return self._get([call], method, self._config.timeout_s)[0]
 
@@ -220,7 +220,7 @@ class RayLearners:
 
     def publish(self, version: int, *, whole: bool = True) -> StoredSnapshot:
         """See `Learner`; the deltas stay in the object store."""
-        # Objects of their own: the driver fetches the first alone, samplers what they lack.
+        # Separate objects: the driver fetches only the first, samplers the deltas that they lack.
         call = self._actors[0].publish.options(num_returns=1 + len(PARTS))
         described, *references = call.remote(version, whole)
         by_part = dict(zip(PARTS, references, strict=True))

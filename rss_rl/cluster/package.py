@@ -1,4 +1,4 @@
-"""What travels to a cluster with a job: the package and one resolved configuration."""
+"""The code that is sent to a cluster with a job: the package and one resolved configuration."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rss_rl.version import VERSION
 
 CONFIG_NAME = "config.yaml"
 LARGEST_PACKAGE = 32 * 2**20
-"""Bytes; the code is below one million, so that more means that something else got in."""
+"""Bytes; the code has less than a million, so more means that other files are in the package."""
 
 STOP_WAIT_S = 60
-"""Seconds a job is given between SIGTERM and SIGKILL: to end an update and write a checkpoint."""
+"""Seconds between SIGTERM and SIGKILL for a job, to end an update and write a checkpoint."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _KINDS = (".cpp", ".css", ".h", ".html", ".js", ".py", ".typed", ".yaml")
@@ -27,8 +27,8 @@ _KINDS = (".cpp", ".css", ".h", ".html", ".js", ".py", ".typed", ".yaml")
 class PackedCode:
     """A directory ready to be sent.
 
-    root   holds rss_rl and config.yaml
-    files  number of files; size: bytes of all
+    root   contains rss_rl and config.yaml
+    files  number of files; size: total bytes
     """
 
     root: Path
@@ -65,7 +65,7 @@ def pack_code(target: Path, config: str) -> PackedCode:
 
 
 def _write_metadata(target: Path) -> None:
-    """By their entry points the components are found where the code is not installed."""
+    """Write the entry points, by which components are found without an installation."""
     points: dict[str, list[str]] = {}
     for point in distribution("rss-rl").entry_points:
         points.setdefault(point.group, []).append(f"{point.name} = {point.value}")
@@ -78,7 +78,7 @@ def _write_metadata(target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    # In a checkout rss_rl/envs and rss_rl/learners are links, which Path.rglob does not follow.
+    # In a checkout, rss_rl/envs and rss_rl/learners are links, which Path.rglob does not follow.
     for folder, _, names in os.walk(source, followlinks=True):
         copy = target / Path(folder).relative_to(source)
         if copy.name == "__pycache__":

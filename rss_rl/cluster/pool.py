@@ -1,8 +1,8 @@
-"""Ray actors as samplers: jobs are idempotent, so a lost one is simply given to another actor.
+"""A pool of Ray actors as samplers: jobs are idempotent, so a lost one is resubmitted elsewhere.
 
-The pool is elastic. It asks for `sampler.actors` actors and works with those that the cluster has
-room for; one that dies or hangs is replaced, and joins again whenever it can be placed. Samplers
-are placed one by one and not as a placement group, which would be had as a whole or not at all.
+The pool is elastic. It requests `sampler.actors` actors and works with those that the cluster has
+room for; one that dies or hangs is replaced as soon as a new one can be placed. Samplers are placed
+one by one, not as a placement group, which would be all or nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_PAUSE_S = 60.0
 
 @dataclass
 class _Assigned:
-    """Jobs that a sampler has from one call; `since` when they have been the sampler's oldest."""
+    """The jobs of one call to a sampler; `since` when the call has been the sampler's oldest."""
 
     jobs: list[SampleJob]
     since: float
@@ -43,11 +43,11 @@ class _Slot:
     """A sampler of the pool, or the wait for one.
 
     number    of the slot; spawn: starts an actor for it
-    actor     None while the slot waits after failed starts
-    starting  the call to wait for before it is given work; None once it returned
-    since     when the actor was asked for, or when the next one will be
-    done      jobs that the samplers of this slot finished
-    given     publications of which its actor has, or is about to load, what it lacked
+    actor     None while the slot pauses after a failed start
+    starting  the call that returns when the actor is ready for jobs; None afterwards
+    since     when the actor was requested, or when the next one will be
+    done      jobs finished by samplers of this slot
+    given     publications whose deltas the actor has loaded, or will load with calls under way
     failures  values of `done` at each failure within the last 100 jobs
     """
 
@@ -67,30 +67,30 @@ class _Slot:
 
     @property
     def live(self) -> bool:
-        """It can be given work."""
+        """Whether it can be given jobs."""
         return self.actor is not None and self.starting is None
 
     def begin(self) -> None:
-        """Ask for an actor."""
+        """Request an actor."""
         self.actor, self.given = self.spawn(self.number), 0
         self.starting, self.since = self.actor.process.remote(), time.monotonic()
 
     def begin_if_due(self) -> None:
-        """Ask for an actor where a wait is over."""
+        """Request an actor if the pause is over."""
         if self.actor is None and time.monotonic() >= self.since:
             self.begin()
 
     def started(self, process: ActorProcess) -> None:
-        """The actor has started."""
+        """Record that the actor has started."""
         self.process, self.starting = process, None
 
     @property
     def held(self) -> int:
-        """Jobs that it has."""
+        """Number of jobs under way."""
         return sum(len(assigned.jobs) for assigned in self.calls.values())
 
     def finish(self, call: Any) -> list[SampleJob]:
-        """A call is done; the clock of the next one starts."""
+        """Remove a finished call, and start the clock of the next one; its jobs."""
         jobs = self.calls.pop(call).jobs
         self.done += len(jobs)
         for waiting in self.calls.values():
@@ -98,19 +98,19 @@ class _Slot:
         return jobs
 
     def waited(self) -> float:
-        """Seconds a job that its oldest call should have been at work; 0 where it has none."""
+        """Seconds since its oldest call began, divided by the call's jobs; 0 without a call."""
         oldest = next(iter(self.calls.values()), None)
         return 0.0 if oldest is None else (time.monotonic() - oldest.since) / len(oldest.jobs)
 
     def fail(self) -> int:
-        """Count a failure; how many there were within the window."""
+        """Count a failure; the number of failures within the window."""
         self.failures.append(self.done)
         while self.failures[0] < self.done - _FAILURE_WINDOW:
             self.failures.popleft()
         return len(self.failures)
 
     def clear(self, *, hung: bool) -> list[SampleJob]:
-        """End the actor; the jobs that it had, oldest first."""
+        """Kill the actor; its unfinished jobs, oldest first."""
         jobs = [job for assigned in self.calls.values() for job in assigned.jobs]
         if self.actor is not None:
             ray.kill(self.actor)
@@ -120,7 +120,7 @@ class _Slot:
         return jobs
 
     def pause(self) -> None:
-        """Let a while pass before the next actor is asked for, longer with each failure."""
+        """Back off exponentially before the next actor is requested."""
         self.since = time.monotonic() + min(_LONGEST_PAUSE_S, 2.0 ** len(self.failures))
 
 
@@ -129,11 +129,11 @@ class RayBackend:
 
     Args:
         config: of the samplers.
-        spawn: starts an actor for a slot by its number and returns its handle. It has
-            `process() -> ActorProcess` and `sample(jobs, version, deltas)`, which loads what
-            Ray's references in `deltas` name and gives a rollout and seconds for each packed job,
-            and no restarts of Ray's own: an actor that Ray restarts is silently empty.
-        log: takes which samplers start and fail, and why.
+        spawn: starts an actor for a slot number and returns its handle, with the methods
+            `process() -> ActorProcess` and `sample(jobs, version, deltas)`, which loads the Ray
+            references in `deltas` and returns a rollout and seconds for each packed job. Ray must
+            not restart it: it would have lost its weights unnoticed.
+        log: records which samplers start and fail, and why.
 
     Raises:
         SamplerError: no sampler can be started; its own error is the cause.
@@ -147,7 +147,7 @@ class RayBackend:
         self._pending: dict[Any, _Slot] = {}  # in the order of submission
         self._published: Publications[StoredDelta] = Publications()
         self._version = -1
-        self._stored = False  # by a learner actor, which may take them with it
+        self._stored = False  # deltas are owned by a learner actor, and lost when it dies
         self._empty_since = time.monotonic()
         self._stats_at = 0.0
         self._gauges: dict[str, float] = {}
@@ -166,13 +166,13 @@ class RayBackend:
         return [slot for slot in self._slots if slot.live]
 
     def _others_left(self, lost: _Slot) -> bool:
-        """Whether another slot than this one works, or may soon."""
+        """Whether another slot has a sampler, or is starting one."""
         others = [slot for slot in self._slots if slot is not lost]
         return any(slot.live or slot.starting is not None for slot in others)
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
         """See `Backend`; one copy for all, in the object store."""
-        # References that others replace stay alive through the calls that were given them.
+        # Replaced references stay alive through the calls that use them.
         self._stored = isinstance(snapshot, StoredSnapshot)
         if isinstance(snapshot, StoredSnapshot):
             deltas = snapshot.deltas
@@ -195,10 +195,10 @@ class RayBackend:
         self._dispatch()
 
     def _dispatch(self) -> None:
-        """Give waiting jobs to the samplers that have least to do.
+        """Submit waiting jobs to the samplers with the fewest jobs.
 
-        A call costs the same for many jobs as for one, so a sampler gets its jobs in two of them:
-        one that it is at work on, one that waits there.
+        A call costs the same for many jobs as for one, so a sampler gets its jobs in two calls: one
+        that it works on, and one that is queued.
         """
         limit = self._config.in_flight
         free = [slot for slot in self._live() if len(slot.calls) < 2]
@@ -208,7 +208,7 @@ class RayBackend:
             if count < 1 or len(slot.calls) == 2:
                 continue
             jobs = [self._waiting.popleft() for _ in range(count)]
-            # An actor takes its calls in turn, and is replaced if one fails: it holds the others'.
+            # Calls run in order, and a failure replaces the actor: it has earlier calls' deltas.
             lacking = [delta.reference for delta in self._published.after(slot.given)]
             slot.given = self._published.count
             packed = [job.packed() for job in jobs]
@@ -234,14 +234,14 @@ class RayBackend:
         return deliveries
 
     def _started(self, slot: _Slot) -> None:
-        """A sampler has started, or failed to."""
+        """Handle a sampler that has started, or failed to."""
         try:
             slot.started(ray.get(slot.starting, timeout=self._config.timeout_s))
         except RayError as error:
             if not self._others_left(slot) and not slot.failures:
                 raise SamplerError(
                     f"a sampler could not be started: {last_line(error)}",
-                    remedy="Mend what it says; on a cluster, look whether nodes can read the data",
+                    remedy="Fix the cause; on a cluster, check that nodes can read the data",
                 ) from error
             self._fail(slot, f"could not be started: {last_line(error)}", at_start=True)
             return
@@ -265,7 +265,7 @@ class RayBackend:
         ]
 
     def _take_error(self, slot: _Slot, jobs: list[SampleJob], error: RayTaskError) -> None:
-        """The code of a sampler raised: a bug ends the run, what may pass costs the sampler."""
+        """Handle an exception in a sampler: a bug ends the run, a transient error the sampler."""
         cause = error.cause
         if isinstance(cause, DataError | StorageError):
             self._fail(slot, f"could not read its data: {cause}")
@@ -273,7 +273,7 @@ class RayBackend:
             raise _task_error(error, jobs, slot) from error
         elif self._stored and not isinstance(cause, GetTimeoutError):
             raise LearnersLostError(
-                f"the weights of version {self._version} went with the learner that held them:"
+                f"the weights of version {self._version} were lost with the learner that held them:"
                 f" {last_line(error)}",
                 where=str(slot),
             ) from error
@@ -287,7 +287,7 @@ class RayBackend:
                 self._fail(slot, f"did not respond for {limit:.0f} s", hung=True)
 
     def _check_starts(self) -> None:
-        """A start that takes too long is tried again; one at least must succeed."""
+        """Retry starts that take too long; at least one must succeed."""
         limit = self._config.start_timeout_s
         now = time.monotonic()
         if self._live():
@@ -295,9 +295,9 @@ class RayBackend:
         elif now - self._empty_since > limit:
             raise SamplerError(
                 f"none of {len(self._slots)} samplers started within {limit:.0f} s;"
-                f" {_in_use('CPU'):g} of the cluster's {_total('CPU'):g} CPUs are taken, a sampler"
-                f" wants {self._config.threads}" + self._gpus_in_use(),
-                remedy="Add nodes, ask for less, or raise sampler.start_timeout_s",
+                f" {_in_use('CPU'):g} of the cluster's {_total('CPU'):g} CPUs are in use, a sampler"
+                f" needs {self._config.threads}" + self._gpus_in_use(),
+                remedy="Add nodes, request less, or raise sampler.start_timeout_s",
             )
         for slot in self._slots:
             if slot.starting is not None and now - slot.since > limit:
@@ -308,14 +308,14 @@ class RayBackend:
     def _gpus_in_use(self) -> str:
         if not self._config.gpus:
             return ""
-        taken = f"{_in_use('GPU'):g} of its {_total('GPU'):g} GPUs are taken"
-        return f"; {taken}, a sampler wants {self._config.gpus:g}"
+        taken = f"{_in_use('GPU'):g} of its {_total('GPU'):g} GPUs are in use"
+        return f"; {taken}, a sampler needs {self._config.gpus:g}"
 
     def _fail(self, slot: _Slot, what: str, *, hung: bool = False, at_start: bool = False) -> None:
-        """Replace a sampler; its jobs go to others, first of all.
+        """Replace a sampler; its jobs are resubmitted first.
 
         Raises:
-            SamplerError: it happens too often in this slot, or no sampler is left.
+            SamplerError: too many failures in this slot, or no sampler is left.
         """
         self.restarts += 1
         times, name = slot.fail(), str(slot)
@@ -328,8 +328,8 @@ class RayBackend:
         if times > self._config.max_restarts and not (at_start and self._others_left(slot)):
             raise SamplerError(
                 f"{name} {what}; that was failure {times} within 100 of its shards",
-                remedy="Look at that host: memory, disk, whether it can read the data; or raise"
-                " sampler.max_restarts",
+                remedy="Check that host: its memory and disk, and whether it can read the data; or"
+                " raise sampler.max_restarts",
             )
         if at_start:
             slot.pause()
@@ -353,12 +353,12 @@ class RayBackend:
 
 
 def _ready(calls: list[Any], timeout_s: float) -> list[Any]:
-    """The calls that are answered, in their order; waits for one at most `timeout_s`."""
+    """The finished calls, in order; waits at most `timeout_s` for one."""
     if not calls:
         time.sleep(min(timeout_s, _POLL_S))
         return []
     ray.wait(calls, num_returns=1, timeout=timeout_s)
-    # Of several ready ones the call above picks any; this one keeps their order.
+    # The wait above may return any of several finished calls; this one keeps their order.
     ready, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
     return list(ready)
 
@@ -374,7 +374,7 @@ def _in_use(resource: str) -> float:
 
 
 def _task_error(error: RayTaskError, jobs: list[SampleJob], slot: _Slot) -> RssError:
-    """The sampler's own error where it is one of ours, else a report of the bug; says where."""
+    """The sampler's own RssError with its origin, or a SamplerError for any other exception."""
     named = [f"update {job.update + 1}, shard {job.shard}" for job in jobs]
     where = f"{slot}, {' or '.join(named)}"
     cause = error.cause
@@ -384,5 +384,5 @@ def _task_error(error: RayTaskError, jobs: list[SampleJob], slot: _Slot) -> RssE
     return SamplerError(
         f"a sampler raised an exception: {last_line(error)}",
         where=where,
-        remedy="It is a bug of the policy or the program: --debug shows the traceback",
+        remedy="This is a bug in the policy or in rss-rl: --debug shows the traceback",
     )

@@ -1,7 +1,7 @@
-"""Asking a cluster whether it checks tokens, before anything is entrusted to it.
+"""Probes whether a cluster checks tokens, before a token or code is sent to it.
 
-The question is asked without a token: only a refusal proves that tokens are checked. Answers that
-are neither a refusal nor an open door count as no Ray cluster at all.
+The first request has no token: only a refusal proves that tokens are checked. An answer that is
+neither a refusal nor a success is not from a Ray cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ray.core.generated import gcs_service_pb2
 from rss_rl.cluster.auth import Token
 from rss_rl.errors import ClusterError
 
-_proto: Any = gcs_service_pb2  # its classes are made at run time
+_proto: Any = gcs_service_pb2  # its classes are created at run time
 _TIMEOUT_S = 2.5
 _RETRY_S = 0.5
 _METHOD = "/ray.rpc.NodeInfoGcsService/CheckAlive"
@@ -32,10 +32,10 @@ _SILENCES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 @dataclass(frozen=True)
 class Probe:
-    """What came back.
+    """The result of a probe.
 
-    answer   guarded: it refused; open: it responded; silent: nothing there; foreign: something else
-    version  of Ray, where known; detail: of what went wrong
+    answer   guarded: refused; open: accepted; silent: no answer; foreign: not a Ray cluster
+    version  of Ray, if known; detail: of an error
     """
 
     answer: Literal["guarded", "open", "silent", "foreign"]
@@ -83,14 +83,14 @@ def _channel(address: str) -> grpc.Channel:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirection would carry the token to another server."""
+    """Refuses redirects, which would send the token to another server."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def probe_dashboard(url: str, token: Token | None = None) -> Probe:
-    """Ask the Jobs API below `url` for its version and list; at most 2.5 s for each."""
+    """Request the list of jobs and the version from the Jobs API at `url`; at most 2.5 s each."""
     headers = {"Authorization": f"Bearer {token.secret}"} if token else {}
     opener = urllib.request.build_opener(_NoRedirect)
     version = ""
@@ -105,7 +105,7 @@ def probe_dashboard(url: str, token: Token | None = None) -> Probe:
     except OSError as error:
         return Probe("silent", detail=str(getattr(error, "reason", error)))
     except (HTTPException, ValueError, KeyError, TypeError) as error:
-        return Probe("foreign", detail=f"{type(error).__name__} in its answer")
+        return Probe("foreign", detail=f"{type(error).__name__} in its response")
     return Probe("open", version=version)
 
 
@@ -117,16 +117,16 @@ def check(
     insecure: bool,
     timeout_s: float,
 ) -> Checked:
-    """Wait for a cluster, and make sure that it checks tokens and takes ours.
+    """Wait for a cluster, and ensure that it checks tokens and accepts ours.
 
     Args:
-        probe: `probe_gcs` or `probe_dashboard`. where: address that it takes.
-        token: at hand, or None.
+        probe: `probe_gcs` or `probe_dashboard`. where: its address.
+        token: ours, or None.
         insecure: also accept a cluster that checks no token.
         timeout_s: how long to wait for a response.
 
     Raises:
-        ClusterError: no response, no token is checked, ours is wrong, or there is none.
+        ClusterError: no response, no token is checked, or ours is wrong or missing.
     """
     deadline = time.monotonic() + timeout_s
     while (found := probe(where, None)).answer == "silent" and time.monotonic() < deadline:
@@ -135,24 +135,24 @@ def check(
         raise ClusterError(
             f"no Ray cluster answered within {timeout_s:.0f} s ({found.detail})",
             where=where,
-            remedy="Look whether it runs, at the port (head 6379, dashboard 8265) and at firewalls",
+            remedy="Check that it runs, the port (head 6379, dashboard 8265), and firewalls",
         )
     if found.answer == "open" and not insecure:
         raise ClusterError(
-            "the cluster checks no token: whoever reaches it runs code on it, and so on what you"
-            " send there",
+            "the cluster checks no token: anyone who can reach it can run code on it, with access"
+            " to what you send there",
             where=where,
-            remedy="Make a token ('ray get-auth-token --generate'), give it to every node and start"
-            " them with RAY_AUTH_MODE=token; or accept it with --insecure",
+            remedy="Create a token ('ray get-auth-token --generate'), copy it to every node and"
+            " start them with RAY_AUTH_MODE=token; or accept it with --insecure",
         )
     guarded = found.answer == "guarded"
     if guarded:
         found = _with_token(probe, where, token)
     if found.answer != "open":
         raise ClusterError(
-            f"something answers, but not as a Ray cluster does ({found.detail})",
+            f"the server there is not a Ray cluster ({found.detail})",
             where=where,
-            remedy="Look at the address; TLS needs RAY_USE_TLS=1 here too",
+            remedy="Check the address; TLS needs RAY_USE_TLS=1 here, too",
         )
     return Checked(found.version, guarded)
 
@@ -162,9 +162,9 @@ def _with_token(
 ) -> Probe:
     if token is None:
         raise ClusterError(
-            "the cluster asks for a token, and there is none here",
+            "the cluster requires a token, and there is none here",
             where=where,
-            remedy="Put the cluster's token ('ray get-auth-token' on its head) into"
+            remedy="Copy the cluster's token ('ray get-auth-token' on its head) to"
             " ~/.ray/auth_token with mode 0600, or set RAY_AUTH_TOKEN_PATH to its file",
         )
     found = probe(where, token)
@@ -172,6 +172,6 @@ def _with_token(
         raise ClusterError(
             f"the cluster refuses the token of {token.source}",
             where=where,
-            remedy="Replace it by the cluster's own: 'ray get-auth-token' on its head",
+            remedy="Replace it by the cluster's: 'ray get-auth-token' on its head",
         )
     return found

@@ -1,4 +1,4 @@
-"""The processes of a Ray session, so that none outlives the run that started it. Linux only.
+"""Finds and ends the processes of a Ray session, so that none outlives its run. Linux only.
 
 Needs neither Ray nor torch.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
-# Where Ray's package keeps its binaries and the scripts it starts, wherever it is installed.
+# Where Ray's package keeps its binaries and scripts.
 _PROGRAM = re.compile(r"/ray/(core|dashboard|_private|autoscaler)/")
 _JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
@@ -26,7 +26,7 @@ def inside_job() -> bool:
 
 @dataclass(frozen=True)
 class Process:
-    """A process that cannot be mistaken for a later one with its number.
+    """A process, distinguished from a later one of the same pid.
 
     pid; started: in clock ticks since boot
     """
@@ -35,7 +35,7 @@ class Process:
     started: int
 
     def runs(self) -> bool:
-        """Whether it is still there and no zombie."""
+        """Whether it still exists and is not a zombie."""
         found = _stat(self.pid)
         return found is not None and found.started == self.started and found.state != "Z"
 
@@ -50,8 +50,8 @@ class _Stat:
 def session_processes(session_name: str) -> list[Process]:
     """Ray's programs with the session's name in their command line, and all their descendants.
 
-    Only those of this user; a reader of the session's log is not one. Workers rename
-    themselves, which hides the name: they are found as children of the raylet.
+    Only this user's, and only Ray's: not a `tail` of the session's log, say. Workers change their
+    command line, but are found as children of the raylet.
     """
     stats = {int(path.name): _stat(int(path.name)) for path in _PROC.glob("[0-9]*")}
     alive = {pid: stat for pid, stat in stats.items() if stat is not None}
@@ -87,7 +87,7 @@ def _belongs(pid: int, session_name: str) -> bool:
 
 
 def _program(words: list[str]) -> str:
-    """The file that runs: of an interpreter its script."""
+    """The program that runs; for a Python interpreter, its script."""
     if not Path(words[0]).name.startswith("python"):
         return words[0]
     return next((word for word in words[1:] if not word.startswith("-")), "")
@@ -98,5 +98,5 @@ def _stat(pid: int) -> _Stat | None:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+    fields = text.rpartition(")")[2].split()  # the process name before it may contain anything
     return _Stat(fields[0], int(fields[1]), int(fields[19]))

@@ -1,7 +1,7 @@
-"""Scalars as Prometheus gauges of Ray's metrics agent, beside TensorBoard and Parquet.
+"""Scalars as Prometheus gauges of Ray's metrics agent, in addition to TensorBoard and Parquet.
 
-Each node of a Ray cluster serves its metrics at `http://NODE:METRICS_EXPORT_PORT/metrics`, with the
-dashboard or without; Ray puts `ray_` before the names. Imported only where Ray is in use.
+Each node of a Ray cluster serves its metrics at `http://NODE:METRICS_EXPORT_PORT/metrics`, with or
+without the dashboard; Ray adds the prefix `ray_` to names. Imported only with Ray in use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rss_rl.logs.metric_registry import known_metric
 
 
 def gauge_name(tag: str) -> str:
-    """The gauge of a metric.
+    """The name of a metric's gauge.
 
     >>> gauge_name("dev/all/loss")
     'rss_rl_dev_all_loss'
@@ -45,7 +45,7 @@ class PrometheusSink:
 
 
 def _description(tag: str) -> str:
-    """What the metric is, in ASCII: Ray takes no other letters.
+    """The meaning of a metric, in ASCII: Ray accepts nothing else.
 
     >>> _description("train/loss")
     'supervised loss of the classifier, without L2 [nats, or score2]'

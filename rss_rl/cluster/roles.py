@@ -1,4 +1,4 @@
-"""The parts of a run on the Ray cluster that this process has joined."""
+"""The roles of a run on the Ray cluster that this process has joined."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rss_rl.training.roles import LocalRoles
 
 
 class RayRoles:
-    """Samplers and, where the configuration asks for them, learners as actors.
+    """Samplers and, if `learner.actors` is set, learners as actors.
 
-    The cluster must have been joined, by `cluster.connect`.
+    The cluster must have been joined with `connect`.
     """
 
     def learner(self, config: RunConfig, prepared: Prepared) -> AbstractContextManager[Learner]:

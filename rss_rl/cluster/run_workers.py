@@ -1,7 +1,7 @@
-"""Runs of a table or a frontier on a Ray cluster, several at a time, of one CPU each.
+"""Runs of a table or a frontier on a Ray cluster, several at a time, with one CPU each.
 
-Ray starts a run again whose process was lost; a run has checkpoints in a directory of its own, so
-that it resumes, now or by a later command.
+Ray restarts a run whose process was lost; the run resumes from the checkpoints in its directory,
+then or in a later command.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _POLL_S = 0.5
 
 
 def _train(run: PlannedRun, overwrite: bool, stop_file: Path) -> RunResult:
-    """Train a run in a process of Ray's until it ends, or the file that asks it to stop appears."""
+    """Train a run in a Ray worker until it ends or the stop file appears."""
     if not stop_file.parent.is_dir():
         reason = f"{stop_file.parent}: is not on this machine. Give --out on a shared disk"
         return RunResult(run, "failed", 0.0, reason)
-    if stop_file.exists():  # the run waited for its turn until now
+    if stop_file.exists():  # it appeared while the run was queued
         return RunResult(run, "stopped", 0.0)
-    # A run that is started again, as its process was lost, resumes what that one saved.
+    # A run that is restarted because its process was lost resumes from its checkpoints.
     return train_run(run, overwrite and state_of(run) == "changed", stop_file.exists)
 
 
 def new_stop_file(folder: Path) -> Path:
-    """A file of this process's own, whose presence asks the runs to stop."""
+    """The path of this process's stop file, whose existence makes the runs stop."""
     folder.mkdir(parents=True, exist_ok=True)
     stop_file = folder / f".stop-{socket.gethostname()}-{os.getpid()}"
     stop_file.unlink(missing_ok=True)
@@ -46,7 +46,7 @@ def new_stop_file(folder: Path) -> Path:
 
 
 def _latest(run: PlannedRun) -> str | None:
-    """Phase and update of a run; None where it has not started, or is being replaced."""
+    """Phase and update of a run; None if it has not started, or is being replaced."""
     try:
         status = read_status(str(run.path))
     except (RssError, OSError):
@@ -62,8 +62,8 @@ class RayWorkers:
     Args:
         jobs: runs at a time.
         folder: of the table; on a disk that all nodes share.
-        stop: polled while waiting; True lets the runs end after their present update.
-        progress: takes the latest line about a run.
+        stop: polled while waiting; True stops the runs after their current update.
+        progress: called with the latest status line of a run.
     """
 
     def __init__(
@@ -114,5 +114,5 @@ class RayWorkers:
             return RunResult(run, "failed", time.monotonic() - started, reason)
 
     def close(self) -> None:
-        """Remove the file that asks runs to stop."""
+        """Remove the stop file."""
         self.stop_file.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models, open_data
 
 
 class SamplerActor:
-    """A sampler in a process of its own; it pulls the deltas of a snapshot that it lacks."""
+    """A sampler in its own process, which fetches the deltas that it lacks."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = RunConfig.model_validate(config)
@@ -29,19 +29,19 @@ class SamplerActor:
         self._sampler = Sampler(self._config, models, train, words, device)
 
     def process(self) -> ActorProcess:
-        """Its own, once everything is loaded."""
+        """The actor's process; returns once everything is loaded."""
         return this_process()
 
     def sample(
         self, jobs: list[list[Any]], version: int, deltas: list[Any]
     ) -> list[list[bytes | float]]:
-        """Of each job its rollout, and the seconds that it took.
+        """The rollout of each job, and the seconds that it took.
 
         Args:
             jobs: packed.
             version: of the policy.
-            deltas: references to what changed since the call before, to be loaded in this order; in
-                a list, so that a fetch that fails is an error of this call.
+            deltas: references to the changes since the previous call, to be loaded in this order;
+                in a list, so that a failed fetch is an error of this call.
         """
         started = time.perf_counter()
         self.hold(version, deltas)

@@ -1,7 +1,7 @@
-"""Scoring a folder with Ray Data: actors that hold the model, and files that are given to them.
+"""Scoring a folder with Ray Data: actors hold the model and score one file at a time.
 
-A row of the dataset is the name of a file, so that Ray starts, scales and replaces the actors, and
-what a file gives is what it gives in one process. Rows themselves never pass through Ray.
+A row of the dataset is the name of a file: Ray only starts, scales and replaces actors, and a file
+is scored as in one process. The rows of the files never pass through Ray.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ _ATTEMPTS = 3
 
 
 def check_ray_data() -> None:
-    """Refuse to continue without Ray Data.
+    """Check that Ray Data can be used.
 
     Raises:
-        ConfigError: naming the extra that has it.
+        ConfigError: names the extra to install.
     """
     if not find_spec("pandas"):
         raise ConfigError(
             "Ray Data needs pandas, which is not installed",
-            remedy="Install rss-rl[data], or leave --address out to work on this machine alone",
+            remedy="Install rss-rl[data], or omit --address to use only this machine",
         )
 
 
 class _Attempts:
-    """How often each file was begun, which outlives the actors that are lost with it."""
+    """An actor that counts the attempts at each file, also when they kill the scoring actor."""
 
     def __init__(self) -> None:
         self._begun: Counter[str] = Counter()
 
     def begin(self, name: str) -> int:
-        """Count one more."""
+        """Count an attempt; their number."""
         self._begun[name] += 1
         return self._begun[name]
 
 
 class _Scorer:
-    """An actor of Ray Data's; errors of ours come back as rows, whole.
+    """An actor of Ray Data, which returns RssErrors as rows.
 
-    Ray Data itself gives a file that kills its actor to the next one for ever.
+    Files have limited attempts: Ray Data would retry a file that kills its actor for ever.
     """
 
     def __init__(self, job: FolderJob, packed: list[Any], attempts: Any) -> None:
@@ -68,7 +68,7 @@ class _Scorer:
                 raise DataError(
                     f"the process that scored it was lost {_ATTEMPTS} times",
                     where=str(name),
-                    remedy="Look at the memory of the nodes; a row may be too long for it",
+                    remedy="Check the memory of the nodes; a row may be too long for it",
                 )
             counts = self._scorer.score(str(name))
         except RssError as found:
@@ -85,20 +85,20 @@ def score_on_ray(
     address: str,
     insecure: bool = False,
 ) -> Iterator[Counts]:
-    """Score the files that wait, on a cluster; there must be some.
+    """Score the waiting files, of which there must be some, on a cluster.
 
     Args:
-        note: takes what the user should know of the cluster.
+        note: called with notes about the cluster for the user.
         address, insecure: see `connect`.
 
     Yields:
-        What was in a file, in the order in which they are done. KeyboardInterrupt ends it at once;
-        files that are in work are scored by the next call.
+        The counts of each file, in order of completion. KeyboardInterrupt ends it at once;
+        unfinished files are scored by the next call.
 
     Raises:
-        RssError: no cluster; a file cannot be scored; the actors are lost again and again.
+        RssError: no cluster; a file cannot be scored; actors are lost repeatedly.
     """
-    # Ray would say in red of each pool of Ray Data's that its actors may not restart.
+    # Silences an error message of Ray for each actor pool whose actors may not restart.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     cluster = connect(address, insecure=insecure)
     try:
@@ -113,7 +113,7 @@ def score_on_ray(
         raise ClusterError(
             f"a file could not be scored: {last_line(error)}",
             where=cluster.address,
-            remedy="Look whether the nodes have this rss-rl and enough memory; the same command"
+            remedy="Check that the nodes have this rss-rl and enough memory; the same command"
             " continues",
         ) from error
     finally:

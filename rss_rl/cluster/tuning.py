@@ -1,8 +1,8 @@
 """A search on Ray Tune: trials of one CPU each, and asynchronous successive halving (ASHA).
 
 Ray Tune runs the trials and decides which of them to stop. The records of a search are in its own
-folder, not in Tune's, so that it resumes after any kill: the scheduler is given earlier trials, and
-an interrupted one resumes from its checkpoints.
+folder, not in Tune's, so that it resumes after any kill: earlier trials are replayed to the
+scheduler, and interrupted ones resume from their checkpoints.
 
 Source: Li et al., A System for Massively Parallel Hyperparameter Tuning, MLSys 2020.
 """
@@ -42,17 +42,17 @@ from rss_rl.results.tuning.trial import (
 _POLL_S = 0.5
 _FOLDER = ".tune"
 _SETTINGS = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
-"""What Tune shows on the terminal is not ours to check, so it shows nothing."""
+"""Keeps Tune from printing to the terminal."""
 _END_S = 30.0
 _TIME, _PROMISE, _NUMBER, _STATE = "progress", "promise", "number", "state"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The news of a trial: an evaluation, or its end.
+    """An evaluation of a trial, or its end.
 
-    record  of the trial as it is now. spent_s: seconds of a core, of all trials together
-    ended   whether it trains no more; it may still be `running`, where it was interrupted
+    record  the trial's current record. spent_s: core seconds of all trials together
+    ended   whether it no longer trains; its state is still `running` if it was interrupted
     """
 
     record: TrialRecord
@@ -63,15 +63,14 @@ class Progress:
 def search(
     study: Study, jobs: int, budget_s: float, stop: Callable[[], bool]
 ) -> Iterator[Progress]:
-    """Train trials until the budget is spent, the space is used up, or all fail.
+    """Train trials until the budget is spent, the space is exhausted, or all fail.
 
-    Trials that are under way then are trained to their end. To be called while connected to a
-    cluster.
+    Trials under way are then trained to their end. Must be called while connected to a cluster.
 
     Args:
         jobs: trials at a time.
-        budget_s: seconds of a core, of this and earlier calls together.
-        stop: polled; True interrupts the trials after their present update.
+        budget_s: core seconds of this and earlier calls together.
+        stop: polled; True interrupts the trials after their current update.
 
     Raises:
         ClusterError: Ray Tune fails.
@@ -84,7 +83,7 @@ def search(
 
 
 class _Search:
-    """One call of Ray Tune, in a thread, as it would handle Ctrl-C itself in the main one."""
+    """One call of Ray Tune, in a thread, because in the main thread it would handle Ctrl-C."""
 
     def __init__(self, study: Study, jobs: int, budget_s: float, stop: Callable[[], bool]) -> None:
         self._study, self._jobs, self._stop = study, jobs, stop
@@ -101,7 +100,7 @@ class _Search:
         self._thread = threading.Thread(target=self._fit, daemon=True)
 
     def next_trial(self) -> Trial | None:
-        """The trial to begin now, or None where no more are to be."""
+        """The next trial to begin, or None if there are no more."""
         resumes = self._begun < self._to_resume
         if self._stop() or not (resumes or self._may_begin()):
             return None
@@ -136,28 +135,28 @@ class _Search:
             ) from self._error
 
     def take(self, number: int, result: dict[str, Any], ended: bool) -> None:
-        """Hear of a trial from Tune's thread; at its end write down how it ended."""
+        """Handle a result from Tune's thread; at the end of a trial, record how it ended."""
         trial = self._trials[number]
         record = read_record(trial.folder) or TrialRecord(number, trial.settings)
         if ended and record.state == "running" and not self._stop_file.exists():
-            if _STATE in result:  # it had more to train
+            if _STATE in result:  # the scheduler stopped it
                 record.state = "stopped"
             else:
                 record.state, record.reason = "failed", "its process was lost"
             write_record(trial.folder, record)
         self._records[number] = record
-        if ended or record.state == "running":  # the last word of a trial comes twice
+        if ended or record.state == "running":  # the last result of a trial comes twice
             self._news.put((number, ended))
 
     def _fit(self) -> None:
         try:
             self._tuner().fit()
-        except Exception as error:  # a thread's would be lost
+        except Exception as error:  # would be lost in the thread
             self._error = error
 
     def _tuner(self) -> tune.Tuner:
         os.environ |= _SETTINGS
-        logging.getLogger("ray.tune").setLevel(logging.ERROR)  # it misses files not to be written
+        logging.getLogger("ray.tune").setLevel(logging.ERROR)  # it warns of files we disable
         function = tune.with_parameters(_trial, study=self._study, stop_file=self._stop_file)
         return tune.Tuner(
             tune.with_resources(function, {"cpu": 1}),
@@ -186,7 +185,7 @@ class _Search:
 
 
 def _trial(config: dict[str, Any], study: Study, stop_file: Path) -> None:
-    """In a process of Ray's: train a trial, and tell Tune of each evaluation."""
+    """Train a trial in a Ray worker, and report each evaluation to Tune."""
     trial = study.trial(config[_NUMBER], config["settings"])
     before = read_record(trial.folder)
     if before is not None:
@@ -197,7 +196,7 @@ def _trial(config: dict[str, Any], study: Study, stop_file: Path) -> None:
 
 
 def _results(record: TrialRecord) -> list[dict[str, Any]]:
-    """What is reported to Tune of a trial, an evaluation each; at least one."""
+    """The results that are reported to Tune, one for each evaluation; at least one."""
     state: State = record.state
     common = {_NUMBER: record.number, _STATE: state}
     found = [{_TIME: point.progress, _PROMISE: point.promise} | common for point in points(record)]
@@ -205,14 +204,14 @@ def _results(record: TrialRecord) -> list[dict[str, Any]]:
 
 
 class _Known:
-    """A trial of an earlier call, as the scheduler knows trials."""
+    """A trial of an earlier call, with the attribute that the scheduler reads."""
 
     def __init__(self, number: int) -> None:
         self.trial_id = f"earlier-{number}"
 
 
 def _scheduler(study: Study, records: list[TrialRecord]) -> Any:
-    """ASHA, with the trials that are over; None where trials are too short to be stopped."""
+    """ASHA, with the finished trials replayed; None if trials are too short to be stopped."""
     if not study.rungs:
         return None
     scheduler = ASHAScheduler(
@@ -224,22 +223,22 @@ def _scheduler(study: Study, records: list[TrialRecord]) -> Any:
         reduction_factor=REDUCTION,
         stop_last_trials=False,  # a trial ends by itself
     )
-    nobody: Any = None  # Tune's controller, which this scheduler asks nothing
+    controller: Any = None  # Tune's, which this scheduler does not use
     for record in records:
         if record.state == "running":
-            continue  # it reports by itself, before it continues
+            continue  # it reports its own results before it continues
         known: Any = _Known(record.number)
-        scheduler.on_trial_add(nobody, known)
+        scheduler.on_trial_add(controller, known)
         for result in _results(record):
-            scheduler.on_trial_result(nobody, known, result)
+            scheduler.on_trial_result(controller, known, result)
     return scheduler
 
 
 def _searcher(next_trial: Callable[[], Trial | None]) -> Any:
-    """What gives Tune one trial after another."""
+    """A Tune searcher that returns one trial after another."""
 
     class NextTrial(Searcher):
-        # Tune saves its searchers to resume by itself, which is not used here.
+        # Tune pickles its searchers to resume by itself, which is not used here.
         def __reduce__(self) -> tuple[Any, ...]:
             return Searcher, ()
 
@@ -264,10 +263,10 @@ def _searcher(next_trial: Callable[[], Trial | None]) -> Any:
 
 
 def _callback(take: Callable[[int, dict[str, Any], bool], None]) -> Any:
-    """A callback of Tune's that passes on what it hears of each trial."""
+    """A Tune callback that passes on the results of each trial."""
 
     class Callback(tune.Callback):
-        # Tune saves its callbacks to resume by itself, which is not used here.
+        # Tune pickles its callbacks to resume by itself, which is not used here.
         def __reduce__(self) -> tuple[Any, ...]:
             return tune.Callback, ()
 

@@ -1,1 +1,1 @@
-"""What a run writes down: metrics for TensorBoard and Parquet, events as JSON lines."""
+"""The logs of a run: metrics for TensorBoard and Parquet, events as JSON lines."""

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_WORDS = 40
-"""Heads or dependents that a figure has room for; of more the ones with the greatest weights."""
+"""Maximum heads or dependents in a figure; those with the greatest weights are shown."""
 _LONGEST_WORD = 16
 _DPI = 110
 
 
 def attention_svg(words: Sequence[str], attention: Array) -> str | None:
-    """The figure as SVG text; None where no head looks at a dependent.
+    """The figure as SVG text; None if no head attends to a dependent.
 
     Args:
         words: of the sentence. attention: [N, N], see `attention_map`.
@@ -39,7 +39,7 @@ def attention_svg(words: Sequence[str], attention: Array) -> str | None:
 
 
 def attention_image(words: Sequence[str], attention: Array) -> Array | None:
-    """The figure as uint8 [height, width, 3]; None where no head looks at a dependent."""
+    """The figure as uint8 [height, width, 3]; None if no head attends to a dependent."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure = _draw(words, attention)
@@ -52,10 +52,10 @@ def attention_image(words: Sequence[str], attention: Array) -> Array | None:
 
 
 def write_attention(path: Path, words: Sequence[str], attention: Array) -> bool:
-    """Write the figure to a .png or .svg file; False where no head looks at a dependent.
+    """Write the figure to a .png or .svg file; False if no head attends to a dependent.
 
     Raises:
-        OSError: the disk refuses. ValueError: another ending.
+        OSError: writing fails. ValueError: another suffix.
     """
     figure = _draw(words, attention)
     if figure is None:
@@ -66,14 +66,14 @@ def write_attention(path: Path, words: Sequence[str], attention: Array) -> bool:
 
 
 def _settings() -> Any:
-    """Text stays text in an SVG, and equal figures are equal files."""
+    """Keep text as text in SVG files, and make equal figures equal files."""
     from matplotlib import rc_context
 
     return rc_context({"svg.fonttype": "none", "svg.hashsalt": "rss-rl"})
 
 
 def _draw(words: Sequence[str], attention: Array) -> Figure | None:
-    """Heads down, dependents across, in the order of the sentence; dark is much attention."""
+    """Heads as rows, dependents as columns, in sentence order; darker is more attention."""
     from matplotlib.figure import Figure
 
     heads, dependents = _strongest(attention.sum(1)), _strongest(attention.sum(0))
@@ -105,12 +105,12 @@ def _draw(words: Sequence[str], attention: Array) -> Figure | None:
 
 
 def _strongest(totals: Array) -> Array:
-    """Places with a weight, in the order of the sentence."""
+    """Positions with the greatest nonzero weights, in sentence order."""
     order = np.argsort(-totals, kind="stable")[:_MOST_WORDS]
     return np.sort(order[totals[order] > 0])
 
 
 def _label(word: str) -> str:
-    # matplotlib reads what stands between two dollars as a formula.
+    # matplotlib parses text between two dollar signs as a formula.
     short = word if len(word) <= _LONGEST_WORD else f"{word[: _LONGEST_WORD - 1]}…"
     return short.replace("$", r"\$")

@@ -1,9 +1,9 @@
-"""What happened to a run, as one JSON object a line: for people who look for a cause.
+"""The event log of a run, one JSON object a line, for diagnosis.
 
     events.jsonl     {"time": ..., "level": ..., "event": ..., "run": ..., "pid": ..., ...}
-    events.jsonl.1   what was there before the last rotation
+    events.jsonl.1   the previous file, before the last rotation
 
-Every line has time (UTC), level, event, run, pid, host, actor (null in the process that trains),
+Every line has time (UTC), level, event, run, pid, host, actor (null in the training process),
 version (of the policy) and update, then the fields that `EVENTS` lists for the event.
 """
 
@@ -34,7 +34,7 @@ class EventKind:
 
     name     in snake case
     meaning  when it is logged
-    fields   names it may carry beside those that every event has
+    fields   that it may have in addition to those of every event
     """
 
     name: str
@@ -47,7 +47,7 @@ EVENTS: dict[str, EventKind] = {}
 
 
 def register_event(kind: EventKind) -> EventKind:
-    """Make `kind` known, so that a log takes it.
+    """Register `kind`, so that it can be logged.
 
     Raises:
         ValueError: its name is taken.
@@ -59,7 +59,7 @@ def register_event(kind: EventKind) -> EventKind:
 
 
 def find_event(name: str, fields: Iterable[str] = ()) -> EventKind:
-    """The event called `name`, which may carry `fields`.
+    """The event called `name`, which may have `fields`.
 
     Raises:
         ValueError: no such event or field; names the nearest known one.
@@ -75,7 +75,7 @@ def find_event(name: str, fields: Iterable[str] = ()) -> EventKind:
 
 
 def events_markdown() -> str:
-    """The table of all events, as it stands in docs/metrics.md."""
+    """The table of all events in docs/metrics.md."""
     lines = ["| event | when | fields |", "|---|---|---|"]
     for kind in EVENTS.values():
         fields = ", ".join(f"`{field}`" for field in kind.fields)
@@ -87,25 +87,25 @@ for _kind in (
     EventKind("run_started", "training begins in a new run directory", ("path", "storage")),
     EventKind("run_resumed", "training resumes from a checkpoint", ("path", "storage", "step")),
     EventKind("run_finished", "the report was written", ("wall_s",)),
-    EventKind("run_stopped", "the run was asked to stop and saved what it had", ()),
+    EventKind("run_stopped", "the run was stopped and saved a checkpoint", ()),
     EventKind("run_failed", "an error ended the run", ("error", "kind")),
-    EventKind("stop_asked", "a signal or a caller asked the run to stop", ()),
+    EventKind("stop_asked", "a signal or a caller requested a stop", ()),
     EventKind("phase_began", "a phase begins or is resumed", ("phase", "steps", "done")),
     EventKind("evaluated", "the dev split was scored", ("phase", "best", "scores")),
     EventKind("checkpoint_saved", "a checkpoint is complete on the local disk", ("step", "part")),
-    EventKind("checkpoint_passed_over", "a damaged checkpoint was not used", ("cause",)),
+    EventKind("checkpoint_passed_over", "a damaged checkpoint was skipped", ("cause",)),
     EventKind("sampler_started", "a sampler has started", ("node",)),
-    EventKind("sampler_died", "a sampler's process is gone", ("node", "cause")),
+    EventKind("sampler_died", "a sampler's process has died", ("node", "cause")),
     EventKind("sampler_hung", "a sampler did not respond in time", ("node", "cause")),
-    EventKind("sampler_waiting", "a sampler is not placed or started in time; asked for again"),
-    EventKind("sampler_replaced", "a new sampler stands in for a lost one", ("node",)),
+    EventKind("sampler_waiting", "a sampler was not placed or started in time; requested again"),
+    EventKind("sampler_replaced", "a new sampler replaces a lost one", ("node",)),
     EventKind("rollout_discarded", "a rollout was too old; sampled again", ("shard", "lag")),
-    EventKind("learner_lost", "a learner process is gone or hung", ("cause",)),
-    EventKind("storage_restored", "a run was fetched from its storage", ("files",)),
+    EventKind("learner_lost", "a learner process has died or hung", ("cause",)),
+    EventKind("storage_restored", "a run was restored from its storage", ("files",)),
     EventKind(
-        "storage_synced", "the storage holds all up to a step", ("step", "files", "upload_s")
+        "storage_synced", "the storage has the run up to a step", ("step", "files", "upload_s")
     ),
-    EventKind("storage_failed", "an upload failed and is tried again", ("cause", "failures")),
+    EventKind("storage_failed", "an upload failed and is retried", ("cause", "failures")),
 ):
     register_event(_kind)
 
@@ -118,7 +118,7 @@ class EventSink(Protocol):
 
 
 class NullEventLog:
-    """Writes nothing, but checks names: a wrong one fails without a log too."""
+    """Writes nothing, but checks names, so that wrong ones fail without a log, too."""
 
     def write(self, event: str, level: Level = "info", **fields: Any) -> None:
         """See `EventSink`."""
@@ -130,11 +130,11 @@ NO_LOG = NullEventLog()
 
 
 class EventLog:
-    """Appends to the log of a run; safe in threads, and a refusing disk never reaches the caller.
+    """Appends to the log of a run; thread-safe, and disk errors never reach the caller.
 
     Args:
         run_dir: where events.jsonl is.
-        max_bytes: beyond it the file becomes events.jsonl.1 in the place of the one before.
+        max_bytes: size beyond which the file is renamed to events.jsonl.1, replacing an older one.
     """
 
     def __init__(self, run_dir: Path, *, max_bytes: int = _MAX_BYTES) -> None:
@@ -150,13 +150,13 @@ class EventLog:
         self.lost = 0
 
     def at(self, update: int | None, version: int | None) -> None:
-        """Note where the run stands; every later line says so."""
+        """Set the update and policy version of all later lines."""
         self._update, self._version = update, version
 
     def write(self, event: str, level: Level = "info", **fields: Any) -> None:
-        """Log an event; `actor`, `update` and `version` may be given for this line alone.
+        """Log an event; `actor`, `update` and `version` may be given for this line only.
 
-        What cannot be written is counted in `lost`, and the next line that can be says how many.
+        Lines that cannot be written are counted in `lost`, and the next line has their number.
 
         Raises:
             ValueError: an event or field that is not registered.
@@ -183,10 +183,10 @@ class EventLog:
         descriptor = os.open(self._path, flags, 0o644)
         try:
             size = os.fstat(descriptor).st_size
-            # A line that the disk cut off, or a kill, must not swallow this one.
+            # An incomplete line, after a full disk or a kill, must not corrupt this one.
             torn = size and not _ends_line(self._path)
             if os.write(descriptor, b"\n" + line if torn else line) < len(line):
-                raise OSError("the line was cut off")
+                raise OSError("the line was truncated")
             full = size + len(line) > self._max_bytes
         finally:
             os.close(descriptor)
@@ -210,6 +210,6 @@ def _ends_line(path: Path) -> bool:
 
 
 def parse_events(content: bytes) -> list[dict[str, Any]]:
-    """The events in the bytes of a log, in order; torn and foreign lines are left out."""
+    """The events in the bytes of a log, in order; incomplete and other lines are skipped."""
     records = map(json_object, content.splitlines())
     return [record for record in records if isinstance(record.get("event"), str)]

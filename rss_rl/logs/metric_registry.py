@@ -1,4 +1,4 @@
-"""Every metric a run can write: its tag, unit, meaning, and how several of its values combine."""
+"""All metrics that a run can write: tag, unit, meaning, and how values are aggregated."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Metric:
     """One metric, or several whose tags differ in a part.
 
     tag      the name in TensorBoard and Parquet; `{a,b}` stands for a and for b, and `<name>` at
-             its end for any identifier: what components call their terms and measures
+             the end for any identifier: the name of a component's term or measure
     unit     of the value
-    meaning  what it is, or its formula
-    reducer  how the values of several updates become one
+    meaning  its description or formula
+    reducer  how the values of several updates are aggregated
     kind     scalar (TensorBoard and Parquet), histogram, text or image (TensorBoard)
     """
 
@@ -34,7 +34,7 @@ class Metric:
     kind: Kind = "scalar"
 
     def tags(self) -> list[str]:
-        """The tags written out.
+        """All tags.
 
         >>> Metric("dev/{all,sampled}/loss", "nats", "").tags()
         ['dev/all/loss', 'dev/sampled/loss']
@@ -45,11 +45,11 @@ class Metric:
 
 
 METRICS: dict[str, Metric] = {}
-"""By tag written out, in the order of registration."""
+"""By tag, in the order of registration."""
 
 
 def register(metric: Metric) -> Metric:
-    """Make `metric` known, so that a writer takes its tags.
+    """Register `metric`, so that its tags can be written.
 
     Raises:
         ValueError: one of its tags is taken.
@@ -62,7 +62,7 @@ def register(metric: Metric) -> Metric:
 
 
 def known_metric(tag: str) -> Metric | None:
-    """The metric of `tag`, by its own name or by the group that names of components have."""
+    """The metric of `tag`, by its exact name or as `<name>` of its group."""
     group, _, name = tag.rpartition("/")
     return METRICS.get(tag) or (METRICS.get(f"{group}/<name>") if name.isidentifier() else None)
 
@@ -81,7 +81,7 @@ def find_metric(tag: str, kind: Kind) -> Metric:
 
 
 def metrics_markdown() -> str:
-    """The table of all metrics, as it stands in docs/metrics.md."""
+    """The table of all metrics in docs/metrics.md."""
     lines = ["| tag | unit | what it is | over updates |", "|---|---|---|---|"]
     for metric in dict.fromkeys(METRICS.values()):
         how = metric.reducer if metric.kind == "scalar" else metric.kind
@@ -144,7 +144,7 @@ for _metric in (
     Metric(
         "reward/complement",
         "nats",
-        "-w p(label given the tokens left out), the second term of the default reward model; where"
+        "-w p(label given the unselected tokens), the second term of the default reward model; if"
         " w is not 0",
     ),
     Metric("reward/<name>", "-", "a term of another reward model, mean over selections"),
@@ -152,7 +152,7 @@ for _metric in (
     Metric(
         "reward/coherence_cost",
         "nats",
-        "coherence cost × changes / n, summed over the sentences; where it is not 0",
+        "coherence cost × changes / n, summed over the sentences; if it is not 0",
     ),
     Metric(
         "reward/lambda",
@@ -183,7 +183,7 @@ for _metric in (
         "selection/margin_{heads,dependents}",
         "standard deviations",
         "how far a role's logits are too high (+) or too low (-) for the target share; in logits"
-        " beyond one of them, or where logits vary by less than 1",
+        " beyond one standard deviation, or if that is below 1",
         "last",
     ),
     Metric(
@@ -205,7 +205,7 @@ for _metric in (
     Metric(
         "selection/attention",
         "-",
-        "heat map of a dev sentence, heads × dependents, mean over features; every 20 s at most",
+        "heat map of a dev sentence, heads × dependents, mean over features; at most every 20 s",
         "last",
         "image",
     ),
@@ -241,8 +241,8 @@ for _metric in (
         "share of the samplers' wall time spent idle, over the last 32 updates",
         "last",
     ),
-    Metric("sampler/busy_s", "s", "time all samplers together worked for an update", "sum"),
-    Metric("sampler/alive", "number", "samplers that can be given work", "last"),
+    Metric("sampler/busy_s", "s", "total time that samplers worked during an update", "sum"),
+    Metric("sampler/alive", "number", "samplers that are ready for jobs", "last"),
     Metric("object_store/bytes", "bytes", "bytes in use in the cluster's object stores", "last"),
     Metric(
         "sampler/restarts",

@@ -1,9 +1,9 @@
-"""The metrics of a run, on disk: TensorBoard events for the eye, Parquet for programs.
+"""The metrics of a run on disk: TensorBoard events for people, Parquet for programs.
 
     run/tensorboard/NAME/events...       scalars, histograms, texts, images
-    run/metrics/part-000000.parquet      scalars; a part a flush
+    run/metrics/part-000000.parquet      scalars; one part for each flush
 
-Both forget what was written after the step a run is resumed from, so that no point is there twice.
+When a run is resumed, both drop what was written after its checkpoint, so no point is duplicated.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ class ScalarSink(Protocol):
     """Another sink of scalars, such as a monitoring system; it must not raise."""
 
     def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
-        """Take the finite scalars of one step, by registered tag."""
+        """Write the finite scalars of one step, by registered tag."""
 
 
 class MetricsWriter:
     """Writes the metrics of one run; only one at a time may be open for a run directory.
 
-    Call `flush` right before each checkpoint is saved: what a checkpoint's step has seen is then on
-    disk whenever the checkpoint is.
+    Call `flush` right before each checkpoint is saved, so that the metrics up to a checkpoint are
+    on disk whenever the checkpoint is.
 
     Args:
         run_dir: the run directory.
         resume_step: step of the checkpoint the run resumes from; metrics of later steps are
-            dropped. None for a new run: whatever metrics there are go.
-        resume_rows: what `rows` was when that checkpoint was saved; rows of its own step that came
-            after it are dropped too. None keeps all of that step.
-        sinks: where scalars go beside TensorBoard and Parquet.
-        name: that TensorBoard shows the run under; a run that has event files keeps their folder.
+            dropped. None for a new run: all existing metrics are deleted.
+        resume_rows: value of `rows` when that checkpoint was saved; later rows of its step are
+            dropped, too. None keeps all of that step.
+        sinks: further sinks of scalars, besides TensorBoard and Parquet.
+        name: of the run in TensorBoard; a run that has event files keeps their folder.
 
     Raises:
-        CheckpointError: metrics on disk are damaged, or the disk refuses.
+        CheckpointError: metrics on disk are damaged, or writing fails.
     """
 
     def __init__(
@@ -89,18 +89,18 @@ class MetricsWriter:
 
     @property
     def rows(self) -> int:
-        """Scalars on disk, all steps and tags together."""
+        """Number of scalars on disk, over all steps and tags."""
         return self._flushed
 
     def _disk_errors(self) -> AbstractContextManager[None]:
-        remedy = "Free disk space or permit writing there, and resume the run"
+        remedy = "Free disk space or allow writing there, and resume the run"
         return disk_errors(self._directory.parent, "metrics could not be written", remedy)
 
     def scalars(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
-        """Write scalars of one step; NaN and infinity are left out and counted instead.
+        """Write scalars of one step; NaN and infinite values are counted instead.
 
         Raises:
-            ValueError: a tag that is not registered as a scalar; nothing is written then.
+            ValueError: a tag that is not registered as a scalar; then nothing is written.
         """
         for tag in values:
             find_metric(tag, "scalar")
@@ -118,12 +118,12 @@ class MetricsWriter:
             sink.scalars(step, finite)
 
     def charts(self, metric: str) -> None:
-        """Lay out the charts that TensorBoard's Custom Scalars open on; see `main_charts`."""
+        """Write the layout of TensorBoard's Custom Scalars; see `main_charts`."""
         with self._disk_errors():
             self._events.add_custom_scalars(main_charts(metric))
 
     def histogram(self, step: int, tag: str, values: Array) -> None:
-        """Write the distribution of `values`, any shape; nothing where it is empty.
+        """Write the distribution of `values`, any shape; nothing if it is empty.
 
         Raises:
             ValueError: a tag that is not registered as a histogram.
@@ -146,8 +146,7 @@ class MetricsWriter:
     def image(self, step: int, tag: str, draw: Callable[[], Array | None]) -> None:
         """Write the picture that `draw` returns, uint8 [height, width, 3], unless it is None.
 
-        Drawing takes a while: nothing is drawn where the tag's last picture is younger than
-        20 seconds.
+        Drawing is slow: nothing is drawn if the tag's last picture is younger than 20 seconds.
 
         Raises:
             ValueError: a tag that is not registered as an image.
@@ -162,10 +161,10 @@ class MetricsWriter:
                 self._events.add_image(tag, picture, step, dataformats="HWC")
 
     def flush(self) -> None:
-        """Put everything written so far on the disk.
+        """Flush everything to disk.
 
         Raises:
-            CheckpointError: the disk refuses.
+            CheckpointError: writing fails.
         """
         with self._disk_errors():
             self._events.flush()
@@ -220,7 +219,7 @@ def _read(path: Path) -> pa.Table:
         raise CheckpointError(
             f"unreadable: {error}",
             where=str(path),
-            remedy="Move the file away; its metrics are lost, the run is not",
+            remedy="Move the file away; its metrics are lost, but not the run",
         ) from error
     return table
 
@@ -231,9 +230,9 @@ def _write(path: Path, table: pa.Table) -> None:
 
 
 def _drop_after(directory: Path, step: int, rows: int | None) -> int:
-    """Drop the rows of later steps, and those beyond the first `rows`; returns how many stay.
+    """Drop the rows of later steps, and those beyond the first `rows`; the number that remain.
 
-    Parts that lose all their rows go.
+    Parts without remaining rows are deleted.
     """
     for leftover in directory.glob(".tmp-part-*"):
         leftover.unlink()
@@ -251,13 +250,13 @@ def _drop_after(directory: Path, step: int, rows: int | None) -> int:
 
 
 def _events_folder(directory: Path, name: str) -> Path:
-    """Where a run's event files are or shall be; they void each other within one folder only."""
+    """The folder of a run's event files; TensorBoard purges steps only within one folder."""
     older = sorted(directory.rglob("events.out.tfevents.*"))
     return older[-1].parent if older else directory / name
 
 
 def _open_event_files(directory: Path, purge_step: int) -> SummaryWriter:
-    """A writer of a new TensorBoard file; what older files say from `purge_step` on is void."""
+    """A writer of a new TensorBoard file, which purges steps from `purge_step` on in older ones."""
     _quieten_writer_thread()
     _wait_for_new_name(directory)
     return SummaryWriter(str(directory), purge_step=purge_step, flush_secs=_EVENTS_FLUSH_SECONDS)
@@ -265,9 +264,9 @@ def _open_event_files(directory: Path, purge_step: int) -> SummaryWriter:
 
 @cache
 def _quieten_writer_thread() -> None:
-    """Let the thread that writes TensorBoard's files die without a traceback.
+    """Suppress the traceback when TensorBoard's writer thread dies.
 
-    Its error is kept and raised again by the next call of the writer, as one clear message.
+    Its error is kept, and raised by the next call of the writer as one clear message.
     """
     before = threading.excepthook
 
@@ -279,11 +278,10 @@ def _quieten_writer_thread() -> None:
 
 
 def _wait_for_new_name(directory: Path) -> None:
-    """Let the second of the newest event file pass.
+    """Wait until the second of the newest event file has passed.
 
-    TensorBoard reads event files in the order of their names, which hold the second they were made
-    in and then the process: of two in one second the later may come first, and its purge mark would
-    wipe nothing.
+    TensorBoard reads event files in the order of their names, which have the second of creation and
+    then the process id: of two in one second, the later may be read first, and would purge nothing.
     """
     newest = max((_made_in(path) for path in directory.glob("events.out.tfevents.*")), default=0)
     if newest == int(time.time()):

@@ -1,4 +1,4 @@
-"""How TensorBoard shows runs: the name of each, and the charts that it opens on."""
+"""Runs in TensorBoard: their names, and the layout of charts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _DEV = "dev/(all|thresholded)"
 
 
 def tensorboard_name(config: RunConfig) -> str:
-    """What distinguishes a run from others beside it: data, policy, share or cost, and seed.
+    """The name of a run in TensorBoard: data, policy, share or cost, and seed.
 
-    A folder of this name holds the run's event files, as TensorBoard names runs by their folders.
-    It depends on the configuration alone, so a run that moves keeps it.
+    It is the name of the folder with the run's event files, which TensorBoard names runs by. It
+    depends only on the configuration, so a run that is moved keeps it.
     """
     parts = [PurePosixPath(config.data).name]
     if config.phases[-1].selection == "sampled":
@@ -31,10 +31,10 @@ def tensorboard_name(config: RunConfig) -> str:
 
 
 def main_charts(metric: str) -> dict[str, dict[str, list[Any]]]:
-    """The layout of Custom Scalars: by category and title the tags of a chart, as expressions.
+    """The layout of Custom Scalars: by category and title, regular expressions of a chart's tags.
 
     Args:
-        metric: that checkpoints are chosen by; shown beside those that tasks are known by.
+        metric: the one that checkpoints are chosen by; shown with the tasks' leading measures.
     """
     own = {measure.name for measure in OWN}
     scores = "|".join(sorted({*leading_measures(), metric} - own))

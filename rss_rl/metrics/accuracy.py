@@ -1,4 +1,4 @@
-"""How many examples are predicted right, and what that is worth where labels are unbalanced."""
+"""Accuracy, and measures of it for unbalanced labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OF_CHOICES = ("accuracy", "majority_accuracy")
 
 
 class _Accuracy:
-    """The accuracy and the majority's; of classes also macro-F1 and, of two, the area under ROC."""
+    """Accuracy and majority accuracy; of classes also macro-F1; of two classes also ROC AUC."""
 
     def __init__(self, setup: MetricSetup, options: NoOptions) -> None:
         self._chooses = setup.labels.chooses
@@ -44,7 +44,7 @@ class _Accuracy:
 ACCURACY = Component(
     kind="metric",
     name="accuracy",
-    help="Share of the examples predicted right; beside it the majority's, macro-F1, ROC area.",
+    help="Share of correct predictions; also the majority's, macro-F1, and the area under ROC.",
     build=_Accuracy,
     capabilities=frozenset({"classes", "sentence", "candidate", "predictions", "standard", "main"}),
     measures=(

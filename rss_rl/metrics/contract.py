@@ -1,6 +1,6 @@
 """Contract tests for metrics; see `rss_rl.testing`.
 
-Legend: B examples, C classes or what else is chosen from.
+Legend: B examples, C classes or other choices.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def check_metric(
     sentences: int = 1,
     options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Check all that evaluation relies on: finite numbers under the names that it says, whatever
-    the order and the batches that the examples come in; passes that do not know of each other, and
-    one without an example; arguments that stay as they are; pickling.
+    """Check all that evaluation relies on: finite numbers under the declared names, independent of
+    order and batching of the examples; independent passes, also without an example; arguments that
+    are not modified; pickling.
 
     Args:
-        metric: a component of kind `metric`, or a function without arguments that makes one.
-        labels, sentences: of a task that it is for.
+        metric: a component of kind `metric`, or a function without arguments that returns a metric.
+        labels, sentences: of a task that it supports.
         options: of the component.
 
     Raises:
-        ComponentError: the first promise that it breaks, with what to do about it.
-        ConfigError: options that do not do, or the component refuses the task.
+        ComponentError: the first promise that it breaks, with a remedy.
+        ConfigError: invalid options, or the component refuses the task.
     """
     if isinstance(metric, Component):
         component, parsed = metric, metric.parse(options or {})
@@ -58,7 +58,7 @@ def check_metric(
     count = len(whole.batch)
     result = checked.result([whole])
     checked.require(
-        bool(result), "reports nothing of data that it is for", "Return each name that is defined"
+        bool(result), "reports nothing for data it supports", "Return each name that is defined"
     )
     everything = np.arange(count)
     orders = {
@@ -73,7 +73,7 @@ def check_metric(
             for n in result
         )
         checked.require(
-            same, f"depends on {what}", "Gather sums or columns, and combine at the end"
+            same, f"depends on {what}", "Collect sums or columns, and combine them at the end"
         )
     checked.require(
         checked.result([whole]) == result,
@@ -85,7 +85,7 @@ def check_metric(
 
 
 def _scored(labels: LabelSpec, sentences: int) -> Scored:
-    """Six examples with random logits, about half of them predicted right."""
+    """Six examples with random logits, about half of them predicted correctly."""
     batch = random_batch(labels, sentences)
     draw = np.random.default_rng(5)
     count = len(batch)
@@ -130,7 +130,7 @@ def _cut(scored: Scored, indices: Array) -> Scored:
 
 
 class _Checked(Promises):
-    """A metric that is made anew for each pass, and what is asked of it."""
+    """A metric, built anew for each pass, and checks of it."""
 
     def __init__(self, make: Callable[[], Metric], declared: frozenset[str]) -> None:
         super().__init__(ComponentError, type(make()).__name__, "the metric")
@@ -153,7 +153,7 @@ class _Checked(Promises):
         )
 
     def result(self, passed: Sequence[Scored]) -> dict[str, float]:
-        """Of a pass; checked for names, finiteness, and that it leaves its arguments alone."""
+        """The result of a pass; checks names, finiteness, and that arguments are not modified."""
         metric = self._make()
         for scored in passed:
             before = pickle.dumps(copy.deepcopy(scored))
@@ -166,10 +166,10 @@ class _Checked(Promises):
         try:
             result = metric.result()
         except (ValueError, ZeroDivisionError, IndexError) as error:
-            remedy = "Leave out what is undefined, as of a pass without an example"
-            self.require(False, f"fails to give its result: {error}", remedy)
+            remedy = "Omit what is undefined, as in a pass without an example"
+            self.require(False, f"cannot compute its result: {error}", remedy)
         extra = sorted(set(result) - set(metric.names))
-        self.require(not extra, f"reports {extra} beside its names", "List all in `names`")
+        self.require(not extra, f"reports {extra}, not in its names", "List all in `names`")
         for name, value in result.items():
             self.require(
                 isinstance(value, float) and math.isfinite(value),
@@ -177,7 +177,7 @@ class _Checked(Promises):
                 "Return a finite float, or leave the name out",
             )
         self.require(
-            metric.result() == result, "answers otherwise when asked again", "Keep its sums"
+            metric.result() == result, "returns another result when called again", "Keep its sums"
         )
         return result
 
@@ -185,7 +185,7 @@ class _Checked(Promises):
         metric = self._make()
         metric.add(whole)
         same = self._read(self.pickled(metric)) == result
-        self.require(same, "reports otherwise when pickled", "Keep what it needs in attributes")
+        self.require(same, "reports other values when pickled", "Keep its state in attributes")
 
 
 def _is_name(name: object) -> bool:

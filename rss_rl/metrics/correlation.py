@@ -1,4 +1,4 @@
-"""How predicted scores go with the gold ones: Pearson's r, Spearman's rho, mean squared error."""
+"""Predicted against gold scores: Pearson's r, Spearman's rho, mean squared error."""
 
 from __future__ import annotations
 

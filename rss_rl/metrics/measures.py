@@ -1,4 +1,4 @@
-"""Every number that a report may hold: of all metrics, and what evaluation measures itself."""
+"""All measures that a report may hold: those of metrics, and those of the evaluation itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN = (
     Measure(
         "reward",
         "reward",
-        "mean reward; with a target share the score alone",
+        "mean reward; with a target share only the score",
         unit="nats",
         largest=math.inf,
         brief=True,
@@ -32,7 +32,7 @@ OWN = (
     Measure("heads_kept", "heads", "heads", unit=_SHARE, percent=True),
     Measure("dependents_kept", "dependents", "dependents", unit=_SHARE, percent=True),
 )
-"""What evaluation measures itself."""
+"""The evaluation's own measures."""
 
 
 @functools.cache
@@ -43,43 +43,43 @@ def _metrics() -> tuple[Component, ...]:
 
 @functools.cache
 def all_measures() -> Mapping[str, Measure]:
-    """By name, as columns are ordered: how good, what for how much, and how well it agrees."""
+    """By name, in the order of columns: quality, loss and shares kept, agreement with people."""
     agreement = [m for c in _metrics() if c.can("rationales") for m in c.measures]
     others = [m for c in _metrics() if not c.can("rationales") for m in c.measures]
     return {measure.name: measure for measure in (*others, *OWN, *agreement)}
 
 
 def find_measure(name: str) -> Measure:
-    """The measure of this name; one that no installed metric declares is shown by its name."""
+    """The measure of this name; if no installed metric declares it, one with its name as label."""
     unknown = Measure(name, name, "", largest=math.inf, brief=True)
     return all_measures().get(name, unknown)
 
 
 def task_measures() -> list[str]:
-    """All measures of what is predicted."""
+    """All measures of predictions."""
     return [measure.name for c in _metrics() if c.can("predictions") for measure in c.measures]
 
 
 @functools.cache
 def leading_measures() -> tuple[str, ...]:
-    """What runs are compared by: the first measure of each metric of predictions."""
+    """The measures that runs are compared by: the first one of each metric of predictions."""
     return tuple(c.measures[0].name for c in _metrics() if c.can("predictions"))
 
 
 def brief_measures(scores: Mapping[str, float | None]) -> dict[str, float]:
-    """The few numbers that are shown where there is no room for all, in the order of columns."""
+    """The few values to show when there is no room for all, in the order of columns."""
     shown = (n for n in in_order(scores) if find_measure(n).brief)
     return {name: value for name in shown if (value := scores[name]) is not None}
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names as their columns are ordered; those that no metric declares come last."""
+    """Names in the order of columns; those that no metric declares come last."""
     found, known = set(names), all_measures()
     return [name for name in known if name in found] + sorted(found - set(known))
 
 
 def format_measure(name: str, value: float | None) -> str:
-    """A value as it is shown: shares in percent, others with their places; `-` for None."""
+    """A formatted value: shares in percent, others with their decimal places; `-` for None."""
     if value is None:
         return "-"
     measure = find_measure(name)

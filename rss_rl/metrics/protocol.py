@@ -1,9 +1,9 @@
-"""What a metric is, what it is built from and what it is given.
+"""The protocol of metrics, their setup and their input.
 
-A component of kind `metric` builds a fresh object for each pass over a split: `add` is called with
-one batch after the other, `result` once.
+A component of kind `metric` builds a new object for each pass over a split: `add` is called with
+each batch, then `result` once.
 
-Legend: B examples, C classes (or what else is chosen from), S sentences, N_s tokens of slot s.
+Legend: B examples, C classes (or other choices), S sentences, N_s tokens of slot s.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rss_rl.types import Array, Batch, LabelSpec
 
 @dataclass(frozen=True)
 class MetricSetup:
-    """What a metric is built from.
+    """The task that a metric is built for.
 
-    labels     what is predicted
-    sentences  sentence slots an example has, S
+    labels     to be predicted
+    sentences  sentence slots of an example, S
     """
 
     labels: LabelSpec
@@ -30,19 +30,19 @@ class MetricSetup:
 
 @dataclass(frozen=True)
 class Scored:
-    """A batch with its selections, and what the classifier predicts from them alone.
+    """A batch with its selections, and the classifier's predictions under them.
 
-    Where a run has no trained classifier, what it would predict is None: metrics with the
-    capability `predictions` are not built there.
+    Without a trained classifier, predictions are None, and metrics with the capability
+    `predictions` are not built.
 
-    batch       gold labels and whatever else the data tell of the examples
+    batch       examples with gold labels
     selections  S x bool [B, 2, N_s]
-    moved       the same, moved to random tokens of the same sentence: what chance would keep; none
-                where nobody marked words
+    moved       the same, moved to random tokens of their sentences, as chance level; empty without
+                rationales
     predicted   [B]: number of a class, sentence or candidate, or a score
     losses      float32 [B], nats (scores: of the configured loss)
-    logits      float32 [B, C]; -inf for what an example does not offer
-    odds        float32 [B], log-odds of the last class; None where labels are no classes
+    logits      float32 [B, C]; -inf for choices that an example does not have
+    odds        float32 [B], log-odds of the last class; None if labels are not classes
     """
 
     batch: Batch
@@ -55,7 +55,7 @@ class Scored:
 
     @property
     def probabilities(self) -> Array | None:
-        """Of classes, sentences or candidates: the softmax of the logits, float64 [B, C]."""
+        """Softmax of the logits, over classes, sentences or candidates, float64 [B, C]."""
         if self.logits is None:
             return None
         wide = self.logits.astype(np.float64)
@@ -67,7 +67,7 @@ class Scored:
 class Metric(Protocol):
     """One measure of a pass, or several that share their sums.
 
-    names  what `result` may return here: of the component's measures those that fit the data
+    names  that `result` may return: those of the component's measures that fit the data
     """
 
     @property
@@ -75,7 +75,7 @@ class Metric(Protocol):
         """See the class."""
 
     def add(self, scored: Scored) -> None:
-        """Take in one batch; it must not be changed."""
+        """Add one batch, which must not be modified."""
 
     def result(self) -> dict[str, float]:
-        """The measures of all batches; one that is undefined there is left out."""
+        """The measures of all batches, without undefined ones."""

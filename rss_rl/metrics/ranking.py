@@ -1,6 +1,6 @@
-"""How high right answers stand among the rivals for a question: MAP and MRR.
+"""The ranks of right answers among the rival answers to a question: MAP and MRR.
 
-Answers are sorted by the log-odds of the last class, which is the right one.
+Answers are sorted by the log-odds of the last class, which stands for a right answer.
 """
 
 from __future__ import annotations

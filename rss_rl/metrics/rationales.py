@@ -1,8 +1,8 @@
-"""How well selections agree with the words that people marked, over all tokens of a split.
+"""Agreement of selections with the rationales that people marked, over all tokens of a split.
 
-A token is kept as head, as dependent or as both. `rationale_f1_random` is the F1 of the same
-selections moved to random tokens of their sentences: what chance would find. Of a pair, a text in
-which nobody marked a token (a question beside its passage) does not count.
+A token is kept as head, as dependent or as both. `rationale_f1_random` is the chance level: the F1
+of the same selections moved to random tokens of their sentences. Of a pair, a text without a marked
+token (such as the question about a passage) does not count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The metrics of a run: those of its task, and those that its configuration names."""
+"""The metrics of a run: those of its task, and those in its configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rss_rl.metrics.protocol import Metric, MetricSetup
 
 _OWN = frozenset(measure.name for measure in OWN)
 _OWN_BEST = ("loss", "reward")
-"""Those of them that a checkpoint can be chosen by."""
+"""Those that the best checkpoint can be chosen by."""
 _LABELS = frozenset({"classes", "score", "sentence", "candidate"})
 
 _log = logging.getLogger("rss_rl.metrics")
@@ -23,12 +23,12 @@ _log = logging.getLogger("rss_rl.metrics")
 
 @functools.cache
 def _standard() -> tuple[Component, ...]:
-    """Installed components that are reported without being asked for."""
+    """Installed components that are reported by default."""
     found = []
     for name in component_names("metric"):
         try:
             component = find_component("metric", name)
-        except ConfigError as error:  # nobody asked for it, so it must not end a run
+        except ConfigError as error:  # it was not requested, so it must not end a run
             _log.warning("%s", error)
             continue
         if component.can("standard"):
@@ -54,17 +54,16 @@ class _RunMetric:
 
 
 class RunMetrics:
-    """What a run measures of a pass, beside what evaluation measures itself.
+    """The metrics of a run, in addition to the evaluation's own measures.
 
     Args:
         config: of the run.
         setup: of its data.
-        questions, rationales: whether the data have questions with rival answers, and words that
-            people marked; True where that is not known before they are read.
+        questions, rationales: whether the data have questions with rival answers, and rationales;
+            True if that is not known before they are read.
 
     Raises:
-        ConfigError: a metric that the configuration names does not fit the data, or two metrics
-            report one name.
+        ConfigError: a configured metric does not fit the data, or two metrics report one name.
     """
 
     def __init__(
@@ -118,25 +117,25 @@ class RunMetrics:
         return [chosen for chosen in found if not chosen.capabilities & self._missing]
 
     def begin(self) -> list[Metric]:
-        """Fresh metrics for a pass."""
+        """New metrics for a pass."""
         return [chosen.build() for chosen in self._chosen]
 
 
 def _check_fits(
     name: str, capabilities: frozenset[str], setup: MetricSetup, config: RunConfig
 ) -> None:
-    """Refuse a metric that was asked for in vain."""
+    """Refuse a configured metric that does not fit the data or the run."""
     if not _fits(capabilities, setup):
         kinds = " or ".join(sorted(capabilities & _LABELS))
         raise ConfigError(
-            f"'{name}' measures labels of kind {kinds}, and this data set's are"
+            f"'{name}' measures labels of kind {kinds}, but this data set's are"
             f" {setup.labels.kind}",
             where="evaluation.metrics",
             remedy="Leave it out",
         )
     if "predictions" in capabilities and not config.predicts:
         raise ConfigError(
-            f"'{name}' rests on predictions, and the run trains no classifier",
+            f"'{name}' needs predictions, but the run trains no classifier",
             where="evaluation.metrics",
             remedy="Leave it out, or add a phase with supervised: true",
         )
@@ -144,7 +143,7 @@ def _check_fits(
 
 @dataclass(frozen=True)
 class BestMetric:
-    """What checkpoints are chosen by."""
+    """The metric that the best checkpoint is chosen by."""
 
     name: str
     lower_is_better: bool
@@ -153,10 +152,10 @@ class BestMetric:
 def best_metric(
     config: RunConfig, setup: MetricSetup, *, questions: bool, rationales: bool
 ) -> BestMetric:
-    """What `evaluation.best_metric` means on the dev split.
+    """The metric that `evaluation.best_metric` selects on the dev split.
 
     Args:
-        questions, rationales: what the dev split has, see `RunMetrics`.
+        questions, rationales: of the dev split, see `RunMetrics`.
 
     Raises:
         ConfigError: dev has no such metric; names the nearest one.
@@ -184,5 +183,5 @@ def _reason(config: RunConfig, setup: MetricSetup, name: str) -> str:
     if name in RunMetrics(config, setup, rationales=False).names:
         return "questions of the dev split have no rival answers"
     if name in RunMetrics(config, setup, questions=False).names:
-        return "nobody marked words of the dev split"
+        return "the dev split has no rationales"
     return f"this data set's labels are {setup.labels.kind}"

@@ -1,1 +1,1 @@
-"""A run's copy on a storage path: claimed, kept up, restored."""
+"""The copy of a run on a storage path: claimed, updated, restored."""

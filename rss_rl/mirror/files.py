@@ -1,9 +1,9 @@
-"""Which files of a run a storage path holds, and in which order they come and go.
+"""Which files of a run a storage path holds, and the order in which they are written and deleted.
 
-Data before the checkpoints that count on them, a checkpoint before the names that point to it,
-LATEST after all other names, removals at the end: whenever the writer dies, what LATEST names there
-is complete. On the storage a tensors file carries its digest in its name, so that a step that is
-saved again never overwrites the one that LATEST names.
+Data are written before the checkpoints that depend on them, a checkpoint before its pointers,
+LATEST after all other pointers; deletions come last. So whenever the writer dies, the checkpoint
+that LATEST names is complete. On the storage, the name of a tensors file has its digest, so that a
+step that is saved again never overwrites the one that LATEST names.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Item:
 
     name       on the storage
     signature  equal for equal content
-    source     its bytes; the open file, to be read on after its name is gone; or where it stays
+    source     its bytes; or the open file, if it may be deleted meanwhile; or its path
     """
 
     name: str
@@ -52,11 +52,11 @@ class Item:
 
 @dataclass
 class Snapshot:
-    """A run directory as it was at one moment.
+    """The state of a run directory at one moment.
 
-    step   of the checkpoint that LATEST names; None where there is none yet
-    names  every file the storage shall hold
-    items  those that may not be there yet, in the order of upload
+    step   of the checkpoint that LATEST names; None if there is none yet
+    names  all files that belong on the storage
+    items  those to upload, in order
     """
 
     step: int | None = None
@@ -65,7 +65,7 @@ class Snapshot:
     _open: ExitStack = field(default_factory=ExitStack)
 
     def hold(self, path: Path) -> BinaryIO:
-        """Open a file until `close`."""
+        """Open a file, which stays open until `close`."""
         return self._open.enter_context(path.open("rb"))
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Snapshot:
 
 
 def is_of_run(name: str) -> bool:
-    """Whether a name on a storage is one that a run has; others are never touched."""
+    """Whether a file on a storage has a name that a run's files have; others are never touched."""
     return _rank(name) is not None
 
 
@@ -88,21 +88,21 @@ def _rank(name: str) -> tuple[int, bool] | None:
 
 
 def removal_order(names: set[str]) -> list[str]:
-    """The names with what points before what is pointed to."""
+    """The names in order of deletion: pointers before what they point to."""
     return sorted((name for name in names if is_of_run(name)), key=_rank_of, reverse=True)
 
 
 def _rank_of(name: str) -> tuple[int, bool, str]:
-    # The configuration comes first of all and goes last: by it a path is known to hold a run.
+    # The configuration, which makes a path a run, is written first and deleted last.
     first = (-1, False) if name == CONFIG_FILE else None
     return *(first or _rank(name) or (len(_ORDER), False)), name
 
 
 def take_snapshot(run_dir: Path, known: Mapping[str, Signature]) -> Snapshot:
-    """The run as it is now, to be called by the thread that writes it.
+    """The current state of the run; must be called by the thread that writes it.
 
     Args:
-        known: signatures of what the storage has; such files are not opened.
+        known: signatures of the files on the storage, which are not opened.
 
     Raises:
         OSError, CheckpointError: a file cannot be read.
@@ -127,7 +127,7 @@ def take_snapshot(run_dir: Path, known: Mapping[str, Signature]) -> Snapshot:
 
 
 def _may_vanish(name: str) -> bool:
-    """Whether a later checkpoint may remove the file before it is uploaded."""
+    """Whether the file may be pruned before it is uploaded."""
     rank = _rank(name)
     return rank is not None and rank[0] == _TENSORS
 
@@ -154,14 +154,14 @@ def _found(run_dir: Path) -> Iterator[tuple[str, Signature, Path | bytes]]:
 
 
 def _checkpoint(name: str, state: Path) -> Iterator[tuple[str, Signature, Path | bytes]]:
-    """The two files of a checkpoint, as they are on the storage."""
-    record = read_json(state, remedy="Resume the run: it passes over a damaged checkpoint")
+    """The two files of a checkpoint, in their form on the storage."""
+    record = read_json(state, remedy="Resume the run, which skips a damaged checkpoint")
     digest, tensors = (
         record.get("tensors_sha256"),
         tensors_path(state.parent, record["tensors_file"]),
     )
     if not isinstance(digest, str) or tensors is None:
-        return  # not as written by us: not to be spread
+        return  # not written by rss-rl: not copied
     content_name = f"tensors-{digest[:16]}.safetensors"
     yield name.removesuffix(STATE_FILE) + content_name, content_signature(tensors), tensors
     text = canonical_json({**record, "tensors_file": content_name}, where=str(state))
@@ -169,14 +169,14 @@ def _checkpoint(name: str, state: Path) -> Iterator[tuple[str, Signature, Path |
 
 
 def content_signature(tensors: Path | int) -> Signature:
-    """Of a file whose name says its content: its size, which a storage reports too."""
+    """The signature of a file named by its digest: its size, which a storage reports, too."""
     return ("size", tensors if isinstance(tensors, int) else tensors.stat().st_size)
 
 
 def present_signatures(files: Mapping[str, int]) -> dict[str, Signature]:
-    """What can be known of the files that a storage has at the start, by name and size.
+    """Signatures of the files that a storage has at the start, given their names and sizes.
 
-    A signature that equals no other makes the file be replaced, or removed with the others.
+    Most files get a signature that matches no other, so that they are uploaded again or deleted.
     """
     return {
         name: content_signature(size) if "/tensors-" in name else ()

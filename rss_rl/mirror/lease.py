@@ -1,13 +1,13 @@
-"""Who writes to a storage path: writer.json, renewed while its process runs.
+"""The lease of a storage path's writer: writer.json, renewed while its process runs.
 
-Processes that share nothing but the storage share no lock either: between reading and writing the
-lease another may come. So whoever writes it reads it again a moment later, and whose token stands
-there then has it. Each holder's `epoch` is one above its predecessor's: a renewal that comes too
-late and lands on a newer lease is known by its lower epoch, and undone.
+Processes that share only the storage have no lock: another may write between the reading and the
+writing of the lease. So a writer reads the lease again a moment later; the process whose token it
+has then holds it. Each holder's `epoch` is one above its predecessor's: a late renewal that
+overwrites a newer lease is recognised by its lower epoch, and undone.
 
-A holder is alive while it renews its token. It counts as dead at once only where this process would
-see it if it lived: in the same boot and the same process namespace (containers share host names,
-and each has a process 1), and no process has its number and its time of start there.
+A holder is alive while it renews the lease. It counts as dead at once only if this process would
+see it alive: in the same boot and process namespace (containers share host names, and each has a
+process 1), if no process there has its pid and start time.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from rss_rl.storage import Storage
 
 WRITER_FILE = "writer.json"
 FRESH_S = 120.0
-"""A lease that was not renewed for so long is free; the hosts' clocks should agree within it."""
+"""A lease not renewed for this long is free; the hosts' clocks should agree within it."""
 _MAX_BYTES = 10_000
 _LOOK_S, _LONGEST_RENEWAL_S = 1.0, 10.0
 _SETTLE_S, _TRIES = 0.2, 5
-"""After a claim, the time in which another that was under way shows; tries of a take-over."""
+"""Wait after a claim, for a concurrent one to show; attempts of a take-over."""
 _PROC = Path("/proc")
 _log = logging.getLogger("rss_rl.storage")
 _held: set[str] = set()  # tokens of this process
 
 
 class Lease:
-    """This process as the writer of a storage path.
+    """Makes this process the writer of a storage path.
 
     Args:
         storage: where writer.json is.
-        take_over: take it from a writer that seems alive.
-        wait: for a writer that may have died a moment ago, until its lease is old; one that renews
-            it is alive. Blocks for `fresh_s` at most.
+        take_over: take the lease from a writer that seems alive.
+        wait: until the lease of a writer that may have died expires, for at most `fresh_s`; if it
+            is renewed, the writer is alive.
         fresh_s: as `FRESH_S`.
 
     Raises:
-        StorageError: another process writes there, or the storage refuses.
+        StorageError: another process writes there, or the storage fails.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class Lease:
             raise
 
     def _claim(self, take_over: bool) -> None:
-        """Write the lease, and see whether it stays.
+        """Write the lease, and check that it is not overwritten.
 
         Raises:
-            StorageError: another process claims it at the same time; or the storage refuses.
+            StorageError: another process claims it at the same time, or the storage fails.
         """
         found: dict[str, Any] | None = None
         for _ in range(_TRIES if take_over else 1):
@@ -95,10 +95,10 @@ class Lease:
         raise _occupied(self._storage, "another process" if found is None else _name(found))
 
     def renew(self) -> None:
-        """Say that this process is alive.
+        """Renew the lease.
 
         Raises:
-            StorageError: another process has taken over, or the storage refuses.
+            StorageError: another process has taken over, or the storage fails.
         """
         record = _read(self._storage)
         if self._is_lost(record):
@@ -114,28 +114,27 @@ class Lease:
 
     def _is_lost(self, record: dict[str, Any] | None) -> bool:
         if record is None:
-            # Who was paused for so long cannot know who held the lease and released it meanwhile.
+            # After so long a pause, another process may have held and released the lease meanwhile.
             return time.monotonic() - self._renewed > self._fresh_s
         epoch = _epoch(record)
-        late = epoch is not None and epoch < self._epoch  # a renewal by who held it before
+        late = epoch is not None and epoch < self._epoch  # a late renewal by an earlier holder
         return record.get("token") != self._token and not late
 
     @property
     def lost(self) -> StorageError | None:
-        """The error of the last renewal, where another process had taken over; else None."""
+        """The error of the last renewal, if another process had taken over; else None."""
         return self._lost
 
     def check(self) -> None:
-        """Raise StorageError where the last renewal met another writer; asks no storage."""
+        """Raise StorageError if the last renewal found another writer; does not ask the storage."""
         if self._lost is not None:
             raise self._lost
 
     @contextmanager
     def kept(self, every_s: float) -> Iterator[None]:
-        """Renew by a thread of its own, every `every_s` seconds, while something lasts long.
+        """Renew in a thread every `every_s` seconds, during a long operation.
 
-        Whoever works meanwhile calls `check` between two steps; a storage that refuses for a while
-        is asked again.
+        Call `check` between the steps of the operation; failed renewals are retried.
         """
         over = threading.Event()
 
@@ -153,10 +152,10 @@ class Lease:
             thread.join(_LONGEST_RENEWAL_S)
 
     def release(self) -> None:
-        """Release the lease, where it is still this process's.
+        """Release the lease, if this process still holds it.
 
         Raises:
-            StorageError: the storage refuses; the lease ends by itself then.
+            StorageError: the storage fails; the lease then expires.
         """
         _held.discard(self._token)
         record = _read(self._storage)
@@ -177,10 +176,8 @@ class Lease:
 
 
 def _outlast(storage: Storage, writer: str, fresh_s: float) -> str | None:
-    """Wait until a lease is old or gone; the writer's name, where it renews it meanwhile."""
-    _log.warning(
-        "%s: %s may have died; waiting up to %.0f s for a sign of it", storage.uri, writer, fresh_s
-    )
+    """Wait until a lease expires or is released; the writer's name, if it is renewed meanwhile."""
+    _log.warning("%s: %s may have died; waiting up to %.0f s for it", storage.uri, writer, fresh_s)
     began, first = time.monotonic(), _read(storage)
     while time.monotonic() - began < fresh_s:
         time.sleep(min(_LOOK_S, fresh_s / 10))
@@ -191,10 +188,7 @@ def _outlast(storage: Storage, writer: str, fresh_s: float) -> str | None:
 
 
 def live_writer(storage: Storage) -> str | None:
-    """Who holds a fresh lease, as `process 12 on host`; None without one.
-
-    Nor does a process that this one would see if it lived, and does not.
-    """
+    """The holder of a fresh lease, as `process 12 on host`; None without one, or if it is dead."""
     record = _read(storage)
     written = None if record is None else record.get("time")
     if record is None or not isinstance(written, int | float):
@@ -205,7 +199,7 @@ def live_writer(storage: Storage) -> str | None:
 
 
 def _is_dead(record: dict[str, Any]) -> bool:
-    """Whether the holder is of this very process namespace, and not there any more."""
+    """Whether the holder was in this process namespace, and no longer exists."""
     pid, space = record.get("pid"), _space()
     if space is None or record.get("space") != space or type(pid) is not int or pid <= 0:
         return False
@@ -215,7 +209,7 @@ def _is_dead(record: dict[str, Any]) -> bool:
 
 
 def _space() -> str | None:
-    """Which processes this one sees: the boot and the process namespace; None where unknown."""
+    """The boot and process namespace, which determine the visible processes; None if unknown."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink(_PROC / 'self/ns/pid')}"
@@ -224,10 +218,7 @@ def _space() -> str | None:
 
 
 def _started(pid: int) -> int | None:
-    """When a process started, in ticks since the boot; None where there is none.
-
-    The field behind the name in brackets, which may hold anything; see proc_pid_stat(5).
-    """
+    """Start time of a process in ticks since the boot, see proc_pid_stat(5); None without one."""
     try:
         fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
         return int(fields[19])
@@ -236,7 +227,7 @@ def _started(pid: int) -> int | None:
 
 
 def _epoch(record: dict[str, Any] | None) -> int | None:
-    """Of a lease that has one; those of earlier versions have none."""
+    """The epoch of a lease; None for those of earlier versions."""
     epoch = None if record is None else record.get("epoch")
     return epoch if type(epoch) is int and 0 < epoch < 2**53 else None
 
@@ -245,7 +236,7 @@ def _occupied(storage: Storage, writer: str) -> StorageError:
     return StorageError(
         f"{writer} writes there",
         where=storage.uri,
-        remedy="Wait two minutes if it is dead, name another storage path, or give"
+        remedy="Wait two minutes if it is dead, use another storage path, or pass"
         " --take-over if you know that it has stopped",
     )
 

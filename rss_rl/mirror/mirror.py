@@ -1,11 +1,11 @@
-"""A run's copy on a storage path: claimed, restored from, and kept up while the run is trained.
+"""The copy of a run on a storage path: claimed, restored from, and updated while the run trains.
 
-One process at a time writes to a path. What is there is a run directory like the local one, but for
-the lock: it can be copied back by other means too.
+One process at a time writes to a path. Its content is a run directory like the local one, except
+for the lock, so it can be copied back by other means, too.
 
-The learner never waits for the storage: it hands over a snapshot (open files, nothing copied), of
-which one at most is pending and the newest wins; a thread uploads it. An upload that fails is tried
-again while training continues, and only a failure of the last upload is an error.
+The learner never waits for the storage: it passes a snapshot (open files, nothing copied) to a
+thread that uploads it; at most one is pending, and a newer one replaces it. A failed upload is
+retried while training continues, and only a failure of the last upload is an error.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class RunMirror(Protocol):
     """Keeps a copy of a run elsewhere."""
 
     def start(self, log: EventSink) -> None:
-        """Begin to keep the copy; failures go to `log`."""
+        """Start copying; failures are logged to `log`."""
 
     def changed(self) -> None:
-        """There is a new checkpoint; does not wait, does not raise."""
+        """Called after a new checkpoint; does not wait or raise."""
 
     def scalars(self) -> dict[str, float]:
-        """How the copying goes, by metric tag."""
+        """Metrics of the copying, by tag."""
 
     def finish(self) -> None:
-        """Copy what there is now, and wait for it; raises StorageError where that fails."""
+        """Copy the current state and wait for it; raises StorageError if that fails."""
 
     def close(self) -> None:
         """Stop copying; may be called twice."""
@@ -88,18 +88,18 @@ def open_mirror(
     *,
     patience: Patience | None = None,
 ) -> RunMirror:
-    """Claim a storage path for a run, and restore the run from it where that is wanted.
+    """Claim a storage path for a run, and with `resume` restore the run from it.
 
     Args:
         uri: of the storage, or a local path; None for no mirror.
-        resume: from what the storage holds. overwrite: remove it. Neither: it must hold no run.
-        take_over: take the path from a writer that seems alive. Without it `resume` waits for one
-            that may have died a moment ago, for two minutes at most.
+        resume: the run that it holds. overwrite: delete that run. Neither: it must hold no run.
+        take_over: take the path from a writer that seems alive. Without it, `resume` waits for one
+            that may have died, for two minutes at most.
         patience: how long the mirror waits.
 
     Raises:
-        StorageError: it refuses, or another process writes there.
-        CheckpointError: what it holds cannot be resumed.
+        StorageError: it fails, or another process writes there.
+        CheckpointError: the run that it holds cannot be resumed.
     """
     if uri is None:
         return NullMirror()
@@ -128,8 +128,8 @@ class Patience:
 
     renew_s     between two renewals of the lease
     retry_s     after a first failure; doubles up to most_s
-    drain_s     for the last upload, however it goes
-    last_tries  failures in a row, of which none got any further, that end the last upload
+    drain_s     for the last upload, in total
+    last_tries  failures in a row without progress that end the last upload
     """
 
     renew_s: float = 30.0
@@ -140,11 +140,11 @@ class Patience:
 
 
 class Mirror:
-    """The mirror of one run; `changed` and `finish` are for the thread that trains.
+    """The mirror of one run; `changed` and `finish` must be called by the training thread.
 
     Args:
-        keep: what the storage holds; else it is removed at the start.
-        restored: how many files were fetched from the storage before.
+        keep: the files on the storage; else they are deleted at the start.
+        restored: number of files that were fetched from the storage, for the log.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Mirror:
         self._known: dict[str, Signature] = {}
         self._news = threading.Condition()
         self._pending: tuple[int, Snapshot] | None = None
-        self._made, self._done = 0, 0  # snapshots taken, and the newest that is on the storage
+        self._made, self._done = 0, 0  # number of snapshots, and of the newest uploaded one
         self._failures, self._in_a_row, self._upload_s = 0, 0, 0.0
         self._cause: StorageError | None = None
         self._closing = False
@@ -174,7 +174,7 @@ class Mirror:
         """See `RunMirror`.
 
         Raises:
-            StorageError: the storage refuses.
+            StorageError: the storage fails.
         """
         self._log = log
         if self._restored is not None:
@@ -194,14 +194,14 @@ class Mirror:
             self._fail(error)
 
     def _hand_over(self) -> None:
-        """Make the run as it is now the next thing to upload."""
+        """Make the current state of the run the next upload."""
         try:
             snapshot = take_snapshot(self._run_dir, self._known)
         except (OSError, CheckpointError) as error:
             raise StorageError(
                 f"the run cannot be read: {error}",
                 where=str(self._run_dir),
-                remedy="Look at the disk; an upload is tried again at the next checkpoint",
+                remedy="Check the disk; the upload is retried at the next checkpoint",
             ) from error
         with self._news:
             self._made += 1
@@ -232,9 +232,9 @@ class Mirror:
                 return
         cause = "it takes too long" if self._cause is None else self._cause.what
         raise StorageError(
-            f"the last state of the run is not there: {cause}",
+            f"the last state of the run was not uploaded: {cause}",
             where=self._storage.uri,
-            remedy=f"The run is whole in {self._run_dir}; repeat with --resume and --storage",
+            remedy=f"The run is complete in {self._run_dir}; repeat with --resume and --storage",
         ) from self._cause
 
     def close(self) -> None:
@@ -251,7 +251,7 @@ class Mirror:
                 self._lease.release()
 
     def _work(self) -> None:
-        """The thread: upload what is pending, and renew the lease in between."""
+        """The thread: upload pending snapshots, and renew the lease in between."""
         while True:
             with self._news:
                 if self._pending is None and not self._closing:
@@ -268,7 +268,7 @@ class Mirror:
                 taken[1].close()
 
     def _idle(self) -> None:
-        """Renew lease and status, where there is a run yet; a take-over is reported once."""
+        """Renew the lease, and the status if there is a run; a take-over is reported once."""
         reported = self._lease.lost is not None
         try:
             self._lease.renew()
@@ -279,7 +279,7 @@ class Mirror:
                 self._fail(error)
 
     def _sync(self, number: int, snapshot: Snapshot) -> None:
-        """Bring a snapshot to the storage; given up where a newer one comes."""
+        """Upload a snapshot, with retries until a newer one is pending."""
         pause = self._patience.retry_s
         while True:
             known = self._known
@@ -289,7 +289,7 @@ class Mirror:
                 with self._lease.kept(self._patience.renew_s):
                     self._upload(snapshot)
             except StorageError as error:
-                if self._known is not known:  # some of it came there: that will end
+                if self._known is not known:  # there was progress
                     self._in_a_row, pause = 0, self._patience.retry_s
                 self._fail(error)
             else:
@@ -305,12 +305,12 @@ class Mirror:
     def _upload(self, snapshot: Snapshot) -> None:
         for item in snapshot.items:
             if self._known.get(item.name) == item.signature:
-                continue  # came with the snapshot before this one
+                continue  # uploaded with an earlier snapshot
             self._lease.check()
             if isinstance(item.source, bytes):
                 self._storage.write(item.name, item.source)
             elif isinstance(item.source, Path) and not item.source.exists():
-                continue  # an event log that was rotated since: it comes under its other name
+                continue  # an event log that was rotated meanwhile: uploaded under its new name
             else:
                 self._storage.upload(item.source, item.name)
             self._known = {**self._known, item.name: item.signature}

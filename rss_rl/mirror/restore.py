@@ -1,4 +1,4 @@
-"""A run from its storage into an empty directory, and what may be resumed from where."""
+"""Restoring a run from its storage into an empty directory, and checks of what may be resumed."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _LATEST = f"checkpoints/{LATEST.upper()}"
 
 
 def refuse_foreign(storage: Storage) -> None:
-    """Refuse a path with files that are named as a run's are, and are none.
+    """Refuse a path with files that have names of a run's files but do not belong to a run.
 
     Raises:
-        CheckpointError: its config.json is no run's.
-        StorageError: there is no config.json beside them, or the storage refuses.
+        CheckpointError: its config.json is not a run's.
+        StorageError: there are such files but no config.json, or the storage fails.
     """
     found = [name for name in storage.files() if is_of_run(name)]
     if found and stored_config(storage) is None:
         raise StorageError(
-            f"there are files that are no run's and would be replaced, such as {min(found)}",
+            f"there are files that belong to no run and would be replaced, such as {min(found)}",
             where=storage.uri,
-            remedy="Choose an empty path, such as one below this, or remove the files",
+            remedy="Choose an empty path, such as a subfolder, or remove the files",
         )
 
 
@@ -53,7 +53,7 @@ def refuse_present(storage: Storage) -> None:
         raise StorageError(
             "there is already a run",
             where=storage.uri,
-            remedy="Continue it with --resume, replace it with --overwrite, or choose another path",
+            remedy="Resume it with --resume, replace it with --overwrite, or choose another path",
         )
 
 
@@ -63,24 +63,24 @@ def continue_from(
     config: Mapping[str, Any],
     check: Callable[[], None] = lambda: None,
 ) -> int | None:
-    """Make `run_dir` ready to resume the run that the storage holds, if it holds one.
+    """Prepare `run_dir` for resuming the run that the storage holds, if it holds one.
 
-    An empty directory, or a run without a checkpoint, gets the run from the storage; one with
-    checkpoints stays as it is.
+    The run is restored into an empty directory, or over a run without a checkpoint; a run with
+    checkpoints is not changed.
 
     Args:
-        config: resolved configuration that the run is to have, plain JSON data.
+        config: the required resolved configuration, plain JSON data.
         check: called before each file; may raise.
 
     Returns:
-        The number of files fetched; None where nothing had to be.
+        The number of files fetched; None if none had to be.
 
     Raises:
-        CheckpointError: another configuration, no sound checkpoint on the storage, it is ahead of
-            the directory, or the directory holds other files than a run's, or another process
+        CheckpointError: another configuration, no intact checkpoint on the storage, the storage is
+            ahead of the directory, the directory holds other files than a run's, or another process
             trains there.
-        ConfigError: the stored configuration is none of this version.
-        StorageError: the storage refuses.
+        ConfigError: the stored configuration is not valid in this version.
+        StorageError: the storage fails.
     """
     files = {name: size for name, size in storage.files().items() if is_of_run(name)}
     if CONFIG_FILE not in files or not _has_checkpoints(files):
@@ -94,7 +94,7 @@ def continue_from(
     try:
         check_free(run_dir)
         _fetch(storage, files, staging, check)
-        load_checkpoint(staging)  # the checksums of the newest, before anything local changes
+        load_checkpoint(staging)  # verifies checksums before anything local is changed
         _move_in(staging, run_dir)
     except OSError as error:
         raise CheckpointError(
@@ -115,8 +115,8 @@ def stored_config(storage: Storage) -> dict[str, Any] | None:
     """The configuration of the run that a storage holds, as plain JSON data; None without a run.
 
     Raises:
-        CheckpointError: it is not as written by rss-rl.
-        StorageError: the storage refuses.
+        CheckpointError: it was not written by rss-rl.
+        StorageError: the storage fails.
     """
     content = storage.read(CONFIG_FILE)
     if content is None:
@@ -128,16 +128,16 @@ def stored_config(storage: Storage) -> dict[str, Any] | None:
             raise ValueError("not a JSON object with a version")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(
-            f"no configuration of a run: {error}",
+            f"not the configuration of a run: {error}",
             where=f"{storage.uri}/{CONFIG_FILE}",
-            remedy="Choose another path, or remove what is there",
+            remedy="Choose another path, or delete its content",
         ) from error
     return config
 
 
 def _check_config(storage: Storage, config: Mapping[str, Any]) -> None:
     stored = stored_config(storage) or {}
-    # Completed: it may have been written before a key was known.
+    # Completed with defaults, as it may be older than some keys.
     where = f"{storage.uri}/{CONFIG_FILE}"
     found = parse_config(stored, where=where, trust=Trust.of(config)).model_dump(mode="json")
     changed = [key for key in {**found, **config} if found.get(key) != config.get(key)]
@@ -150,7 +150,7 @@ def _check_config(storage: Storage, config: Mapping[str, Any]) -> None:
 
 
 def _check_not_ahead(storage: Storage, run_dir: Path) -> None:
-    """Resuming from here would lose what another machine did."""
+    """Refuse to resume from a state older than the storage's: later work would be lost."""
     there = storage.read(_LATEST) or b""
     try:
         ahead = parse_step(there.decode().strip()) - parse_step(read_pointer(run_dir, LATEST))
@@ -160,7 +160,7 @@ def _check_not_ahead(storage: Storage, run_dir: Path) -> None:
         raise CheckpointError(
             f"the storage {storage.uri} is {ahead} updates ahead of the directory",
             where=str(run_dir),
-            remedy="Resume into an empty --run-dir, which then gets what the storage has",
+            remedy="Resume into an empty --run-dir, which is then restored from the storage",
         )
 
 
@@ -174,17 +174,17 @@ def _fetch(
         try:
             storage.download(name, staging.joinpath(*name.split("/")))
         except StorageError:
-            # Torn pieces of a checkpoint are passed over by the loader, and all else can be lost.
+            # Files that vanished are dispensable; the loader skips incomplete checkpoints.
             if not name.startswith(("config", "inputs/")) and storage.read(name) is None:
                 continue
             raise
 
 
 def _move_in(staging: Path, run_dir: Path) -> None:
-    """Move the pieces into the run directory, under its lock.
+    """Move the files and folders into the run directory, under its lock.
 
-    The configuration comes first, so that what a stop leaves is known to be a run, and the
-    checkpoints last: without them it is restored once more.
+    The configuration is first, so that an interruption leaves a recognisable run; the checkpoints
+    are last, as without them the run is restored again.
     """
     lock = claim(run_dir)
     try:

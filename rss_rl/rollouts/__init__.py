@@ -1,1 +1,1 @@
-"""From a batch to rollouts: snapshots, samplers, and the backends that run samplers."""
+"""Rollouts, snapshots, samplers, and the backends that run samplers."""

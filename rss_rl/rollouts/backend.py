@@ -1,4 +1,4 @@
-"""Where rollouts are computed: in this process, or by Ray actors. Both run the same `Sampler`."""
+"""Backends that run a `Sampler`: in this process, or in Ray actors (`rss_rl.cluster`)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Delivery:
 
 @dataclass(frozen=True)
 class BackendStats:
-    """How the samplers do.
+    """The state of the samplers.
 
-    samplers  alive now
-    restarts  died or hung and were replaced, so far
+    samplers  number alive
+    restarts  number replaced so far, because they died or hung
     scalars   further metrics by tag
     """
 
@@ -38,24 +38,24 @@ class BackendStats:
 
 
 class Backend(Protocol):
-    """Samplers: they take snapshots and jobs, and give each job's rollout exactly once."""
+    """Samplers: they take snapshots and jobs, and return each job's rollout exactly once."""
 
     def room(self) -> int:
-        """How many jobs may be submitted now, so that no sampler's queue grows beyond its bound."""
+        """How many jobs may be submitted now without exceeding the bound of a sampler's queue."""
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
-        """Let the jobs that are submitted from now on be sampled with this snapshot.
+        """Use this snapshot for jobs submitted from now on.
 
-        The first one holds every part, each later one what changed since the one before.
+        The first one holds every part, each later one the changes since the previous one.
         """
 
     def submit(self, jobs: Sequence[SampleJob]) -> None:
-        """Hand over jobs; one that is lost and given out again is sampled with the newest."""
+        """Submit jobs; one that is lost and resubmitted is sampled with the newest snapshot."""
 
     def collect(self, timeout_s: float) -> list[Delivery]:
-        """What was finished since the last call, in the order of submission.
+        """The jobs finished since the last call, in the order of submission.
 
-        Waits for one job at most `timeout_s`; empty when none was finished by then.
+        Waits at most `timeout_s` for one job; empty if none has finished by then.
 
         Raises:
             SamplerError: samplers keep failing; names the last one, where it ran, and why.
@@ -63,31 +63,30 @@ class Backend(Protocol):
         """
 
     def stats(self) -> BackendStats:
-        """How the samplers do."""
+        """The state of the samplers."""
 
     def close(self) -> None:
         """Release processes and memory; may be called twice."""
 
 
 class LocalBackend:
-    """One sampler in this process; no Ray.
+    """One sampler in this process, without Ray.
 
-    A job is sampled when it is collected, with the snapshot it was submitted with: so a run that
-    lets samplers run ahead has the same policy lag here as with samplers of its own, and repeats
-    to the bit.
+    A job is sampled when it is collected, with the snapshot it was submitted with. A run with
+    `run_ahead` therefore has the same policy lag as with remote samplers, and is deterministic.
     """
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
         self._published: Publications[Delta] = Publications()
         self._version = -1
-        self._given = 0  # publications whose deltas went with the jobs so far
+        self._given = 0  # publications whose deltas were attached to jobs so far
         self._waiting: deque[tuple[SampleJob, Snapshot]] = deque()
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
-        """See `Backend`; weights must be of this process."""
+        """See `Backend`; the weights must be in this process."""
         if not isinstance(snapshot, Snapshot):
-            raise TypeError("weights in Ray's object store, for a sampler that does without Ray")
+            raise TypeError("a local sampler cannot load weights from Ray's object store")
         self._published.add(snapshot.deltas)
         self._version = snapshot.version
 
@@ -101,7 +100,7 @@ class LocalBackend:
             raise ValueError("a job cannot be sampled before the first snapshot")
         lacking = tuple(self._published.after(self._given))
         self._given = self._published.count
-        # Of several jobs the first loads what all of them lack.
+        # The missing deltas go with the first job only.
         self._waiting.append((jobs[0], Snapshot(self._version, lacking)))
         self._waiting.extend((job, Snapshot(self._version, ())) for job in jobs[1:])
 

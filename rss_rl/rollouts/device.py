@@ -1,4 +1,4 @@
-"""The device that a name means, checked before use, and whether it multiplies in bfloat16."""
+"""Finding a device by name, checked before use, and whether it multiplies in bfloat16."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rss_rl.errors import ConfigError
 
 
 def find_device(name: str, where: str = "learner.device") -> torch.device:
-    """The device called `name`, seen to work.
+    """The device called `name`, tested with a small tensor.
 
     Args:
-        where: the key that asked for it, for errors.
+        where: the key that names it, for errors.
 
     Raises:
         ConfigError: no such device, or this installation of torch cannot use it.
@@ -30,10 +30,9 @@ def find_device(name: str, where: str = "learner.device") -> torch.device:
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
-    """The device has instructions for matrix products in bfloat16, and does not only emulate them.
+    """Whether the device has native bfloat16 matrix products, rather than emulating them.
 
-    Those of a CPU are AVX512-BF16 and AMX; where this installation of torch cannot tell, it is
-    taken to have none.
+    On a CPU these are AVX512-BF16 and AMX; if this version of torch cannot tell, False.
     """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))

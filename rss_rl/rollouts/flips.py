@@ -13,7 +13,7 @@ from rss_rl.envs.rewards import Reward
 from rss_rl.types import ROLES, Array, Batch
 
 _CALL = 4096
-"""Selections of one call of the reward model: it bounds the memory."""
+"""Maximum selections in one call of the reward model, to bound the memory."""
 
 
 def flip_rewards(
@@ -23,7 +23,7 @@ def flip_rewards(
 
     Args:
         selections: S x bool [K, B, 2, N_s].
-        roles: 1 = a bit decides both roles; the second row is 0 then.
+        roles: 1 = one bit decides both roles, and the second row of the result is 0.
     """
     result = []
     for slot, bits in enumerate(selections):

@@ -1,4 +1,4 @@
-"""The reward of a run, and of many selections in calls of bounded size.
+"""The reward of a run, and scoring many selections in calls of bounded size.
 
 Legend: K selections an example, B examples, S sentences, N_s tokens of slot s.
 """
@@ -27,10 +27,10 @@ def build_reward(
     """The reward of a run, which samplers, evaluation and environments share.
 
     Args:
-        models: whose classifier scores, where the reward model asks one, with its present weights.
+        models: their classifier is shared with the reward model, if that needs one.
         examples: of the run's task.
-        words: of the token ids; None where nobody knows them.
-        device: where the classifier's weights live.
+        words: of the token ids; None if unknown.
+        device: of the classifier's weights.
 
     Raises:
         ConfigError: see the component in `reward.model`.
@@ -42,15 +42,14 @@ def build_reward(
 def score_in_calls(
     reward: Reward, batch: Batch, selections: Sequence[Array], most: int | None
 ) -> RewardParts:
-    """As `reward.score`, in calls of so many tokens.
+    """As `reward.score`, in calls of a limited number of tokens.
 
-    A call has all selections of some examples, which share what they can, or some selections of
-    one.
+    A call has all selections of some examples, which share computation, or some of one example.
 
     Args:
         selections: S x bool [K * B, 2, N_s].
-        most: tokens with padding of the selections of a call; a longer selection is a call by
-            itself. None: one call.
+        most: padded tokens of the selections in a call; a longer selection is a call of its own.
+            None: one call.
     """
     examples, width = len(batch), sum(valid.shape[1] for valid in batch.valid)
     samples = len(selections[0]) // examples

@@ -1,6 +1,6 @@
-"""Rollouts: what a sampler sends to the learner, as one Arrow record batch of columns.
+"""Rollouts: what a sampler sends to the learner, as one Arrow record batch.
 
-Tokens do not travel: a rollout names the rows, and the learner reads them from the prepared data.
+Tokens are not sent: a rollout has row numbers, and the learner reads them from the prepared data.
 
 Legend: K selections an example, B examples of the shard, M = K * B (sample-major), S sentences,
 N_s tokens of the shard's longest sentence in slot s.
@@ -22,13 +22,13 @@ from rss_rl.types import ROLES, Array
 
 @dataclass(frozen=True)
 class SampleJob:
-    """A shard of an update: its result depends on these fields and the snapshot alone.
+    """A shard of an update; its result depends only on these fields and the snapshot.
 
     rows         int64 [B]
     selections   K
-    scored       True = the environment scores the selections
-    thresholded  True = it scores the thresholded selections as well
-    bitwise      True = log-probs travel bit by bit too, for corrections that need them
+    scored       True = the selections are scored
+    thresholded  True = the thresholded selections are scored as well
+    bitwise      True = log-probs of single bits are sent, too, for corrections that need them
     """
 
     update: int
@@ -40,7 +40,7 @@ class SampleJob:
     bitwise: bool = False
 
     def packed(self) -> list[Any]:
-        """As what Ray sends without pickling, which would take it longer than all else."""
+        """As plain values, which Ray sends without pickling: that would take most of the time."""
         values = [getattr(self, field.name) for field in fields(self)]
         return [v.tobytes() if isinstance(v, np.ndarray) else v for v in values]
 
@@ -52,7 +52,7 @@ class SampleJob:
 
 
 _SCORE, _COST = "score/", "cost/"
-"""Before the names of terms in those of columns."""
+"""Prefixes of the columns that hold terms of the reward."""
 _BITWISE = ("bit_log_prob", "flipped")
 """Fields with a number for each bit."""
 
@@ -64,13 +64,13 @@ class Rollout:
     rows            int64 [B]
     selections      S x bool [K, B, 2, N_s]
     log_prob        float32 [K, B, S], of the behaviour policy
-    scores          float32 [K, B] each, terms of the reward model by name; none where not scored
-    costs           float32 [K, B, S] each, of kept tokens, by name; none where not scored
-    thresholded     float32 [B, S], reward of the thresholded selection; NaN where not asked for
-    version         of the policy that sampled
-    bit_log_prob    S x float32 [K, B, 2, N_s], 0 on padding; empty where not asked for
+    scores          float32 [K, B] each, terms of the reward model by name; empty if not scored
+    costs           float32 [K, B, S] each, of kept tokens, by name; empty if not scored
+    thresholded     float32 [B, S], reward of the thresholded selection; NaN if not requested
+    version         of the behaviour policy
+    bit_log_prob    S x float32 [K, B, 2, N_s], 0 on padding; empty if not requested
     flipped         S x float32 [K, B, 2, N_s], reward of the sentence with this bit flipped,
-                    0 where none was; empty where the estimator pays no flips
+                    0 where none was; empty if the estimator does not use flips
     """
 
     rows: Array
@@ -90,13 +90,13 @@ class Rollout:
 
     @property
     def score(self) -> Array:
-        """The sum of the scores, float32 [K, B]; NaN where not scored."""
+        """The sum of the scores, float32 [K, B]; NaN if not scored."""
         unscored = np.full(self.log_prob.shape[:2], np.nan, np.float32)
         return reduce(operator.add, self.scores.values()) if self.scores else unscored
 
     @property
     def cost(self) -> Array:
-        """The sum of the costs, float32 [K, B, S]; NaN where not scored."""
+        """The sum of the costs, float32 [K, B, S]; NaN if not scored."""
         unscored = np.full(self.log_prob.shape, np.nan, np.float32)
         return reduce(operator.add, self.costs.values()) if self.costs else unscored
 
@@ -106,10 +106,10 @@ class Rollout:
         return self.score[..., None] - self.cost
 
     def of(self, indices: Array, widths: Sequence[int]) -> Rollout:
-        """The part of the examples at `indices`, int64 [b], cut to `widths`, N_s of that part."""
+        """The rollout of the examples at `indices`, int64 [b], cut to `widths`, their N_s."""
 
         def cut(bits: tuple[Array, ...]) -> tuple[Array, ...]:
-            pairs = zip(bits, widths, strict=False)  # of log-probs by bit there may be none
+            pairs = zip(bits, widths, strict=False)  # `bit_log_prob` and `flipped` may be empty
             return tuple(np.ascontiguousarray(b[:, indices, :, :width]) for b, width in pairs)
 
         return replace(
@@ -127,8 +127,8 @@ class Rollout:
     def to_arrow(self) -> pa.RecordBatch:
         """M rows; selections as packed bits, log-probs of bits as bytes.
 
-        Every byte here counts for each selection: rows take 4 of them where they fit, and what was
-        not asked for (scores, thresholded rewards) does not travel.
+        To keep them small, row numbers take 4 bytes if they fit, and columns that were not
+        requested (scores, thresholded rewards) are left out.
         """
         samples, examples, _ = self.log_prob.shape
         narrow = self.rows.max(initial=0) <= np.iinfo(np.int32).max
@@ -152,7 +152,7 @@ class Rollout:
         return pa.RecordBatch.from_pydict(columns, metadata=shape | {"version": str(self.version)})
 
     def _numbers(self, slot: int) -> dict[str, pa.Array]:
-        """Columns of the numbers of a sentence that are present."""
+        """The columns of a sentence's log-probs, costs and thresholded rewards, where present."""
         present = {"log_prob": self.log_prob[..., slot]}
         present |= {f"{_COST}{name}": values[..., slot] for name, values in self.costs.items()}
         if not np.isnan(self.thresholded[:, slot]).all():
@@ -163,7 +163,7 @@ class Rollout:
         }
 
     def to_bytes(self) -> bytes:
-        """`to_arrow` as an Arrow stream: Ray takes five times as long for a record batch."""
+        """`to_arrow` as an Arrow stream: Ray takes five times as long to send a record batch."""
         batch, sink = self.to_arrow(), pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
@@ -184,7 +184,7 @@ class Rollout:
         examples = batch.num_rows // samples
 
         def column(name: str) -> Array:
-            if name not in batch.schema.names:  # it was not asked for
+            if name not in batch.schema.names:  # not requested
                 return np.full((samples, examples), np.nan, np.float32)
             return batch.column(name).to_numpy(zero_copy_only=True).reshape(samples, examples)  # type: ignore[no-any-return]
 
@@ -201,7 +201,7 @@ class Rollout:
             )
 
         def named(prefix: str, suffix: str) -> list[str]:
-            """What stands between the two in names of columns, in their order."""
+            """The names of columns with this prefix and suffix, without them, in order."""
             return [
                 name.removeprefix(prefix).removesuffix(suffix)
                 for name in batch.schema.names
@@ -254,7 +254,7 @@ def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
         return np.pad(bits, ((0, 0), (0, 0), (0, 0), (0, missing)))
 
     def joined(columns: Sequence[Sequence[Array]]) -> tuple[Array, ...]:
-        """One array a slot from the shards' own."""
+        """The shards' arrays concatenated, one for each slot."""
         slots = zip(*columns, strict=True)
         return tuple(
             np.concatenate([padded(bits, width) for bits in parts], axis=1)
@@ -262,7 +262,7 @@ def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
         )
 
     def terms(shards: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-        """Arrays by name from the shards' own, which have one set of names."""
+        """The shards' arrays concatenated by name; all shards have the same names."""
         return {
             name: np.concatenate([shard[name] for shard in shards], axis=1) for name in shards[0]
         }

@@ -1,4 +1,4 @@
-"""A sampler: environment, policy and reward model in one process, turning jobs into rollouts.
+"""The sampler: policy and reward model in one process, which turn jobs into rollouts.
 
 Legend: K selections an example, B examples of a shard, S sentences, N_s tokens of slot s.
 """
@@ -33,7 +33,7 @@ class Sampler:
         config: of the run.
         models: this sampler's own copies; snapshots are loaded into them.
         examples: the training split.
-        words: of the token ids, for reward models that ask; None where nobody knows them.
+        words: of the token ids, for reward models that need them; None if unknown.
         device: to compute on; the models are moved there.
     """
 
@@ -59,23 +59,23 @@ class Sampler:
 
     @property
     def version(self) -> int | None:
-        """Version of the snapshot held; None before the first."""
+        """Version of the loaded snapshot; None before the first."""
         return self._version
 
     def load(self, snapshot: Snapshot) -> None:
-        """Work with this snapshot from now on."""
+        """Load a snapshot."""
         self._parts.load(snapshot)
         self._version = snapshot.version
 
     def sample(self, job: SampleJob) -> Rollout:
-        """The rollout of a job under the snapshot held.
+        """The rollout of a job under the loaded snapshot.
 
         Raises:
             ValueError: before the first snapshot.
-            NonFiniteError: when the policy or the reward model returns NaN or an infinity.
+            NonFiniteError: the policy or the reward model returned NaN or an infinity.
         """
         if self._version is None:
-            raise ValueError("a sampler has nothing to sample with before its first snapshot")
+            raise ValueError("a sampler cannot sample before its first snapshot")
         sampler = self._config.sampler
         with inference(self._models, sampler.threads, self._device, sampler.precision):
             return self._rollout(job, self._version)
@@ -132,7 +132,7 @@ class Sampler:
     def _with_thresholded(
         self, drawn: list[Array], tensors: TensorBatch, embedded: list[Tensor]
     ) -> list[Array]:
-        """One more selection an example, so that one reward-model call scores both kinds."""
+        """Append the thresholded selections, so that one reward-model call scores both."""
         policy = self._models.policy
         thresholded = [
             policy.threshold(vectors, valid).cpu().numpy()
@@ -149,12 +149,12 @@ def selection_uniforms(
     estimator: BitEstimator | None,
     device: torch.device,
 ) -> list[Tensor]:
-    """The numbers that decide the selections of an update, S x [K, B, 2, N_s].
+    """The uniform numbers that selections of an update are drawn from, S x [K, B, 2, N_s].
 
-    Functions of update and row alone: samplers and learners that ask get the same ones.
+    They depend only on update and row, so samplers and learners get the same ones.
 
     Args:
-        seed: of the run. selections: K. estimator: draws selections in an order of its own.
+        seed: of the run. selections: K. estimator: of bits, whose `spread` is applied; or None.
     """
     uniforms = []
     for slot, valid in enumerate(batch.valid):
@@ -166,7 +166,7 @@ def selection_uniforms(
 
 
 def _check_finite(log_probs: list[Array], rows: Array) -> None:
-    """A policy that is broken draws something all the same, but cannot say how likely it is."""
+    """A policy with NaN weights still draws selections: only its log-probs reveal it."""
     for log_prob in log_probs:  # [K, B]
         bad = np.argwhere(~np.isfinite(log_prob))
         if len(bad):
@@ -179,7 +179,7 @@ def _check_finite(log_probs: list[Array], rows: Array) -> None:
 
 
 def _drawn(terms: Mapping[str, Array], samples: int, examples: int) -> dict[str, Array]:
-    """Terms [M, ...] of what was drawn, as [K, B, ...]."""
+    """Terms [M, ...] of the drawn selections, as [K, B, ...]."""
     count = samples * examples
     return {
         name: values[:count].reshape(samples, examples, *values.shape[1:])

@@ -1,10 +1,10 @@
-"""What a sampler or evaluator works with: classifier and policy, published part by part.
+"""Snapshots: classifier and policy for samplers and evaluators, published part by part.
 
-Of the parts named in `PARTS` a snapshot holds those that changed since the one before, as copies;
-of word vectors the rows that changed, where those are fewer. Fixed word vectors, a buffer that is
-not persistent, never travel: whoever opens the data has them. Other buffers do, as they are.
-Where word vectors are an average by row (`RowAverage`), rows travel as they were last written, with
-those they follow and with the clock, and whoever reads them brings them up to date.
+A snapshot holds copies of those `PARTS` that changed since the previous one; of word vectors only
+the changed rows, if they are fewer. Fixed word vectors, a non-persistent buffer, are never sent,
+as every process reads them from the data. Persistent buffers are sent whole. If word vectors are
+averaged by row (`RowAverage`), rows are sent as last written, with the weights they average and the
+clock, and the reader brings them up to date.
 
 Legend: P parameters of a part, V trainable word vectors, R rows of them, E embedding size.
 """
@@ -39,18 +39,18 @@ from rss_rl.types import Array, LabelSpec
 
 CLASSIFIER, WORDS, POLICY = "classifier", "words", "policy"
 PARTS = (CLASSIFIER, WORDS, POLICY)
-"""The classifier without its trainable word vectors, those, and the policy."""
+"""The classifier without its trainable word vectors, these word vectors, and the policy."""
 
 
 class Delta(NamedTuple):
     """The state of a part, or of some rows of the word vectors.
 
     part     one of `PARTS`
-    weights  float32 [P], all parameters one after the other; [R * E] where there are rows
-    buffers  uint8, the bytes of the persistent buffers one after the other
-    rows     int64 [R], ascending, the word vectors meant; None = the whole part
-    leading  float32, as `weights`: what these word vectors follow; None = they follow nothing
-    clock    float64 [1 + R], that of the average and those of its rows; None = there is none
+    weights  float32 [P], all parameters concatenated; [R * E] if there are rows
+    buffers  uint8, the bytes of the persistent buffers, concatenated
+    rows     int64 [R], ascending, of the word vectors; None = the whole part
+    leading  float32, as `weights`: the weights that these word vectors average; None = no average
+    clock    float64 [1 + R], of the average and of its rows; None = no average
     """
 
     part: str
@@ -62,18 +62,18 @@ class Delta(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """It needs no delta before it."""
+        """Whether it is the whole part, independent of earlier deltas."""
         return self.rows is None
 
     @property
     def bytes(self) -> int:
-        """What a sampler has to fetch."""
+        """Bytes that a sampler fetches."""
         arrays = (self.weights, self.buffers, self.rows, self.leading, self.clock)
         return sum(int(array.nbytes) for array in arrays if array is not None)
 
 
 class StoredDelta(NamedTuple):
-    """A delta in Ray's object store: `reference` is of Ray's, to a `Delta`."""
+    """A delta in Ray's object store: `reference` is a Ray reference to a `Delta`."""
 
     part: str
     whole: bool
@@ -83,20 +83,20 @@ class StoredDelta(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What changed since the snapshot before, or everything, under one version."""
+    """The changes since the previous snapshot, or the whole model, under one version."""
 
     version: int
     deltas: tuple[Delta, ...]
 
     @property
     def bytes(self) -> int:
-        """What a sampler has to fetch that holds the one before."""
+        """Bytes that a sampler with the previous snapshot fetches."""
         return sum(delta.bytes for delta in self.deltas)
 
 
 @dataclass(frozen=True)
 class StoredSnapshot:
-    """A snapshot whose deltas lie in Ray's object store, where learners left them."""
+    """A snapshot whose deltas are in Ray's object store, put there by a learner."""
 
     version: int
     deltas: tuple[StoredDelta, ...]
@@ -111,9 +111,9 @@ _D = TypeVar("_D", Delta, StoredDelta)
 
 
 class Publications(Generic[_D]):
-    """The deltas that make up the newest state, so that a sampler is given what it lacks of them.
+    """The deltas that make up the newest state, from which each sampler gets what it lacks.
 
-    A whole delta takes the place of all before it of its part; rows are kept beside it.
+    A whole delta replaces all earlier ones of its part; deltas of rows are added to it.
     """
 
     def __init__(self) -> None:
@@ -121,10 +121,10 @@ class Publications(Generic[_D]):
         self.count = 0
 
     def add(self, deltas: Sequence[_D]) -> None:
-        """The next publication.
+        """Add the next publication.
 
         Raises:
-            ValueError: rows of a part of which there is no whole delta.
+            ValueError: rows of a part without a whole delta.
         """
         self.count += 1
         for delta in deltas:
@@ -136,7 +136,7 @@ class Publications(Generic[_D]):
             kept.append((self.count, delta))
 
     def after(self, count: int) -> list[_D]:
-        """What whoever holds the first `count` publications lacks, to be loaded in this order."""
+        """The deltas missing after the first `count` publications, to be loaded in this order."""
         return [delta for kept in self._deltas.values() for number, delta in kept if number > count]
 
 
@@ -154,9 +154,9 @@ class Models(NamedTuple):
         valid: Sequence[torch.Tensor],
         states: Sequence[torch.Tensor] | None = None,
     ) -> list[torch.Tensor]:
-        """What the policy reads of the sentences of a batch; see `policy_inputs`.
+        """The policy's inputs for the sentences of a batch; see `policy_inputs`.
 
-        States that a contextual policy reads and that are not given are computed.
+        A contextual policy's states are computed if they are not given.
         """
         if self.context is not None and states is None:
             states = [self.context.states(*slot) for slot in zip(tokens, valid, strict=True)]
@@ -165,7 +165,7 @@ class Models(NamedTuple):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Both in evaluation mode inside; on leaving, each module is back in the mode it was in."""
+        """Both in evaluation mode within; on exit, each module returns to its previous mode."""
         modules = [*self.classifier.modules(), *self.policy.modules()]
         training = [module for module in modules if module.training]
         self.classifier.eval()
@@ -178,7 +178,7 @@ class Models(NamedTuple):
 
     @property
     def modules(self) -> dict[str, nn.Module]:
-        """Both by the names that checkpoints give them."""
+        """Both modules by their names in checkpoints."""
         return {"classifier": self.classifier, "policy": self.policy}
 
     def parameters(self) -> list[nn.Parameter]:
@@ -186,41 +186,41 @@ class Models(NamedTuple):
         return [*self.classifier.parameters(), *self.policy.parameters()]
 
     def parts(self) -> dict[str, list[nn.Parameter]]:
-        """The parameters of each of `PARTS` that may learn, in the order of a delta."""
+        """The trainable parameters of each of `PARTS`, in the order of a delta."""
         words = self.classifier.embedding.trainable
-        others = [p for p in _learnt(self.classifier) if p is not words]
-        return {CLASSIFIER: others, WORDS: [words], POLICY: _learnt(self.policy)}
+        others = [p for p in _trainable(self.classifier) if p is not words]
+        return {CLASSIFIER: others, WORDS: [words], POLICY: _trainable(self.policy)}
 
     def publish(self, version: int) -> Snapshot:
-        """Copies of everything."""
+        """A snapshot of the whole model."""
         return Publisher(self).publish(version, whole=True)
 
     def load(self, snapshot: Snapshot) -> None:
         """Copy the deltas of a snapshot into the modules.
 
         Raises:
-            ValueError: when it was made by other modules.
+            ValueError: it was made from other modules.
         """
         Parts(self).load(snapshot)
 
 
 class Parts:
-    """The parameters that may learn and the persistent buffers of each of `PARTS`, found once.
+    """The trainable parameters and persistent buffers of each of `PARTS`, found once.
 
-    To walk through the modules of a transformer takes longer than to copy what learns of them.
+    Walking a transformer's modules takes longer than copying its trainable parameters.
 
     Args:
-        models: on their device; their parameters are not replaced from now on.
+        models: on their final device; their parameters must not be replaced afterwards.
     """
 
     def __init__(self, models: Models) -> None:
         self.parameters = models.parts()
         self._embedding = models.classifier.embedding
-        self._places = {part: _persistent(module) for part, module in models.modules.items()}
+        self._slots = {part: _persistent(module) for part, module in models.modules.items()}
 
     def buffers(self, part: str) -> list[torch.Tensor]:
-        """Those that are there now, in the order of a delta."""
-        return [held[name] for held, name in self._places.get(part, [])]
+        """The current buffers of a part, in the order of a delta."""
+        return [held[name] for held, name in self._slots.get(part, [])]
 
     def load(self, snapshot: Snapshot) -> None:
         """See `Models.load`."""
@@ -237,22 +237,22 @@ class Parts:
 
 
 class Publisher:
-    """Snapshots of what changed since the one before.
+    """Makes snapshots of the changes since the previous one.
 
-    `note` records which parameters change; buffers, which anyone may change, are compared.
+    `note` records which parameters change; buffers are compared.
     """
 
     def __init__(self, models: Models) -> None:
         self._models = models
         self._parts: Parts | None = None
         self._changed = set(PARTS)
-        self._rows: list[torch.Tensor] = []  # changed, where WORDS is not among the changed parts
+        self._rows: list[torch.Tensor] = []  # changed rows, unless WORDS is in `_changed`
         self._noted = 0
-        self._sent = 0  # rows, since all of them
+        self._sent = 0  # rows sent since all were
         self._buffers: dict[str, bytes] = {}
 
     def note(self, part: str, rows: torch.Tensor | None = None) -> None:
-        """A part has changed, or of the word vectors these rows, int64 [R]."""
+        """Record that a part has changed, or these rows, int64 [R], of the word vectors."""
         if rows is None:
             self._changed.add(part)
         elif len(rows) and WORDS not in self._changed:
@@ -264,7 +264,7 @@ class Publisher:
             self._forget_rows()
 
     def note_all(self) -> None:
-        """Everything may be another now."""
+        """Record that everything may have changed."""
         self._changed.update(PARTS)
         self._forget_rows()
 
@@ -272,7 +272,7 @@ class Publisher:
         self._rows, self._noted = [], 0
 
     def publish(self, version: int, *, whole: bool) -> Snapshot:
-        """Copies of what changed since the last call, or of everything where `whole`."""
+        """A snapshot of the changes since the last call, or of the whole model if `whole`."""
         if whole:
             self.note_all()
         deltas = []
@@ -295,10 +295,10 @@ class Publisher:
         return Snapshot(version, tuple(deltas))
 
     def _changed_rows(self) -> torch.Tensor | None:
-        """Those to be sent, int64 [R]; None where there are none, or all of them are better sent.
+        """The rows to send, int64 [R]; None if there are none, or all should be sent.
 
-        They are once rows have been sent as many as there are: so a sampler that starts anew is
-        never given more than twice the word vectors.
+        All are sent once as many rows as there are have been sent, so that a restarted sampler
+        never fetches more than twice the word vectors.
         """
         if not self._rows:
             return None
@@ -309,15 +309,15 @@ class Publisher:
         return None
 
 
-def _learnt(module: nn.Module) -> list[nn.Parameter]:
-    """What never learns is what it was when each process made it, and does not travel."""
+def _trainable(module: nn.Module) -> list[nn.Parameter]:
+    """Trainable parameters; frozen ones are equal in every process and are not sent."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def _persistent(module: nn.Module) -> list[tuple[dict[str, Any], str]]:
-    """Where each buffer is, as another may take its place.
+    """The dict and key of each persistent buffer, as the buffer itself may be replaced.
 
-    Found without `state_dict`, which brings all word vectors of an average up to date.
+    Without `state_dict`, which would bring all averaged word vectors up to date.
     """
     return [
         (part._buffers, name)
@@ -347,7 +347,7 @@ def _rows_of(table: torch.Tensor, rows: torch.Tensor) -> Array:
 
 
 def _with_average(delta: Delta, average: RowAverage | None) -> Delta:
-    """The delta with what its word vectors follow."""
+    """The delta with the weights that its word vectors average."""
     if average is None:
         return delta
     count = len(average.since)
@@ -357,7 +357,7 @@ def _with_average(delta: Delta, average: RowAverage | None) -> Delta:
 
 
 def _load_average(delta: Delta, embedding: WordEmbedding) -> None:
-    """Let word vectors follow what they follow where the delta comes from."""
+    """Give the word vectors the average of the delta, or none."""
     if delta.leading is None or delta.clock is None:
         embedding.average = None
         return
@@ -414,7 +414,7 @@ def _load_buffers(raw: Array, buffers: Sequence[torch.Tensor]) -> None:
 
 def _copy(weights: Array, parameter: nn.Parameter) -> None:
     """Set a parameter to float32 [its size]."""
-    # Ray hands out read-only views and torch wants writable memory, even to read: numpy does not.
+    # Ray's arrays are read-only views; torch needs writable memory even to read, numpy does not.
     if parameter.device.type == "cpu" and parameter.dtype == torch.float32:
         np.copyto(parameter.detach().numpy(), weights.reshape(parameter.shape))
     else:
@@ -422,10 +422,9 @@ def _copy(weights: Array, parameter: nn.Parameter) -> None:
 
 
 def training_lengths(manifest: Manifest, batch_size: int) -> TrainingLengths | None:
-    """How long the training sentences are; None where the data do not tell.
+    """Statistics of the training sentences' lengths; None if the data lack them.
 
-    Of passages the lengths of their sentences are not counted, and data of an early version do not
-    say how lengths spread.
+    Passages have no statistics by sentence, and early data formats have no standard deviation.
     """
     train = manifest.splits.get("train")
     if manifest.labels.kind == "sentence" or train is None or train.length_sd is None:
@@ -443,7 +442,7 @@ def build_models(
     words: Sequence[str] = (),
     lengths: TrainingLengths | None = None,
 ) -> Models:
-    """Fresh modules whose initial weights depend on the run's seed alone.
+    """New modules whose initial weights depend only on the run's seed.
 
     Args:
         labels, sentences, vectors, trainable, lengths, words: see `build_classifier` and
@@ -476,7 +475,7 @@ def open_data(config: RunConfig) -> Prepared:
     """The data of a run, with the states of tokens that its policy reads.
 
     Raises:
-        DataError: see `open_prepared` and `open_states`. StorageError: no answer from a URI.
+        DataError: see `open_prepared` and `open_states`. StorageError: a URI does not respond.
         ConfigError: the encoder of the states cannot be used.
     """
     prepared = open_prepared(config.data)
@@ -487,7 +486,7 @@ def open_data(config: RunConfig) -> Prepared:
 
 
 def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
-    """Fresh modules for a prepared dataset.
+    """New modules for a prepared dataset.
 
     Raises:
         ConfigError: see `build_models`.
@@ -506,7 +505,7 @@ def build_prepared_models(config: RunConfig, prepared: Prepared) -> Models:
 
 @contextmanager
 def fixed_threads(count: int) -> Iterator[None]:
-    """Run with `count` CPU threads, so that a result does not depend on who computes it."""
+    """Run with `count` CPU threads, so that results do not depend on the process."""
     before = torch.get_num_threads()
     if before != count:
         torch.set_num_threads(count)
@@ -519,7 +518,7 @@ def fixed_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def inference(models: Models, threads: int, device: torch.device, precision: str) -> Iterator[None]:
-    """Within it models are asked and do not learn: in evaluation mode, without gradients."""
+    """Within it, models are in evaluation mode, without gradients, with autocast as configured."""
     with (
         models.evaluating(),
         fixed_threads(threads),
@@ -530,12 +529,12 @@ def inference(models: Models, threads: int, device: torch.device, precision: str
 
 
 def autocast_dtype(device: torch.device, precision: str) -> torch.dtype | None:
-    """The dtype of matrix products, None for float32; `auto` is bfloat16 where that is faster."""
+    """The dtype of matrix products, None for float32; `auto`: bfloat16 if the device has it."""
     lower = precision == "bfloat16" or (precision == "auto" and multiplies_bfloat16(device))
     return torch.bfloat16 if lower else None
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Autocast as the configuration's `precision` asks."""
+    """Autocast for the configured `precision`."""
     dtype = autocast_dtype(device, precision)
     return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)

@@ -1,4 +1,4 @@
-"""Checkpoint tensors back into modules."""
+"""Loading checkpoint tensors into modules."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.dev
     """Load `classifier/...` and `policy/...` into the modules.
 
     Raises:
-        CheckpointError: a name, shape or dtype does not fit: another configuration made them; or a
-            weight is NaN or infinite, with which a model would answer all the same.
+        CheckpointError: a name, shape or dtype does not fit, as with another configuration; or a
+            weight is NaN or infinite.
     """
     for name, module in models.modules.items():
         found = select_prefix(tensors, f"{name}/", device)
         try:
             for key, own in module.state_dict().items():
-                if key in found and found[key].dtype != own.dtype:  # would be converted in silence
+                if key in found and found[key].dtype != own.dtype:  # would be converted silently
                     raise RuntimeError(f"{key} is {found[key].dtype}, not {own.dtype}")
             weights = dict(module.named_parameters())
             for key, value in found.items():
@@ -44,6 +44,6 @@ def load_weights(models: Models, tensors: Mapping[str, Array], device: torch.dev
         except RuntimeError as error:
             raise CheckpointError(
                 f"the {name}'s weights do not fit: {str(error).splitlines()[-1].strip()}",
-                remedy="Use the configuration and data the run was started with, and files as they"
-                " were written",
+                remedy="Use the configuration and data the run was started with, and unchanged"
+                " files",
             ) from error

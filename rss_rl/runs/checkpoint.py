@@ -1,12 +1,12 @@
-"""Checkpoints: a directory each, complete or absent, safetensors and JSON, nothing unpickled.
+"""Checkpoints: one directory each, complete or absent, of safetensors and JSON without pickle.
 
-    run/checkpoints/step-000123/tensors.safetensors   every tensor, optimiser and RNG included
+    run/checkpoints/step-000123/tensors.safetensors   every tensor, including optimiser and RNG
     run/checkpoints/step-000123/state.json            counters, and the checksums of both
     run/checkpoints/LATEST, BEST, ...                 one line each, the name of a directory
 
-A directory is written under a temporary name, synced and renamed, and only then pointed to: after
-a kill or a full disk at any moment the last complete checkpoint can be loaded. One process writes
-(`RunDirectory` holds the lock); any number read.
+A directory is written under a temporary name, synced, renamed, and only then pointed to: after a
+kill or a full disk at any moment, the last complete checkpoint can be loaded. One process writes
+(`RunDirectory` holds the lock); any number may read.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _log = logging.getLogger("rss_rl.checkpoint")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What one checkpoint holds.
+    """The content of one checkpoint.
 
     step      updates done when it was written
     tensors   writable arrays by name, dtypes and shapes as saved
     state     the JSON object as saved
     path      its directory
-    warnings  what was passed over to get here: damaged newer checkpoints, a missing pointer
+    warnings  problems while it was found: damaged newer checkpoints, a missing pointer
     """
 
     step: int
@@ -69,13 +69,13 @@ def save_checkpoint(
     *,
     keep_last: int,
 ) -> Path:
-    """Write the checkpoint of `step`, point LATEST to it, and drop the old ones.
+    """Write the checkpoint of `step`, point LATEST to it, and delete old ones.
 
-    Kept are the `keep_last` newest up to `step` and every one that is marked; later steps, left
-    over from before a resume, go.
+    Kept are the `keep_last` newest up to `step` and all marked ones; later steps, left over from
+    before a resume, are deleted.
 
     Args:
-        run_dir: the run directory; `checkpoints` is made where missing.
+        run_dir: the run directory; `checkpoints` is created if missing.
         step: updates done, not negative.
         tensors: NumPy arrays or torch tensors, any device and strides; bool, integers, floats.
         state: plain JSON data that reads back equal.
@@ -85,8 +85,8 @@ def save_checkpoint(
         The directory of the checkpoint.
 
     Raises:
-        CheckpointError: `state` or a tensor cannot be saved exactly, or the disk refuses; the
-            checkpoints that were there can still be loaded.
+        CheckpointError: `state` or a tensor cannot be saved exactly, or writing fails; existing
+            checkpoints can still be loaded.
     """
     if step < 0 or keep_last < 1:
         raise ValueError(f"step {step} must be >= 0 and keep_last {keep_last} >= 1")
@@ -96,8 +96,8 @@ def save_checkpoint(
         final.parent.mkdir(parents=True, exist_ok=True)
         with _staging(final) as temporary:
             digest = write_tensors(temporary / _TENSORS_FILE, tensors)
-            # Saved a second time, the step has both files for a moment, until the new state
-            # replaces the old one: so the second has another name.
+            # If the step is saved again, the directory briefly holds both tensors files, until the
+            # new state replaces the old one: the new file therefore has another name.
             name = f"tensors-{digest[:16]}.safetensors" if final.exists() else _TENSORS_FILE
             os.rename(temporary / _TENSORS_FILE, temporary / name)
             record = {
@@ -109,7 +109,7 @@ def save_checkpoint(
                 "state": state,
             }
             replace_file(temporary / STATE_FILE, canonical_json(record, where=str(final)))
-            # The safetensors writer makes files that only their owner can read.
+            # The safetensors writer creates files that only their owner can read.
             shutil.copymode(temporary / STATE_FILE, temporary / name)
             _install(temporary, final, name)
         replace_file(pointer_path(run_dir, LATEST), f"{final.name}\n")
@@ -124,15 +124,15 @@ def save_checkpoint(
 
 
 def mark_checkpoint(run_dir: Path, step: int, name: str = "best") -> None:
-    """Call the checkpoint of `step` by `name`, such as `best`, and keep it from being pruned.
+    """Mark the checkpoint of `step` with `name`, such as `best`, which protects it from pruning.
 
-    A name moves: what it was the name of before may be pruned.
+    The checkpoint that had this mark before loses it, and may be pruned.
 
     Raises:
         CheckpointError: there is no such checkpoint, or the pointer cannot be written.
     """
     if name == LATEST:
-        raise ValueError("'latest' is moved by save_checkpoint")
+        raise ValueError("only save_checkpoint moves 'latest'")
     path = step_directory(run_dir, step)
     if not (path / STATE_FILE).is_file():
         raise _absent(path, run_dir)
@@ -143,7 +143,7 @@ def mark_checkpoint(run_dir: Path, step: int, name: str = "best") -> None:
 
 
 def checkpoint_steps(run_dir: Path) -> list[int]:
-    """Steps that have a checkpoint, in order, whether it is sound or not."""
+    """Steps that have a checkpoint, intact or damaged, in order."""
     try:
         names = os.listdir(_checkpoints(run_dir))
     except (FileNotFoundError, NotADirectoryError):
@@ -156,11 +156,11 @@ def load_checkpoint(path: Path, which: str | int = LATEST) -> Checkpoint:
 
     Args:
         path: a run directory, or the directory of one checkpoint.
-        which: in a run directory: `latest`, a mark such as `best`, or a step. For `latest` alone a
-            damaged checkpoint is passed over for the newest sound one before it, with a warning.
+        which: in a run directory: `latest`, a mark such as `best`, or a step. Only for `latest`, a
+            damaged checkpoint is skipped with a warning, for the newest intact one before it.
 
     Raises:
-        CheckpointError: there is none, or it is damaged or not one of ours.
+        CheckpointError: there is none, or it is damaged or was not written by rss-rl.
     """
     if (path / STATE_FILE).is_file():
         return _read(path, path)
@@ -172,7 +172,7 @@ def load_checkpoint(path: Path, which: str | int = LATEST) -> Checkpoint:
 
 
 def _read_newest(run_dir: Path) -> Checkpoint:
-    """The checkpoint LATEST points to, else the newest sound one before it."""
+    """The checkpoint that LATEST points to, else the newest intact one before it."""
     steps = checkpoint_steps(run_dir)
     warnings: list[str] = []
     if not pointer_path(run_dir, LATEST).is_file() and steps:
@@ -184,7 +184,7 @@ def _read_newest(run_dir: Path) -> Checkpoint:
         try:
             found = _read(step_directory(run_dir, step), run_dir)
         except CheckpointError as error:
-            # Its remedy is for a caller who asked for this checkpoint.
+            # Without the remedy, which is for callers that named this checkpoint.
             warnings.append(
                 f"passed over the checkpoint of step {step}: {error.where}: {error.what}"
             )
@@ -224,7 +224,7 @@ def _read(path: Path, run_dir: Path) -> Checkpoint:
     named = _STEP.fullmatch(path.name)
     if named is not None and int(named[1]) != step:
         raise CheckpointError(
-            f"it says that it is of step {step}", where=str(path / STATE_FILE), remedy=_REMEDY
+            f"its state is of step {step}", where=str(path / STATE_FILE), remedy=_REMEDY
         )
     text = canonical_json(state, where=str(path / STATE_FILE))
     _check_digest(record.get("state_sha256"), _text_sha256(text), path / STATE_FILE)
@@ -258,9 +258,9 @@ def _absent(path: Path, run_dir: Path) -> CheckpointError:
 
 @contextmanager
 def state_errors(checkpoint: Checkpoint | None) -> Iterator[None]:
-    """Raise what goes wrong within, as a state does not fit the program, as a CheckpointError.
+    """Turns errors caused by a state that does not fit the run into CheckpointErrors.
 
-    Checksums show damage, not what another program wrote. None, for a new run, does nothing.
+    Checksums detect damage, but not state of another program. None, for a new run, does nothing.
     """
     if checkpoint is None:
         yield
@@ -274,14 +274,14 @@ def state_errors(checkpoint: Checkpoint | None) -> Iterator[None]:
         ) from error
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise CheckpointError(
-            f"its state is not one of this run: {type(error).__name__}: {str(error)[:200]}",
+            f"its state does not fit this run: {type(error).__name__}: {str(error)[:200]}",
             where=where,
             remedy=_REMEDY,
         ) from error
 
 
 def check_step(checkpoint: Checkpoint | None, update: int) -> None:
-    """Refuse a state that counts other updates than its checkpoint says.
+    """Refuse a state whose update count differs from the checkpoint's step.
 
     Raises:
         ValueError: naming both.
@@ -291,7 +291,7 @@ def check_step(checkpoint: Checkpoint | None, update: int) -> None:
 
 
 def _checkpoints(run_dir: Path) -> Path:
-    """Where the checkpoints of a run are."""
+    """The directory of a run's checkpoints."""
     return run_dir / "checkpoints"
 
 
@@ -301,10 +301,10 @@ def step_directory(run_dir: Path, step: int) -> Path:
 
 
 def parse_step(name: str) -> int:
-    """The step that the name of a checkpoint directory says."""
+    """The step in the name of a checkpoint directory."""
     match = _STEP.fullmatch(name)
     if match is None:
-        raise ValueError(f"{name!r} names no checkpoint")
+        raise ValueError(f"{name!r} is not the name of a checkpoint")
     return int(match[1])
 
 
@@ -314,7 +314,7 @@ def pointer_path(run_dir: Path, name: str) -> Path:
         raise CheckpointError(
             f"{name!r} cannot be the name of a checkpoint",
             where=str(run_dir),
-            remedy="Ask for latest, best or a step",
+            remedy="Use latest, best or a step",
         )
     return _checkpoints(run_dir) / name.upper()
 
@@ -323,7 +323,7 @@ def read_pointer(run_dir: Path, name: str) -> str:
     """The name of the checkpoint directory that `name` points to; never a path.
 
     Raises:
-        CheckpointError: no such pointer, or its text is not one we wrote.
+        CheckpointError: no such pointer, or it does not contain the name of a checkpoint.
     """
     path = pointer_path(run_dir, name)
     steps = ", ".join(map(str, checkpoint_steps(run_dir))) or "none"
@@ -336,7 +336,7 @@ def read_pointer(run_dir: Path, name: str) -> str:
         raise CheckpointError(
             f"the run has no checkpoint '{name}'",
             where=str(path),
-            remedy="A run has its best from its last phase on: finish it with --resume, or ask for"
+            remedy="The best is marked in the last phase of a run: finish it with --resume, or use"
             f" latest or a step. Steps present: {steps}",
         ) from error
     except (OSError, ValueError) as error:
@@ -350,7 +350,7 @@ def read_pointer(run_dir: Path, name: str) -> str:
 
 @contextmanager
 def _staging(final: Path) -> Iterator[Path]:
-    """A fresh directory beside `final` to build it in; whatever is left of it goes at the end."""
+    """A temporary directory beside `final` to build it in; deleted on exit."""
     _remove_leftovers(final.parent)
     temporary = final.with_name(f".tmp-{final.name}-{os.getpid()}")
     temporary.mkdir()
@@ -361,10 +361,10 @@ def _staging(final: Path) -> Iterator[Path]:
 
 
 def _check_own(directory: Path, *files: Path) -> None:
-    """Refuse a checkpoint that lies elsewhere, and what is no plain file.
+    """Refuse links, and anything but regular files, in a checkpoint.
 
-    rss-rl makes no links there: one leads out of the run, a pipe would be waited for, and a device
-    read for ever. The run directory itself may be reached by any links.
+    rss-rl creates no links there: one may lead out of the run; reading a pipe would block, and a
+    device might never end. The run directory itself may be reached through links.
 
     Raises:
         CheckpointError: naming the file.
@@ -373,7 +373,7 @@ def _check_own(directory: Path, *files: Path) -> None:
         try:
             mode = path.lstat().st_mode
         except OSError:
-            continue  # missing, which its reader reports better
+            continue  # missing: the reader has a better error for it
         if not (stat.S_ISDIR(mode) if path == directory else stat.S_ISREG(mode)):
             raise CheckpointError(
                 "a link, or not a plain file",
@@ -383,16 +383,16 @@ def _check_own(directory: Path, *files: Path) -> None:
 
 
 def tensors_path(final: Path, name: object) -> Path | None:
-    """The tensors file of `final` that its state calls `name`; None if that is no name of ours."""
+    """The tensors file `name` of `final`; None if rss-rl does not write files of that name."""
     return final / name if isinstance(name, str) and _TENSORS.fullmatch(name) else None
 
 
 def _install(temporary: Path, final: Path, tensors: str) -> None:
-    """Make the finished directory `temporary` the checkpoint `final`, at one stroke.
+    """Atomically make the finished directory `temporary` the checkpoint `final`.
 
     Args:
         temporary: holds the state and the tensors file.
-        final: may exist already; its state is then replaced, which is the stroke.
+        final: may exist; replacing its state is then the atomic step.
         tensors: name of the tensors file.
     """
     sync_directory(temporary)
@@ -420,7 +420,7 @@ def _prune(run_dir: Path, step: int, keep_last: int) -> None:
 
 
 def _pointed_to(run_dir: Path) -> set[int]:
-    """Steps that a pointer names; a damaged pointer protects nothing."""
+    """Steps that a pointer names; damaged pointers are ignored."""
     steps = set()
     for path in _checkpoints(run_dir).iterdir():
         if _POINTER.fullmatch(path.name) and path.is_file():
@@ -432,14 +432,14 @@ def _pointed_to(run_dir: Path) -> set[int]:
 
 
 def _discard(path: Path) -> None:
-    """Remove a directory; it loses its name first, so that half of it never looks like a whole."""
+    """Delete a checkpoint; it is renamed first, so that no half-deleted one can be loaded."""
     temporary = path.with_name(f".tmp-old-{path.name}-{os.getpid()}")
     os.rename(path, temporary)
     shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _remove_leftovers(directory: Path) -> None:
-    """Remove what a killed process left; the run's lock says that no other one is writing."""
+    """Delete what a killed process left; the run's lock guarantees that no other is writing."""
     for path in directory.glob(".tmp-*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a run was made with: the program, its libraries and its data."""
+"""The provenance of a run: versions of the program and its libraries, and the data's digest."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _GIT_SECONDS = 5
 
 
 def provenance(prepared: Prepared) -> dict[str, Any]:
-    """Version and commit of rss-rl, versions of what it computes with, and SHA-256 of the data's
-    manifest, which holds the sizes and counts of all their files; plain JSON data."""
+    """Version and commit of rss-rl, versions of its libraries, and the SHA-256 of the data's
+    manifest, which holds the sizes and counts of all its files; plain JSON data."""
     manifest = prepared.manifest.model_dump_json()
     return {
         "rss_rl": VERSION,
@@ -44,7 +44,7 @@ def _version(library: str) -> str | None:
 
 @functools.cache
 def _commit() -> str | None:
-    """Of the checkout that the code is run from, `-dirty` where files differ; None elsewhere."""
+    """Commit of the checkout that runs, with `-dirty` if files differ; None outside a checkout."""
     if not (_SOURCE / ".git").exists():
         return None
     command = ["git", "-C", str(_SOURCE), "describe", "--always", "--dirty", "--abbrev=40"]

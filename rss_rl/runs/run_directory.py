@@ -1,15 +1,15 @@
-"""The directory of one run: its configuration, what it writes, and who may write there.
+"""The directory of one run: its configuration, its output, and the lock of its writer.
 
-config.json   the resolved configuration, read back by a resume, and what it leaves to the machine
-config.yaml   the same, to be read by people and given to `rss-rl train`
-inputs/       files the run depends on, such as vocabulary.json, copied in
+config.json   the resolved configuration, read by a resume, and the choices of `settle`
+config.yaml   the same configuration, for people and for `rss-rl train`
+inputs/       copies of files that the run depends on, such as vocabulary.json
 checkpoints/ metrics/ tensorboard/
 report.json   the final report
-all-tokens/   the run of the comparison with every token selected, of the same form
+all-tokens/   the run of the comparison with all tokens, of the same form
 provenance.json  program, libraries and data that the run began with
-events.jsonl  what happened, a JSON object a line
-status.json   what the run is doing, at most a second old while it trains
-run.lock      held by the process that trains
+events.jsonl  events, a JSON object a line
+status.json   current status, at most a second old while it trains
+run.lock      held by the training process
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _OWN_FILES = (
     f"{EVENTS_FILE}.1",
 )
 ALL_TOKENS = "all-tokens"
-"""Subdirectory with the run of the same model that has every token selected."""
+"""Subdirectory with the run of the same model on all tokens."""
 _OWN_DIRECTORIES = (ALL_TOKENS, "checkpoints", "inputs", "metrics", "tensorboard")
 _LOCK_ATTEMPTS, _LOCK_PAUSE_S = 5, 0.05
 _LONGEST_HOLDER = 200
@@ -59,11 +59,11 @@ _REMEDY = "Choose a directory that can be written, on a disk with free space"
 
 
 class RunDirectory:
-    """A run directory; made by `create` and `open`, a context manager that releases the lock.
+    """A run directory, from `create` or `open`; a context manager that releases the lock.
 
     path     the directory, absolute
     config   the resolved configuration as plain JSON data
-    settled  by key of the configuration: what was chosen where the run began, see `settle`
+    settled  choices made when the run began, by key of the configuration, see `settle`
     """
 
     def __init__(
@@ -81,18 +81,17 @@ class RunDirectory:
         overwrite: bool = False,
         settled: Mapping[str, str] = MappingProxyType({}),
     ) -> Self:
-        """Make the directory of a new run and lock it for this process.
+        """Create the directory of a new run and lock it for this process.
 
         Args:
-            path: may exist where it is empty, holds a run that failed before its first checkpoint,
-                or holds a run and `overwrite` is set.
+            path: may exist if it is empty, or holds a run that failed before its first checkpoint,
+                or holds any run and `overwrite` is set.
             config: the resolved configuration, plain JSON data.
-            overwrite: the run that is there goes; files that are none of a run's stay.
+            overwrite: delete an existing run, but no other files.
             settled: see `settle`.
 
         Raises:
-            CheckpointError: something is there already, another process trains there, or nothing
-                can be written.
+            CheckpointError: it holds other files, another process trains there, or writing fails.
         """
         path = path.absolute()
         text = _config_text(path, config, settled)
@@ -107,10 +106,10 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path, *, lock: bool = False) -> Self:
-        """Open the directory of a run: to read, or with `lock` to train.
+        """Open the directory of a run for reading, or with `lock` for training.
 
         Raises:
-            CheckpointError: no run is there, or another process trains there.
+            CheckpointError: there is no run, or another process trains there.
         """
         path = path.absolute()
         record = read_json(
@@ -135,30 +134,29 @@ class RunDirectory:
         """The configuration, completed with defaults of keys that are newer than the run.
 
         Args:
-            trust: whose components may be imported, see `rss_rl.config.parse_config`.
+            trust: which components may be imported, see `rss_rl.config.parse_config`.
 
         Raises:
-            ConfigError: it is none of this version.
+            ConfigError: it is not valid in this version.
         """
         return parse_config(self.config, where=str(self.path / CONFIG_FILE), trust=trust)
 
     def moved_data(self, data: str) -> None:
-        """Write down where the data of the run lie now; for the holder of its lock.
+        """Record the new location of the run's data; needs the lock.
 
         Raises:
-            CheckpointError: the disk refuses.
+            CheckpointError: writing fails.
         """
         self.config["data"] = data
         self._rewrite_config()
 
     def settle(self, key: str, value: str) -> None:
-        """Write down what was chosen where the configuration leaves a key to the machine.
+        """Record the value chosen for a key that depends on the machine; needs the lock.
 
-        The configuration itself stays as it was asked for, so that runs of unlike machines are
-        runs of one configuration. For the holder of the lock.
+        The configuration itself is not changed, so that runs on different machines have the same.
 
         Raises:
-            CheckpointError: the disk refuses.
+            CheckpointError: writing fails.
         """
         self.settled[key] = value
         self._rewrite_config()
@@ -170,11 +168,11 @@ class RunDirectory:
 
     @property
     def inputs(self) -> Path:
-        """Where copies of the files are that the run depends on."""
+        """Directory with copies of the files that the run depends on."""
         return self.path / "inputs"
 
     def copy_in(self, source: Path) -> Path:
-        """Copy a file into `inputs` under its own name, whole or not at all.
+        """Atomically copy a file into `inputs` under its own name.
 
         Raises:
             CheckpointError: it cannot be read or written.
@@ -187,10 +185,10 @@ class RunDirectory:
         return target
 
     def note_provenance(self, record: Mapping[str, Any]) -> None:
-        """Write `provenance.json` where the run begins: it says what made the first update.
+        """Write `provenance.json` unless it exists: it describes the begin of the run.
 
         Raises:
-            CheckpointError: the disk refuses.
+            CheckpointError: writing fails.
         """
         target = self.path / _PROVENANCE_FILE
         if not target.exists():
@@ -198,10 +196,10 @@ class RunDirectory:
                 replace_file(target, json.dumps(dict(record), indent=2) + "\n")
 
     def write_report(self, report: Mapping[str, Any]) -> Path:
-        """Write `report.json`; a number that is not finite becomes null, as JSON has none.
+        """Write `report.json`; non-finite numbers, which JSON lacks, become null.
 
         Raises:
-            CheckpointError: not plain JSON data, or the disk refuses.
+            CheckpointError: not plain JSON data, or writing fails.
         """
         target = self.path / REPORT_FILE
         finite = without_non_finite(dict(report))
@@ -249,15 +247,15 @@ def _config_text(path: Path, config: Mapping[str, Any], settled: Mapping[str, st
 
 
 def _write_config(path: Path, config: Mapping[str, Any], text: str) -> None:
-    replace_file(path / CONFIG_FILE, text)  # first: by it this is a run
+    replace_file(path / CONFIG_FILE, text)  # first, as it makes the directory a run
     replace_file(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
 
 
 def check_free(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse to write into what is no run, and over a run unless `overwrite`.
+    """Refuse a directory with other files than a run's, or with a run unless `overwrite`.
 
     Raises:
-        CheckpointError: it is neither empty nor a run that may go.
+        CheckpointError: it is neither empty nor a run that may be deleted.
     """
     if not path.exists() or not any(name != LOCK_FILE for name in os.listdir(path)):
         return
@@ -274,21 +272,21 @@ def check_free(path: Path, *, overwrite: bool = False) -> None:
         raise CheckpointError(
             "there is already a run",
             where=str(path),
-            remedy="Continue it with --resume, replace it with --overwrite, or choose another one",
+            remedy="Resume it with --resume, replace it with --overwrite, or choose another one",
         )
 
 
 def claim(path: Path, *, overwrite: bool = False) -> int:
-    """Make a directory ready for a run, lock it, and remove the run that it holds.
+    """Create and lock a directory for a new run, and delete the run that it holds.
 
     Args:
-        path: as in `RunDirectory.create`. overwrite: also a run with checkpoints goes.
+        path: as in `RunDirectory.create`. overwrite: delete also a run with checkpoints.
 
     Returns:
         The file descriptor of the lock, closed to release it.
 
     Raises:
-        CheckpointError: it holds other files than a run's, a run, or another process trains there.
+        CheckpointError: it holds a run or other files, or another process trains there.
         OSError: it cannot be used.
     """
     check_free(path, overwrite=overwrite)
@@ -304,7 +302,7 @@ def claim(path: Path, *, overwrite: bool = False) -> int:
 
 
 def _clear_run(path: Path) -> None:
-    """Remove a run; its configuration goes last, so that what a stop leaves is still a run."""
+    """Delete a run, its configuration last, so that a half-deleted run still counts as one."""
     for name in _OWN_DIRECTORIES:
         if (path / name).exists():
             shutil.rmtree(path / name)
@@ -315,8 +313,8 @@ def _clear_run(path: Path) -> None:
 def _take_lock(run_dir: Path) -> int:
     """Take the lock of the run; its file descriptor, closed to release it.
 
-    The kernel releases it when the process ends, however it ends: a lock left by a dead process
-    is free, and no process number has to be trusted.
+    The kernel releases it however the process ends, so no stale lock is left behind, and no
+    process id has to be trusted.
 
     Raises:
         CheckpointError: another process trains there.
@@ -335,7 +333,7 @@ def _take_lock(run_dir: Path) -> int:
                         where=str(run_dir),
                         remedy="Wait for it, stop it, or choose another directory",
                     ) from error
-                time.sleep(_LOCK_PAUSE_S)  # another may only be looking, in `lock_holder`
+                time.sleep(_LOCK_PAUSE_S)  # `lock_holder` may hold it for a moment
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     except BaseException:
@@ -345,7 +343,7 @@ def _take_lock(run_dir: Path) -> int:
 
 
 def lock_holder(run_dir: Path) -> str | None:
-    """Who trains there, as `process 12 on host`; None where no process does.
+    """The training process, as `process 12 on host`; None if there is none.
 
     Raises:
         OSError: the file cannot be read.
@@ -364,7 +362,7 @@ def lock_holder(run_dir: Path) -> str | None:
 
 
 def _open_lock(run_dir: Path, flags: int) -> int:
-    """Open the lock's file; a link would let a run directory name any file to be emptied."""
+    """Open the lock file; links are refused, as the target would be truncated."""
     guarded = flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(run_dir / LOCK_FILE, guarded, 0o644)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -374,6 +372,6 @@ def _open_lock(run_dir: Path, flags: int) -> int:
 
 
 def _holder(descriptor: int) -> str:
-    """What the holder wrote; printable characters only, as it is shown on a terminal."""
+    """The holder's name; only printable characters, as it is shown on a terminal."""
     text = os.pread(descriptor, _LONGEST_HOLDER, 0).decode(errors="replace")
     return "".join(c for c in text if c.isprintable()).strip() or "another process"

@@ -1,4 +1,4 @@
-"""Named tensors in a safetensors file, exactly: every byte, shape and dtype comes back."""
+"""Named tensors in a safetensors file, with bytes, shapes and dtypes preserved exactly."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def _as_array(name: str, tensor: TensorLike, path: Path) -> Array:
             ) from error
     if tensor.dtype.newbyteorder("=") not in _SAVED:
         raise CheckpointError(f"tensor '{name}' is {tensor.dtype}", where=str(path), remedy=remedy)
-    # Not ascontiguousarray, which makes a scalar an array of one. Strides must be plain: the
-    # safetensors writer takes the memory as it lies and would permute a transposed tensor.
+    # Not ascontiguousarray, which turns a scalar into an array of one. C order is needed: the
+    # safetensors writer ignores strides, and would permute a transposed tensor.
     return np.array(tensor, dtype=tensor.dtype.newbyteorder("="), order="C", copy=None)
 
 
@@ -60,7 +60,7 @@ def write_tensors(path: Path, tensors: Mapping[str, TensorLike]) -> str:
 
     Raises:
         CheckpointError: a dtype that cannot be saved exactly.
-        OSError, SafetensorError: the disk refuses.
+        OSError, SafetensorError: writing fails.
     """
     save_file({name: _as_array(name, tensor, path) for name, tensor in tensors.items()}, path)
     sync_file(path)
@@ -71,7 +71,7 @@ def read_tensors(path: Path, remedy: str) -> dict[str, Array]:
     """The tensors in `path` as writable arrays.
 
     Raises:
-        CheckpointError: not a sound safetensors file of our dtypes; ends with `remedy`.
+        CheckpointError: not an intact safetensors file of supported dtypes; ends with `remedy`.
     """
     tensors: dict[str, Array] = {}
     try:

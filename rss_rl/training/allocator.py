@@ -5,22 +5,22 @@ from __future__ import annotations
 import ctypes
 
 _OPTIONS = {
-    -3: 32 << 20,  # M_MMAP_THRESHOLD: from here on a piece is given back when it is freed
-    -1: 256 << 20,  # M_TRIM_THRESHOLD: of free memory at the end, more of which is given back
-    -2: 16 << 20,  # M_TOP_PAD: taken at once when there is not enough
+    -3: 32 << 20,  # M_MMAP_THRESHOLD: blocks from this size on are mapped, and unmapped when freed
+    -1: 256 << 20,  # M_TRIM_THRESHOLD: free memory at the top of the heap beyond this is returned
+    -2: 16 << 20,  # M_TOP_PAD: extra memory requested each time the heap grows
 }
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep some of what is freed; False where it has no such setting.
+    """Make the C library keep some freed memory; False if it has no such setting.
 
-    By default an update's tensors are given back to the system and taken from it again, which then
-    fills each page with zeros first: 2,000 page faults an update of SICK's size, a twentieth of
-    its time and more where other work is done beside it.
+    By default an update's tensors are returned to the system and requested again, and the kernel
+    zeroes each page anew: 2,000 page faults in an update on SICK, a twentieth of its time, and
+    more on a busy machine.
     """
     try:
         option = ctypes.CDLL(None).mallopt
-        ctypes.CDLL(None).gnu_get_libc_version  # noqa: B018, others have a `mallopt`, too
+        ctypes.CDLL(None).gnu_get_libc_version  # noqa: B018, other C libraries have a `mallopt`
     except (AttributeError, OSError, TypeError):
         return False
     taken = [option(name, value) for name, value in _OPTIONS.items()]

@@ -1,4 +1,4 @@
-"""Attempts at a training: each resumes from the last checkpoint, after learners were lost."""
+"""Training attempts: after learners were lost, the next one resumes from the last checkpoint."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.trainer import Event, PhaseBegan, Stopped, Trainer, find_best_metric
 
 FORK = "fork"
-"""Mark of the checkpoint at which the comparison with every token branches off."""
+"""Mark of the checkpoint at which the comparison with all tokens branches off."""
 
 SPLITS = ("dev", "test")
-"""That a report holds."""
+"""Splits scored in a report."""
 
 Scores = dict[str, dict[str, dict[str, float]]]
 """By split, mode and metric."""
@@ -47,11 +47,11 @@ class LearnersLost:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What all parts of a run share: data, learners and samplers, when to stop, the observer.
+    """Shared by all parts of a run: data, learners and samplers, when to stop, the observer.
 
-    budget  of time for the phases of the run itself, not for those of its comparison, or None
-    point   where another thread may leave the run, or None
-    splits  that are scored at the end
+    budget  time for the phases of the run itself, excluding its comparison, or None
+    point   where another thread may end the run, or None
+    splits  scored at the end
     """
 
     prepared: Prepared
@@ -65,7 +65,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of the phases: scores of the best checkpoint, updates, and how long it took."""
+    """The result of the phases: scores of the best checkpoint, updates, and times."""
 
     scores: Scores
     updates: int
@@ -81,10 +81,10 @@ def train_phases(
     begin: Checkpoint | None = None,
     fork: bool = False,
 ) -> Generator[Event | LearnersLost, None, Trained | None]:
-    """Train in the locked run directory `path`; returns None where it was stopped.
+    """Train in the locked run directory `path`; returns None if it was stopped.
 
     Args:
-        begin: where to begin, if there is no checkpoint in `path` to resume from.
+        begin: start from this checkpoint, if there is none in `path` to resume from.
         fork: mark the end of the first phase.
 
     Raises:
@@ -98,7 +98,7 @@ def train_phases(
             return (yield from _attempt(config, path, context, start, fork))
         except LearnersLostError as error:
             reached = max(checkpoint_steps(path), default=0)
-            # Losses count where nothing is gained between them: spot machines may go for ever.
+            # Only losses without progress between them count: spot machines may come and go.
             lost, before = (1 if reached > before else lost + 1), reached
             if lost > config.learner.max_restarts:
                 raise
@@ -109,7 +109,7 @@ def train_phases(
 def _attempt(
     config: RunConfig, path: Path, context: RunContext, start: Checkpoint | None, fork: bool
 ) -> Generator[Event, None, Trained | None]:
-    """From a checkpoint to the end of the last phase, and the scores there."""
+    """Train from a checkpoint to the end of the last phase, and score the result."""
     step = None if start is None else start.step
     rows = None if start is None else start.state.get("metric_rows")
     context.observer.begin_from(start)
@@ -172,12 +172,12 @@ def _trainer(
 
 
 def _score(config: RunConfig, learner: Learner, splits: Sequence[str]) -> Scores:
-    """Metrics of the splits under the run's modes; the models hold the best checkpoint."""
+    """Metrics of the splits in the run's modes; the models hold the best checkpoint."""
     sampled = config.phases[-1].selection == "sampled"
     modes: list[Mode] = ["thresholded", "sampled", "random"] if sampled else ["all"]
     scores: Scores = {}
     for split in splits:
         scores[split] = {}
-        for mode in modes:  # one at a time, as a learner's answer is waited for just so long
+        for mode in modes:  # one at a time: waiting for a learner's answer has a timeout
             scores[split] |= learner.evaluate(split, [mode])
     return scores

@@ -1,4 +1,4 @@
-"""The environment that a run trains on, in Gymnasium's form."""
+"""The environment that a run trains on, as a Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def make_env(
     num_envs: int | None = None,
     **settings: Any,
 ) -> Any:
-    """`rss_rl/TokenSelection-v0` over the data of a run, paying the terms that the run trains on.
+    """`rss_rl/TokenSelection-v0` with the data and the reward of a run.
 
     Args:
-        run: the directory of a run, whose classifier pays as a checkpoint left it; or a
+        run: the directory of a run, whose classifier is loaded from a checkpoint; or a
             configuration, whose classifier is untrained.
         split: of the run's data.
         which: checkpoint of a run: `best`, `latest` or a step.
-        num_envs: None for a single environment, else a batched one of so many.
+        num_envs: None for a single environment, else the size of a batched one.
         settings: further arguments of the environment, such as `max_len` or `render_mode`.
 
     Returns:

@@ -1,11 +1,11 @@
-"""Scoring a split under the ways a selection can be chosen.
+"""Scores of a split with selections chosen in different modes.
 
 Modes: `all` every token; `thresholded` tokens with probability over one half; `sampled` the mean of
 K drawn selections; `random` the thresholded selection moved to random tokens of the same sentence,
 so that its shares are the same.
 
 'Kept' is the union of heads and dependents over the real tokens of all sentences of an example;
-shares are means over examples. What else is measured: see `rss_rl.metrics`.
+shares are means over examples. For the other measures see `rss_rl.metrics`.
 
 Legend: B examples, S sentences, N_s tokens of slot s.
 """
@@ -38,14 +38,14 @@ MODES: tuple[Mode, ...] = ("all", "thresholded", "sampled", "random")
 
 
 class _Tally:
-    """What is gathered over the batches of one pass."""
+    """Measures accumulated over the batches of one pass."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
         self._columns: dict[str, list[Array]] = defaultdict(list)
 
     def add(self, scored: Scored, reward: Array) -> None:
-        """Take in one batch and its rewards, float32 [B]."""
+        """Add a batch and its rewards, float32 [B]."""
         if scored.losses is not None:
             self._columns["loss"].append(scored.losses)
         self._columns["reward"].append(reward)
@@ -74,13 +74,13 @@ def evaluate(
     device: torch.device,
     reward: Reward | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Metrics of a split under each mode, without dropout; equal calls give equal numbers.
+    """Metrics of a split in each mode, without dropout; equal calls give equal numbers.
 
-    Metrics: loss and reward (a sampled or random one under its own selections), kept, heads_kept,
-    dependents_kept, and those of `RunMetrics`. Without a trained classifier there is no loss.
+    Metrics: loss and reward (under the mode's own selections), kept, heads_kept, dependents_kept,
+    and those of `RunMetrics`. Without a trained classifier there is no loss.
 
     Args:
-        reward: of the run, where it was built already.
+        reward: of the run, if it was already built.
     """
     if reward is None:
         reward = build_reward(config, models, examples, device=device)
@@ -92,8 +92,8 @@ def evaluate(
 
 
 class _Evaluator:
-    # Where the share is what it shall be, the constraint is worth 0; a lambda that moves would make
-    # rewards of different updates incomparable. So the reward here is without it, too.
+    # The reward here has no term for a target share: such a term is 0 at the target, and as lambda
+    # moves, the rewards of different updates would not be comparable.
     def __init__(
         self,
         models: Models,
@@ -129,7 +129,7 @@ class _Evaluator:
     def _predict(
         self, batch: Batch, tensors: TensorBatch, selections: list[Array], moved: list[Array]
     ) -> tuple[Scored, Array]:
-        """What the classifier predicts from the selections alone, and the rewards, float32 [B]."""
+        """The classifier's predictions under the selections, and the rewards, float32 [B]."""
         classifier, odds = self._models.classifier, None
         chosen = to_tensors(selections, self._device)
         logits: Tensor = classifier(tensors.tokens, tensors.valid, chosen, tensors.marks)
@@ -147,7 +147,7 @@ class _Evaluator:
         return scored, self._reward.score_logits(logits, batch, selections).total
 
     def _choose(self, batch: Batch, tensors: TensorBatch, mode: Mode, passes: int) -> list[Array]:
-        """S x bool [passes, B, 2, N_s]."""
+        """Selections S x bool [passes, B, 2, N_s]."""
         if mode == "all":
             return [np.repeat(valid[:, None], ROLES, axis=1)[None] for valid in batch.valid]
         chosen = []
@@ -165,10 +165,10 @@ class _Evaluator:
         return chosen
 
     def _moved(self, selections: list[Array], batch: Batch, mode: Mode) -> list[Array]:
-        """At random, for what chance would find of the rationales; else it is time for nothing."""
+        """Selections moved at random, for the chance level of rationale metrics; else empty."""
         if not batch.rationale:
             return []
-        # Moved once more the same way, a random selection would come half back.
+        # A random selection is moved by other numbers: the same would half undo the first move.
         return self._shuffle(selections, batch, "floor" if mode == "random" else "random")
 
     def _uniforms(self, purpose: str, rows: Array, slot: int, shape: tuple[int, int, int]) -> Array:

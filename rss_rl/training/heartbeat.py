@@ -1,8 +1,8 @@
-"""What a run is doing, in status.json: written about once a second, and never in its way.
+"""The progress of a run in status.json, rewritten about once a second without blocking the run.
 
-Metrics reach the disk at checkpoints only; this says in between that the run is alive, and where.
-An evaluation or a hung sampler brings no event: a thread of its own then writes that the process is
-there, and the time of the last update says since when it does something else.
+Metrics reach the disk only at checkpoints; in between, this file shows that the run is alive and
+how far it is. During an evaluation, or with a hung sampler, there are no events: a thread keeps
+writing, and the time of the last update shows how long there has been none.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ EndState = Literal["finished", "stopped", "failed"]
 
 
 class Heartbeat:
-    """Takes in the events of a run and keeps its status.json fresh.
+    """Consumes the events of a run and keeps its status.json up to date.
 
     Args:
         run_dir: the run directory.
-        phases: of the configuration, for how much is left.
-        every_s: least time between two writes.
+        phases: of the configuration, to estimate the remaining time.
+        every_s: minimum time between two writes.
         clock: seconds, monotonic.
     """
 
@@ -53,7 +53,7 @@ class Heartbeat:
         self._index = -1
         self._update_s: float | None = None
         self._last_update: float | None = None
-        self._begun: dict[tuple[str, int], int] = {}  # numbers of phases, by name and first update
+        self._begun: dict[tuple[str, int], int] = {}  # phase indices, by name and first update
         self._lock, self._over = threading.RLock(), threading.Event()
         self._thread = threading.Thread(target=self._beat, name="rss-rl heartbeat", daemon=True)
         self._record: dict[str, Any] = {
@@ -68,14 +68,14 @@ class Heartbeat:
         }
 
     def start(self) -> None:
-        """Write from now on without events too, until `end` or `close`."""
+        """Start to write periodically, also without events, until `end` or `close`."""
         self._thread.start()
 
     def take(self, event: Event, *, compares: bool = False) -> None:
-        """Note an event; a phase that begins is written at once.
+        """Record an event; the begin of a phase is written at once.
 
         Args:
-            compares: it is one of the comparison with every token.
+            compares: it is an event of the comparison with all tokens.
         """
         with self._lock:
             if isinstance(event, PhaseBegan):
@@ -90,12 +90,12 @@ class Heartbeat:
             self.write(force=isinstance(event, PhaseBegan))
 
     def note(self, **values: Any) -> None:
-        """Put values into the record, JSON data; written with the next event."""
+        """Add values, JSON data, to the record; written with the next event."""
         with self._lock:
             self._record |= values
 
     def note_checkpoint(self, step: int) -> None:
-        """A checkpoint was completed."""
+        """Record a completed checkpoint."""
         self.note(checkpoint_step=step, checkpoint_time=_now())
 
     def end(self, state: EndState, error: str | None = None) -> None:
@@ -105,7 +105,7 @@ class Heartbeat:
         self.write(force=True)
 
     def close(self) -> None:
-        """Write nothing without events any more; may be called twice."""
+        """Stop the periodic writes; may be called twice."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(_LONGEST_WRITE_S)
@@ -115,7 +115,7 @@ class Heartbeat:
             self.write()
 
     def write(self, *, force: bool = False) -> None:
-        """Write the record, where the last one is old enough; a disk that refuses stops nothing."""
+        """Write the record unless the last write is too recent; disk errors are ignored."""
         with self._lock:
             now = self._clock()
             if not force and now - self._written < self._every_s:
@@ -124,15 +124,15 @@ class Heartbeat:
             record = without_non_finite(self._record | {"time": _now()})
             temporary = self._path.with_name(f".tmp-{STATUS_FILE}-{os.getpid()}")
             with suppress(OSError):
-                # Not synced: after a power cut this file is of no more interest.
+                # Not synced: after a power cut this file is obsolete.
                 temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
                 os.replace(temporary, self._path)
 
     def _number_of(self, event: PhaseBegan, compares: bool) -> int:
-        """Which phase begins, from 0; the comparison comes behind all."""
+        """Index of the phase that begins; the comparison counts as a last phase."""
         if compares:
             return len(self._names)
-        # Learners that were lost make a phase begin again, the present one or one before it.
+        # After learners were lost, the current phase or an earlier one begins again.
         begun = self._begun.get((event.name, event.update))
         if begun is not None:
             return begun
@@ -152,7 +152,7 @@ class Heartbeat:
             "update": event.update + event.done,
             "updates": event.update + (event.steps or 0) if compares else self._total,
         }
-        self._last_update = None  # what lies between two phases is no update
+        self._last_update = None  # the time between two phases is not that of an update
 
     def _update(self, event: UpdateReport) -> None:
         now = self._clock()
@@ -171,7 +171,7 @@ class Heartbeat:
 
 
 def updates_of(phases: Sequence[PhaseConfig]) -> int | None:
-    """Updates of all phases together; None where one lasts until its plateau."""
+    """Total updates of all phases; None if one lasts until its plateau."""
     steps = [phase.steps for phase in phases]
     return None if None in steps else sum(step for step in steps if step is not None)
 

@@ -1,10 +1,10 @@
 """Whether a run fits into memory, estimated before anything is allocated, and what to change.
 
-What is counted is a lower bound, so that nothing is refused that might run: weights with what
-learning keeps beside them, and the numbers of a batch that every encoder has. A batch is counted as
-it is asked for, though the data may have fewer rows. Modules are made without memory, on torch's
-meta device, so that whatever makes them large is counted. Where there are several learners, or one
-on a GPU, each is asked about where it computes.
+The estimate is a lower bound, so that no run is refused that might fit: weights with gradients and
+optimiser state, and the activations of a batch that every encoder has. The configured batch size is
+counted, even if the data have fewer rows. Modules are built on torch's meta device, so that all
+their parameters are counted without allocating them. Remote learners, and those on a GPU, are
+checked where they run.
 
 Legend: E embedding size, D hidden size; cells are the padded tokens of a batch.
 """
@@ -31,49 +31,49 @@ from rss_rl.rollouts.snapshot import build_models, training_lengths
 
 _FLOAT = 4
 _MOMENTS = {"adam": 2, "adadelta": 2, "sgd": 0}
-_LEARNT, _READ = (2, 4), (1, 1)
-"""Numbers of a cell that are alive at once, in E and in D; source2token, the least of the encoders
-with weights, takes 10 where E = D, others 12 to 50."""
-_OF_A_STATE = 2 + 2 * 4.0
-"""Bytes for each number of a state: as stored, as read, and beside the word vector."""
-_OF_A_BIT = 2 * (8 + 1)
+_TRAINED, _EVALUATED = (2, 4), (1, 1)
+"""Numbers alive at once for each cell, in multiples of E and of D; source2token, the smallest of
+the encoders with weights, takes 10 if E = D, others 12 to 50."""
+_BYTES_PER_STATE = 2 + 2 * 4.0
+"""Bytes for each number of a state: as stored, as read, and concatenated to the word vector."""
+_BYTES_PER_BIT = 2 * (8 + 1)
 """Bytes of a cell of a selection: for each role a uniform number and a bit."""
 _SMALL = 1 << 28
-"""What takes less is not asked about."""
+"""Bytes below which a run is not checked."""
 _ALLOCATORS = ("DefaultCPUAllocator", "not enough memory", "Cannot allocate memory")
 
 
 class Need(NamedTuple):
-    """Bytes that a run takes at least, and of which settings most of them are."""
+    """A lower bound of the bytes that a run needs, and the settings that determine most of them."""
 
     bytes: float
     settings: str
 
 
 def run_needs(config: RunConfig, prepared: Prepared) -> list[Need]:
-    """What a learner takes: its weights, its part of an update and of a rollout, an evaluation.
+    """A learner's needs: its weights, its part of an update and of a rollout, an evaluation.
 
     Raises:
         RssError: a component refuses its settings.
     """
     manifest = prepared.manifest
-    learnt = [_weights(config, prepared)]
+    needs = [_weights(config, prepared)]
     size = manifest.vectors.dim, config.model.hidden
     batch = _cells(manifest.splits["train"], config.batch_size, config.batch_tokens)
     cells = batch / max(1, config.learner.actors)
-    learnt.append(Need(cells * _FLOAT * _sum(_LEARNT, size), "batch_size, model.hidden"))
+    needs.append(Need(cells * _FLOAT * _sum(_TRAINED, size), "batch_size, model.hidden"))
     if config.policy.pretrained is not None and (states := prepared.states()) is not None:
-        learnt.append(Need(cells * _OF_A_STATE * states.size, "batch_size"))
+        needs.append(Need(cells * _BYTES_PER_STATE * states.size, "batch_size"))
     sampler = config.sampler
-    drawn = sampler.selections * batch / min(sampler.shards, config.batch_size) * _OF_A_BIT
-    learnt.append(Need(drawn, "batch_size, sampler.selections"))
+    drawn = sampler.selections * batch / min(sampler.shards, config.batch_size) * _BYTES_PER_BIT
+    needs.append(Need(drawn, "batch_size, sampler.selections"))
     if "dev" in manifest.splits:
         rows = config.evaluation.batch_size
         read = _cells(manifest.splits["dev"], rows, config.batch_tokens)
-        bits = read * config.evaluation.selections * _OF_A_BIT
+        bits = read * config.evaluation.selections * _BYTES_PER_BIT
         settings = "evaluation.batch_size, evaluation.selections"
-        learnt.append(Need(read * _FLOAT * _sum(_READ, size) + bits, settings))
-    return learnt
+        needs.append(Need(read * _FLOAT * _sum(_EVALUATED, size) + bits, settings))
+    return needs
 
 
 def _sum(numbers: tuple[int, int], size: tuple[int, int]) -> float:
@@ -81,13 +81,13 @@ def _sum(numbers: tuple[int, int], size: tuple[int, int]) -> float:
 
 
 def _cells(split: SplitInfo, batch_size: int, batch_tokens: int | None) -> float:
-    """Of a batch of average rows."""
+    """The cells of a batch of rows of average length."""
     cells = batch_size * sum(split.tokens) / split.rows
     return cells if batch_tokens is None else min(cells, batch_tokens)
 
 
 def _weights(config: RunConfig, prepared: Prepared) -> Need:
-    """Weights, their gradients, the optimiser's state, the average and, beside it, a sampler's."""
+    """Weights, gradients, optimiser state, weight average, and a local sampler's copy."""
     manifest = prepared.manifest
     trainable = prepared.vocabulary.trainable
     vectors = np.broadcast_to(np.float32(0), (trainable, manifest.vectors.dim))
@@ -98,7 +98,7 @@ def _weights(config: RunConfig, prepared: Prepared) -> Need:
     )
     try:
         with torch.device("meta"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nothing is initialised, which torch mentions
+            warnings.simplefilter("ignore")  # torch warns that nothing is initialised
             models = build_models(
                 eager, manifest.labels, manifest.sentences, vectors, trainable, words, lengths
             )
@@ -107,7 +107,7 @@ def _weights(config: RunConfig, prepared: Prepared) -> Need:
     except RuntimeError as error:
         if "overflow" in str(error) or "too large" in str(error).lower():
             return Need(float("inf"), "model.hidden, policy.options")
-        return Need(0.0, "")  # a component that cannot be made without memory
+        return Need(0.0, "")  # a component that cannot be built on the meta device
     except Exception:  # likewise
         return Need(0.0, "")
     learner = config.learner
@@ -126,20 +126,20 @@ def _moments(optimiser: OptimizerConfig) -> int:
 
 
 def _samples_beside(config: RunConfig) -> bool:
-    """The learner's process has a sampler, with weights in the same memory."""
+    """Whether the learner's process has a sampler, with its own weights in the same memory."""
     learner = config.learner
     local = config.sampler.backend == "local"
     return local and not learner.actors and torch.device(learner.device).type == "cpu"
 
 
 def check_room(config: RunConfig, prepared: Prepared, *, sharing: int = 1) -> None:
-    """Refuse a learner that this machine, or its GPU, has no room for.
+    """Refuse a learner that does not fit into the memory of this machine, or of its GPU.
 
     Args:
-        sharing: learners on this machine; each has a GPU of its own.
+        sharing: learners on this machine; each has its own GPU.
 
     Raises:
-        ConfigError: naming settings, what they take at least, and what there is.
+        ConfigError: names the settings, the memory they need at least, and the available memory.
     """
     needs = run_needs(config, prepared)
     most = max(needs)
@@ -180,7 +180,7 @@ def _gigabytes(count: float) -> str:
 
 
 def available_bytes() -> float:
-    """Memory that this process can still take: of the machine, its container and its own limit."""
+    """Memory that this process can still allocate, given the machine, its container and ulimit."""
     found = [_meminfo(), _container(), _own_limit()]
     return min(found)
 
@@ -195,7 +195,7 @@ def _meminfo() -> float:
 
 
 def _container() -> float:
-    """What a control group leaves, version 2."""
+    """Memory left by the control group (version 2)."""
     folder = Path("/sys/fs/cgroup")
     try:
         limit, used = ((folder / f"memory.{name}").read_text() for name in ("max", "current"))
@@ -217,10 +217,10 @@ def _own_limit() -> float:
 
 @contextmanager
 def memory_errors(doing: str, remedy: str) -> Iterator[None]:
-    """Turns what is raised where memory is short into an error that says what to do.
+    """Turns out-of-memory exceptions into an error with a remedy.
 
     Raises:
-        ResourceError: there was not enough of it.
+        ResourceError: there was not enough memory.
     """
     try:
         yield

@@ -19,14 +19,14 @@ from rss_rl.training.trainer import Evaluated, Event, PhaseBegan, Stopped
 
 
 class Observer:
-    """Consumes the events of a run; a context manager that notes how the run ends.
+    """Consumes the events of a run; a context manager that records how the run ends.
 
     Args:
-        run_dir: the run directory, which this process has locked.
-        mirror: of the run, claimed; started by entering and closed by leaving.
-        storage: what the mirror was opened with.
+        run_dir: the run directory, locked by this process.
+        mirror: of the run, claimed; started on entry and closed on exit.
+        storage: the storage path of the mirror.
 
-    `log` is the run's event log, for whoever has more to tell; `run_dir` is the run directory.
+    `log` is the run's event log, which others may write to as well.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Observer:
         return self
 
     def begin_from(self, checkpoint: Checkpoint | None) -> None:
-        """Note which checkpoints were skipped before the one that training resumes from."""
+        """Log the damaged checkpoints that were skipped for the one that training resumes from."""
         for warning in () if checkpoint is None else checkpoint.warnings:
             self.log.write("checkpoint_passed_over", "warning", cause=warning)
 
     def take(self, event: Event, part: Path, writer: MetricsWriter) -> None:
-        """Note an event of the training in `part`: the run directory or the comparison's.
+        """Record a training event of `part`: the run directory or the comparison's.
 
-        To be called when the checkpoint and the marks that belong to the event are on the disk.
+        Call it after the event's checkpoint and marks have been written.
         """
         if isinstance(event, UpdateReport):
             version = event.scalars.get("policy/version")
@@ -83,10 +83,10 @@ class Observer:
             self._conclude("run_stopped", "stopped")
 
     def finished(self, wall_s: float) -> None:
-        """The report was written: bring all of it to the storage.
+        """Called when the report is written: complete the copy on the storage path.
 
         Raises:
-            StorageError: it could not be brought there; the run directory is whole.
+            StorageError: the copy could not be completed; the run directory is intact.
         """
         self._conclude("run_finished", "finished", wall_s=round(wall_s, 2))
 
@@ -97,7 +97,7 @@ class Observer:
         self._mirror.finish()
 
     def _new_checkpoint(self, part: Path) -> int | None:
-        """The step LATEST names, where that is another checkpoint than at the last call."""
+        """The step of LATEST, if it is a new checkpoint since the last call."""
         try:
             found = os.stat(pointer_path(part, LATEST))
             signature = found.st_ino, found.st_mtime_ns
@@ -117,7 +117,7 @@ class Observer:
     ) -> None:
         try:
             if self._ended and isinstance(error, GeneratorExit | None):
-                return  # finished or stopped, and said so
+                return  # finished or stopped, which was logged
             if error is not None:
                 self._fail(error)
         finally:
@@ -129,7 +129,7 @@ class Observer:
         self._mirror.close()
 
     def _fail(self, error: BaseException) -> None:
-        if isinstance(error, GeneratorExit):  # whoever takes the events wants no more of them
+        if isinstance(error, GeneratorExit):  # the consumer of the events closed the generator
             self.log.write("run_stopped")
             self._heartbeat.end("stopped")
         else:

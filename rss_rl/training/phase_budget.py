@@ -1,4 +1,4 @@
-"""A bound on the time of a training: each phase gets a part of it."""
+"""A time limit for training, divided among the phases."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def seconds(duration: str | float) -> float:
     """A duration such as 90, "90s", "5m" or "1.5h" in seconds.
 
     Raises:
-        ConfigError: it is none, or not above 0.
+        ConfigError: not a duration, or not above 0.
     """
     found = _DURATION.fullmatch(str(duration).strip())
     value = float(found[1]) * _UNITS[found[2]] if found else 0.0
     if value <= 0:
         raise ConfigError(
-            f"{duration!r:.40} is no duration",
+            f"{duration!r:.40} is not a duration",
             where="time (--time)",
             remedy="Write it as 90s, 5m or 2h",
         )
@@ -33,10 +33,10 @@ def seconds(duration: str | float) -> float:
 
 
 class PhaseBudget:
-    """Says when a phase has had its part of the time, counted from when this was made.
+    """Tells when a phase has used up its time; the total counts from construction.
 
-    A part is in proportion to the phase's steps; phases that end at a plateau count as the mean of
-    the others. What one phase leaves over, those after it share.
+    Each phase's time is proportional to its steps; phases that end at a plateau count as the mean
+    of the others. Later phases share the time that a phase leaves unused.
     """
 
     def __init__(self, phases: Sequence[PhaseConfig], total_s: float) -> None:
@@ -47,7 +47,7 @@ class PhaseBudget:
         self._index, self._deadline = -1, self._end
 
     def over(self, index: int) -> bool:
-        """Whether the phase of this number, which is the present one, shall end."""
+        """Whether the current phase, which has this index, must end."""
         now = time.monotonic()
         if index != self._index:  # it begins
             part = self._weights[index] / sum(self._weights[index:])

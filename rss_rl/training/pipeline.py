@@ -1,16 +1,16 @@
-"""Keeps samplers supplied with the jobs of coming updates; hands rollouts on in order.
+"""Keeps samplers supplied with jobs for upcoming updates, and returns rollouts in order.
 
-Update u always learns from batch u, so who was fast changes no data order, a checkpoint needs no
-list of what was in flight, and no example of an epoch is lost or used twice. An update begins with
-version u of the policy; a rollout of version v that is learnt from in update u has policy lag
-u - v. Two bounds keep it small:
+Update u always learns from batch u, so the data order does not depend on timing, checkpoints do not
+record jobs in flight, and no example of an epoch is lost or used twice. Update u begins with
+version u of the policy; a rollout of version v used in update u has policy lag u - v. Two bounds
+keep it small:
 
     admission  jobs of update w are submitted while w - (published version) <= max_policy_lag
-    eviction   a rollout that turns out older than max_policy_lag is discarded, counted, and its
-               shard submitted again
+    eviction   a rollout older than max_policy_lag is discarded and counted, and its shard is
+               submitted again
 
-The first bound alone keeps the second idle. With `run_ahead` jobs are admitted by their number
-alone, and eviction has work to do. With max_policy_lag = 0 both together are synchronous training.
+With admission there is nothing to evict, unless `run_ahead` is set: jobs are then admitted by their
+number alone. max_policy_lag = 0 is synchronous training.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from rss_rl.rollouts.snapshot import Snapshot, StoredSnapshot
 
 _POLL_S = 1.0
 _IDLE_WINDOW = 32
-"""Updates over which the samplers' idle share is taken: a job's time is known at its end only."""
+"""Updates that the idle share is averaged over: a job's time is known only when it ends."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """The rollout of one update, of all its shards, and what the pipeline measured, by tag."""
+    """The rollout of an update, of all its shards, and the pipeline's metrics by tag."""
 
     rollout: Rollout
     scalars: dict[str, float]
@@ -46,10 +46,10 @@ class RolloutPipeline:
     """Between the samplers and the learner.
 
     Args:
-        backend: called when the first job is to be submitted, so that a run that samples nothing
-            starts no samplers.
+        backend: called before the first job is submitted, so that a run without sampling starts no
+            samplers.
         config: of the samplers.
-        log: records rollouts that are discarded.
+        log: records discarded rollouts.
     """
 
     def __init__(
@@ -62,22 +62,22 @@ class RolloutPipeline:
         self._backend: Backend | None = None
         self._config = config
         self._published: int | None = None
-        self._waiting: deque[SampleJob] = deque()  # given, and no sampler has room for them yet
-        self._asked: dict[tuple[int, int], SampleJob] = {}
+        self._waiting: deque[SampleJob] = deque()  # given, but not submitted yet
+        self._submitted: dict[tuple[int, int], SampleJob] = {}
         self._again: dict[tuple[int, int], SampleJob] = {}
         self._arrived: dict[int, list[Rollout | None]] = {}  # of each update given, by shard
-        self._next = 0  # no job of this update or a later one was given yet
+        self._next = 0  # first update whose jobs were not given yet
         self._busy: deque[tuple[float, float]] = deque(maxlen=_IDLE_WINDOW)
         self._busy_s, self._since = 0.0, 0.0
         self.discarded = 0
 
     @property
     def published(self) -> int | None:
-        """Version of the snapshot that jobs are submitted with; None before the first."""
+        """Version of the newest snapshot, which jobs are submitted with; None before the first."""
         return self._published
 
     def start(self) -> Backend:
-        """The samplers, started if they were not.
+        """The samplers, started if necessary.
 
         Raises:
             SamplerError: none can be started.
@@ -88,19 +88,19 @@ class RolloutPipeline:
         return self._backend
 
     def _measure_anew(self) -> None:
-        """What was before, such as a warm-up, is nobody's idleness."""
+        """Reset the measurement, so that time before, such as a warm-up, does not count as idle."""
         self._busy.clear()
         self._busy_s, self._since = 0.0, time.perf_counter()
 
     def publish(self, snapshot: Snapshot | StoredSnapshot) -> None:
-        """Let the jobs that are submitted from now on be sampled with this snapshot."""
+        """Use this snapshot for jobs submitted from now on."""
         backend = self.start()
         backend.publish(snapshot)
         self._published = snapshot.version
         self._fill(backend)
 
     def admitted(self, update: int) -> range:
-        """Updates whose jobs may be sampled while the learner is before `update`, and are not yet.
+        """Updates whose jobs may be given before `update` is made, and were not given yet.
 
         Raises:
             ValueError: before the first `publish`.
@@ -111,26 +111,26 @@ class RolloutPipeline:
         return range(max(self._next, update), newest + 1)
 
     def _newest(self) -> int:
-        """The last update that may learn from what the published policy draws."""
+        """The last update that may learn from rollouts of the published policy."""
         if self._published is None:
             raise ValueError("there is no snapshot to sample with")
         return self._published + self._config.max_policy_lag
 
     def give(self, update: int, jobs: Sequence[SampleJob]) -> None:
-        """Have these sampled, all the jobs of an update, as soon as samplers have room for them."""
+        """Queue all jobs of an update, submitted as soon as samplers have room."""
         self._next = update + 1
         self._arrived[update] = [None] * len(jobs)
         self._waiting.extend(jobs)
         self._fill(self.start())
 
     def _fill(self, backend: Backend) -> None:
-        """Submit what there is room for; first what has to be sampled again."""
+        """Submit as many jobs as there is room for; discarded ones first."""
         room = backend.room()
         again = [shard for shard in sorted(self._again) if shard[0] <= self._newest()][:room]
         jobs = [self._again.pop(shard) for shard in again]
         jobs += [self._waiting.popleft() for _ in range(min(room - len(jobs), len(self._waiting)))]
         if jobs:
-            self._asked.update(((job.update, job.shard), job) for job in jobs)
+            self._submitted.update(((job.update, job.shard), job) for job in jobs)
             backend.submit(jobs)
 
     def take(self, update: int) -> Taken:
@@ -143,7 +143,7 @@ class RolloutPipeline:
         """
         started = time.perf_counter()
         if update not in self._arrived:
-            raise ValueError(f"nobody asked for rollouts of update {update + 1}")
+            raise ValueError(f"the jobs of update {update + 1} were not given")
         backend = self.start()
         self._fill(backend)
         while any(shard is None for shard in self._arrived[update]):
@@ -158,15 +158,16 @@ class RolloutPipeline:
     def _receive(self, delivery: Delivery) -> None:
         job = delivery.job
         self._busy_s += delivery.busy_s
-        if self._asked.get((job.update, job.shard)) is not job:
-            return  # asked for before `forget`
-        del self._asked[job.update, job.shard]
+        if self._submitted.get((job.update, job.shard)) is not job:
+            return  # submitted before `forget`
+        del self._submitted[job.update, job.shard]
         rollout = delivery.rollout
         if not np.array_equal(rollout.rows, job.rows):
             raise SamplerError(
-                f"rows {rollout.rows[:4].tolist()}... came back for {job.rows[:4].tolist()}...",
+                f"a sampler returned rows {rollout.rows[:4].tolist()}... instead of"
+                f" {job.rows[:4].tolist()}...",
                 where=f"update {job.update + 1}, shard {job.shard}",
-                remedy="Samplers and learner run different versions of the program",
+                remedy="Run samplers and learner with the same version of the program",
             )
         lag = job.update - rollout.version
         if lag > self._config.max_policy_lag:
@@ -190,7 +191,7 @@ class RolloutPipeline:
             "policy/lag_min": min(lags),
             "policy/lag": sum(lags) / len(lags),
             "policy/lag_max": max(lags),
-            "pipeline/in_flight": len(self._asked),
+            "pipeline/in_flight": len(self._submitted),
             "pipeline/discarded": self.discarded,
             "sampler/busy_s": busy_s,
             "sampler/alive": stats.samplers,
@@ -199,8 +200,8 @@ class RolloutPipeline:
         } | stats.scalars
 
     def forget(self) -> None:
-        """Drop what was asked for and what arrived: the phase or the weights are others now."""
-        self._asked.clear()
+        """Drop all jobs and rollouts, because the phase or the weights have changed."""
+        self._submitted.clear()
         self._again.clear()
         self._arrived.clear()
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""The policy's learner of a run by its estimator, and what it is given and reports.
+"""The policy learner of a run, checks of what it can train, and its metrics.
 
 Legend: K selections an example, B examples of this learner's shard, S sentences, N_s tokens.
 """
@@ -27,15 +27,15 @@ from rss_rl.types import Batch
 
 _WORDS_TRIED = 64
 _NEAR_HALF = 0.01
-"""Probabilities this near to one half may fall to either side."""
+"""Probabilities this close to one half may be rounded to either side."""
 
 
 def check_learns(models: Models, config: RunConfig) -> None:
-    """Refuse a phase in which a policy is to learn that cannot.
+    """Refuse a phase that trains a policy which cannot learn.
 
     Raises:
-        ConfigError: it has no parameters, or says which tokens it keeps and no more; a target share
-            is set, and it keeps other tokens than those over one half likely.
+        ConfigError: it has no parameters, or only returns the tokens it keeps; or a target share is
+            set, and it does not keep tokens with probability over one half.
     """
     if not any(phase.policy for phase in config.phases):
         return
@@ -43,26 +43,26 @@ def check_learns(models: Models, config: RunConfig) -> None:
     if certain or not list(models.policy.parameters()):
         raise ConfigError(
             f"policy '{config.policy.name}' has nothing to learn"
-            + (" by: it only says which tokens it keeps" if certain else ""),
+            + (": it only returns the tokens it keeps" if certain else ""),
             where="phases",
-            remedy="Let no phase have policy: true"
-            + (", or give it `gates`, or `sample` and `evaluate`" if certain else ""),
+            remedy="Set policy: false in all phases"
+            + (", or give the policy `gates`, or `sample` and `evaluate`" if certain else ""),
         )
-    if config.reward.target_share is not None:  # now, and not after an hour of warm-up
+    if config.reward.target_share is not None:  # fail now, not after an hour of warm-up
         embedding = models.classifier.embedding
         count = min(_WORDS_TRIED, len(embedding.trainable) + len(embedding.fixed))
         words = torch.arange(count, device=embedding.trainable.device)[None]
         with models.evaluating(), torch.no_grad():
             valid = torch.ones_like(words, dtype=torch.bool)
-            # Another sentence of the example is the same one: enough to ask for the rule.
+            # The rule is the same for every sentence: one is enough.
             inputs, _ = _tried(models, words, valid)
             _steerable_chances(models, inputs, valid)
 
 
 def _tried(models: Models, tokens: Tensor, valid: Tensor) -> list[Tensor]:
-    """What the policy would read of a made-up example, twice the same sentence.
+    """The policy's inputs for a made-up example, twice the same sentence.
 
-    States are random there: no encoder is loaded for a trial.
+    States are random, so that no encoder is loaded.
     """
     states = None
     if models.context is not None:
@@ -79,7 +79,7 @@ def build_policy_learner(
     group: Group,
     estimator: BitEstimator | LogProbEstimator,
 ) -> PolicyGradientLearner:
-    """The learner from rewards.
+    """The policy-gradient learner.
 
     Raises:
         ConfigError: a policy that the estimator cannot train.
@@ -102,7 +102,7 @@ def build_policy_learner(
 
 
 def policy_scalars(stats: PolicyStats) -> dict[str, float]:
-    """What an update from rewards reports, by metric tag."""
+    """Metrics of a policy-gradient update, by tag."""
     scalars = {
         "policy/loss": stats.loss,
         "policy/gradient_norm": stats.gradient_norm,
@@ -118,7 +118,7 @@ def policy_scalars(stats: PolicyStats) -> dict[str, float]:
 
 
 def pathwise_scalars(stats: PathwiseStats) -> dict[str, float]:
-    """What an update through gates reports, by metric tag."""
+    """Metrics of a pathwise update, by tag."""
     terms = {f"reward/{COHERENCE}": stats.coherence, f"reward/{COMPLEMENT}": stats.complement}
     return {name: value for name, value in terms.items() if value} | {
         "policy/loss": -stats.objective,
@@ -134,11 +134,11 @@ def pathwise_scalars(stats: PathwiseStats) -> dict[str, float]:
 
 
 def _steerable_chances(models: Models, inputs: Tensor, valid: Tensor) -> Tensor:
-    """Probabilities [B, 2, N] of a policy that keeps what is over one half likely.
+    """Probabilities [B, 2, N] of a policy that keeps tokens with probability over one half.
 
     Raises:
-        ConfigError: it keeps by another rule, which the margins of a target share know nothing of:
-            the share would settle elsewhere.
+        ConfigError: it keeps tokens by another rule. The margins of a target share assume one half,
+            so the share would miss its target.
     """
     kept, chances = decide(models.policy, inputs, valid)
     if isinstance(models.policy, SteeredPolicy):
@@ -147,11 +147,11 @@ def _steerable_chances(models: Models, inputs: Tensor, valid: Tensor) -> Tensor:
     wrong = int(((kept != (chances > 0.5)) & clear & valid[:, None]).sum())
     if wrong:
         raise ConfigError(
-            "a target share steers what is over one half likely, and the policy keeps by another"
-            f" rule: {wrong} of {int(clear.sum())} bits are otherwise",
+            "a target share needs a policy that keeps tokens with probability over one half, and"
+            f" this one keeps by another rule: {wrong} of {int(clear.sum())} bits differ",
             where="reward.target_share",
             remedy="Set reward.sparsity_cost, let `threshold` keep where `probabilities` > 0.5, or"
-            " say by `steered` what it keeps by",
+            " return from `steered` the probabilities that it keeps by",
         )
     return chances
 
@@ -159,19 +159,19 @@ def _steerable_chances(models: Models, inputs: Tensor, valid: Tensor) -> Tensor:
 def reached_share(
     models: Models, config: RunConfig, batch: Batch, device: torch.device, target: float
 ) -> dict[str, float]:
-    """What the policy keeps of a batch at its threshold, by metric tag.
+    """Share and margins of a batch's thresholded selections, by metric tag.
 
-    Given the whole batch, every learner of a group finds the same; it is the newest policy's,
+    Computed on the global batch, so that all learners of a group agree, and with the newest policy,
     however old the rollouts are.
 
     Args:
         target: share of the tokens to keep.
 
     Raises:
-        ConfigError: the policy keeps by another rule than one half.
+        ConfigError: the policy does not keep tokens with probability over one half.
     """
     tensors = tensor_batch(batch, device)
-    # As the evaluation computes it, so that both keep the same.
+    # As in the evaluation, so that both keep the same tokens.
     with models.evaluating(), torch.no_grad(), autocast(device, config.learner.precision):
         inputs = models.policy_inputs(tensors.tokens, tensors.valid, tensors.states)
         chances = [

@@ -1,12 +1,11 @@
-"""Random selections that the classifier learns from, whose share is drawn as well.
+"""Random selections of random share, to train the classifier on.
 
     share ~ U(0, 1) for each sentence and role,  bit_i = [u_i < share],  u_i ~ U(0, 1)
 
-so that the number of tokens kept is uniform, too: the classifier meets parts of every size. Its
-likelihood of a part, which is the reward of a selection, means little where it has seen only whole
-texts.
+so that the number of kept tokens is uniform, too. A classifier trained only on full texts would
+assign meaningless likelihoods, and hence rewards, to selections.
 
-Legend: B examples, S sentences, N_s tokens of slot s, R = 1 or 2 bits that are drawn for a token.
+Legend: B examples, S sentences, N_s tokens of slot s, R = 1 or 2 bits drawn for a token.
 Source: Jethani, Sudarshan, Aphinyanaphongs and Ranganath, "Have we learned to explain?", AISTATS
 2021 (REAL-X and EVAL-X, classifiers of random masks).
 """
@@ -25,7 +24,7 @@ from rss_rl.types import ROLES, Array, Batch
 
 
 class RandomSelections(NamedTuple):
-    """selections S x bool [B, 2, N_s]; replaced bool [B], the examples that shall have them."""
+    """selections S x bool [B, 2, N_s]; replaced bool [B], the examples that use them."""
 
     selections: tuple[Array, ...]
     replaced: Array
@@ -34,12 +33,12 @@ class RandomSelections(NamedTuple):
 def random_selections(
     seed: int, update: int, batch: Batch, bits: int, share: float
 ) -> RandomSelections:
-    """Selections of an update; functions of its number and of each row alone.
+    """Selections of an update; they depend only on its number and on each row.
 
     Args:
         seed: of the run. update: its number.
-        bits: R, drawn for a token; 1 = one decides both roles.
-        share: of the examples, those that shall have a random selection.
+        bits: R, drawn for a token; 1 = one bit for both roles.
+        share: of the examples that use a random selection.
     """
     selections = []
     for slot, valid in enumerate(batch.valid):
@@ -55,11 +54,10 @@ def random_selections(
 def mix_selections(
     sampled: Sequence[Tensor] | None, drawn: RandomSelections, device: torch.device
 ) -> list[Tensor]:
-    """Random selections where they are to replace the sampled ones, S x [B, 2, N_s].
+    """The sampled selections, replaced by random ones where those are used, S x [B, 2, N_s].
 
     Args:
-        sampled: S x [B, 2, N_s], bool, or gates of a float dtype; None where every example has a
-            random selection.
+        sampled: S x [B, 2, N_s], bool or float gates; None = all examples use random selections.
     """
     random = [torch.from_numpy(selection).to(device) for selection in drawn.selections]
     if sampled is None:

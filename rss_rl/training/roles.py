@@ -1,4 +1,4 @@
-"""Where learner and samplers of a run are: in this process, or on a cluster."""
+"""Where the learner and samplers of a run live: in this process, or on a cluster."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ class Roles(Protocol):
         """
 
     def backend(self, config: RunConfig, prepared: Prepared, log: EventSink) -> Backend:
-        """The samplers, which note in `log` what happens to them.
+        """The samplers, which record failures and restarts in `log`.
 
         Raises:
             SamplerError: none can be started.
         """
 
     def sinks(self, run: str) -> Sequence[ScalarSink]:
-        """Where the scalars of the run called `run` go beside its directory."""
+        """Further sinks for the scalars of the run called `run`, besides its directory."""
 
 
 class LocalRoles:
-    """All in this process; no Ray."""
+    """Everything in this process, without Ray."""
 
     def learner(self, config: RunConfig, prepared: Prepared) -> AbstractContextManager[Learner]:
         """See `Roles`."""
         return nullcontext(LocalLearner(config, prepared))
 
     def backend(self, config: RunConfig, prepared: Prepared, log: EventSink) -> Backend:
-        """See `Roles`; nothing happens to a sampler of this process alone."""
+        """See `Roles`; a sampler in this process has nothing to log."""
         models = build_prepared_models(config, prepared)
         return LocalBackend(
             Sampler(config, models, prepared.split("train"), prepared.vocabulary.words)

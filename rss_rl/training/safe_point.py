@@ -1,7 +1,7 @@
-"""Where another thread may end a run in the middle of an update.
+"""Lets another thread end a run in the middle of an update.
 
-From the begin of an update until its gradients are applied nothing that is learnt changes: what a
-checkpoint would hold is the state after the last complete update, however long the rest takes.
+From the begin of an update until its gradients are applied, the model and the optimisers do not
+change: a checkpoint written in that time holds the state after the last complete update.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 class SafePoint:
-    """Open while a run may be left; closed, it is again what was before the update."""
+    """Open from the begin of an update until its gradients are applied."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -20,7 +20,7 @@ class SafePoint:
 
     @contextmanager
     def open(self, leave: Callable[[], None]) -> Iterator[None]:
-        """Within it, until `close`, another thread may call `leave`, which writes a checkpoint."""
+        """Until `close` or exit, another thread may call `leave`, which writes a checkpoint."""
         with self._lock:
             self._leave = leave
         try:
@@ -29,19 +29,17 @@ class SafePoint:
             self.close()
 
     def close(self) -> None:
-        """What is learnt is about to change. Does not return once the run is being left."""
+        """Called before parameters change. Blocks forever once another thread ends the run."""
         with self._lock:
             self._leave = None
 
     def leave(self) -> bool:
-        """Leave the run, where that is possible now; the training thread is blocked from then on.
-
-        The process has to end after it.
-        """
+        """End the run if the safe point is open; the training thread then stays blocked, so the
+        process must exit."""
         if not self._lock.acquire(timeout=1.0):
             return False
         if self._leave is None:
             self._lock.release()
             return False
-        self._leave()  # the lock stays: nobody may continue
+        self._leave()  # the lock is kept, so that training cannot continue
         return True

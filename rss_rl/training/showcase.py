@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a policy: histograms of probabilities, marked sentences, attention."""
+"""A policy in TensorBoard: histograms of probabilities, marked sentences, attention."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
 
 _HISTOGRAM_EXAMPLES = 256
 _TEXT_EXAMPLES = 4
-_LEGEND = "**bold**: kept; ʰ as a head alone, ᵈ as a dependent alone"
+_LEGEND = "**bold**: kept; ʰ only as a head, ᵈ only as a dependent"
 _MARKS = re.compile(r"[\\`*_{}\[\]()<>|&~#!]")
-"""What Markdown or HTML may read as more than a letter."""
+"""Characters with a meaning in Markdown or HTML."""
 
 
 def mark_sentence(words: Sequence[str], selection: Array) -> str:
     """Markdown of a sentence: **both**, **head**ʰ, **dependent**ᵈ; the rest plain.
 
-    TensorBoard's Markdown knows bold, italics, code and tables, no strikethrough and no HTML.
+    TensorBoard's Markdown supports bold, italics, code and tables, not strikethrough or HTML.
 
     Args:
         selection: bool [2, N], N at least the number of words.
@@ -43,18 +43,18 @@ def mark_sentence(words: Sequence[str], selection: Array) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text that Markdown shows as it is, on one line."""
+    """The text on one line, with Markdown escaped."""
     line = " ".join(text.split())
     return _MARKS.sub(lambda mark: f"&#{ord(mark[0])};", line)
 
 
 @dataclass(frozen=True)
 class Showcase:
-    """Of dev examples.
+    """What TensorBoard shows of dev examples.
 
-    heads, dependents  float32, probabilities of tokens to be head and dependent
+    heads, dependents  float32, probabilities of tokens as head and as dependent
     markdown           marked sentences, each below its prediction and label
-    words, attention   of the first sentence, see `attention_map`; None where there is none
+    words, attention   of the first sentence, see `attention_map`; None if there is none
     """
 
     heads: Array
@@ -64,7 +64,7 @@ class Showcase:
     attention: Array | None = None
 
     def write(self, writer: MetricsWriter, step: int) -> None:
-        """Put it into TensorBoard."""
+        """Write it to TensorBoard."""
         writer.histogram(step, "selection/probability_head", self.heads)
         writer.histogram(step, "selection/probability_dependent", self.dependents)
         writer.text(step, "selection/examples", self.markdown)
@@ -76,7 +76,7 @@ class Showcase:
 def make_showcase(
     models: Models, examples: Split, device: torch.device, predicts: bool = True
 ) -> Showcase:
-    """Of the first examples of a split; `predicts`: the classifier is trained, and shown too."""
+    """The showcase of a split's first examples; `predicts`: with the classifier's predictions."""
     rows = np.arange(min(_HISTOGRAM_EXAMPLES, len(examples)))
     batch = examples.batch(rows)
     tensors = tensor_batch(batch, device)
@@ -118,7 +118,7 @@ def make_showcase(
 def _predictions(
     models: Models, tensors: TensorBatch, selections: Sequence[Tensor], count: int
 ) -> Array:
-    """What the classifier says of the first `count` examples from their selections alone."""
+    """The classifier's predictions of the first `count` examples under their selections."""
 
     def first(tensor: Tensor) -> Tensor:
         return tensor[:count]
@@ -135,7 +135,7 @@ def _predictions(
 
 
 def _label(labels: LabelSpec, value: float) -> str:
-    """The name of a class, a score, or the number of a sentence or candidate, as Markdown."""
+    """A class name, a score, or the number of a sentence or candidate, as Markdown."""
     if labels.kind == "score":
         return f"{value:.2f}"
     if labels.kind == "classes":
@@ -144,7 +144,7 @@ def _label(labels: LabelSpec, value: float) -> str:
 
 
 def _first_attention(models: Models, tensors: TensorBatch, selection: Tensor) -> Array | None:
-    """Of the first sentence of the first example; selection bool [2, N]."""
+    """Attention of the first example's first sentence; selection bool [2, N]."""
     valid = tensors.valid[0][0]
     kept = selection.to(valid.device)[:, valid]
     groups = None if tensors.marks is None else tensors.marks[0][valid]

@@ -1,6 +1,6 @@
-"""What a run is doing, read from its directory or its storage path while it is written, or after.
+"""The status of a run, read from its directory or storage path, while it trains or afterwards.
 
-Needs no torch, and changes nothing.
+Read-only, and without torch.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _PROBLEMS = 5
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run at one moment; None where it is not known.
+    """The status of a run; None = not known.
 
-    state           crashed: nobody trains, and nothing says that the run ended
-    holder          who trains, as `process 12 on host`
-    phase           name; its number (from 1), of how many; updates done in it, of how many
+    state           crashed: no process trains it, and it was not recorded to have ended
+    holder          the training process, as `process 12 on host`
+    phase           its name, number (from 1), number of phases, updates done and in total
     progress        share of the updates done, of the run or of the comparison with all tokens
     scalars         newest value of each metric of training, by tag
     dev, best       {"update": ..., "phase": ..., "scores": {mode: {metric: value}}}
     copying         metrics of the storage path, by tag
-    problems        the last warnings and errors, as in events.jsonl
+    problems        latest warnings and errors, as in events.jsonl
     """
 
     place: str
@@ -73,11 +73,11 @@ class RunStatus:
 
 
 def read_status(place: str) -> RunStatus:
-    """The status of the run in a directory, or in what a storage path holds of it.
+    """The status of the run in a directory or on a storage path.
 
     Raises:
         CheckpointError: there is no run.
-        StorageError: the storage refuses.
+        StorageError: the storage cannot be read.
     """
     storage, run_dir = open_storage(place), Path(place)
     local = not is_uri(place)
@@ -87,7 +87,7 @@ def read_status(place: str) -> RunStatus:
             "there is no run", where=place, remedy="Name the directory or storage path of a run"
         )
     finished = read("report.json") is not None
-    # A storage path may be a plain directory too: its writer holds a lease and no lock.
+    # A storage path may be a local directory, too: its writer holds a lease instead of a lock.
     holder = (_holder(run_dir) if local else None) or live_writer(storage)
     record = json_object(read(STATUS_FILE) or b"")
     state = _state(holder, finished, record.get("state"))
@@ -116,7 +116,7 @@ def _state(holder: str | None, finished: bool, noted: object) -> State:
 
 
 def _progress(record: Mapping[str, Any], *, running: bool) -> dict[str, Any]:
-    """The fields of status.json; whatever it holds, their types are right."""
+    """The fields of status.json, with their types checked."""
     counts = {
         name: _count(record.get(name))
         for name in ("phases", "phase_done", "phase_steps", "update", "updates", "checkpoint_step")
@@ -143,7 +143,7 @@ def _progress(record: Mapping[str, Any], *, running: bool) -> dict[str, Any]:
 
 def _local_reader(run_dir: Path) -> Callable[[str], bytes | None]:
     def read(name: str) -> bytes | None:
-        """The end of a plain file, which is all of it for those that are not logs."""
+        """The last _MOST_BYTES of a regular file; only logs are longer."""
         try:
             descriptor = os.open(run_dir / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:

@@ -1,4 +1,4 @@
-"""Training as a stream of events: phases, evaluations, checkpoints, interruption, resumption."""
+"""Training as a stream of events: phases, evaluations, checkpoints, stopping and resuming."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from rss_rl.training.session import Session, UpdateReport
 
 
 def find_best_metric(config: RunConfig, prepared: Prepared) -> BestMetric:
-    """What checkpoints are chosen by.
+    """The dev metric that the best checkpoint is chosen by.
 
     Raises:
         ConfigError: the dev split has no such metric.
@@ -55,8 +55,8 @@ def find_best_metric(config: RunConfig, prepared: Prepared) -> BestMetric:
 class PhaseBegan:
     """A phase begins, or is resumed.
 
-    update  of the run it began after; `done` of its own updates are behind it
-    steps   it takes at most; None = until its plateau
+    update       of the run after which the phase began
+    steps, done  maximum number of its updates, None = until its plateau; how many are done
     """
 
     name: str
@@ -77,7 +77,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Stopped:
-    """Training was asked to stop, and a checkpoint of `update` was written."""
+    """Training was stopped, and a checkpoint of `update` was written."""
 
     update: int
 
@@ -89,14 +89,14 @@ class Trainer:
     """Runs the phases of a configuration in a run directory.
 
     Args:
-        path: the run directory. writer: of its metrics, or None to keep none.
+        path: the run directory. writer: of its metrics.
         backend: makes the source of rollouts when one is needed.
         resume: checkpoint to resume from, or None for a new run.
-        stop: asked after each update; True writes a checkpoint and ends the stream.
-        budget: of time for the phases, or None.
-        log: records what happens to rollouts.
-        point: opened where another thread may leave the run. leave: how, with a checkpoint of the
-            last complete update already written; only for a learner of this process.
+        stop: called after each update; True writes a checkpoint and ends the stream.
+        budget: time for the phases, or None.
+        log: records discarded rollouts.
+        point: opened while another thread may end the run; only with a learner in this process.
+            leave: called after the checkpoint of the last complete update is written.
     """
 
     def __init__(
@@ -122,10 +122,10 @@ class Trainer:
         self._writer, self._stop, self._budget = writer, stop, budget
         self._best_metric = find_best_metric(config, prepared)
         self.session = Session(config, prepared, learner, backend, log)
-        self._opened = False  # the phase's opening evaluation was made
+        self._opened = False  # the evaluation at the begin of the phase was made
         self._evaluation_due = False  # a stop may come between an update and its evaluation
         self._best: float | None = None
-        self._is_best_here = False  # nothing was learnt since the best evaluation of the phase
+        self._is_best_here = False  # no update since the best evaluation of the phase
         self._trained_s = 0.0
         self._wall_before_s, self._began = 0.0, time.monotonic()
         self._seen = 0
@@ -133,7 +133,7 @@ class Trainer:
             self._restore(resume)
 
     def events(self) -> Iterator[Event]:
-        """Train to the end of the last phase, then go back to its best checkpoint."""
+        """Train to the end of the last phase, then load its best checkpoint."""
         schedule = self.session.schedule
         while not schedule.finished:
             began = self.session.update_count - schedule.steps
@@ -155,8 +155,8 @@ class Trainer:
             self._end_phase()
 
     def _may_be_left(self) -> AbstractContextManager[None]:
-        """Within it another thread may end the run, before anything that is learnt changes."""
-        # Learners of other processes answer when they are through with what they do.
+        """Within it, until parameters change, another thread may end the run."""
+        # Learners in other processes cannot be interrupted: they answer when they are done.
         if self._point is None or not isinstance(self.session.learner, LocalLearner):
             return nullcontext()
         return self._point.open(self._leave)
@@ -214,7 +214,7 @@ class Trainer:
         return Evaluated(schedule.phase.name, update, metrics, self._is_best_here)
 
     def _mark(self) -> None:
-        """Mark the checkpoint of this moment, where it is the best."""
+        """Mark the current checkpoint if it is the best."""
         if self._is_best_here:
             schedule, update = self.session.schedule, self.session.update_count
             mark_checkpoint(self.path, update, best_mark(schedule.index))
@@ -224,8 +224,8 @@ class Trainer:
     def _is_best(self, metrics: dict[str, float]) -> bool:
         value = metrics.get(self._best_metric.name, math.nan)
         if not math.isfinite(value):
-            # A correlation is undefined where every prediction is the same. The checkpoint at the
-            # opening of a phase is marked all the same: the end of the phase goes back to a mark.
+            # A correlation is undefined if all predictions are equal. The checkpoint at the begin
+            # of a phase is marked even so, as the end of the phase loads the marked one.
             return self.session.schedule.steps == 0
         value = -value if self._best_metric.lower_is_better else value
         if self.session.schedule.phase.selection == "sampled":
@@ -245,7 +245,7 @@ class Trainer:
         self.save()
 
     def save(self) -> None:
-        """Write a checkpoint of this moment."""
+        """Write a checkpoint of the current state."""
         self._writer.flush()
         save_checkpoint(
             self.path,
@@ -256,7 +256,7 @@ class Trainer:
         )
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint holds beside tensors."""
+        """The state that a checkpoint holds besides tensors."""
         return {
             "session": self.session.state(),
             "opened": self._opened,
@@ -282,12 +282,12 @@ class Trainer:
 
     @property
     def wall_seconds(self) -> float:
-        """Wall time of this run, evaluations and the time before a resumption included."""
+        """Wall time of this run, including evaluations and the time before it was resumed."""
         return self._wall_before_s + time.monotonic() - self._began
 
     @property
     def trained_seconds(self) -> float:
-        """Wall time of the updates of this run, those before a resumption included."""
+        """Wall time of the updates of this run, including those before it was resumed."""
         return self._trained_s
 
     @property

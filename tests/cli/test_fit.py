@@ -75,7 +75,7 @@ def test_a_time_that_is_none_is_refused_before_anything_is_prepared(
     how = ["--text", "review", "--label", "stars", "--time", "soon"]
     result = CliRunner().invoke(app, ["fit", str(table), *how, "--out", str(tmp_path / "run")])
     assert result.exit_code == 2
-    assert "time (--time): 'soon' is no duration. Write it as 90s" in result.stderr
+    assert "time (--time): 'soon' is not a duration. Write it as 90s" in result.stderr
     assert not list(tmp_path.iterdir())
 
 

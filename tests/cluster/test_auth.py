@@ -105,5 +105,5 @@ def test_a_home_that_cannot_be_written(home: Path, monkeypatch: pytest.MonkeyPat
 def test_no_place_for_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "file").touch()
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(home / "file" / "token"))
-    with pytest.raises(ClusterError, match="no token file can be made.*RAY_AUTH_TOKEN_PATH"):
+    with pytest.raises(ClusterError, match="no token file can be created.*RAY_AUTH_TOKEN_PATH"):
         ensure_token()

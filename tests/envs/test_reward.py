@@ -98,7 +98,7 @@ def test_selections_that_do_not_fit_are_refused(examples: Any, reward_model: Any
         (lambda count: ["good"] * count, "no numbers"),
         (lambda count: {}, "no term"),
         (lambda count: {"a b": np.zeros(count)}, "names a term 'a b'"),
-        (lambda count: {"sparsity_cost": np.zeros(count)}, "another's name"),
+        (lambda count: {"sparsity_cost": np.zeros(count)}, "reserved name"),
     ],
 )
 def test_what_is_no_score_is_refused(examples: Any, said: Any, fragment: str) -> None:

@@ -203,16 +203,16 @@ def test_it_pays_a_reward_of_every_form(examples: Any, reward_model: Any, form: 
 @pytest.mark.parametrize(
     ("settings", "fragment"),
     [
-        ({}, "what scores selections"),
+        ({}, "needs a reward model"),
         ({"reward_model": len, "sparsity_cost": -0.1}, "sparsity_cost: .*greater"),
         ({"reward_model": len, "sparsity_cost": float("nan")}, "sparsity_cost: .*finite"),
         ({"reward_model": len, "penalty": "produkt"}, "penalty: .*'product'"),
         ({"reward_model": len, "reward": {"sparsity": 1.0}}, "did you mean 'sparsity_cost'"),
         (
             {"reward_model": len, "reward": {"penalty": "sum"}, "penalty": "sum"},
-            "penalty is given by itself and in `reward`",
+            "penalty is given both as an argument and in `reward`",
         ),
-        ({"reward": Reward(RewardConfig(), len), "penalty": "sum"}, "penalty beside it"),
+        ({"reward": Reward(RewardConfig(), len), "penalty": "sum"}, "penalty given in addition"),
     ],
 )
 def test_a_reward_that_cannot_be_is_refused(

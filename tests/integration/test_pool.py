@@ -157,5 +157,5 @@ def test_nobody_starts(tmp_path: Path) -> None:
 def test_a_cluster_without_gpus_is_named() -> None:
     config = SamplerConfig(gpus=0.5, backend="ray", start_timeout_s=1.0)
     actor = ray.remote(Actor).options(num_gpus=config.gpus)
-    with pytest.raises(SamplerError, match=r"; 0 of its 0 GPUs are taken, a sampler wants 0\.5"):
+    with pytest.raises(SamplerError, match=r"; 0 of its 0 GPUs are in use, a sampler needs 0\.5"):
         RayBackend(config, lambda _: actor.remote(None, None))

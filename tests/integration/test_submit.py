@@ -279,7 +279,7 @@ class TestRefusals:
 
     def test_without_the_token(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("RAY_AUTH_TOKEN_PATH")
-        assert "asks for a token" in self.submit(*_shared(Path("/x")))
+        assert "requires a token" in self.submit(*_shared(Path("/x")))
 
     def test_with_another_token(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("RAY_AUTH_TOKEN", "of-another-cluster")

@@ -56,10 +56,10 @@ class TestWhatIsNoRuns:
         foreign = [*self.MINE, "tensorboard/mine", "docs/.tmp-draft-1"]
         write_all(there, foreign)
         resume, overwrite = how == "resume", how == "overwrite"
-        with pytest.raises(StorageError, match="no run's and would be replaced.*empty path"):
+        with pytest.raises(StorageError, match="no run and would be replaced.*empty path"):
             open_mirror(str(there), tmp_path / "run", RUN, resume, overwrite)
         write_all(there, ["config.json"])
-        with pytest.raises(CheckpointError, match="no configuration of a run"):
+        with pytest.raises(CheckpointError, match="not the configuration of a run"):
             open_mirror(str(there), tmp_path / "run", RUN, resume, overwrite)
         assert set(open_storage(str(there))._all("")) == {*foreign, "config.json"}
 

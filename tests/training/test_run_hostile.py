@@ -193,7 +193,7 @@ def test_a_state_under_another_step(stopped: Path, tmp_path: Path) -> None:
     shutil.move(
         run / "checkpoints" / "step-000009", run / "checkpoints" / "step-999999999999999999"
     )
-    with pytest.raises(CheckpointError, match="says that it is of step 9"):
+    with pytest.raises(CheckpointError, match="its state is of step 9"):
         load_checkpoint(run, 999999999999999999)
 
 
