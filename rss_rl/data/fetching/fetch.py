@@ -94,7 +94,7 @@ def _get(
         digest = "" if force else _left_over(file, target)
         digest = digest or download(wanted, retries, progress)
     else:
-        what = f"{file.name} of {entry.name} has no direct download address"
+        what = f"{file.name} of {entry.name} has no address for a direct download"
         raise DataError(what, where=entry.home, remedy=wanted.by_hand)
     with disk_refuses(target):
         size = target.stat().st_size
