@@ -76,7 +76,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "logits": "independent bits, drawn as uniform < sigmoid(logit); log_probs follow",
             "gates": "differentiable gates for pathwise gradients",
             "gates_first": "learns through its gates where no estimator is named",
-            "share": "keeps what has a probability, or `steered`, over 0.5: takes a target share",
+            "share": "keeps tokens with probability, or `steered`, over 0.5: takes a target share",
             "token_ids": "reads token ids in place of embedded tokens",
             "budget": "keeps the share that its option `share` gives",
             "random": "keeps each token with the probability that its option `probability` gives:"

@@ -9,7 +9,7 @@ class RssError(Exception):
     """Base of all expected errors; the command line prints it without a traceback.
 
     Args:
-        what: what is wrong, one sentence without a final stop.
+        what: what is wrong, one sentence without a full stop.
         where: the file, row, key, actor or phase it was found in.
         remedy: what the user can do.
     """

@@ -80,7 +80,7 @@ class Storage:
         """Remove the temporary files of killed writers; no one else may be writing.
 
         Args:
-            own: whether a file of that name is the caller's; only temporary files of those go.
+            own: whether a file is the caller's; only temporary files of those are removed.
         """
         for name in self._all(""):
             half = _HALF_WRITTEN.fullmatch(PurePosixPath(name).name)

@@ -126,7 +126,7 @@ def _check(whole: PolicyModule, kind: str, inputs: int, *, share: bool) -> None:
 
 
 def _check_share(case: Case) -> None:
-    """With the capability `share`, it keeps what has a probability, or `steered`, over one half."""
+    """With capability `share`, it keeps tokens with probability, or `steered`, over one half."""
     rule = case.policy.probabilities
     if isinstance(case.policy, SteeredPolicy):
         rule = case.policy.steered

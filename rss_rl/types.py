@@ -83,7 +83,7 @@ class Batch:
     def repeat(self, times: int) -> Batch:
         """The batch `times` over, sample-major: element k * B + b is example b.
 
-        Without its states, which only policies read: the selections of a repeated batch are drawn.
+        Without its states, which only policies read: a repeated batch comes with its selections.
         """
         if times == 1:
             return self

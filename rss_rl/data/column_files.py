@@ -1,7 +1,7 @@
 """Any CSV, TSV, JSON-lines or Parquet file with named columns as a source.
 
 Splits without a file of their own are cut from the training files: a hash of the seed and a row's
-position decides its split, so cutting streams, and adding rows does not move others.
+position decides its split, so rows can be streamed, and adding rows does not move others.
 """
 
 from __future__ import annotations

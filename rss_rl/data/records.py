@@ -251,8 +251,8 @@ class _Lines:
     """Lines of a stream; those of the current row, except the first, can be given back.
 
     Args:
-        is_row: whether a line would be a row by itself. `_Unclosed` is raised if the current row
-            continues over _LIKE_ROWS lines that all are.
+        is_row: whether a line would be a row by itself. `_Unclosed` is raised when a row continues
+            after _LIKE_ROWS further lines that all would be rows.
     """
 
     def __init__(self, stream: Iterable[str], is_row: Callable[[str], bool]) -> None:

@@ -130,7 +130,7 @@ class Limit:
             raise DataError(f"max_words is {self.words}", remedy="Give 1 or more as --max-words")
         if self.words and self.too_long == "cut" and labels is not None and labels.chooses:
             raise DataError(
-                f"labels choose a {labels.kind} of the text, which a cut may take away",
+                f"labels choose a {labels.kind} of the text, which a cut may remove",
                 where="--max-words",
                 remedy="Leave long texts out: --too-long leave-out",
             )

@@ -63,7 +63,7 @@ def _cut(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _nltk() -> Callable[[str], list[str]]:
-    # Imported at first use: it takes most of a second, and reading prepared data does without.
+    # Imported at first use: it takes most of a second, and reading prepared data does not need it.
     from nltk.tokenize import NLTKWordTokenizer
 
     return cast(Callable[[str], list[str]], NLTKWordTokenizer().tokenize)

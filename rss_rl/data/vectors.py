@@ -121,7 +121,7 @@ def source_file(path: Path) -> SourceFile:
         parts = (source_file(file) for file in sorted(path.iterdir()) if file.is_file())
         return _joined(path.name, parts)
     file = file_on_disk(path)
-    remedy = "Leave the files alone while they are prepared"
+    remedy = "Do not change the files while they are prepared"
     with disk_errors(file, "cannot be read again", remedy, DataError):
         return SourceFile(name=path.name, sha256=file_sha256(file))
 

@@ -2,7 +2,7 @@
 
 Slot 0 is the passage, whose words are marked with the number of their sentence; slot 1 is the
 question. The answer is the sentence in which the annotated answer begins; if annotators disagree,
-the most frequent one, and of equally frequent ones the first.
+the most frequent one, and of equally frequent ones the one that was annotated first.
 
 With train-v1.1.json and dev-v1.1.json the official dev split is the test split, and a tenth of the
 training articles is the development split. With dev-v1.1.json alone its articles are split into

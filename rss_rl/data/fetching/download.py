@@ -217,7 +217,7 @@ class _Transfer:
             raise DataError(
                 f"has room for {free:,} bytes, and {total - start:,} are to come",
                 where=str(folder),
-                remedy="Free disk space, or name a place with more in --to",
+                remedy="Free disk space, or name a directory with more in --to",
             )
 
     def _stream(self, answer: Any, start: int, total: int | None) -> None:

@@ -27,7 +27,7 @@ def disk_refuses(path: Path) -> Iterator[None]:
         raise DataError(
             f"cannot be written ({error.strerror or error})",
             where=str(path),
-            remedy="Free disk space, or name a place with more in --to; what came is kept"
+            remedy="Free disk space, or name a directory with more in --to; the part is kept"
             if full
             else "Name a writable directory in --to",
         ) from error
