@@ -8,10 +8,9 @@
     model = rss_rl.load("runs/reviews")  # a run, or what `rss-rl export` wrote; without Ray
     print(model.predict(["A dull film with one good scene."])[0])
 
-`prepare` and `train` are the two halves of `fit`; `Run` opens a run that is there; `encode` writes
-what a contextual policy reads beside prepared data;
-`explain_classifier` learns which words somebody's classifier needs. What can be plugged in is in
-`rss_rl.components`, contract tests for it in `rss_rl.testing`.
+`prepare` and `train` are the two halves of `fit`; `Run` opens an existing run; `encode` stores the
+encoder states that a contextual policy reads; `explain_classifier` learns which words an existing
+classifier needs. Pluggable components: `rss_rl.components`; their contract tests: `rss_rl.testing`.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when they are asked for: importing the library alone costs no torch."""
+    """Import lazily, so that importing the library alone does not import torch."""
     if name not in _MODULES:
         raise AttributeError(f"module 'rss_rl' has no attribute '{name}'")
     import importlib
@@ -61,14 +60,14 @@ def load(path: Path | str, which: str | int = "best", *, trust_plugins: bool = F
 
     Args:
         path: the directory of a run, or one that `rss-rl export` wrote.
-        which: checkpoint of a run: `best`, `latest` or a step; of no meaning for an export.
+        which: checkpoint of a run: `best`, `latest` or a step; ignored for an export.
         trust_plugins: import components that its files name as package.module:OBJECT, which can
             then run any code.
 
     Raises:
-        RssError: neither is there, or its files are damaged.
+        RssError: `path` is neither, or its files are damaged.
     """
     from rss_rl.components import EVERYTHING, NOTHING
-    from rss_rl.inference.model import load_model  # importing the library alone costs no torch
+    from rss_rl.inference.model import load_model
 
     return load_model(path, which, EVERYTHING if trust_plugins else NOTHING)

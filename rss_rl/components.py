@@ -1,4 +1,4 @@
-"""Components: what can be plugged into a run, and the one way in which all of them are found.
+"""Components: what can be plugged into a run, and how it is found.
 
 A policy, estimator, encoder, classifier, reward model, source or metric is one declared object:
 
@@ -12,10 +12,10 @@ A policy, estimator, encoder, classifier, reward model, source or metric is one 
         source="Martins and Astudillo, ICML 2016",
     )
 
-A configuration names it by the entry point that an installed package declares in the group of its
-kind (`rss_rl.policies`, ...), as those of rss-rl itself are, or as `package.module:OBJECT`. The
-second imports a module that anybody may have written, so it is resolved only for names that the
-user gave; in what is read from a run, an export or a storage it is refused: see `Trust`.
+A configuration names it by an entry point in the group of its kind (`rss_rl.policies`, ...), as for
+rss-rl's own components, or as `package.module:OBJECT`. The latter imports arbitrary code, so it is
+resolved only for names that the user gave, not for those read from a run, an export or a storage
+path: see `Trust`.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ Kind = Literal["policy", "estimator", "encoder", "classifier", "reward_model", "
 _TRAVELS = "a folder that an export takes along"
 
 Folder = Annotated[str, _TRAVELS]
-"""Type of an option that names a folder of files without code: an export holds a copy of it."""
+"""Type of an option that names a folder of files without code, which an export copies."""
 
 
 @dataclass(frozen=True)
 class _KindSpec:
-    """What holds for all components of a kind.
+    """Properties of a kind of component.
 
     plural        names the entry-point group, `rss_rl.<plural>`, and the kind on the command line
-    slot          where a configuration names one; of sources the command that does
-    capabilities  what one may declare that it can, with the meaning of each
+    slot          the key of a configuration that names one; for sources, the command
+    capabilities  those that one may declare, with their meanings
     many          the slot holds a list
-    of_function   package.module:FUNCTION that makes a component of a plain function and its name
+    of_function   package.module:FUNCTION that makes a component from a plain function and its name
     """
 
     plural: str
@@ -76,7 +76,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "logits": "independent bits, drawn as uniform < sigmoid(logit); log_probs follow",
             "gates": "differentiable gates for pathwise gradients",
             "gates_first": "learns through its gates where no estimator is named",
-            "share": "keeps what has a probability, or `steered`, over 0.5: a share steers it",
+            "share": "keeps tokens with probability, or `steered`, over 0.5: takes a target share",
             "token_ids": "reads token ids in place of embedded tokens",
             "budget": "keeps the share that its option `share` gives",
             "random": "keeps each token with the probability that its option `probability` gives:"
@@ -93,7 +93,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "flips": "also gets the reward of each bit flipped",
             "pairs": "draws selections in pairs: sampler.selections must be even",
             "several": "compares selections of one example: sampler.selections must be 2 or more",
-            "lag": "holds for selections that an older policy drew",
+            "lag": "is valid for selections that an older policy drew",
         },
     ),
     "encoder": _KindSpec(
@@ -101,9 +101,9 @@ KINDS: Mapping[Kind, _KindSpec] = {
         "model.encoder",
         {
             "gates": "takes gates in place of a selection",
-            "kept_only": "the sentence vector rests on selected tokens alone (faithful)",
-            "linear_time": "time in proportion to the length of a sentence",
-            "kernels": "pools or attends feature-wise, which has compiled kernels",
+            "kept_only": "the sentence vector depends on selected tokens only (faithful)",
+            "linear_time": "time linear in the length of a sentence",
+            "kernels": "pools or attends feature-wise, for which there are compiled kernels",
             "feature_attention": "attends feature-wise between tokens: slow without kernels",
             "context": "also fuses the context of a sequence of sentences, for passages",
             "onnx": "can be exported as an ONNX graph",
@@ -126,8 +126,8 @@ KINDS: Mapping[Kind, _KindSpec] = {
         {
             "classifier": "scores with the run's classifier",
             "gates": "is minus the classifier's loss, which pathwise gradients differentiate; its"
-            " option `complement`, if it has one, weighs what the tokens left out still predict",
-            "explains": "scores with the classifier of texts that its option `pretrained` names",
+            " option `complement`, if any, weights the prediction from the unselected tokens",
+            "explains": "scores with the text classifier that its option `pretrained` names",
         },
         of_function="rss_rl.reward_models.blackbox:of_function",
     ),
@@ -135,11 +135,11 @@ KINDS: Mapping[Kind, _KindSpec] = {
         "sources",
         "rss-rl data prepare",
         {
-            "made": "makes its examples: needs no files",
-            "included": "reads files that travel with it: needs none of yours",
-            "rationales": "says which words people marked",
-            "pairs": "two texts an example",
-            "passages": "a passage and a question an example",
+            "made": "generates its examples: needs no files",
+            "included": "reads files shipped with it: needs none of yours",
+            "rationales": "has the words that people marked",
+            "pairs": "two texts per example",
+            "passages": "a passage and a question per example",
         },
     ),
     "metric": _KindSpec(
@@ -152,9 +152,9 @@ KINDS: Mapping[Kind, _KindSpec] = {
             "candidate": "labels that are a candidate answer of the passage",
             "rationales": "compares with the words that people marked",
             "questions": "needs questions with rival answers",
-            "predictions": "rests on what the classifier predicts",
-            "standard": "is reported wherever the data fit, without being asked for",
-            "main": "its first name picks the best checkpoint where best_metric is auto",
+            "predictions": "depends on the classifier's predictions",
+            "standard": "is reported by default where the data fit",
+            "main": "its first measure picks the best checkpoint where best_metric is auto",
         },
         many=True,
     ),
@@ -166,34 +166,34 @@ DEFAULTS: Mapping[Kind, str] = {
     "estimator": "reinforce",
     "reward_model": "likelihood",
 }
-"""What stands where a configuration is silent; nothing else in the program names a component."""
+"""Used where a configuration names none; no other code names a component."""
 _THROUGH_GATES = "pathwise"
-"""In place of the default estimator, for policies that learn through their gates."""
+"""The default estimator of policies that learn through their gates."""
 
 
 def default_estimator(policy: frozenset[str]) -> str:
-    """Name of the estimator where none is named, for a policy with these capabilities."""
+    """Name of the default estimator for a policy with these capabilities."""
     from_rewards = policy & {"log_probs", "logits"}
     through_gates = "gates_first" in policy or ("gates" in policy and not from_rewards)
     return _THROUGH_GATES if through_gates else DEFAULTS["estimator"]
 
 
 class Options(BaseModel):
-    """Options of a component: frozen, strict, no unknown keys, no NaN; derive from it."""
+    """Base class of a component's options: frozen, strict, no unknown keys, no NaN."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class NoOptions(Options):
-    """Of components that have none."""
+    """Options of a component that has none."""
 
 
 @dataclass(frozen=True)
 class Trust:
     """Which names of the form `package.module:OBJECT` may be imported.
 
-    everything  all: a command line, a configuration or a Python argument is the user's own word
-    names       these alone: what the user named again for a run that was begun with them
+    everything  all: for names from the user's command line, configuration or Python arguments
+    names       these only: named again by the user for a run that was started with them
     """
 
     everything: bool = False
@@ -201,7 +201,7 @@ class Trust:
 
     @classmethod
     def of(cls, tree: Any) -> Trust:
-        """In the names that stand in a tree of plain data, which the user wrote."""
+        """Trust in the names in a tree of plain data that the user wrote."""
         return cls(names=frozenset(_plugin_names(tree)))
 
     def __or__(self, other: Trust) -> Trust:
@@ -231,12 +231,12 @@ class Measure:
 
     name             in reports, configurations and, behind `dev/<selection>/`, in TensorBoard
     label            heading of its column
-    meaning, unit    for the table of all that a run logs
+    meaning, unit    for the table of all logged metrics
     percent          a share, shown in percent
-    places           that are shown of other numbers
-    largest          that it can be, math.inf where nothing bounds it
-    lower_is_better  the least is the best
-    brief            also shown where there is room for a few numbers only
+    places           decimal places of other numbers
+    largest          upper bound; math.inf if there is none
+    lower_is_better  whether smaller is better
+    brief            also shown where there is room for only a few numbers
     """
 
     name: str
@@ -254,21 +254,20 @@ class Measure:
 class Component:
     """A component as its own file declares it.
 
-    kind          of what it is
-    name          by which a configuration names it
+    kind          one of `KINDS`
+    name          its name in a configuration
     help          one line
-    build         called `build(setup, options)`; the setup of each kind: see its protocol
-    options       its options, a class of pydantic fields
-    capabilities  identifiers of `KINDS[kind].capabilities`, or a function of the options to these
-    source        the paper, where there is one
-    measures      of a metric: what it may report, the leading one first; what none describes is
-                  shown by its name, and more of it is better
-    was           where an option stood in a configuration of an earlier version, by its name here,
-                  such as {"windows": "model.cnn_windows"}; by default the key of its own name in
-                  the section that holds the slot
+    build         called as `build(setup, options)`; for the setup see the protocol of the kind
+    options       class of its options
+    capabilities  keys of `KINDS[kind].capabilities`, or a function from options to such keys
+    source        the paper, if there is one
+    measures      of a metric: the numbers it may report, the main one first; others are shown by
+                  name, and larger is better
+    was           by option, its key in configurations of earlier versions, such as
+                  {"windows": "model.cnn_windows"}; default: the same name in the slot's section
 
     Raises:
-        ConfigError: at once, where the declaration is not one.
+        ConfigError: the declaration is invalid.
     """
 
     kind: Kind
@@ -290,7 +289,7 @@ class Component:
         if not all(isinstance(text, str) and text.strip() for text in texts) or ":" in self.name:
             raise self._wrong("a component has a name without colon and one line of help")
         if not (isinstance(self.options, type) and issubclass(self.options, Options)):
-            raise self._wrong("options is no class derived from rss_rl.components.Options")
+            raise self._wrong("options is not a class derived from rss_rl.components.Options")
         if not callable(self.build):
             raise self._wrong("build is not callable")
         try:
@@ -317,12 +316,12 @@ class Component:
         """The options as an object of their class, defaults filled in.
 
         Raises:
-            ConfigError: an unknown option, with the nearest right one, or a value that does not do.
+            ConfigError: an unknown option (names the nearest known one), or an invalid value.
         """
         try:
             return self.options.model_validate(_tuples(options))
         except ValidationError as error:
-            # A misspelt key is its own cause: it is said before the key that is missing for it.
+            # Report a misspelt key rather than the key that is missing because of it.
             first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
             key = ".".join(str(part) for part in first["loc"])
             if first["type"] == "extra_forbidden":
@@ -340,19 +339,18 @@ class Component:
             ) from None
 
     def can(self, capability: str, options: Any = None) -> bool:
-        """Whether it declares a capability, under options as `parse` returns them (default: none
-        given)."""
+        """Whether it declares a capability under parsed `options` (None: the defaults)."""
         return capability in self.all_capabilities(options)
 
     def all_capabilities(self, options: Any = None) -> frozenset[str]:
-        """What it can under these options."""
+        """Its capabilities under parsed `options` (None: the defaults)."""
         if not callable(self.capabilities):
             return self.capabilities
         return self._known(self.capabilities(self.parse({}) if options is None else options))
 
 
 def _tuples(node: Any) -> Any:
-    """Lists as tuples, which frozen models hold."""
+    """Lists as tuples, as frozen models need."""
     if isinstance(node, Mapping):
         return {key: _tuples(value) for key, value in node.items()}
     return tuple(_tuples(value) for value in node) if isinstance(node, list | tuple) else node
@@ -360,7 +358,7 @@ def _tuples(node: Any) -> Any:
 
 @functools.cache
 def _installed(kind: Kind) -> Mapping[str, EntryPoint]:
-    """Entry points by name; those of rss-rl itself come before others of the same name."""
+    """Entry points by name; rss-rl's own take precedence over others of the same name."""
     points = sorted(entry_points(group=KINDS[kind].group), key=_is_built_in)
     return {point.name: point for point in points}
 
@@ -392,8 +390,8 @@ def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Componen
         trust: which names of the second form may be imported.
 
     Raises:
-        ConfigError: no such component, it may not or cannot be imported, or what the name stands
-            for is no component of this kind. Nothing of it is called before that is known.
+        ConfigError: there is no such component, it may not or cannot be imported, or it is not a
+            component of this kind. Nothing of it is called before these checks.
     """
     points = _installed(kind)
     if name in points:
@@ -401,7 +399,7 @@ def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Componen
     if ":" in name:
         if not trust.admits(name):
             raise ConfigError(
-                f"'{name:.200}' is code that only this file asks for, and opening it would "
+                f"'{name:.200}' is code that only this file names, and opening the file would "
                 f"import that code",
                 remedy="Trust the file with --trust-plugins (trust_plugins=True), name the same"
                 " component on the command line, or install its package as a plug-in",
@@ -415,16 +413,16 @@ def find_component(kind: Kind, name: str, trust: Trust = EVERYTHING) -> Componen
 
 
 def describe(component: Component, name: str = "") -> dict[str, Any]:
-    """All that a component says of itself, as plain JSON data.
+    """A component's declaration as plain JSON data.
 
     Args:
-        name: by which it was found, `package.module:OBJECT` for one that is not installed.
+        name: under which it was found, `package.module:OBJECT` for one that is not installed.
 
     Returns:
-        Its fields, those of a subclass too; `capabilities` at its default options, with what each
-        means, and `by_options` where others change them; of each option name, type, default, bounds
-        and description; `short` and `example`, how a configuration (or command) names it;
-        of a metric its `measures`, with what each means.
+        Its fields, including those of a subclass; `capabilities` under its default options, with
+        their meanings, and `by_options`, whether options change them; name, type, default, bounds
+        and description of each option; `short` and `example`, a configuration (or command) that
+        names it; `measures` of a metric, with their meanings.
     """
     spec, name = KINDS[component.kind], name or component.name
     usual = component.options.model_construct()  # unchecked: some have no usable default
@@ -460,7 +458,7 @@ def describe(component: Component, name: str = "") -> dict[str, Any]:
 
 
 def _example(component: Component, name: str, options: Mapping[str, Any]) -> Any:
-    """A configuration, or for a source a command, that names it with these options."""
+    """A configuration (for a source, a command) that names it with these options."""
     spec = KINDS[component.kind]
     if component.kind == "source":
         usual = component.options.model_construct()
@@ -491,7 +489,7 @@ def _shown_type(annotation: Any) -> str:
 
 
 def _shown_bound(bound: Any) -> str:
-    """One of pydantic's conditions; empty for what bounds no value."""
+    """A pydantic constraint as text; empty for other metadata."""
     signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "multiple_of": "a multiple of"}
     signs |= {"min_length": "length >=", "max_length": "length <=", "pattern": "like"}
     found = ((sign, getattr(bound, key, None)) for key, sign in signs.items())
@@ -499,7 +497,7 @@ def _shown_bound(bound: Any) -> str:
 
 
 def installed_components(kind: Kind) -> dict[str, Component | ConfigError]:
-    """All installed components of a kind by name; in place of one that is broken its error."""
+    """All installed components of a kind by name; the error in place of a broken one."""
     found: dict[str, Component | ConfigError] = {}
     for name in component_names(kind):
         try:
@@ -513,7 +511,7 @@ def kind_named(plural: str) -> Kind:
     """The kind whose entry points are in `rss_rl.<plural>`.
 
     Raises:
-        ConfigError: none is, with the nearest.
+        ConfigError: there is none; names the nearest.
     """
     known = {spec.plural: kind for kind, spec in KINDS.items()}
     if plural not in known:
@@ -525,7 +523,7 @@ def kind_named(plural: str) -> Kind:
 
 
 def package_of(kind: Kind, name: str) -> str:
-    """Which installed package offers a component; empty for one that is not installed."""
+    """Name and version of the package that installs a component; empty if none does."""
     point = _installed(kind).get(name)
     distribution = point.dist if point else None
     return "" if distribution is None else f"{distribution.name} {distribution.version}"
@@ -553,7 +551,7 @@ def imported(value: str, name: str = "") -> Any:
 
 
 def _see_working_directory(package: str) -> None:
-    """Let a plug-in in the working directory be found, behind everything that is installed."""
+    """Make plug-ins in the working directory importable, after everything installed."""
     here = Path.cwd()
     there = (here / package).is_dir() or (here / f"{package}.py").is_file()
     if package and there and str(here) not in sys.path and "" not in sys.path:

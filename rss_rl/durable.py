@@ -1,7 +1,7 @@
-"""What a kill or a power cut leaves whole: bytes and names on the disk, files and directories.
+"""Writing files and directories so that a kill or a power cut leaves them intact.
 
-Directories cannot be exchanged in one step everywhere, so the old one steps aside first, under a
-name that whoever comes next can find.
+Not every filesystem can exchange directories atomically, so the old one is first moved to a name
+where the next process can find it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def file_sha256(path: Path) -> str:
 
 
 def is_same_file(one: Path, other: Path) -> bool:
-    """Whether two names, links followed, mean one file that is there."""
+    """Whether two paths, links followed, are the same existing file."""
     try:
         return one.samefile(other)
-    except OSError:  # one is not there, or a link that leads nowhere
+    except OSError:  # one is missing or a dangling link
         return False
 
 
@@ -44,7 +44,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the names in the directory `path` are on the disk."""
+    """Wait until the entries of the directory `path` are on the disk."""
     sync_file(path)
 
 
@@ -52,10 +52,10 @@ def sync_directory(path: Path) -> None:
 def disk_errors(
     where: Path, what: str, remedy: str, kind: type[RssError] = CheckpointError
 ) -> Iterator[None]:
-    """Raise what the disk refuses within as an error of ours.
+    """Re-raise an OSError of the block as an `RssError`.
 
     Args:
-        where: the file or directory. what: went wrong, such as "cannot be written".
+        where: the file or directory. what: the failure, such as "cannot be written".
 
     Raises:
         RssError: of the given kind.
@@ -69,15 +69,16 @@ def disk_errors(
 
 @contextmanager
 def file_lock(path: Path, busy: RssError | Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of a file against other processes; a filesystem without locks holds none.
+    """Hold an exclusive lock on a file; does nothing on a filesystem without locks.
 
-    The file is made where it is missing. The kernel releases it when the process ends, however.
+    The file is created if missing. The kernel releases the lock when the process ends in any way.
 
     Args:
-        busy: raised where another process holds it; or called, before this one waits for it.
+        busy: an error to raise if another process holds the lock, or a function to call before
+            waiting for it.
 
     Raises:
-        OSError: the file cannot be made.
+        OSError: the file cannot be created.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
@@ -97,12 +98,10 @@ def file_lock(path: Path, busy: RssError | Callable[[], None]) -> Iterator[None]
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` to be written; it becomes `path` where nothing is raised.
-
-    A reader sees all of the old or all of the new file.
+    """A temporary file beside `path`, which it replaces atomically unless the block raises.
 
     Raises:
-        OSError: the disk refuses; `path` is as it was.
+        OSError: the disk refuses; `path` is unchanged.
     """
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
     try:
@@ -121,12 +120,12 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def aside_of(out: Path) -> Path:
-    """Where `out` waits while another directory takes its place."""
+    """Where `out` is kept while it is being replaced."""
     return out.with_name(f".replaced-{out.name}")
 
 
 def put_back(out: Path) -> None:
-    """Mend what a killed `swap_in` left: `out` comes back, or what it replaced is removed.
+    """Clean up after a killed `swap_in`: restore `out`, or remove the directory it replaced.
 
     Raises:
         OSError: the disk refuses.
@@ -136,20 +135,20 @@ def put_back(out: Path) -> None:
         return
     if out.exists():
         shutil.rmtree(aside)
-        _log.warning("%s: removed, left by a replacement that was interrupted at its end", aside)
+        _log.warning("%s: removed; an interrupted replacement had left it", aside)
         return
     os.replace(aside, out)
     sync_directory(out.parent)
-    _log.warning("%s: back in its place, which an interrupted replacement had left empty", out)
+    _log.warning("%s: restored after an interrupted replacement", out)
 
 
 def swap_in(staging: Path, out: Path) -> None:
-    """Make `staging` the directory `out`; one that is there is removed when that is done.
+    """Move `staging` to `out`, then remove the directory that it replaced.
 
-    Killed in between, it leaves the old one under `aside_of(out)`, for `put_back`.
+    If killed in between, it leaves the old one at `aside_of(out)`, for `put_back`.
 
     Raises:
-        OSError: the disk refuses; `out` is as it was.
+        OSError: the disk refuses; `out` is unchanged.
     """
     aside = aside_of(out)
     if out.exists():
@@ -161,4 +160,4 @@ def swap_in(staging: Path, out: Path) -> None:
             os.replace(aside, out)
         raise
     sync_directory(out.parent)
-    shutil.rmtree(aside, ignore_errors=True)  # `out` is whole: the next `put_back` tries again
+    shutil.rmtree(aside, ignore_errors=True)  # on failure the next `put_back` removes it

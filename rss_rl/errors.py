@@ -9,7 +9,7 @@ class RssError(Exception):
     """Base of all expected errors; the command line prints it without a traceback.
 
     Args:
-        what: what is wrong, one sentence without a final stop.
+        what: what is wrong, one sentence without a full stop.
         where: the file, row, key, actor or phase it was found in.
         remedy: what the user can do.
     """
@@ -50,19 +50,19 @@ class NonFiniteError(RssError):
 
 
 class ResourceError(RssError):
-    """What the machine has not enough of."""
+    """A resource that the machine does not have enough of."""
 
 
 class EncoderError(RssError):
-    """A sentence encoder that breaks a promise of its interface."""
+    """A sentence encoder that violates its interface."""
 
 
 class PolicyError(RssError):
-    """A selection policy that breaks a promise of its interface."""
+    """A selection policy that violates its interface."""
 
 
 class ComponentError(RssError):
-    """A component that breaks a promise of its kind."""
+    """A component that violates the contract of its kind."""
 
 
 class SamplerError(RssError):
@@ -74,7 +74,7 @@ class LearnerError(RssError):
 
 
 class LearnersLostError(LearnerError):
-    """Learners died or hung; what they learnt since the last checkpoint has to be learnt again."""
+    """Learners died or hung; updates since the last checkpoint have to be repeated."""
 
 
 class ClusterError(RssError):

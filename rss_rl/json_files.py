@@ -1,4 +1,4 @@
-"""JSON of our own files: strict when read, and equal when read back."""
+"""Our own JSON files: read strictly, written so that they read back equal."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def canonical_json(value: object, where: str) -> str:
     """`value` as JSON text that reads back equal, keys sorted.
 
     Raises:
-        CheckpointError: something in it would not read back equal: NaN, an infinity, a tuple, a key
-            that is not a string, an array; names where it stands.
+        CheckpointError: a value in it would not read back equal (NaN, an infinity, a tuple, a key
+            that is not a string, an array); names its path.
     """
     try:
         _check_json(value, "state", where)
@@ -31,7 +31,7 @@ def canonical_json(value: object, where: str) -> str:
 
 
 def _check_json(value: object, path: str, where: str) -> None:
-    """Walk `value`; the error names the path of the first thing JSON cannot carry."""
+    """Raise for the first value that JSON cannot represent, naming its path."""
     if isinstance(value, dict):
         for key, item in value.items():
             if type(key) is not str:
@@ -49,14 +49,14 @@ def _check_json(value: object, path: str, where: str) -> None:
 
 def _not_json(what: str, where: str) -> CheckpointError:
     return CheckpointError(
-        f"{what}, and would not read back equal from JSON",
+        f"{what}, which would not read back equal from JSON",
         where=where,
         remedy="Keep plain dicts, lists, strings, finite numbers, booleans and None in a state",
     )
 
 
 def without_non_finite(value: Any) -> Any:
-    """`value` with None in the place of NaN and infinities, which JSON does not have."""
+    """`value` with None in place of NaN and infinities, which JSON cannot represent."""
     if isinstance(value, dict):
         return {key: without_non_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -65,7 +65,7 @@ def without_non_finite(value: Any) -> Any:
 
 
 def first_fault(error: Exception) -> str:
-    """What is wrong, in a line: of what Pydantic refuses the first key, and why."""
+    """The error in one line; of a Pydantic error, the first key and what is wrong with it."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
@@ -73,7 +73,7 @@ def first_fault(error: Exception) -> str:
 
 
 def json_object(content: bytes) -> dict[str, Any]:
-    """The JSON object in `content`, which anybody may have written; an empty one for all else."""
+    """The JSON object in untrusted `content`; an empty one if it holds anything else."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -85,11 +85,11 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """The JSON object in `path`, strictly: no NaN, no infinity, no other top-level value.
 
     Raises:
-        CheckpointError: missing, unreadable, too large, or no such object; ends with `remedy`.
+        CheckpointError: missing, unreadable, too large or not such an object; with `remedy`.
     """
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, a device read for ever
+        if not stat.S_ISREG(found.st_mode):  # opening a pipe blocks, reading a device never ends
             raise ValueError("not a plain file")
         if found.st_size > MAX_JSON_BYTES:
             raise ValueError(f"larger than {MAX_JSON_BYTES} bytes")
@@ -104,4 +104,4 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,4 +1,4 @@
-"""Configurations that travel with the package: from the wheel, or from the checkout beside it."""
+"""Configurations shipped with the package, in a wheel or a checkout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rss_rl.errors import ConfigError, nearest
 
 _PACKAGE = Path(__file__).resolve().parent
 _TABLES, _SPACES = "tables", "tune"
-_NO_RUNS = ("cluster", _TABLES, _SPACES)  # clusters, for other programs; tables; search spaces
+_NO_RUNS = ("cluster", _TABLES, _SPACES)
 _KINDS = {_TABLES: "table", _SPACES: "search space"}
 
 
@@ -16,7 +16,7 @@ def configs_root() -> Path:
     """The directory of the shipped YAML files.
 
     Raises:
-        ConfigError: the installation carries none.
+        ConfigError: the installation has none.
     """
     for candidate in (_PACKAGE / "configs", _PACKAGE.parent / "configs"):
         if candidate.is_dir():
@@ -31,8 +31,7 @@ def configs_root() -> Path:
 def packaged_configs() -> list[str]:
     """Names of the shipped configurations without their suffix: `sick`, `paper/snli`, ...
 
-    What lies in `cluster/`, `tables/` and `tune/` describes clusters, tables and search spaces, not
-    runs, and is left out.
+    Without `cluster/`, `tables/` and `tune/`, which describe clusters, tables and search spaces.
     """
     root = configs_root()
     names = (path.relative_to(root).with_suffix("") for path in root.rglob("*.yaml"))
@@ -40,11 +39,11 @@ def packaged_configs() -> list[str]:
 
 
 def find_config(name: str | Path) -> Path:
-    """The file that `name` means.
+    """The configuration file called `name`.
 
     Args:
-        name: a path to a YAML file, or the name of a shipped one with or without `configs/` before
-            it and `.yaml` behind it.
+        name: a path to a YAML file, or the name of a shipped one, with or without `configs/` and
+            `.yaml`.
 
     Raises:
         ConfigError: neither exists; names the nearest shipped one.
@@ -70,7 +69,7 @@ def packaged_tables() -> list[str]:
 
 
 def find_table(name: str | Path) -> Path:
-    """The file of the table that `name` means.
+    """The file of the table called `name`.
 
     Args:
         name: a path to a YAML file, or the name of a shipped table.
@@ -87,7 +86,7 @@ def packaged_spaces() -> list[str]:
 
 
 def find_space(name: str | Path) -> Path:
-    """The file of the search space that `name` means; as `find_table`."""
+    """The file of the search space called `name`; as `find_table`."""
     return _find(name, _SPACES)
 
 

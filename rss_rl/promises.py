@@ -1,4 +1,4 @@
-"""What contract tests ask of a component of any kind; see `rss_rl.testing`."""
+"""Helpers of the contract tests for components of all kinds; see `rss_rl.testing`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rss_rl.errors import RssError
 
 
 class Promises:
-    """A component, by its name, that breaks its promises with errors of one type.
+    """Raises errors of one type where the component called `name` violates its contract.
 
     Args:
-        subject: said before what is wrong, such as `the metric`.
+        subject: put before each message, such as `the metric`.
     """
 
     def __init__(self, kind: type[RssError], name: str, subject: str = "") -> None:
@@ -21,21 +21,21 @@ class Promises:
         self._subject = f"{subject} " if subject else ""
 
     def require(self, holds: object, what: str, remedy: str) -> None:
-        """Raise unless a promise holds, with what to do about it."""
+        """Raise an error with `what` and `remedy` unless `holds`."""
         if not bool(holds):
             raise self._kind(f"{self._subject}{what}", where=self._name, remedy=remedy)
 
     def dumped(self, thing: Any) -> bytes:
-        """As it crosses to another process, where alone some things can be loaded."""
+        """`thing` pickled, without loading it: some can be loaded in another process only."""
         return cast(bytes, self._crossing(lambda: pickle.dumps(thing)))
 
     def pickled(self, thing: Any) -> Any:
-        """Its copy, as it crosses processes."""
+        """A copy of `thing`, pickled and loaded."""
         return self._crossing(lambda: pickle.loads(pickle.dumps(thing)))
 
     def _crossing(self, run: Callable[[], Any]) -> Any:
         try:
             return run()
-        except Exception as error:  # whatever its own reduction raises
+        except Exception as error:  # its __reduce__ may raise anything
             remedy = "Keep lambdas, local classes and open files out of its attributes"
             self.require(False, f"cannot be pickled: {error}", remedy)

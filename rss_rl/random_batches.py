@@ -16,10 +16,10 @@ _CHOICES = 3
 
 
 def random_batch(labels: LabelSpec, sentences: int, seed: int = 0) -> Batch:
-    """Six examples with 1 to 7 tokens, what people marked, and questions with rival answers.
+    """Six examples with 1 to 7 tokens, rationales, and questions with rival answers.
 
     Args:
-        labels: of the task; where it is a choice, an example has up to three to choose from.
+        labels: of the task; where they are a choice, examples have up to three candidates.
         sentences: S.
     """
     draw = np.random.default_rng(seed)
@@ -47,7 +47,7 @@ def random_batch(labels: LabelSpec, sentences: int, seed: int = 0) -> Batch:
 
 
 def random_selections(batch: Batch, seed: int = 0) -> tuple[Array, ...]:
-    """S x bool [B, 2, N_s]; that of the first example is empty, that of the second whole."""
+    """S x bool [B, 2, N_s]; nothing of the first example, all of the second."""
     draw = np.random.default_rng([seed, 1])
     chosen = [draw.random((len(batch), ROLES, v.shape[1])) < 0.5 for v in batch.valid]
     for selection in chosen:
@@ -58,7 +58,7 @@ def random_selections(batch: Batch, seed: int = 0) -> tuple[Array, ...]:
 def cut_batch(
     batch: Batch, selections: tuple[Array, ...], indices: Array
 ) -> tuple[Batch, tuple[Array, ...]]:
-    """The examples at `indices` with their selections, without padding that none of them needs."""
+    """The examples at `indices` with their selections, padded to the longest of them."""
     part = batch.take(indices)
     widths = [max(1, int(v.sum(1).max())) for v in part.valid]
 

@@ -1,7 +1,6 @@
-"""Random streams addressed by name and counter: equal addresses give equal numbers, whoever asks.
+"""Random streams addressed by name and counter: equal addresses give equal numbers in any process.
 
-No generator state lives between calls, so nothing has to be saved to resume a run and a job gives
-the same numbers in any process.
+No generator state is kept between calls, so there is none to save for resuming a run.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from rss_rl.types import Array
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS = 8
-"""Rounds of the Feistel network: four hide the structure of large halves, tiny ones need more."""
+"""Rounds of the Feistel network: four suffice for large halves, tiny ones need more."""
 
 
 def stream_key(seed: int, *address: int | str) -> int:
@@ -43,7 +42,7 @@ def _row_states(key: int, rows: Array) -> Array:
 
 
 def example_keys(seed: int, name: str, update: int, rows: Array) -> Array:
-    """Keys of examples in one update, such as `keyed_dropout` takes: functions of the row alone.
+    """Keys of examples in one update, as `keyed_dropout` takes: each depends on its row alone.
 
     Args:
         seed: of the run. name: of the stream. update: of the run.
@@ -84,12 +83,12 @@ def keyed_uniforms(key: int, rows: Array, samples: int, roles: int, width: int) 
 
 
 def keyed_permutation(key: int, size: int, positions: Array) -> Array:
-    """What stands at `positions` of a pseudo-random permutation of 0 ... size - 1.
+    """The elements at `positions` of a pseudo-random permutation of 0 ... size - 1.
 
-    No array of `size` is made. A Feistel network permutes the numbers of 2h bits, h the least with
-    4^h >= size; one that falls outside is sent through again until it falls inside (cycle walking:
-    Black and Rogaway, "Ciphers with arbitrary finite domains", 2002), four times on average at
-    most.
+    No array of `size` is allocated. A Feistel network permutes the numbers of 2h bits, for the
+    least h with 4^h >= size; a value >= size is permuted again until it is below, on average at
+    most four times (cycle walking: Black and Rogaway, "Ciphers with arbitrary finite domains",
+    2002).
 
     Args:
         key: the permutation, from `stream_key`.

@@ -1,8 +1,7 @@
 """Files at a URI: a local directory, or any filesystem that pyarrow or fsspec knows (S3, GCS, ...).
 
-A name is a path below the root, parts joined by `/`; none may lead out of it. A file is written
-whole or not at all: object stores show an object when it is complete, elsewhere a temporary file is
-moved to its name.
+A name is a path below the root, joined by `/`, and may not lead out of it. Files are written
+atomically: object stores show only complete objects; elsewhere a temporary file is renamed.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ def is_uri(location: str) -> bool:
 
 @dataclass(frozen=True)
 class Storage:
-    """A directory on some filesystem; made by `open_storage`, and it pickles.
+    """A directory on some filesystem, opened by `open_storage`; picklable.
 
     uri         what it was opened with
-    filesystem  of pyarrow. root: the directory's path there
+    filesystem  pyarrow's; root: the directory's path on it
     """
 
     uri: str
@@ -47,7 +46,7 @@ class Storage:
     root: str
 
     def is_file(self) -> bool:
-        """Whether what was opened is one file, and no directory."""
+        """Whether the URI is that of a file, not a directory."""
         with self._refusals(""):
             return bool(self.filesystem.get_file_info(self.root).type == fs.FileType.File)
 
@@ -58,7 +57,7 @@ class Storage:
             below: list only this directory; names stay relative to the root.
 
         Raises:
-            StorageError: as in all methods, where the filesystem refuses; names the file.
+            StorageError: as in all methods, the filesystem refuses; names the file.
         """
         return {
             name: size
@@ -78,10 +77,10 @@ class Storage:
         }
 
     def clear(self, own: Callable[[str], bool]) -> None:
-        """Remove what writers left half done that were killed; nobody else may be writing.
+        """Remove the temporary files of killed writers; no one else may be writing.
 
         Args:
-            own: whether a file of that name would be the caller's; of other files nothing goes.
+            own: whether a file is the caller's; only temporary files of those are removed.
         """
         for name in self._all(""):
             half = _HALF_WRITTEN.fullmatch(PurePosixPath(name).name)
@@ -89,7 +88,7 @@ class Storage:
                 self.delete(name)
 
     def read(self, name: str, limit: int | None = None) -> bytes | None:
-        """The bytes of a file, of a long one the first `limit`; None where there is none."""
+        """The bytes of a file, at most the first `limit`; None if there is no such file."""
         with self._refusals(name):
             path = self._path(name)
             found = self.filesystem.get_file_info(path)
@@ -106,20 +105,20 @@ class Storage:
             return self.filesystem.open_input_file(self._path(name))
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file, in place of one that may be there."""
+        """Write a file, replacing an existing one."""
         with self._refusals(name), self._output(name) as stream:
             stream.write(content)
 
     def download(self, name: str, target: Path, size: int | None = None) -> None:
-        """Copy a file to the local path `target`, whole or not at all.
+        """Copy a file to the local path `target` atomically.
 
         Args:
-            size: bytes that it must have; no more than that and a chunk is written.
+            size: bytes that it must have; at most one chunk more is written.
 
         Raises:
-            StorageError: it has another size, too.
+            StorageError: also if it has another size.
         """
-        # Containers that share a directory share process ids, too.
+        # Process ids are not unique among containers that share a directory.
         temporary = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex}")
         done = 0
         try:
@@ -142,7 +141,7 @@ class Storage:
             temporary.unlink(missing_ok=True)
 
     def upload(self, source: Path | BinaryIO, name: str) -> None:
-        """Copy a local file, or an open one from its start, in place of one that may be there."""
+        """Copy a local file, or an open one from its start, replacing an existing file."""
         with self._refusals(name), ExitStack() as stack:
             file = stack.enter_context(source.open("rb")) if isinstance(source, Path) else source
             file.seek(0)
@@ -151,7 +150,7 @@ class Storage:
                 stream.write(chunk)
 
     def delete(self, name: str) -> None:
-        """Remove a file, if it is there, and its directory where that is empty then."""
+        """Remove a file if it exists, and its directory if that is empty then."""
         with self._refusals(name):
             path = self._path(name)
             if self.filesystem.get_file_info(path).type == fs.FileType.File:
@@ -165,7 +164,7 @@ class Storage:
                 self.filesystem.delete_dir(folder)
 
     def _is_object_store(self) -> bool:
-        """Whether files appear there complete, and directories are none."""
+        """Whether files appear only when complete, and there are no directories."""
         scheme = self.filesystem.type_name.rpartition("+")[2]
         return _OBJECT_STORE.fullmatch(scheme) is not None
 
@@ -177,7 +176,7 @@ class Storage:
             with self.filesystem.open_output_stream(str(path)) as stream:
                 yield stream
             return
-        # By no process number: two containers that share the path may both be process 1.
+        # No process id: two containers that share the path may both be process 1.
         temporary = str(path.with_name(f"{_TEMPORARY}{path.name}-{uuid.uuid4().int}"))
         with self.filesystem.open_output_stream(temporary) as stream:
             yield stream
@@ -187,26 +186,26 @@ class Storage:
         parts = PurePosixPath(name).parts
         if not parts or ".." in parts or name.startswith("/"):
             raise ValueError(f"{name!r} is no name below the root")
-        # Joined as text: the root may be a URL, of which a path would swallow a slash.
+        # Joined as text: the root may be a URL, in which a Path would merge two slashes.
         return "/".join([self.root.rstrip("/"), *parts])
 
     @contextmanager
     def _refusals(self, name: str) -> Iterator[None]:
-        """Errors of whatever filesystem it is, as ours."""
+        """Re-raise the errors of any filesystem as `StorageError`."""
         try:
             yield
-        except Exception as error:  # each fsspec package has exceptions of its own
+        except Exception as error:  # fsspec packages have their own exceptions
             where = f"{self.uri.rstrip('/')}/{name}" if name else self.uri
             raise StorageError(
                 str(error).splitlines()[0] if str(error) else type(error).__name__,
                 where=where,
-                remedy="Look at the address, your credentials and the free space",
+                remedy="Check the address, your credentials and the free space",
             ) from error
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file on a storage, to be read in any order without a copy of it."""
+    """A file on a storage path, readable in any order without copying it."""
 
     storage: Storage
     name: str
@@ -218,7 +217,7 @@ class StoredFile:
         """The file, open for reading.
 
         Raises:
-            StorageError: there is none, or the filesystem refuses.
+            StorageError: it does not exist, or the filesystem refuses.
         """
         return self.storage.open(self.name)
 
@@ -227,7 +226,7 @@ def open_storage(location: str) -> Storage:
     """The directory at a URI or local path; it need not exist.
 
     Raises:
-        StorageError: no filesystem of that kind, or it cannot be reached.
+        StorageError: there is no filesystem of that kind, or it cannot be reached.
     """
     try:
         if not is_uri(location):

@@ -1,4 +1,4 @@
-"""Contract tests that anybody can run on a component of their own.
+"""Contract tests for your own components.
 
     from rss_rl.testing import check_policy
     check_policy(MY_POLICY, inputs=8, options={"scale": 2.0})
@@ -54,24 +54,24 @@ def check_policy(
     inputs: int,
     options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Check all that a run relies on, of each capability that the policy has.
+    """Check everything that a run relies on, for each capability of the policy.
 
-    Shapes and masks; the log-prob against the frequency of selections; that every parameter gets
-    gradient; equal selections for equal uniforms; pickling, saving and loading; that buffers stay
-    as they are; a sentence alone and in a padded batch; sentences without a token and a batch
-    without a sentence. All of it in evaluation mode, in which a run selects. Takes a second or two.
+    Shapes and masks; log-probs against observed frequencies; a gradient for every parameter; equal
+    selections for equal uniforms; pickling, saving and loading; unchanged buffers; a sentence alone
+    and in a padded batch; empty sentences and an empty batch. All in evaluation mode, in which a
+    run selects. Takes a second or two.
 
     Args:
         policy: a component of kind policy, whose capabilities are compared with what it builds; or
             a module with the methods of at least one capability of `rss_rl.policies.protocol`. Its
             weights do not change.
-        inputs: E, the size of embeddings that it reads.
-        options: of the component; default its own.
+        inputs: E, the embedding size that it reads.
+        options: of the component; None: its defaults.
 
     Raises:
-        PolicyError: the first promise that it breaks, with what to do about it.
-        ConfigError: it is no policy at all, lacks a method of what it is meant to be, or cannot
-            what its component declares.
+        PolicyError: the first violation, with a remedy.
+        ConfigError: it is not a policy, or lacks a method or a capability that its component
+            declares.
     """
     if isinstance(policy, Component):
         whole, kind = _built(policy, inputs, options), policy.name
@@ -126,8 +126,7 @@ def _check(whole: PolicyModule, kind: str, inputs: int, *, share: bool) -> None:
 
 
 def _check_share(case: Case) -> None:
-    """What it keeps is what is over one half likely, where its component declares that, or what
-    `steered` says is."""
+    """With capability `share`, it keeps tokens with probability, or `steered`, over one half."""
     rule = case.policy.probabilities
     if isinstance(case.policy, SteeredPolicy):
         rule = case.policy.steered
@@ -137,13 +136,13 @@ def _check_share(case: Case) -> None:
     clear = (chance - 0.5).abs() > _NEAR_HALF
     case.require(
         not ((kept != (chance > 0.5)) & clear).any(),
-        "threshold keeps other tokens than those over one half likely",
+        "threshold does not keep exactly the tokens with probability over one half",
         'Let it keep where probabilities > 0.5, or drop "share" from the capabilities',
     )
 
 
 def _check_buffers(case: Case) -> None:
-    """What a run publishes are parameters, so that buffers have to stay as they were built."""
+    """Buffers must not change, because a run publishes parameters only."""
     learning = copy.deepcopy(case.policy).train()
     before = {name: value.clone() for name, value in learning.named_buffers()}
     again = Case(learning, case.kind, case.inputs, seed=0)
@@ -153,13 +152,13 @@ def _check_buffers(case: Case) -> None:
         case.require(
             torch.equal(before[name], value),
             f"its buffer '{name}' changes in training mode",
-            "Samplers are sent parameters alone: keep no running statistics, as batch"
+            "Samplers receive parameters only: keep no running statistics, as batch"
             " normalisation does",
         )
 
 
 def _learning_calls(case: Case) -> list[Callable[[], object]]:
-    """What learners call."""
+    """The methods that learners call."""
     policy: Any = case.policy
     drawn = torch.zeros_like(case.uniforms, dtype=torch.bool)
     calls: list[Callable[[], object]] = [lambda: policy.probabilities(case.tokens, case.valid)]
@@ -173,9 +172,10 @@ def _learning_calls(case: Case) -> list[Callable[[], object]]:
 
 
 def _check_saved(case: Case, other: PolicyModule | None) -> None:
-    """Its state, loaded into another policy of the same kind, makes that the same.
+    """Another policy of the same kind selects the same tokens after loading its state.
 
-    `other` is one built anew; else a copy whose parameters and saved buffers are overwritten.
+    Args:
+        other: a newly built policy; None: a copy with zeroed parameters and saved buffers.
     """
     if other is None:
         other = copy.deepcopy(case.policy)
@@ -196,8 +196,8 @@ def _check_saved(case: Case, other: PolicyModule | None) -> None:
         and torch.equal(
             other.threshold(case.tokens, case.valid), case.policy.threshold(case.tokens, case.valid)
         ),
-        "saved and loaded, it selects otherwise",
-        "Keep what it learns or draws when it is built in parameters or persistent buffers",
+        "it selects other tokens after saving and loading",
+        "Keep what it learns, or draws when it is built, in parameters or persistent buffers",
     )
 
 
@@ -212,7 +212,7 @@ def _check_threshold(case: Case) -> None:
 
 
 def _check_sample(case: Case) -> None:
-    """Selections that are drawn."""
+    """Sampled selections."""
     policy, kept = case.policy, case.tokens.clone()
     chosen = case.twice(
         "sample", lambda: policy.sample(case.tokens, case.valid, case.uniforms).selection
@@ -222,14 +222,14 @@ def _check_sample(case: Case) -> None:
     heads, dependents = chosen.unbind(2)
     case.require(
         bits_per_token(policy) == ROLES or torch.equal(heads, dependents),
-        f"bits_per_token is {bits_per_token(policy)}, and sample selects other heads than"
-        " dependents",
+        f"bits_per_token is {bits_per_token(policy)}, but the heads that sample selects differ from"
+        " the dependents",
         f"Drop the attribute, or make it {ROLES}",
     )
 
 
 def _check_log_prob(case: Case) -> None:
-    """Log-probs of what was drawn, from both sides, and their gradient."""
+    """Log-probs of sampled selections, from `sample` and from `evaluate`, and their gradient."""
     drawn = case.policy.sample(case.tokens, case.valid, case.uniforms)
     evaluated = case.policy.evaluate(case.tokens, case.valid, drawn.selection)
     case.shape("evaluate's entropy", evaluated.entropy, len(case.valid))
@@ -238,16 +238,16 @@ def _check_log_prob(case: Case) -> None:
         case.zero_on_padding(f"{name}'s log_prob", value.detach())
         case.require(
             torch.isfinite(value).all() and value.max() <= 1e-6,
-            f"{name}'s log_prob of what was drawn is not finite or above 0",
+            f"{name}'s log_prob of a sampled selection is not finite or above 0",
             "Compute it with logsigmoid of the logits",
         )
     case.require(
         torch.allclose(drawn.log_prob, evaluated.log_prob, atol=1e-5),
-        "evaluate's log_prob is not that of sample",
+        "evaluate's log_prob differs from that of sample",
         "Both must be log p of the same bits: the learner compares them",
     )
     if list(case.policy.parameters()) and not isinstance(case.policy, CertainPolicy):
-        # Of the entropy no gradient is asked where it has no weight.
+        # Separately, because at entropy cost 0 the entropy gets no gradient.
         total = evaluated.log_prob.square().sum()
         case.gradient("evaluate's log_prob", total)
         case.gradient("evaluate's log_prob and entropy", total + evaluated.entropy.sum())
@@ -271,7 +271,7 @@ def _check_logits(case: Case) -> None:
 
 
 def _check_gates(case: Case) -> None:
-    """Gates of a relaxed policy, which stand for the selection that is drawn."""
+    """A relaxed policy's gates are nonzero exactly where its sampled selection is True."""
     policy: Any = case.policy
     gates = case.twice("gates", lambda: policy.gates(case.tokens, case.valid, case.uniforms))
     case.shape("gates", gates, *case.uniforms.shape)
@@ -279,7 +279,7 @@ def _check_gates(case: Case) -> None:
     drawn = policy.sample(case.tokens, case.valid, case.uniforms).selection
     case.require(
         torch.equal(gates > 0, drawn),
-        "the gates that are not 0 are not the selection that sample draws",
+        "the nonzero gates are not the selection that sample draws",
         "A gate of exactly 0 is a token that is not selected",
     )
     if list(case.policy.parameters()):
@@ -290,7 +290,7 @@ def _check_gates(case: Case) -> None:
 
 
 def _check_alone(case: Case) -> None:
-    """A sentence alone gets what it gets in a padded batch."""
+    """A sentence gets the same selection alone and in a padded batch."""
     for row, length in enumerate(case.lengths):
         one = slice(row, row + 1)
         tokens, valid = case.tokens[one, :length], case.valid[one, :length]
@@ -311,7 +311,7 @@ def _check_alone(case: Case) -> None:
             case.require(
                 torch.equal(lonely, together),
                 f"{name} of a sentence of {length} tokens depends on the padding around it",
-                "Look at real tokens alone: mask sums, means, maxima and recurrences",
+                "Use real tokens only: mask sums, means, maxima and recurrences",
             )
 
 
@@ -332,12 +332,12 @@ def _check_numbers_alone(case: Case) -> None:
             case.require(
                 torch.allclose(lonely, whole[:, one, :, :length], atol=1e-4),
                 f"{name} of a sentence of {length} tokens depend on the padding around it",
-                "Look at real tokens alone: mask sums, means, maxima and recurrences",
+                "Use real tokens only: mask sums, means, maxima and recurrences",
             )
 
 
 def _check_pickled(case: Case) -> None:
-    """It crosses processes whole."""
+    """A pickled copy samples the same selections."""
     copy = Promises(PolicyError, case.kind).pickled(case.policy)
     case.require(
         torch.equal(
@@ -350,7 +350,7 @@ def _check_pickled(case: Case) -> None:
 
 
 def _check_frequency(case: Case) -> None:
-    """exp(log_prob) of each selection that occurs is how often it occurs."""
+    """exp(log_prob) of each sampled selection is its relative frequency."""
     uniforms = case.draw(_FREQUENCY_DRAWS, seed=11)
     with torch.no_grad():
         drawn = case.policy.sample(case.tokens, case.valid, uniforms)
@@ -364,7 +364,7 @@ def _check_frequency(case: Case) -> None:
         worst = ((share - chance).abs() / error).max()
         case.require(
             worst < _LARGEST_Z and chance.sum() < 1 + 1e-3,
-            f"the log-prob of a selection is not that of its frequency: {worst:.1f} standard errors"
+            f"the log-prob of a selection does not match its frequency: {worst:.1f} standard errors"
             f" apart in {_FREQUENCY_DRAWS} draws",
             "log_prob must be that of the bits as `uniforms` decide them; a bit shared by both"
             " roles counts once",

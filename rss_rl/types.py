@@ -1,7 +1,7 @@
 """Records shared by all rooms; numpy only, so that no reader of data needs torch.
 
-Legend: B examples, S sentences an example (1 or 2), N tokens of the longest sentence of a slot,
-K selections an example, R = 2 roles (0 = head, 1 = dependent).
+Legend: B examples, S sentences per example (1 or 2), N tokens of the longest sentence of a slot,
+K selections per example, R = 2 roles (0 = head, 1 = dependent).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEAD, DEPENDENT = 0, 1
 
 @dataclass(frozen=True)
 class LabelSpec:
-    """What a prepared dataset asks to be predicted.
+    """What is predicted on a prepared dataset.
 
     classes    one of `names`
     score      a real number in [low, high]
@@ -38,7 +38,7 @@ class LabelSpec:
 
     @property
     def chooses(self) -> bool:
-        """Whether the label is one of the marks that an example has on its tokens."""
+        """Whether the label is one of the marks on an example's tokens."""
         return self.kind in ("sentence", "candidate")
 
 
@@ -51,15 +51,15 @@ class Batch:
     valid      S x bool [B, N_s]    True = real token
     labels     float32 [B] (score) or int64 [B]
     rationale  S x bool [B, N_s], True = token the label follows from; None where unknown
-    marks      int64 [B, N_0], of each token of slot 0 the number of its sentence or candidate
-               answer, -1 for none; every number from 0 to an example's largest stands somewhere;
-               None where labels are no choice
-    questions  int64 [B], examples of one question (rival answers) have one number; None where no
-               example has a rival
+    marks      int64 [B, N_0], the number of each slot-0 token's sentence or candidate answer, -1
+               for none; an example's numbers start at 0 and have no gaps; None where labels are
+               not a choice
+    questions  int64 [B], the same number for all examples (rival answers) of a question; None
+               where no example has a rival
     annotations  int64 [B, N_0], bit k of a token of slot 0 says that annotator k marked it; None
-               where annotators are not told apart
-    states     S x float16 or float32 [B, N_s, H], each token as a pretrained encoder sees it in its
-               whole text; None where no policy asks for them
+               where annotators are not distinguished
+    states     S x float16 or float32 [B, N_s, H], contextual token states of a pretrained encoder;
+               None where no policy reads them
     """
 
     rows: Array
@@ -74,7 +74,7 @@ class Batch:
 
     @property
     def sentences(self) -> int:
-        """Sentence slots an example has, S."""
+        """Sentence slots per example, S."""
         return len(self.tokens)
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ class Batch:
     def repeat(self, times: int) -> Batch:
         """The batch `times` over, sample-major: element k * B + b is example b.
 
-        Without its states: what reads a batch several times over reads selections that were made.
+        Without its states, which only policies read: a repeated batch comes with its selections.
         """
         if times == 1:
             return self
@@ -91,7 +91,7 @@ class Batch:
         return plain._each(lambda array: np.tile(array, (times,) + (1,) * (array.ndim - 1)))
 
     def take(self, indices: Array) -> Batch:
-        """The examples at `indices`, int64 [b], as often as each stands there."""
+        """The examples at `indices`, int64 [b], which may repeat."""
         return self._each(lambda array: array[indices])
 
     def _each(self, change: Callable[[Array], Array]) -> Batch:
@@ -114,7 +114,7 @@ class Batch:
 
 
 class ExampleSource(Protocol):
-    """Anything that hands out examples by row: a split of a prepared dataset, or a test's own."""
+    """Examples by row: a split of a prepared dataset, or a stand-in of a test."""
 
     @property
     def labels(self) -> LabelSpec:
@@ -122,7 +122,7 @@ class ExampleSource(Protocol):
 
     @property
     def sentences(self) -> int:
-        """Sentence slots an example has, 1 or 2."""
+        """Sentence slots per example, 1 or 2."""
 
     def __len__(self) -> int:
         """Number of examples."""

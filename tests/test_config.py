@@ -286,10 +286,10 @@ def test_the_shipped_configurations_are_valid(repository: Path) -> None:
     ("overrides", "wanted"),
     [
         (["sampler.publish_every=3", "sampler.max_policy_lag=1"], "raise the lag to at least 2"),
-        (["sampler.resources={GPU: 1}"], "GPU=1 is no custom resource"),
+        (["sampler.resources={GPU: 1}"], "GPU=1 is not a custom resource"),
         (["sampler.gpus=0.5"], "set sampler.backend=ray"),
         (["sampler.gpus=2", "sampler.backend=ray"], "less than or equal to 1"),
-        (["sampler.resources={spot: -1}"], "spot=-1 is no custom resource"),
+        (["sampler.resources={spot: -1}"], "spot=-1 is not a custom resource"),
         (["learner.actors=2"], "learner.actors needs sampler.backend=ray"),
         (["learner.actors=2", "learner.device=cuda"], "set learner.gpus=1"),
         (["learner.gpus=1"], "it would lie idle"),

@@ -98,5 +98,5 @@ def test_a_column_whose_name_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     path.write_bytes(sink.getvalue().replace(b"label", b"la\xe2el"))
     for read in (column_names, column_types, lambda path: list(read_records(path))):
-        with pytest.raises(DataError, match="no readable Parquet file"):
+        with pytest.raises(DataError, match="not a readable Parquet file"):
             read(path)

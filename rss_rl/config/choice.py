@@ -27,7 +27,7 @@ _S = TypeVar("_S", bound="Section")
 class Section(Options):
     """A part of the configuration: frozen, strict, no unknown keys, no NaN.
 
-    Numbers are of a size that float32, in which is computed, has room for, their squares too.
+    Numbers and their squares must fit into float32, which computations use.
     """
 
     @model_validator(mode="after")
@@ -37,7 +37,7 @@ class Section(Options):
             for number in value if isinstance(value, tuple) else (value,):
                 if isinstance(number, float) and abs(number) > LARGEST:
                     raise ValueError(
-                        f"{name}={number:g} is beyond what is computed with, {LARGEST:g}"
+                        f"{name}={number:g} is beyond the largest number allowed, {LARGEST:g}"
                     )
         return self
 
@@ -45,8 +45,8 @@ class Section(Options):
 class Choice(Section):
     """The component that fills a slot, with all its options.
 
-    A name that imports code is refused where the configuration was read from a file that the user
-    did not name: `model_validate` is given `context={"trust": Trust}` there.
+    A name that imports code is refused in a file that the user did not name: `model_validate` is
+    called with `context={"trust": Trust}` there.
     """
 
     kind: ClassVar[Kind]
@@ -78,18 +78,18 @@ class Choice(Section):
         except ConfigError as error:
             said = {"key": key, "what": error.what, "remedy": error.remedy}
             raise PydanticCustomError("component", "{what}", said) from None
-        # Complete, so that what a run began with is known when a default changes.
+        # With defaults filled in, so that a run keeps its options when a default changes.
         object.__setattr__(self, "options", options.model_dump(mode="json"))
         return self
 
     @property
     def component(self) -> Component:
-        """What the name stands for; it was found, and may be imported, when this was validated."""
+        """The named component; validation has found it and checked that it may be imported."""
         return find_component(self.kind, self.name)
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the component declares that it can, under these options."""
+        """The component's capabilities under these options."""
         component = self.component
         return component.all_capabilities(component.parse(self.options))
 
@@ -98,13 +98,13 @@ class Choice(Section):
         return capability in self.capabilities
 
     def build(self, setup: Any) -> Any:
-        """What the component makes of a setup of its kind."""
+        """Build the component from a setup of its kind."""
         component = self.component
         return component.build(setup, component.parse(self.options))
 
 
 def plugins_named(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Of all slots within a section that name package.module:OBJECT: dotted key and name."""
+    """Dotted key and name of each slot in a section that names package.module:OBJECT."""
     if isinstance(node, Choice) and ":" in node.name:
         yield f"{key}.name", node.name
     for name, value in _inner(node):
@@ -112,7 +112,7 @@ def plugins_named(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def with_folders(section: _S, change: Callable[[str], str]) -> _S:
-    """The section with all folders changed that it or options of its components name."""
+    """The section with `change` applied to all folders that it or its components' options name."""
     tree = section.model_dump(mode="json")
     changed = False
     for (*path, last), folder in _folders(section):
@@ -128,7 +128,7 @@ def with_folders(section: _S, change: Callable[[str], str]) -> _S:
 def _folders(
     node: Any, path: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Of all fields and options of type `Folder`: keys that lead there, the folder it names."""
+    """Path of keys and folder of each field or option of type `Folder`."""
     if isinstance(node, Section):
         named = [(name, getattr(node, name)) for name in folder_options(type(node))]
         yield from (((*path, name), folder) for name, folder in named if folder is not None)
@@ -141,7 +141,7 @@ def _folders(
 
 
 def _inner(node: Any) -> Iterable[tuple[Any, Any]]:
-    """What lies within a section or a list of such, by key or index."""
+    """The members of a section or list, by key or index."""
     if isinstance(node, Section):
         return ((name, getattr(node, name)) for name in type(node).model_fields)
     return enumerate(node) if isinstance(node, list | tuple) else ()

@@ -1,4 +1,4 @@
-"""The configuration of a run: one frozen, strict tree, read from YAML and `key=value` overrides."""
+"""Loading and validating configurations from YAML and `key=value` overrides."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def load_config(path: Path, overrides: Sequence[str] = (), trust: Trust = EVERYT
     those of the other file, its lists and values replace them.
 
     Args:
-        trust: which components the file may name as package.module:OBJECT; all by default, as it
-            is the user who names the file. Those that an override names are always trusted.
+        trust: which components the file may name as package.module:OBJECT; all by default, as the
+            user named the file. Those that an override names are always trusted.
 
     Raises:
         ConfigError: naming the file, the key and the nearest known one.
@@ -42,7 +42,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), trust: Trust = EVERYT
 
 
 def with_overrides(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """A tree with `key.subkey=value` settings applied in their order.
+    """A tree with `key.subkey=value` settings applied in order.
 
     Raises:
         ConfigError: see `load_config`.
@@ -54,7 +54,7 @@ def with_overrides(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[st
 
 
 def trust_in_overrides(overrides: Sequence[str]) -> Trust:
-    """In the components that a user names beside a file.
+    """Trust in the components that overrides name.
 
     Raises:
         ConfigError: see `load_config`.
@@ -64,9 +64,9 @@ def trust_in_overrides(overrides: Sequence[str]) -> Trust:
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:
-    """Set one `key.subkey=value` in the tree; in a list a number is an index, a word a name.
+    """Set one `key.subkey=value` in the tree; a list item is given by its index or name.
 
-    Another name for a slot leaves those options in it that the newly named component has, too.
+    A new name in a slot keeps those options that the new component has, too.
     """
     key, separator, text = override.partition("=")
     if not separator or not key:
@@ -97,12 +97,12 @@ def _apply(tree: dict[str, Any], override: str) -> None:
 def options_that_fit(
     file: Path, for_all: Mapping[str, Any], own: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Settings for many configurations without the options that one's components do not have.
+    """The settings of `for_all` without options that a configuration's components do not have.
 
     Args:
-        file: a configuration. for_all: settings of it by dotted key, such as
-            `policy.options.hidden`, of which a policy without that option makes no use.
-        own: settings that come after them; a wrong option among these is an error.
+        file: the configuration. for_all: settings by dotted key, such as `policy.options.hidden`,
+            which a policy without that option ignores.
+        own: settings that are applied after them; a wrong option among these is an error.
 
     Raises:
         ConfigError: see `load_config`.
@@ -133,16 +133,16 @@ def _slots() -> Mapping[tuple[str, ...], Slot]:
 
 
 def _shared_options(slot: Slot, name: str, options: Any) -> Any:
-    """Of the options of one component those that another has as well."""
+    """Those of `options` that the component called `name` has as well."""
     try:
         known = find_component(slot.kind, name).options.model_fields
-    except ConfigError:  # said when the whole is validated
+    except ConfigError:  # validation reports it
         return {}
     return {key: value for key, value in options.items() if key in known}
 
 
 def _member(node: dict[str, Any] | list[Any], part: str, override: str) -> Any:
-    """What `part` of a dotted key means in a section or list."""
+    """The key or index that `part` of a dotted key refers to in a section or list."""
     if isinstance(node, dict):
         return part
     for number, item in enumerate(node):
@@ -160,14 +160,14 @@ def parse_config(tree: Mapping[str, Any], *, where: str, trust: Trust = NOTHING)
 
     Args:
         trust: which components it may name as package.module:OBJECT; none by default, as a file
-            found in a run, an export or a storage may be anybody's.
+            in a run, an export or a storage path may be anyone's.
 
     Raises:
         ConfigError: with the first offending key.
     """
     try:
         present = migrate(tree, where=where, trust=trust)
-    except (RecursionError, AttributeError, TypeError):  # validation says what is wrong with it
+    except (RecursionError, AttributeError, TypeError):  # validation reports what is wrong
         present = dict(tree)
     return parse_section(RunConfig, present, where=where, trust=trust)
 
@@ -185,7 +185,7 @@ def parse_section(
     except (RecursionError, OverflowError) as error:  # a tree from a JSON file has any depth
         raise ConfigError(f"too large or too deep: {error}", where=where) from None
     except ValidationError as error:
-        # A misspelt key is its own cause: it is said before the key that is missing for it.
+        # Report a misspelt key rather than the key that is missing because of it.
         first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
         key = ".".join(str(part) for part in first["loc"])
         hint = ""
@@ -195,7 +195,7 @@ def parse_section(
             hint = nearest(wrong, known) or f"; known keys: {', '.join(known)}"
             raise ConfigError(f"unknown key '{key[:_LONGEST_SHOWN]}'{hint}", where=where) from None
         message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "component":  # names what was given itself, and what to do
+        if first["type"] == "component":  # its message has the value and a remedy
             said = first["ctx"]
             slot = f"{key}.{said['key']}"
             raise ConfigError(f"{slot}: {message}", where=where, remedy=said["remedy"]) from None
@@ -204,7 +204,7 @@ def parse_section(
 
 
 def _shown(value: Any) -> str:
-    """A wrong value, as far as it fits into a message."""
+    """A wrong value, truncated to fit into a message."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number with more digits than Python prints
@@ -213,7 +213,7 @@ def _shown(value: Any) -> str:
 
 
 def _numbers(node: Any) -> Any:
-    """YAML reads 1e-3 as text (it wants 1.0e-3): take such text as the number it plainly is."""
+    """Texts such as 1e-3, which YAML does not read as numbers (it wants 1.0e-3), as floats."""
     if isinstance(node, Mapping):
         return {key: _numbers(value) for key, value in node.items()}
     if isinstance(node, list | tuple):

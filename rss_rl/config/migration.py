@@ -1,8 +1,8 @@
-"""Configurations of earlier versions in the present form.
+"""Migration of configurations of earlier versions.
 
-Until b9a4141 the options of all components lay side by side in the sections `model`, `policy` and
-`learner`. They are moved to the component that has them, which says where they were
-(`Component.was`); those of components that were not chosen had no effect and are dropped.
+Until b9a4141 the options of all components were keys of the sections `model`, `policy` and
+`learner`. They are moved to their component, which names the old keys (`Component.was`); those of
+components that were not chosen had no effect and are dropped.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _log = logging.getLogger("rss_rl.config")
 class Slot:
     """Where a configuration names a component.
 
-    path     of keys to the slot
-    section  whose keys its options once were
+    path     keys that lead to the slot
+    section  that held its options in earlier versions
     """
 
     kind: Kind
@@ -40,7 +40,7 @@ class Slot:
     section: str
 
     def chosen(self, tree: Mapping[str, Any]) -> dict[str, Any]:
-        """What stands in the slot, as a mapping; empty where nothing does."""
+        """The value of the slot as a mapping; empty if it is unset."""
         node: Any = tree
         for key in self.path:
             node = node.get(key) if isinstance(node, Mapping) else None
@@ -49,8 +49,8 @@ class Slot:
         return dict(node) if isinstance(node, Mapping) else {}
 
     def component(self, tree: Mapping[str, Any], trust: Trust) -> Component | None:
-        """What fills the slot; None where nothing does, or what cannot be used: validation will
-        say why."""
+        """The component in the slot; None if there is none or, as validation will report, it
+        cannot be used."""
         name = self.chosen(tree).get("name")
         try:
             if name is None:
@@ -60,7 +60,7 @@ class Slot:
             return None
 
     def _default(self, tree: Mapping[str, Any], trust: Trust) -> str | None:
-        """What is used where nothing is named."""
+        """The name that is used if the slot is unset."""
         if self.kind != "estimator":
             return DEFAULTS.get(self.kind)
         policy = _POLICY.component(tree, trust)
@@ -78,7 +78,7 @@ SLOTS: tuple[Slot, ...] = (
     Slot("classifier", ("model", "classifier"), "model"),
     Slot("reward_model", ("reward", "model"), "reward"),
 )
-"""A slot comes behind those that its default follows from."""
+"""A slot comes after those that its default depends on."""
 
 _RETIRED: Mapping[str, frozenset[str]] = {
     "policy": frozenset({"hidden", "shared", "context", "cell", "initial_probability"}),
@@ -92,11 +92,11 @@ _RETIRED: Mapping[str, frozenset[str]] = {
         "sentence_block_length", "unselected_context",
     }),
 }  # fmt: skip
-"""Keys of sections that b9a4141 had and this version has not."""
+"""Keys of sections in b9a4141 that this version lacks."""
 
 
 def migrate(tree: Mapping[str, Any], *, where: str, trust: Trust) -> dict[str, Any]:
-    """The tree in the present form; itself where it is in that form already."""
+    """The tree in the current form."""
     old = {
         f"{section}.{key}": tree[section][key]
         for section, keys in _RETIRED.items()
@@ -129,23 +129,22 @@ def migrate(tree: Mapping[str, Any], *, where: str, trust: Trust) -> dict[str, A
 
 @functools.cache
 def _say(where: str, moved: int, unused: int) -> None:
-    """Once a process: a run's configuration is read several times."""
+    """Log once per process: a run's configuration is read several times."""
     what = "of an earlier version; keys read as options of components: %d, without effect: %d"
     _log.warning("%s: " + what, where, moved, unused)
 
 
 def _old_keys(slot: Slot, component: Component) -> dict[str, str]:
-    """Where the options of a component once stood, by their names now."""
+    """The old key of each option of a component, by its current name."""
     was = component.was or {}
     names = component.options.model_fields
     return {name: was.get(name, f"{slot.section}.{name}") for name in names}
 
 
 def _asked_for(slot: Slot, tree: Mapping[str, Any], old: Mapping[str, Any]) -> Component | None:
-    """Of a slot that may be empty the built-in component whose old options were changed.
+    """For an unset slot, the built-in component that has old options other than their defaults.
 
-    Every resolved configuration had the options of all of them: those at their defaults, which
-    nobody asked for, leave the slot empty.
+    Resolved configurations had the options of all components, so defaults leave the slot unset.
     """
     if slot.chosen(tree):
         return None

@@ -10,7 +10,7 @@ from rss_rl.components import Kind
 from rss_rl.config.choice import Choice, Section
 
 MOST_THREADS = 1024
-"""More than any machine has cores for; the system refuses to start some thousands."""
+"""More than any machine has cores; starting several thousand fails."""
 _Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -22,13 +22,13 @@ class OptimizerConfig(Section):
     decay_updates: int | None = Field(
         default=None,
         ge=1,
-        description="Update of the run at which the learning rate has fallen, linearly, to zero;"
-        " null: constant.",
+        description="Update at which the learning rate, decaying linearly, reaches zero; null:"
+        " constant.",
     )
     embedding_rate: float = Field(
         default=1.0,
         ge=0,
-        description="Learning rate of word vectors, as a multiple of learning_rate; 0 keeps them.",
+        description="Learning rate of word vectors as a multiple of learning_rate; 0 freezes them.",
     )
     rho: float = Field(default=0.95, gt=0, lt=1, description="Adadelta's decay.")
     betas: tuple[_Decay, _Decay] = Field(
@@ -58,8 +58,8 @@ class LearnerConfig(Section):
     policy: OptimizerConfig = OptimizerConfig()
     estimator: EstimatorConfig | None = Field(
         default=None,
-        description="Of the policy's gradient: from the rewards of drawn selections, or through the"
-        " gates. null: the one that fits the policy.",
+        description="Of the policy's gradient: from the rewards of sampled selections, or through"
+        " the gates. null: the default for the policy.",
     )
     entropy_cost: float = Field(
         default=0.0, ge=0, description="Weight of the mean bit entropy in the policy's objective."
@@ -68,8 +68,8 @@ class LearnerConfig(Section):
         default=None,
         gt=0,
         lt=1,
-        description="Decay of a running average of the classifier's weights, which is then what is"
-        " published, evaluated and saved as the classifier. null: none.",
+        description="Decay of a running average of the classifier's weights; the average is then"
+        " published, evaluated and saved. null: none.",
     )
     distillation: float = Field(
         default=0.0,
@@ -81,15 +81,15 @@ class LearnerConfig(Section):
     )
     embedding_update: Literal["auto", "rows", "all"] = Field(
         default="auto",
-        description="rows: an update costs what its batch has of words: Adam moves those word"
-        " vectors alone, and the average finds the others when they are read. all: Adam moves every"
-        " word vector in every update. auto: rows; all where an earlier version began the run.",
+        description="rows: Adam updates only the word vectors in the batch, and the average catches"
+        " up with the others when they are read. all: Adam updates every word vector in every"
+        " update. auto: rows; all for a run that an earlier version started.",
     )
     device: str = Field(default="cpu", description="Device of the learner: cpu, cuda, cuda:1, ...")
     precision: Literal["float32", "bfloat16", "auto"] = Field(
         default="float32",
         description="bfloat16: matrix products in autocast; parameters stay float32. auto: bfloat16"
-        " where the device multiplies it faster, so that machines may differ.",
+        " on devices where it is faster, so results may differ between machines.",
     )
     threads: int = Field(
         default=1, ge=1, le=MOST_THREADS, description="CPU threads of each learner."
@@ -97,14 +97,12 @@ class LearnerConfig(Section):
     actors: int = Field(
         default=0,
         ge=0,
-        description="Learners as Ray actors that share each batch, each on a device of its own."
-        " 0: the process that starts the run learns.",
+        description="Learners as Ray actors that share each batch, each on its own device. 0: the"
+        " driver learns.",
     )
-    gpus: float = Field(
-        default=0.0, ge=0, description="GPUs that each learner actor asks the cluster for."
-    )
+    gpus: float = Field(default=0.0, ge=0, description="GPUs that each learner actor requests.")
     placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = Field(
-        default="PACK", description="Of the learner actors' placement group on the nodes."
+        default="PACK", description="Strategy of the learner actors' placement group."
     )
     timeout_s: float = Field(
         default=300.0,
@@ -117,8 +115,7 @@ class LearnerConfig(Section):
     max_restarts: int = Field(
         default=3,
         ge=0,
-        description="Times in a row, without a new checkpoint between them, that lost learner"
-        " actors are started again from the last one.",
+        description="Restarts of lost learner actors from the same checkpoint.",
     )
 
     @model_validator(mode="after")
@@ -126,12 +123,12 @@ class LearnerConfig(Section):
         on_gpu = self.device.startswith("cuda")
         if self.actors and on_gpu and self.gpus == 0:
             raise ValueError(
-                f"learner.device={self.device} on actors needs learner.gpus, or all of them would"
+                f"learner.device={self.device} on actors needs learner.gpus, else all of them"
                 " share one GPU: set learner.gpus=1"
             )
         if self.gpus and not (self.actors and on_gpu):
             raise ValueError(
-                "learner.gpus is for learner.actors with learner.device=cuda; it would lie idle"
+                "learner.gpus needs learner.actors and learner.device=cuda; it would lie idle"
             )
         if self.gpus > 1 and self.gpus != int(self.gpus):
             raise ValueError(f"learner.gpus={self.gpus}: more than one must be a whole number")
@@ -139,7 +136,7 @@ class LearnerConfig(Section):
 
 
 class SamplerConfig(Section):
-    """Who samples selections, and how many."""
+    """Samplers, and the selections that they sample."""
 
     backend: Literal["local", "ray"] = Field(
         default="local", description="local: in this process, without Ray."
@@ -147,12 +144,12 @@ class SamplerConfig(Section):
     actors: int = Field(
         default=1,
         ge=1,
-        description="Ray sampler actors wanted; as many as the cluster has room for work, others"
-        " join when they can. local always has one.",
+        description="Ray sampler actors wanted; those for which the cluster has room start, others"
+        " join later. local always has one.",
     )
     selections: int = Field(default=4, ge=1, description="K, selections drawn for each example.")
     shards: int = Field(
-        default=2, ge=1, description="Pieces the examples of an update are cut into."
+        default=2, ge=1, description="Shards that the batch of an update is split into."
     )
     threads: int = Field(
         default=1, ge=1, le=MOST_THREADS, description="CPU threads of each sampler."
@@ -162,33 +159,33 @@ class SamplerConfig(Section):
         default=0.0,
         ge=0,
         le=1,
-        description="GPUs that each Ray sampler takes of the cluster, to compute there: with 0.25"
-        " four samplers share one. 0: samplers compute on CPUs.",
+        description="GPUs that each Ray sampler requests and computes on: with 0.25 four samplers"
+        " share one. 0: samplers compute on CPUs.",
     )
     batch_tokens: int | None = Field(
         default=None,
         ge=1,
-        description="Tokens with padding, of all selections, that the reward model reads in one"
-        " call; a shard with more is scored in several. It bounds the memory. null: one call.",
+        description="Most tokens, including padding, of all selections in one call of the reward"
+        " model; a shard with more is scored in several. Bounds memory. null: one call.",
     )
     max_policy_lag: int = Field(
         default=0,
         ge=0,
-        description="Versions a rollout may be behind when it is learnt from. 0: synchronous, an"
-        " update waits for rollouts of its own version, and a run repeats to the bit.",
+        description="Largest policy lag of a rollout that is learnt from. 0: synchronous, an update"
+        " waits for rollouts of its own version, and runs are bit-identical.",
     )
     run_ahead: int | None = Field(
         default=None,
         ge=0,
         description="Updates that samplers may be ahead of the learner. null: as many as"
-        " max_policy_lag admits. With more, rollouts too old are discarded and sampled again.",
+        " max_policy_lag allows. With more, stale rollouts are discarded and sampled again.",
     )
     in_flight: int = Field(
         default=2,
         ge=1,
-        description="Shards that a sampler has at most: half of them at work, the others waiting"
-        " there. A half travels as one call, so 8 costs the driver less than 2 where an update has"
-        " several shards for each sampler.",
+        description="Most shards sent to a sampler at a time: half in work, half queued. Each half"
+        " is one call, so 8 costs the driver less than 2 where an update has several shards per"
+        " sampler.",
     )
     publish_every: int = Field(
         default=1, ge=1, description="Updates between two snapshots; at most max_policy_lag + 1."
@@ -205,7 +202,7 @@ class SamplerConfig(Section):
     max_restarts: int = Field(
         default=3,
         ge=0,
-        description="Deaths or hangs of one sampler tolerated within 100 of its shards.",
+        description="Deaths or hangs of a sampler that are tolerated within 100 of its shards.",
     )
 
     @model_validator(mode="after")
@@ -213,12 +210,12 @@ class SamplerConfig(Section):
         for name, amount in self.resources.items():
             if amount <= 0 or name in ("CPU", "GPU", "memory", "object_store_memory"):
                 raise ValueError(
-                    f"resources: {name}={amount:g} is no custom resource of more than 0; CPUs come"
-                    " from sampler.threads, GPUs from sampler.gpus"
+                    f"resources: {name}={amount:g} is not a custom resource of more than 0; CPUs"
+                    " come from sampler.threads, GPUs from sampler.gpus"
                 )
         if self.gpus and self.backend != "ray":
             raise ValueError(
-                f"sampler.gpus={self.gpus:g} is for samplers of their own: set sampler.backend=ray"
+                f"sampler.gpus={self.gpus:g} needs Ray samplers: set sampler.backend=ray"
             )
         if self.publish_every > self.max_policy_lag + 1:
             raise ValueError(

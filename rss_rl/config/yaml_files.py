@@ -1,7 +1,7 @@
-"""YAML configuration files as trees: bounded in size and depth, whoever wrote them.
+"""YAML configuration files, possibly hostile, as trees of bounded size and depth.
 
-A file may begin with `extends: other.yaml`, relative to itself. Aliases (`*name`) count as all they
-stand for: a few lines of them can mean more values than fit into memory.
+A file may begin with `extends: other.yaml`, relative to itself. Aliases (`*name`) count as what
+they expand to: a few lines of them can expand to more values than fit into memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     """The tree of a file and of those it extends.
 
     Raises:
-        ConfigError: it cannot be read, is too large or too deep, or is no mapping.
+        ConfigError: it cannot be read, is too large or too deep, or is not a mapping.
     """
     return _read(path, ())
 
@@ -41,7 +41,7 @@ def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
             raise ConfigError(f"more than {_LONGEST_CHAIN} files in a chain", where=str(path))
         text = _text(path)
         own = path.resolve()
-    except (OSError, ValueError, RuntimeError) as error:  # also: a ring of links, a NUL, no UTF-8
+    except (OSError, ValueError, RuntimeError) as error:  # also: cyclic links, a NUL, not UTF-8
         raise ConfigError(
             f"cannot read the configuration: {getattr(error, 'strerror', None) or error}",
             where=str(path),
@@ -60,7 +60,7 @@ def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def _text(path: Path) -> str:
-    """A plain file's text; a pipe would be waited for, a device read for ever."""
+    """The text of a regular file; opening a pipe blocks, reading a device never ends."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -74,7 +74,7 @@ def _text(path: Path) -> str:
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """`base` with the values of `over`; sections that both have are merged.
 
-    Options are those of the component that is named, so another name does not inherit them.
+    Options belong to the component that is named, so another name does not inherit them.
     """
     if "name" in over and over["name"] != base.get("name"):
         base = {key: value for key, value in base.items() if key != "options"}
@@ -94,10 +94,10 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_value(text: str, *, where: str, what: str = "the value") -> Any:
-    """The value that a YAML text says; `what` it is in messages.
+    """The value of a YAML text, which messages call `what`.
 
     Raises:
-        ConfigError: no YAML, a key given twice, too many values or nested too deeply.
+        ConfigError: invalid YAML, a duplicate key, or too many or too deeply nested values.
     """
     try:
         return yaml.load(text, _Loader)
@@ -109,11 +109,11 @@ def parse_value(text: str, *, where: str, what: str = "the value") -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values only; the second of two equal keys never wins in silence."""
+    """Plain values only; duplicate keys are an error."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
-        # Of each finished node: how many values it stands for, and how deep.
+        # Number of values that each finished node expands to, and their depth.
         self._extent: dict[yaml.Node, tuple[int, int]] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -127,13 +127,13 @@ class _Loader(yaml.SafeLoader):
             return 1, 1
         pairs = isinstance(node, yaml.MappingNode)
         parts = [part for pair in node.value for part in pair] if pairs else node.value
-        # An alias to what is not finished stands for itself, without end.
+        # An alias to an unfinished node is recursive: it expands without end.
         extents = [self._extent.get(part, (_MOST_VALUES, 0)) for part in parts]
         values = 1 + sum(count for count, _ in extents)
         depth = 1 + max((deep for _, deep in extents), default=0)
         if values > _MOST_VALUES or depth > _DEEPEST:
             raise yaml.MarkedYAMLError(
-                problem=f"stands for over {_MOST_VALUES} values, or over {_DEEPEST} deep",
+                problem=f"expands to over {_MOST_VALUES} values, or over {_DEEPEST} levels",
                 problem_mark=node.start_mark,
             )
         return values, depth

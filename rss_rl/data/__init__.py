@@ -1,1 +1,1 @@
-"""From a user's files to padded batches: sources, tokens, vocabulary, vectors, the Arrow store."""
+"""From source files to padded batches: sources, tokens, vocabulary, vectors, the Arrow store."""

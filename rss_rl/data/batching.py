@@ -1,11 +1,11 @@
-"""Cutting rows into batches of like lengths: little padding, every row exactly once.
+"""Splitting rows into batches of similar lengths: little padding, every row exactly once.
 
-Legend: n rows, S sentence slots. A batch of b rows holds b * sum over slots of its longest sentence
-cells; what is no real token of them is padding.
+Legend: n rows, S sentence slots. A batch of b rows has b * (sum over slots of its longest sentence)
+cells; those without a real token are padding.
 
-Buckets are found by splitting, not by one sort: the rows are cut in two at the multiple of the
-batch size, along the slot, that leaves the fewest cells, and each part is cut again. A pair of
-sentences has two lengths, and sorting by one of them leaves about twice the padding.
+Rows are bucketed by recursive splitting: they are sorted by the length in one slot and cut at a
+multiple of the batch size, with the slot and cut that leave the fewest cells. Pairs of sentences
+have two lengths, and sorting by one of them leaves about twice the padding.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _CHUNK_ROWS = 1 << 16
 
 
 def plain_batches(lengths: Array, batch_size: int, batch_tokens: int | None = None) -> list[Array]:
-    """Batches for evaluation: nothing random, shortest first, each row exactly once.
+    """Batches for evaluation: deterministic, shortest first, each row exactly once.
 
-    Of a split of many rows that follow each other in chunks, so that a batch lies in few shards.
+    Large splits are batched in chunks of consecutive rows, so that a batch touches few shards.
 
     Args:
         lengths: int64 [n, S], real tokens of each sentence.
-        batch_size: rows of a batch; one batch is shorter where n is no multiple of it.
+        batch_size: rows of a batch; one batch is smaller if n is not a multiple of it.
         batch_tokens: see `within_tokens`; None: any number.
 
     Returns:
-        int64 [<= batch_size] rows of each batch.
+        int64 [<= batch_size], the rows of each batch.
 
     Raises:
         DataError: `batch_size` below 1, or lengths of another shape.
@@ -50,7 +50,7 @@ def plain_batches(lengths: Array, batch_size: int, batch_tokens: int | None = No
 
 
 def padding_share(lengths: Array, batches: Sequence[Array]) -> float:
-    """Share of cells that hold no real token, over all slots of all `batches`; 0 for none."""
+    """Share of cells without a real token, over all slots of all `batches`; 0 for no batches."""
     cells = sum(int(lengths[rows].max(axis=0).sum()) * len(rows) for rows in batches)
     real = sum(int(lengths[rows].sum()) for rows in batches)
     return 1.0 - real / cells if cells else 0.0
@@ -65,7 +65,7 @@ def _checked(lengths: Array, batch_size: int) -> Array:
 
 
 def split_by_length(lengths: Array, rows: Array, batch_size: int) -> list[Array]:
-    """Cut `rows`, indices of `lengths` [n, S], into batches; ties of length keep their order."""
+    """Split `rows`, indices of `lengths` [n, S], into batches; equal lengths keep their order."""
     done: list[Array] = []
     waiting = [rows] if len(rows) else []
     while waiting:
@@ -80,10 +80,9 @@ def split_by_length(lengths: Array, rows: Array, batch_size: int) -> list[Array]
 def within_tokens(
     lengths: Array, batches: Sequence[Array], batch_tokens: int | None
 ) -> list[Array]:
-    """Cut further the batches, of indices of `lengths` [n, S], that hold more cells than allowed.
+    """Split batches (indices of `lengths` [n, S]) that have more than `batch_tokens` cells.
 
-    What is counted is what an update computes, padding too: rows times the sum over the slots of
-    the longest sentence. A row that holds more by itself is a batch of its own.
+    Padding counts, as it is computed, too. A row that has more by itself is a batch of its own.
     """
     if batch_tokens is None:
         return list(batches)
@@ -91,7 +90,7 @@ def within_tokens(
 
 
 def _cut_by_tokens(lengths: Array, rows: Array, most: int) -> list[Array]:
-    """Longest first, each batch filled up; one that holds no more than `most` stays as it is."""
+    """Fill batches up to `most` cells, longest rows first; a batch within `most` is kept."""
     if int(lengths[rows].max(axis=0).sum()) * len(rows) <= most:
         return [rows]
     order = rows[np.argsort(-lengths[rows].sum(axis=1), kind="stable")]

@@ -1,4 +1,4 @@
-"""What makes a row usable, and where unusable ones go."""
+"""Checks of rows and labels, and the rejects file."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from rss_rl.types import LabelSpec
 LARGEST_SCORE = float(np.finfo(np.float32).max)
 """Scores are stored in 32 bits."""
 _MISSING = frozenset({"", "nan", "NaN", "None", "null", "NULL"})
-"""What pandas, JSON and databases write; `none` and `NA` are names of classes as often."""
+"""As pandas, JSON and databases write it; `none` and `NA` may as well be names of classes."""
 _MANY_CLASSES = 1000
 Fault = tuple[str, str]
 """Reason and remedy."""
 
 
 class LabelChecker:
-    """Checks labels against a spec, or learns the spec from the training labels.
+    """Checks labels against a spec, or infers the spec from the training labels.
 
     Args:
-        spec: None: classes, named by the training labels; a score of infinite range takes its
-            range from them. The number of a sentence or candidate is only checked to be one:
-            `example_fault` looks whether its example has it.
+        spec: None: classes, named by the training labels; a score with an infinite range takes its
+            range from them. Of a sentence or candidate, only the form of the number is checked:
+            `example_fault` checks that the example has it.
     """
 
     def __init__(self, spec: LabelSpec | None) -> None:
@@ -42,11 +42,11 @@ class LabelChecker:
 
     @property
     def spec(self) -> LabelSpec:
-        """The spec as known by now."""
+        """The spec as known so far."""
         return self._spec
 
     def value(self, label: str | float) -> tuple[str | float | None, Fault]:
-        """The label as stored: class name, score or number; None with what is wrong with it."""
+        """The label as stored (class name, score or number), or None and its fault."""
         if is_missing(label) and str(label) not in self._spec.names:
             return None, ("the label is missing", "Write one, or take the row out")
         if self._spec.kind == "score":
@@ -56,7 +56,7 @@ class LabelChecker:
             return number, ("", "") if number is not None else _no_choice(label)
         name = str(label)
         if not is_storable((name,)):
-            return None, ("the label holds half a sign (a lone surrogate)", "Write a class name")
+            return None, ("the label contains a lone surrogate", "Write a class name")
         if self._learn:
             self._known.add(name)
             if len(self._known) > _MANY_CLASSES:
@@ -74,7 +74,7 @@ class LabelChecker:
         try:
             score = float(label)
         except ValueError:
-            return None, (f"the score '{label}' is no number", "Write a number")
+            return None, (f"the score '{label}' is not a number", "Write a number")
         if not math.isfinite(score):
             return None, (f"the score is {label}", "Write a finite number")
         if abs(score) > LARGEST_SCORE:
@@ -85,12 +85,12 @@ class LabelChecker:
             allowed = f"{self._spec.low:g} to {self._spec.high:g}"
             return None, (
                 f"score {label} is outside {allowed}",
-                "Mend it, or set the range with --low and --high",
+                "Correct it, or set the range with --low and --high",
             )
         return score, ("", "")
 
     def end_of_training(self, file: str) -> None:
-        """Fix what was learned; called once, after the training split.
+        """Fix the inferred spec; called once, after the training split.
 
         Raises:
             DataError: all training rows have the same label.
@@ -115,7 +115,7 @@ class LabelChecker:
 
 
 def is_missing(label: str | float) -> bool:
-    """Whether a label is what tables write where there is none.
+    """Whether a label is a table's notation for a missing value.
 
     >>> [is_missing(label) for label in ("", " ", float("nan"), "NaN", "None", "none", 0.0)]
     [True, True, True, True, True, False, False]
@@ -130,7 +130,7 @@ def _ordered(names: set[str]) -> list[str]:
 
 
 def choice_number(label: str | float) -> int | None:
-    """The number of a sentence or candidate that a label is; None where it is no such number."""
+    """The label as the number of a sentence or candidate; None if it is not such a number."""
     try:
         number = float(label)
     except ValueError:
@@ -139,13 +139,13 @@ def choice_number(label: str | float) -> int | None:
 
 
 def _no_choice(label: str | float) -> Fault:
-    return f"the label '{label}' is no number of a mark", "Write 0, 1, 2 and so on"
+    return f"the label '{label}' is not the number of a mark", "Write 0, 1, 2 and so on"
 
 
 def example_fault(
     example: RawExample, tokens: list[Tokens], sentences: int, labels: LabelSpec
 ) -> Fault | None:
-    """What is wrong with texts, rationale, marks or question of an example, None if nothing is."""
+    """The first fault of an example's texts, id, rationale, annotations or marks; None if none."""
     if len(tokens) != sentences:
         return f"{len(tokens)} texts where {sentences} are expected", ""
     for slot, (words, _) in enumerate(tokens):
@@ -156,16 +156,16 @@ def example_fault(
         if "" in words:
             return f"token {words.index('') + 1} of {which} is empty", "Take it out of the list"
         if not is_storable(words):
-            return f"{which} holds half a sign (a lone surrogate)", "Write the text again as UTF-8"
+            return f"{which} contains a lone surrogate", "Write the text again as UTF-8"
     if not is_storable((example.id,)):
-        return "the id holds half a sign (a lone surrogate)", "Write the id again as UTF-8"
+        return "the id contains a lone surrogate", "Write the id again as UTF-8"
     if example.rationale is not None and [len(bits) for bits in example.rationale] != [
         len(words) for words, _ in tokens
     ]:
-        return "the rationale has not one bit for each token", "Give tokens and rationale alike"
+        return "the rationale does not have one bit for each token", "Give one for each token"
     people = example.annotations
     if people is not None and (len(people) != len(tokens[0].words) or min(people) < 0):
-        return "not every token says which annotators marked it", "Give tokens and maps alike"
+        return "not every token says which annotators marked it", "Give a map for every token"
     return _marks_fault(example, len(tokens[0].words), labels)
 
 
@@ -188,7 +188,7 @@ def _marks_fault(example: RawExample, tokens: int, labels: LabelSpec) -> Fault |
 
 
 def is_storable(words: tuple[str, ...]) -> bool:
-    """Whether UTF-8 can write the words: none holds a lone surrogate."""
+    """Whether UTF-8 can encode the words: none contains a lone surrogate."""
     try:
         "".join(words).encode()
     except UnicodeEncodeError:
@@ -197,7 +197,7 @@ def is_storable(words: tuple[str, ...]) -> bool:
 
 
 class Rejects:
-    """Takes the rows that cannot be used: an error, or with `skip` a line of rejects.jsonl."""
+    """Takes bad rows: raises an error or, with `skip`, writes a line of rejects.jsonl."""
 
     def __init__(self, path: Path, skip: bool) -> None:
         self._path, self._skip = path, skip
@@ -205,10 +205,10 @@ class Rejects:
         self.dropped: Counter[str] = Counter()
 
     def take(self, row: BadRow, part: str) -> None:
-        """Count a bad row of `part` (a split, or 'vectors') and write it down.
+        """Count and record a bad row of `part` (a split, or 'vectors').
 
         Raises:
-            DataError: bad rows are not to be skipped.
+            DataError: bad rows are not skipped.
         """
         if row.by_convention:
             self.dropped[part] += 1

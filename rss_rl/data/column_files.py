@@ -1,7 +1,7 @@
 """Any CSV, TSV, JSON-lines or Parquet file with named columns as a source.
 
-Splits that have no file of their own are cut out of the training files row by row: where a row goes
-is a hash of the seed and its position, so cutting streams and adding rows moves no other row.
+Splits without a file of their own are cut from the training files: a hash of the seed and a row's
+position decides its split, so rows can be streamed, and adding rows does not move others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns: one text or a pair, the label, and where there are such, the id and
-    for each text its rationale bits (which need lists of tokens as texts).
+    """Names of the columns: one or two texts, the label, and optionally the id and, per text, its
+    rationale bits (which need lists of tokens as texts).
     """
 
     texts: tuple[str, ...]
@@ -45,7 +45,7 @@ def _read(
     """Stream one split.
 
     Args:
-        shares: of the training files' rows, by split that is cut from them.
+        shares: of the training files' rows, for each split that is cut from them.
     """
     cut = split in shares
     for number, path in enumerate(paths):
@@ -57,7 +57,7 @@ def _read(
 
 def _example(record: Record, columns: Columns) -> RawExample | BadRow:
     values = record.values
-    # A missing label is reported as that of any other source is: see `LabelChecker`.
+    # A missing label is reported by `LabelChecker`, as for any other source.
     wanted = [name for name in columns.all() if name != columns.label]
     missing = [name for name in wanted if values.get(name) is None]
     if missing:
@@ -115,14 +115,14 @@ def column_files(
     Args:
         train: files of the training split.
         columns: names of the columns.
-        spec: what is predicted; None: classes named by the training labels; a score of infinite
-            range takes its range from them.
-        dev, test: files of these splits; without, a share of the training files' rows.
-        shares: of train, dev and test; those of splits with a file do not count.
+        spec: what is predicted; None: classes named by the training labels; a score with an
+            infinite range takes its range from them.
+        dev, test: files of these splits; None: a share of the training files' rows.
+        shares: of train, dev and test; those of splits with a file are ignored.
         seed: of the cut.
 
     Raises:
-        DataError: a file or column that is not there, or shares that cut nothing.
+        DataError: a file or column is missing, or the shares are invalid.
     """
     if len(columns.texts) not in (1, 2) or len(columns.rationale) not in (0, len(columns.texts)):
         raise DataError("a table has one or two texts, and a rationale for each or none")

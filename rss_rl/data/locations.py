@@ -1,13 +1,13 @@
-"""Where the files of a prepared dataset lie: a directory here, or a URI with a cache beside us.
+"""The files of a prepared dataset: a local directory, or a URI with a local cache.
 
-A directory is read where it is. Of a URI the manifest, the vocabulary and the vectors are copied
-when it is opened, and a shard when it is first used, into
+A directory is read in place. From a URI the manifest, the vocabulary and the vectors are copied
+when it is opened, and a shard at its first use, into
 
     $RSS_RL_CACHE (default ~/.cache/rss-rl)/data/SHA-256 of the manifest/
 
-so that processes of a machine share what any of them fetched, and other data never meet. Shards
-used longest ago are deleted beyond RSS_RL_CACHE_GB (default 20) gigabytes; a process that has one
-mapped continues to read it.
+so that the processes of a machine share them, and different data are kept apart. Beyond
+RSS_RL_CACHE_GB (default 20) gigabytes the least recently used shards are deleted; a process that
+has one mapped can still read it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from rss_rl.storage import Storage, is_uri, open_storage
 _AGAIN = "The file is cut short or damaged: prepare the data again"
 _POLL_S, _PATIENCE_S = 0.05, 120.0
 _STALE_S = 24 * 3600.0
-"""A temporary file this old was left by a process that died."""
+"""Age at which a temporary file is taken for that of a process that died."""
 _sound: set[tuple[int, int, int, int, str]] = set()
-"""Files whose SHA-256 this process has compared: device, inode, time of change, size, and it."""
+"""Files that this process has verified: device, inode, time of change, size, SHA-256."""
 
 
 class Files(Protocol):
@@ -48,14 +48,14 @@ class Files(Protocol):
 
     @property
     def location(self) -> str:
-        """What it is opened with again, in any process: an absolute path or a URI."""
+        """Address for reopening it in any process: an absolute path or a URI."""
 
     @property
     def folder(self) -> Path:
-        """The local directory that fetched files are in."""
+        """The local directory of fetched files."""
 
     def manifest(self) -> Manifest:
-        """What the dataset says of itself."""
+        """The dataset's manifest."""
 
     def fetch(self, name: str, size: int) -> Path:
         """The local path of a file of `size` bytes.
@@ -65,18 +65,18 @@ class Files(Protocol):
         """
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        """Look whether files are there with these sizes, without fetching them.
+        """Check that files exist with these sizes, without fetching them.
 
         Raises:
-            DataError, StorageError: one is not, or there is no answer.
+            DataError, StorageError: one does not, or there is no answer.
         """
 
     def damaged(self, name: str, what: str) -> DataError:
-        """The error to raise for a file whose content is no good."""
+        """The error to raise for a file with bad content."""
 
 
 class LocalFiles:
-    """A prepared directory, read where it lies."""
+    """A prepared directory, read in place."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,7 +87,7 @@ class LocalFiles:
         return str(self.folder.resolve())
 
     def manifest(self) -> Manifest:
-        """Of the directory."""
+        """See `Files`."""
         return Manifest.load(self.folder)
 
     def fetch(self, name: str, size: int) -> Path:
@@ -114,7 +114,7 @@ class LocalFiles:
 
 
 class CachedFiles:
-    """A prepared dataset at a URI; pickles as that and opens again, with the cache it finds there.
+    """A prepared dataset at a URI; pickles by URI, and is reopened with the cache of that machine.
 
     Args:
         location: the URI.
@@ -133,11 +133,11 @@ class CachedFiles:
         return open_storage(self.location)
 
     def manifest(self) -> Manifest:
-        """Of the dataset, as it was when it was opened."""
+        """The manifest as it was when the dataset was opened."""
         return Manifest.load(self.folder)
 
     def fetch(self, name: str, size: int) -> Path:
-        """See `Files`; what is there already is marked as used now."""
+        """See `Files`; a cached file is marked as used."""
         path = self.folder / name
         if not _touch(path, size):
             with cache_errors(path):
@@ -167,7 +167,7 @@ class CachedFiles:
                 raise DataError(what, where=where, remedy="Upload the data again, with --force")
 
     def damaged(self, name: str, what: str) -> DataError:
-        """See `Files`; the bad copy is deleted, so that it is not met again."""
+        """See `Files`; the bad copy is deleted, so that it is not read again."""
         (self.folder / name).unlink(missing_ok=True)
         return DataError(
             what,
@@ -177,19 +177,19 @@ class CachedFiles:
 
 
 def refused(path: Path, error: OSError) -> DataError:
-    """The error to raise for a file that the system does not let us read."""
+    """The error to raise for a file that the system refuses to read."""
     return DataError(
         f"cannot be read ({error.strerror or error})",
         where=str(path),
-        remedy="Look at the disk, and at who may read the file",
+        remedy="Check the disk and the file's permissions",
     )
 
 
 def check_sum(path: Path, sha256: str | None) -> None:
-    """Compare the SHA-256 of a file, once a process; of data that keep none nothing is asked.
+    """Verify the SHA-256 of a file, once per process; None: nothing to verify.
 
     Raises:
-        ValueError: it is another. OSError: the file cannot be read.
+        ValueError: it differs. OSError: the file cannot be read.
     """
     if sha256 is None:
         return
@@ -208,7 +208,7 @@ def _missing(where: str) -> DataError:
 
 
 def cache_errors(where: Path) -> AbstractContextManager[None]:
-    """Raise as a StorageError what the disk of the cache refuses within."""
+    """Re-raise errors of the cache's disk as a `StorageError`."""
     remedy = "Name a directory with space in RSS_RL_CACHE"
     return disk_errors(where, "cannot be written", remedy, StorageError)
 
@@ -217,7 +217,7 @@ def open_files(location: Path | str) -> Files:
     """The files of a prepared dataset at a path or URI.
 
     Raises:
-        DataError: there is no manifest, or it cannot be used. StorageError: no answer from there.
+        DataError: there is no manifest, or it cannot be used. StorageError: no answer.
     """
     if not (isinstance(location, str) and is_uri(location)):
         return LocalFiles(Path(location))
@@ -244,24 +244,24 @@ def _limit() -> float:
     """Bytes of shards to keep.
 
     Raises:
-        DataError: RSS_RL_CACHE_GB is no number.
+        DataError: RSS_RL_CACHE_GB is not a number.
     """
     text = os.environ.get("RSS_RL_CACHE_GB", "20")
     try:
         return float(text) * 1e9
     except ValueError:
         raise DataError(
-            f"'{text}' is no number of gigabytes", where="RSS_RL_CACHE_GB", remedy="Write 20"
+            f"'{text}' is not a number of gigabytes", where="RSS_RL_CACHE_GB", remedy="Write 20"
         ) from None
 
 
 def _touch(path: Path, size: int) -> bool:
-    """Whether a whole copy is there, which is then marked as used now."""
+    """Whether there is a complete copy; it is marked as used."""
     try:
         found = path.stat()
         if found.st_size != size:
             return False
-        # The time of access alone: by that of change a reader knows the file again.
+        # The access time only: readers identify the file by its modification time.
         os.utime(path, ns=(time.time_ns(), found.st_mtime_ns))
     except OSError:
         return False
@@ -270,7 +270,7 @@ def _touch(path: Path, size: int) -> bool:
 
 @contextmanager
 def _turn(lock: Path) -> Iterator[None]:
-    """One process fetches a file while others wait for it, if it does not take too long."""
+    """Lock a file for fetching; after _PATIENCE_S seconds of waiting, go on without the lock."""
     end = time.monotonic() + _PATIENCE_S
     with lock.open("wb") as stream:
         while time.monotonic() < end:
@@ -279,13 +279,13 @@ def _turn(lock: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 time.sleep(_POLL_S)
-            except OSError:  # a filesystem without locks: each fetches for itself
+            except OSError:  # a filesystem without locks: each process fetches
                 break
         yield
 
 
 def _evict(newest: Path) -> None:
-    """Delete the shards used longest ago, of all datasets; never the one just fetched."""
+    """Delete the least recently used shards of all datasets, but not the one just fetched."""
     found = []
     for path in (cache_root() / "data").glob("*/*"):
         try:

@@ -1,4 +1,4 @@
-"""The manifest of a prepared directory: what is in it, where it came from, how it was made."""
+"""The manifest of a prepared directory: its contents, their origin, and how they were made."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.json"
 VECTORS_FILE = "vectors.safetensors"
 KNOWN = ("rationale", "marks", "questions", "annotations")
-"""What all rows of a split have or none has, see `SplitInfo`."""
+"""Optional columns, which either all rows of a split have or none, see `SplitInfo`."""
 MANIFEST_BYTES = 16 * 2**20
 VOCABULARY_BYTES = 256 * 2**20
-"""A JSON file that is larger is refused unread: parsing takes many times its size in memory."""
+"""Larger JSON files are refused unread: parsing takes many times their size in memory."""
 
 _AGAIN = "Prepare the data again"
 _Count = Annotated[int, Field(ge=0, lt=2**53)]
@@ -52,7 +52,7 @@ class ShardInfo(_Record):
 
 
 class LongText(_Record):
-    """A text with many words, by the id of its example; as it was before a cut."""
+    """A long text: the id of its example, and its number of words before it was cut."""
 
     id: str
     words: _Positive
@@ -70,12 +70,12 @@ class SplitInfo(_Record):
     longest       tokens of the longest sentence of each slot
     bad_rows      rows left out with --skip-bad-rows, listed in rejects.jsonl
     dropped_rows  rows the format itself says to leave out
-    cut_rows      rows of which a text was cut to the words that --max-words allows
-    long_rows     rows left out because a text has more
+    cut_rows      rows with a text that was cut to --max-words
+    long_rows     rows left out because a text is longer than --max-words
     longest_texts the longest texts, longest first
-    shards        the Arrow files, in the order in which rows are numbered
-    length_sd     standard deviation of the tokens of a sentence, of each slot; None where the data
-                  were prepared before it was counted
+    shards        the Arrow files, in the order of row numbers
+    length_sd     standard deviation of the sentence length in each slot; None in data prepared by
+                  a version that did not record it
     """
 
     rows: _Positive
@@ -95,7 +95,7 @@ class SplitInfo(_Record):
 
     @property
     def known(self) -> list[str]:
-        """Those of KNOWN that its rows have."""
+        """The items of KNOWN that its rows have."""
         return [name for name in KNOWN if getattr(self, name)]
 
     @model_validator(mode="after")
@@ -113,16 +113,14 @@ class SourceFile(_Record):
 
 
 class TokenizerInfo(_Record):
-    """How texts became words; `lower`: the vocabulary does not tell upper from lower case."""
+    """The tokenizer of the texts; `lower`: the vocabulary is uncased."""
 
     name: str
     lower: bool
 
 
 class VocabularyInfo(_Record):
-    """Number of words, of those (the first ids) whose vectors are fine-tuned; the file's size and
-    SHA-256.
-    """
+    """Number of words, and of those (the first ids) with fine-tuned vectors; file size, SHA-256."""
 
     size: _Positive
     trainable: _Positive
@@ -137,7 +135,7 @@ class VocabularyInfo(_Record):
 
 
 class Coverage(_Record):
-    """Shares of the different words and of the running tokens that have a vector, all splits."""
+    """Shares of word types and of tokens that have a vector, over all splits."""
 
     words: float
     tokens: float
@@ -149,10 +147,10 @@ class VectorInfo(_Record):
     dim       width, all files together
     files     files in the order of concatenation; none: all vectors are random
     widths    width of each file's part
-    scales    what each file's vectors were multiplied by, to the spread of the first file's
+    scales    factor of each file's vectors, which gives them the spread of the first file's
     coverage  of each file
     any       coverage by at least one file
-    missing   the commonest words that no file has
+    missing   the most frequent words that no file has
     bad_lines lines of vector files left out with --skip-bad-rows
     bytes     size of the file they are in
     sha256    of that file
@@ -174,7 +172,7 @@ _NOTED_LATER = {"splits": {"__all__": {"cut_rows", "long_rows", "longest_texts"}
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Equal trees, but for checksums that one of them does not know."""
+    """Whether trees are equal, except for checksums that one of them lacks."""
     if isinstance(one, dict) and isinstance(other, dict):
         known = {k for k in one if k != "sha256" or None not in (one[k], other.get(k))}
         return one.keys() == other.keys() and all(_alike(one[k], other[k]) for k in known)
@@ -186,7 +184,7 @@ def _alike(one: Any, other: Any) -> bool:
 class Manifest(_Record):
     """Everything about a prepared directory that is not an array.
 
-    max_words: words of a text at most; None where texts were taken as long as they are.
+    max_words: most words of a text; None: no limit.
     """
 
     schema_version: int
@@ -207,21 +205,21 @@ class Manifest(_Record):
         if labels.kind == "classes" and not labels.names:
             raise ValueError("there is no class")
         if not math.isfinite(labels.low) or not labels.low <= labels.high < math.inf:
-            raise ValueError(f"no range of scores: {labels.low} to {labels.high}")
+            raise ValueError(f"not a range of scores: {labels.low} to {labels.high}")
         for split, info in self.splits.items():
             names = [shard_file(split, number) for number in range(len(info.shards))]
             if [shard.name for shard in info.shards] != names:
                 raise ValueError(f"the shards of '{split}' must be named {names[0]} and so on")
             spreads = info.tokens if info.length_sd is None else info.length_sd
             if not len(info.tokens) == len(info.longest) == len(spreads) == self.sentences:
-                raise ValueError(f"'{split}' has not {self.sentences} sentence slot(s)")
+                raise ValueError(f"'{split}' does not have {self.sentences} sentence slot(s)")
             if info.marks != labels.chooses:
-                raise ValueError(f"'{split}' has marks, or none, against its labels")
+                raise ValueError(f"'{split}' has marks, or lacks them, contrary to its labels")
         return self
 
     def is_of_the_same_data(self, other: Manifest) -> bool:
-        """Whether both describe equal data; one of them may have been prepared when checksums and
-        long texts were not noted yet."""
+        """Whether both describe equal data; one may be from a version that did not record checksums
+        and long texts."""
         return _alike(self.model_dump(exclude=_NOTED_LATER), other.model_dump(exclude=_NOTED_LATER))
 
     def save(self, folder: Path) -> None:
@@ -284,6 +282,6 @@ def _none_there(folder: Path) -> DataError:
 
 
 class _Version(BaseModel):
-    """The one key that all versions have."""
+    """The only key that all versions have."""
 
     schema_version: int

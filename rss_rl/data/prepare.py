@@ -2,7 +2,7 @@
 
 The first pass tokenises, checks and counts each split into a temporary Arrow file; then the
 vocabulary is fixed and the vectors are read; the second pass turns words into ids. The directory is
-built beside its place and moved there when it is whole, so it is never seen half-made.
+built beside its final path and moved there when complete, so a partial one is never seen.
 
 A prepared directory holds manifest.json, vocabulary.json, vectors.safetensors ("vectors", float32
 [V, E]), the Arrow IPC files (shards) of each split, and rejects.jsonl where bad rows were skipped.
@@ -56,7 +56,7 @@ _MOST_DIM = 1 << 16
 
 
 def _silent(what: str, done: int, end: int | None) -> None:
-    """No progress is shown."""
+    """Show no progress."""
 
 
 def prepare(
@@ -80,22 +80,22 @@ def prepare(
     Args:
         source: where the examples come from.
         out: directory to make.
-        vectors: files of word vectors, put side by side; none: random vectors of width `dim`.
+        vectors: files of word vectors, concatenated; none: random vectors of width `dim`.
         dim: width of random vectors.
-        lower: the vocabulary does not tell upper from lower case (given tokens stay as they are).
+        lower: the vocabulary is uncased (given tokens stay as they are).
         skip_bad_rows: leave unusable rows out and list them in rejects.jsonl, rather than stop.
         force: replace a prepared directory.
-        seed: of the vectors of words that have none.
-        batch_rows: rows of a record batch at most.
-        shard_mb: megabytes of a shard at most, unless one record batch has more.
-        max_words: of a text; of rows with a longer one the text is cut, or the row left out, as
-            `too_long` says. Both are counted.
-        progress: called with what is being done, how far, and the end where known.
+        seed: of the random vectors of words that no file has.
+        batch_rows: most rows of a record batch.
+        shard_mb: most megabytes of a shard, unless a single record batch has more.
+        max_words: of a text; longer texts are cut, or their rows left out, as `too_long` says.
+            Both are counted.
+        progress: see `Progress`.
 
     Raises:
         DataError: a source, row, vector file or setting that cannot be used, or `out` exists.
-            Settings, vector files and `out` are looked at before the first row is read.
-        StorageError: the disk refuses; what was at `out` is as it was.
+            Settings, vector files and `out` are checked before the first row is read.
+        StorageError: the disk refuses; `out` is unchanged.
     """
     _check_settings(dim, shard_mb)
     limit = Limit(max_words, too_long)
@@ -140,7 +140,7 @@ def _check_settings(dim: int, shard_mb: float) -> None:
 
 
 def _check_apart(out: Path, files: Sequence[Path]) -> None:
-    """Nothing that is read may lie in the directory that is replaced."""
+    """Raise if an input file is in the directory that would be replaced."""
     for path in files:
         if out.resolve() in path.resolve().parents:
             raise DataError(
@@ -152,8 +152,8 @@ def _check_apart(out: Path, files: Sequence[Path]) -> None:
 
 @contextmanager
 def _built_aside(out: Path, force: bool) -> Iterator[Path]:
-    """A new directory beside `out` that takes its place when all went well."""
-    target = Path(os.path.abspath(out))  # which has a name where `out` is '.'
+    """A new directory beside `out`, which it replaces unless the block raises."""
+    target = Path(os.path.abspath(out))  # has a name even if `out` is '.'
     folder: Path | None = None
     remedy = "Name an --out on a disk with space, where you may write"
     try:
@@ -214,7 +214,7 @@ def _save_vocabulary(path: Path, vocabulary: Vocabulary) -> VocabularyInfo:
     size = path.stat().st_size
     if size > records.VOCABULARY_BYTES:
         raise DataError(
-            f"the {len(vocabulary)} different words take {size} bytes, more than is read",
+            f"the {len(vocabulary)} different words take {size} bytes, more than can be read",
             remedy="Check that the text columns hold words",
         )
     return VocabularyInfo(

@@ -1,6 +1,6 @@
-"""Streaming the rows of delimited, JSON-lines and Parquet files, with bad ones set apart.
+"""Streaming the rows of delimited, JSON-lines and Parquet files, bad rows included.
 
-Every reader yields records or bad rows one by one and holds no more than a block of the file.
+Readers yield records or bad rows one by one and hold at most a block of the file in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rss_rl.errors import DataError, nearest
 from rss_rl.storage import StoredFile
 
 Source = Path | StoredFile
-"""What rows are read from; on a storage that is a Parquet file."""
+"""A file of rows; on a storage path it must be Parquet."""
 _KINDS = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -37,12 +37,12 @@ _KINDS = {
 }
 _ENCODING_REMEDY = "Save the file as UTF-8"
 _LINES_REMEDY = "Write one JSON object a line"
-_QUOTES_REMEDY = 'Close its quotes, and within quotes write "" for one'
+_QUOTES_REMEDY = 'Close its quotes, and write "" for a quote within quotes'
 _BLOCK_ROWS = 1024
 _LONGEST_FIELD = 1 << 26
-"""Characters of a delimited field; what is longer is a quote that nothing closes."""
+"""Characters of a delimited field; a longer one is an unclosed quote."""
 _LIKE_ROWS = 16
-"""Lines within quotes that would be rows by themselves: so many are rows, and the quote is open."""
+"""This many quoted lines that look like rows are rows, and the quote before them is unclosed."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Record:
 
 
 def file_kind(path: Source) -> str:
-    """'csv', 'tsv', 'jsonl' or 'parquet', by the ending; text may be gzipped (.csv.gz).
+    """'csv', 'tsv', 'jsonl' or 'parquet', by the suffix; text may be gzipped (.csv.gz).
 
     Raises:
-        DataError: another ending.
+        DataError: the suffix is another.
     """
     if isinstance(path, StoredFile):
         return "parquet"
@@ -83,8 +83,8 @@ def read_records(path: Source, kind: str = "", *, quoted: bool = True) -> Iterat
 
     Args:
         path: the file.
-        kind: as `file_kind` gives it; empty: by the ending.
-        quoted: whether '"' quotes the fields of a delimited file; False: it is a sign like others.
+        kind: as `file_kind` gives it; empty: by the suffix.
+        quoted: whether '"' quotes the fields of a delimited file; False: it has no special meaning.
 
     Raises:
         DataError: the file cannot be opened or read, or its header is unusable.
@@ -101,7 +101,7 @@ def read_records(path: Source, kind: str = "", *, quoted: bool = True) -> Iterat
 
 @contextmanager
 def _blamed_on(path: Source) -> Iterator[None]:
-    """Raise a DataError where the system refuses the file or it is damaged."""
+    """Re-raise errors of the system and of damaged files as a `DataError`."""
     try:
         yield
     except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError) as error:
@@ -116,7 +116,7 @@ def _blamed_on(path: Source) -> Iterator[None]:
 
 
 def _refusal(error: BaseException) -> str:
-    """What the system says, without what a library adds."""
+    """The system's message, without additions of a library."""
     number = getattr(error, "errno", None)
     return str(error) if number is None else os.strerror(number)
 
@@ -154,10 +154,10 @@ def _first_keys(path: Path) -> list[str]:
 
 
 def column_types(path: Source) -> dict[str, pa.DataType]:
-    """Every column of a file with the Arrow type that keeps its values.
+    """Every column of a file with an Arrow type that can hold its values.
 
-    Of Parquet those of its schema; a delimited file holds texts alone. JSON lines are read once
-    from end to end, as a key may come late, and a key may hold anything: text is their type too.
+    Of Parquet those of its schema; of delimited files and JSON lines text. JSON lines are read
+    once completely, as a key may come late.
 
     Raises:
         DataError: the file cannot be read.
@@ -175,10 +175,10 @@ def column_types(path: Source) -> dict[str, pa.DataType]:
 
 
 def require_columns(path: Source, have: Sequence[str], want: Sequence[str]) -> None:
-    """Check that all columns of `want` are there.
+    """Check that all columns of `want` exist.
 
     Raises:
-        DataError: naming the nearest column that is there.
+        DataError: one is missing; names the nearest one.
     """
     for name in want:
         if name not in have:
@@ -190,7 +190,7 @@ def require_columns(path: Source, have: Sequence[str], want: Sequence[str]) -> N
 
 
 def _separator(columns: Sequence[str]) -> str:
-    """What to say of a table that was read as one column because of what separates its columns."""
+    """A hint for a table that was read as one column because of another separator."""
     other = next((mark for mark in ";|\t" if mark in columns[0]), "") if len(columns) == 1 else ""
     if not other:
         return ""
@@ -198,7 +198,7 @@ def _separator(columns: Sequence[str]) -> str:
 
 
 def _open_text(path: Path) -> IO[str]:
-    # Bytes that are no UTF-8 become lone surrogates, so that one bad row does not end the reading.
+    # Bytes that are not UTF-8 become lone surrogates, so that a bad row does not end reading.
     arguments = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
     try:
         if path.suffix == ".gz":
@@ -226,14 +226,12 @@ def _header(path: Path, reader: Any) -> list[str]:
     try:
         names = [str(name).strip() for name in next(reader, [])]
     except csv.Error as error:
-        raise DataError(f"the header is no row of it ({error})", where=f"{path}, row 1") from error
+        raise DataError(f"the header is malformed ({error})", where=f"{path}, row 1") from error
     if not names or _undecodable("".join(names)):
         raise DataError(
-            "there is no header of column names" if not names else "the header is no UTF-8",
+            "there is no header of column names" if not names else "the header is not UTF-8",
             where=f"{path}, row 1",
-            remedy="Write the names of the columns into the first line"
-            if not names
-            else _ENCODING_REMEDY,
+            remedy="Write the column names into the first line" if not names else _ENCODING_REMEDY,
         )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -246,15 +244,15 @@ def _header(path: Path, reader: Any) -> list[str]:
 
 
 class _Unclosed(Exception):
-    """The lines that a quoted field has taken in look like rows."""
+    """The lines within a quoted field look like rows."""
 
 
 class _Lines:
-    """Lines of a stream; those of the row being read can be given back, all but the first.
+    """Lines of a stream; those of the current row, except the first, can be given back.
 
     Args:
-        is_row: whether a line would be a row by itself. After _LIKE_ROWS such lines in the midst of
-            a row, and no others, `_Unclosed` is raised.
+        is_row: whether a line would be a row by itself. `_Unclosed` is raised when a row continues
+            after _LIKE_ROWS further lines that all would be rows.
     """
 
     def __init__(self, stream: Iterable[str], is_row: Callable[[str], bool]) -> None:
@@ -267,7 +265,7 @@ class _Lines:
 
     def __next__(self) -> str:
         line = self._waiting.popleft() if self._waiting else next(self._stream)
-        # All that was read before this line lies within the quotes: another one was asked for.
+        # As the reader asks for another line, all lines so far are within the quotes.
         if len(self.current) == 1 + _LIKE_ROWS and all(map(self._is_row, self.current[1:])):
             self._waiting.appendleft(line)
             raise _Unclosed
@@ -275,7 +273,7 @@ class _Lines:
         return line
 
     def begin_row(self) -> int:
-        """Forget the lines of the last row; returns the number of the next line."""
+        """Drop the lines of the last row; returns the number of the next line."""
         self._before += len(self.current)
         self.current = []
         return self._before + 1
@@ -287,7 +285,7 @@ class _Lines:
 
 def _fields_of(lines: Iterable[str], delimiter: str, quoted: bool = True) -> Iterator[list[str]]:
     """The fields of each row."""
-    # Python has one limit for the whole process, of 131,072 characters unless somebody set it.
+    # Python has one limit for the whole process, 131,072 characters by default.
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     return csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
@@ -326,7 +324,7 @@ def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record
             except StopIteration:
                 return
             except (csv.Error, _Unclosed) as error:
-                # A quote that is never closed runs over the rows after it: read those again.
+                # An unclosed quote swallows the rows after it: read those again.
                 lines.give_back()
                 content = _shown(lines.current[0].rstrip("\r\n"))
                 yield BadRow(file, row, _malformed(error), _QUOTES_REMEDY, content)
@@ -338,13 +336,13 @@ def _read_delimited(path: Path, delimiter: str, quoted: bool) -> Iterator[Record
                 yield Record(file, row, dict(zip(names, values, strict=True)))
             elif values:
                 reason = f"malformed row: {len(values)} fields, the header has {len(names)}"
-                yield BadRow(file, row, reason, "Quote fields that hold the delimiter", text)
+                yield BadRow(file, row, reason, "Quote fields that contain the delimiter", text)
 
 
 def read_lines(path: Path) -> Iterator[Record | BadRow]:
     """Stream the lines of a text file, which may be gzipped, as records of one value, `line`.
 
-    Empty lines are passed over.
+    Empty lines are skipped.
 
     Raises:
         DataError: the file cannot be opened or read.
@@ -374,7 +372,7 @@ def _read_json_lines(path: Path) -> Iterator[Record | BadRow]:
         if not isinstance(values, dict):
             yield BadRow(file, row, "malformed row: no JSON object", remedy, text)
         elif not is_storable(tuple(values)):
-            reason = "malformed row: a key holds half a sign (a lone surrogate)"
+            reason = "malformed row: a key contains a lone surrogate"
             yield BadRow(file, row, reason, "Write the keys again as UTF-8", text)
         else:
             yield Record(file, row, values)
@@ -386,13 +384,13 @@ def _parquet(path: Source) -> Any:
     source = path.open() if isinstance(path, StoredFile) else path
     try:
         file = pq.ParquetFile(source)
-        _ = file.schema_arrow.names  # which need not be UTF-8
+        _ = file.schema_arrow.names  # raises where they are not UTF-8
         return file
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise _not_opened(path, error) from error
         raise DataError(
-            f"is no readable Parquet file ({error})",
+            f"is not a readable Parquet file ({error})",
             where=str(path),
             remedy="Write it again; it may be cut short",
         ) from error
@@ -402,7 +400,7 @@ def _read_parquet(path: Source) -> Iterator[Record | BadRow]:
     with _parquet(path) as file:
         names = file.schema_arrow.names
         if len(set(names)) < len(names):
-            raise DataError("two columns have one name", where=str(path), remedy="Rename one")
+            raise DataError("two columns have the same name", where=str(path), remedy="Rename one")
         row = 0
         for block in file.iter_batches(batch_size=_BLOCK_ROWS):
             columns = [_python_values(path, *pair) for pair in zip(names, block, strict=True)]
@@ -412,7 +410,7 @@ def _read_parquet(path: Source) -> Iterator[Record | BadRow]:
 
 
 def _python_values(path: Source, name: str, column: Any) -> list[Any]:
-    """Values of a column; nanoseconds, for which Python has no type, as text or whole numbers."""
+    """Values of a column; nanoseconds, for which Python has no type, as text or integers."""
     kind = column.type
     try:
         if pa.types.is_duration(kind) or kind == pa.time64("ns"):

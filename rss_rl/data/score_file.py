@@ -1,4 +1,4 @@
-"""Scores of the words of a split's examples, read from a file: how other methods rank them."""
+"""Scores of the words of a split's examples by other methods, read from a file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rss_rl.data.store import Split
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 
-_FORM = 'Write {"id": ..., "scores": [...]} a line: the example\'s id and a number for each word'
+_FORM = 'Write {"id": ..., "scores": [...]} per line: the example\'s id and a number for each word'
 
 
 def read_scores(path: Path, split: Split) -> list[tuple[Array, ...]]:
-    """Of each row of the split: S x float64 [N_s], one score for each word of a sentence.
+    """For each row of the split: S x float64 [N_s], one score for each word of a sentence.
 
     The file has JSON lines, `{"id": ..., "scores": [...]}`: the id that the source gave the example
-    (`rss-rl data show` prints it), and of an example with two sentences one list for each. Lines of
-    other ids, such as those of another split, are passed over.
+    (`rss-rl data show` prints it), and for an example with two sentences one list for each. Lines
+    with other ids, such as those of another split, are skipped.
 
     Raises:
-        DataError: the file cannot be read, a line is no such record or does not fit its example, an
-            id has two lines, or one has none.
+        DataError: the file cannot be read, a line is not such a record or does not fit its example,
+            or an id has two lines or none.
     """
     rows = {split.example_id(row): row for row in range(len(split))}
     lengths = split.lengths()
@@ -65,7 +65,7 @@ def _scores(record: Record, known: str, lengths: list[int], where: str) -> tuple
         given = [given]
     if len(given) != len(lengths) or not all(isinstance(part, list) for part in given):
         raise DataError(
-            f"'{known}' has {len(lengths)} sentences; 'scores' is no list of as many lists",
+            f"'{known}' has {len(lengths)} sentences; 'scores' is not a list of as many lists",
             where=where,
             remedy=_FORM if len(lengths) == 1 else 'Write "scores": [[...], [...]]',
         )
@@ -73,7 +73,7 @@ def _scores(record: Record, known: str, lengths: list[int], where: str) -> tuple
         wrong = [score for score in part if not _is_finite(score)]
         if wrong:
             raise DataError(
-                f"the score {wrong[0]!r:.40} is no finite number", where=where, remedy=_FORM
+                f"the score {wrong[0]!r:.40} is not a finite number", where=where, remedy=_FORM
             )
         if len(part) != length:
             raise DataError(

@@ -1,6 +1,6 @@
-"""One shard of a split, mapped and checked, so that no later read can go astray.
+"""One shard of a split, memory-mapped and checked, so that later reads are safe.
 
-Legend: b rows asked for, S sentence slots.
+Legend: b requested rows, S sentence slots.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class StoredRow(NamedTuple):
 
     tokens     int32 ids of each sentence
     label      index of a class, a score, or the number of a sentence or candidate
-    rationale  an Arrow array of bits for each sentence; none where unknown
+    rationale  an Arrow array of bits for each sentence; empty where unknown
     marks      int32 numbers of the tokens of slot 0; None where there are none
     question   number of the question; None where there are none
-    annotations  int32 annotators of the tokens of slot 0, as bits; None where not told apart
+    annotations  int32 annotators of the tokens of slot 0, as bits; None where not distinguished
     """
 
     tokens: tuple[Array, ...]
@@ -57,10 +57,10 @@ class Shard:
     """The rows of one Arrow file.
 
     Args:
-        path: the file, whose size was looked at.
+        path: the file, whose size has been checked.
         manifest, info: of the dataset and of the split, which the file must agree with.
         rows: that it must hold.
-        trusted: this very file was checked before; its values are not looked at again.
+        trusted: this very file was checked before; its values are not checked again.
 
     Raises:
         ValueError: it is damaged or not what the manifest says. OSError: it cannot be opened.
@@ -126,7 +126,7 @@ class Shard:
         return str(self._blocks[block]["example_id"][i].as_py())
 
     def views(self) -> list[Array]:
-        """The arrays that batches are filled from: views of the memory map, read-only."""
+        """The arrays that batches are filled from: read-only views of the memory map."""
         ragged = [*(r for part in self._tokens for r in part), *self._marks, *self._annotations]
         arrays = (a for r in ragged for a in (r.values, r.offsets))
         return [*arrays, *self._labels, *self._questions]
@@ -137,7 +137,7 @@ class Shard:
 
 
 def _check(block: Any, manifest: Manifest, info: SplitInfo) -> None:
-    """Offsets, text, ids, labels and bits of a record batch.
+    """Check offsets, text, ids, labels and bits of a record batch.
 
     Raises:
         ValueError: something is not as `prepare` writes it.
@@ -155,7 +155,7 @@ def _check(block: Any, manifest: Manifest, info: SplitInfo) -> None:
             raise ValueError("holds sentences of other lengths than the manifest says")
         for other in ("words", "rationale") if info.rationale else ("words",):
             if (np.diff(block[f"{other}_{slot}"].offsets.to_numpy()) != lengths).any():
-                raise ValueError(f"has not one of {other}_{slot} for each token")
+                raise ValueError(f"does not have one of {other}_{slot} for each token")
         ids = tokens.values.to_numpy(zero_copy_only=True)
         if ids.min(initial=0) < 0 or ids.max(initial=0) >= manifest.vocabulary.size:
             raise ValueError("holds unknown token ids")
@@ -171,7 +171,7 @@ def _check(block: Any, manifest: Manifest, info: SplitInfo) -> None:
 def _check_annotations(block: Any) -> None:
     column = block["annotations"]
     if (np.diff(column.offsets.to_numpy()) != np.diff(block["tokens_0"].offsets.to_numpy())).any():
-        raise ValueError("has not one of annotations for each token")
+        raise ValueError("does not have one of annotations for each token")
     if column.values.to_numpy(zero_copy_only=True).min(initial=0) < 0:
         raise ValueError("holds unknown annotators")
 
@@ -190,15 +190,15 @@ def _check_labels(block: Any, manifest: Manifest) -> None:
 
 
 def _last_marks(block: Any) -> Array:
-    """The largest mark of each row, int64 [b]: there, all numbers up to it stand somewhere.
+    """The largest mark of each row, int64 [b], after checking that there are no gaps.
 
     Raises:
-        ValueError: not one mark for each token, or other numbers.
+        ValueError: the marks are not one per token, out of range, or have a gap.
     """
     offsets = block["marks"].offsets.to_numpy().astype(np.int64)  # [b + 1]
     lengths = np.diff(offsets)
     if (np.diff(block["tokens_0"].offsets.to_numpy()) != lengths).any():
-        raise ValueError("has not one of marks for each token")
+        raise ValueError("does not have one of marks for each token")
     marks = block["marks"].values.to_numpy(zero_copy_only=True)[offsets[0] : offsets[-1]]
     marks = marks.astype(np.int64)
     rows = np.repeat(np.arange(len(lengths)), lengths)
@@ -206,7 +206,7 @@ def _last_marks(block: Any) -> Array:
         raise ValueError("holds unknown marks")
     last = np.full(len(lengths), -1, dtype=np.int64)
     np.maximum.at(last, rows, marks)
-    # As marks lie below the length, these pairs are one number each.
+    # Marks are below the length, so each (row, mark) pair fits into one number.
     different = np.unique((rows * (int(lengths.max(initial=0)) + 1) + marks)[marks >= 0])
     counts = np.bincount(different // (int(lengths.max(initial=0)) + 1), minlength=len(lengths))
     if (counts != last + 1).any():

@@ -1,8 +1,8 @@
-"""The Arrow files of a split: what is in one, writing them one after another, reading one safely.
+"""The Arrow files (shards) of a split: their schema, writing them, and reading one safely.
 
-A shard is an Arrow IPC file (Feather 2): any Arrow reader opens it. Reading here trusts no number
-in it: the schema must be exactly the one a split has, buffers must not be compressed (a compressed
-one says itself how much memory it wants), and what is read lies in the memory map.
+A shard is an Arrow IPC file (Feather 2), which any Arrow reader opens. Reading here trusts nothing
+in it: its schema must be exactly that of the split, buffers must not be compressed (a compressed
+one itself says how much memory it takes) and must lie within the memory map.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def shard_schema(sentences: int, labels: LabelSpec, known: Collection[str]) -> A
 
 
 def known_fields(sentences: int, known: Collection[str]) -> list[tuple[str, Any]]:
-    """Of `shard_schema`, the columns that only some splits have."""
+    """The columns of `shard_schema` that only some splits have."""
     of_slots = [(f"rationale_{slot}", pa.list_(pa.bool_())) for slot in range(sentences)]
     kinds = {
         "rationale": of_slots,
@@ -57,12 +57,12 @@ def known_fields(sentences: int, known: Collection[str]) -> list[tuple[str, Any]
 
 
 class ShardWriter:
-    """Writes record batches into shard after shard of a split.
+    """Writes record batches into consecutive shards of a split.
 
     Args:
-        folder: where the files go. split: its name. schema: of `shard_schema`.
-        shard_bytes: a shard ends before the record batch that would make it larger; one record
-            batch is never cut.
+        folder: of the files. split: its name. schema: of `shard_schema`.
+        shard_bytes: a shard ends before the record batch that would make it larger; record batches
+            are not split.
     """
 
     def __init__(self, folder: Path, split: str, schema: Any, shard_bytes: int) -> None:
@@ -85,7 +85,7 @@ class ShardWriter:
         self._rows += batch.num_rows
 
     def close(self) -> tuple[ShardInfo, ...]:
-        """End the last shard; returns all of them."""
+        """Finish the last shard; returns all of them."""
         if self._rows:
             self._finish()
         return tuple(self._done)
@@ -104,10 +104,10 @@ class ShardWriter:
 
 
 def read_blocks(path: Path, schema: Any) -> list[Any]:
-    """The record batches of a shard as views of its memory map; their values are not looked at.
+    """The record batches of a shard as views of its memory map; their values are not checked.
 
     Raises:
-        ValueError: it is no Arrow file, or not one of this schema. OSError: it cannot be opened.
+        ValueError: it is not an Arrow file of this schema. OSError: it cannot be opened.
     """
     try:
         buffer = pa.memory_map(str(path)).read_buffer()
@@ -119,17 +119,17 @@ def read_blocks(path: Path, schema: Any) -> list[Any]:
         pa.ipc.read_schema(messages.read_next_message())
         for message in messages:
             if message.type != "record batch" or _is_compressed(message.metadata.to_pybytes()):
-                raise ValueError("holds what is no plain record batch")
+                raise ValueError("holds something other than plain record batches")
             blocks.append(pa.ipc.read_record_batch(message, schema))
     except (pa.ArrowException, struct.error, StopIteration) as error:
         raise ValueError(f"cannot be read ({error})") from error
     if len(blocks) != footer.num_record_batches:
-        raise ValueError("holds not the record batches that its end lists")
+        raise ValueError("does not hold the record batches that its footer lists")
     return blocks
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Whether the record batch that a message announces has compressed buffers."""
+    """Whether a message's record batch has compressed buffers."""
     (root,) = struct.unpack_from("<I", metadata, 0)
     header = _field(metadata, root, _HEADER)
     (offset,) = struct.unpack_from("<I", metadata, header)
@@ -137,7 +137,7 @@ def _is_compressed(metadata: bytes) -> bool:
 
 
 def _field(metadata: bytes, table: int, number: int) -> int:
-    """Where field `number` of a flatbuffers table lies, 0 where it has its default."""
+    """Offset of field `number` of a flatbuffers table; 0 if it has its default."""
     (back,) = struct.unpack_from("<i", metadata, table)
     vtable = table - back
     (size,) = struct.unpack_from("<H", metadata, vtable)

@@ -1,4 +1,4 @@
-"""Contract tests that anybody can run on a source of their own.
+"""Contract tests for your own sources.
 
 from rss_rl.testing import check_source
 check_source(MY_SOURCE, SourceRequest(Path("a-few-rows")), options={"fold": 1})
@@ -28,8 +28,8 @@ from rss_rl.promises import Promises
 _SPLITS = ("train", "dev", "test")
 _FIRST_ROW_BYTES = 16 * 2**20
 _FIRST_ROW_SHARE = 0.5
-"""Before its first row a source may hold so many bytes, or this share of its files: reading them
-once to count their rows is fine, keeping their rows is not."""
+"""Before its first row a source may hold this many bytes plus this share of its files: it may read
+them to count their rows, but not keep the rows."""
 _CHILD_SECONDS = 120
 _CHILD = """
 import json, pickle, sys
@@ -45,23 +45,22 @@ def check_source(
     request: SourceRequest | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Check all that preparation relies on.
+    """Check everything that preparation relies on.
 
-    The same rows at every call, while another call is half read, and from a source that is built
-    again; ids that are unique within a split; texts, labels, rationales and marks that preparation
-    takes; files that exist; rows, bad ones too, that say where they are; rows that stream, so that
-    no file is held in memory; a copy by pickle that reads the same in a process of its own, which
-    imports no torch. Of a component also that it has the capabilities that it declares, and no
-    other. Reads every row three times: give it a few.
+    The same rows at every call, in interleaved calls and from a rebuilt source; ids unique within a
+    split; texts, labels, rationales and marks that preparation accepts; existing files; rows, even
+    bad ones, with their location; rows that stream, so that no file is held in memory; a pickled
+    copy that reads the same in another process, without importing torch. For a component, also
+    that it has exactly the capabilities that it declares. Reads every row three times: give it few.
 
     Args:
-        source: a component of kind `source`, or what it builds. Its class stands in a module that
+        source: a component of kind `source`, or what it builds. Its class must be in a module that
             another process can import.
-        request: where its files lie, and its seed. options: of the component.
+        request: its files and seed. options: of the component.
 
     Raises:
-        ComponentError: the first promise that it breaks, with what to do about it.
-        ConfigError, DataError: options that do not do, or files that are not there.
+        ComponentError: the first violation, with a remedy.
+        ConfigError, DataError: invalid options, or missing files.
     """
     if not isinstance(source, Component):
         _Checked(source, lambda: source).check()
@@ -80,7 +79,7 @@ def check_source(
 
 
 class _Checked(Promises):
-    """A source that is asked, and what was found in its rows."""
+    """A source under test, and whether its rows have rationales."""
 
     def __init__(self, source: Source, build: Callable[[], Source]) -> None:
         name = getattr(source, "name", "")
@@ -90,7 +89,7 @@ class _Checked(Promises):
         self._tokenizer, self._rationales = Tokenizer(), False
 
     def check(self) -> None:
-        """All but what only a component has."""
+        """Run all checks except that of a component's capabilities."""
         members = ("name", "sentences", "label_spec", "splits", "read")
         for member in members:
             self.require(hasattr(self._source, member), f"lacks `{member}`", "See Source")
@@ -105,7 +104,7 @@ class _Checked(Promises):
         self._check_elsewhere()
 
     def _check_splits(self) -> None:
-        """Its name, its slots and its files."""
+        """Check its name, slots and files."""
         name, sentences = self._source.name, self._source.sentences
         self.require(isinstance(name, str) and bool(name), "has no name", "Give it `name`")
         self.require(sentences in (1, 2), f"has {sentences!r} texts an example", "Give 1 or 2")
@@ -118,12 +117,12 @@ class _Checked(Promises):
                 self.require(file.exists(), f"names {file} for {split}", "Name files that exist")
 
     def _check_streams(self, split: str) -> None:
-        """An iterator, which holds little before its first row."""
+        """Check that `read` gives an iterator that holds little before its first row."""
         rows = self._source.read(split)
         self.require(
             isinstance(rows, Iterator),
             f"reads {split} as a {type(rows).__name__}",
-            "Yield its rows: no file need fit into memory",
+            "Yield its rows: files need not fit into memory",
         )
         with _peak() as peak:
             next(rows, None)
@@ -138,12 +137,12 @@ class _Checked(Promises):
         return tuple(self._source.splits()[split])
 
     def _check_rows(self, split: str, labels: LabelChecker) -> None:
-        """Every row of three readers, which take turns."""
+        """Check every row, from three interleaved readers."""
         readers = (self._source, self._source, self._build())
         ids: set[str] = set()
         for row, *others in itertools.zip_longest(*(reader.read(split) for reader in readers)):
             alike = all(other == row for other in others)
-            self.require(alike, f"reads {split} otherwise again", "Draw from its seed alone")
+            self.require(alike, f"reads {split} differently each time", "Draw from its seed alone")
             if isinstance(row, BadRow):
                 located = bool(row.file) and row.row >= 1 and bool(row.reason)
                 self.require(
@@ -161,7 +160,7 @@ class _Checked(Promises):
         which = f"example {example.id!r:.60} of {split}"
         typed = isinstance(example.id, str) and isinstance(example.label, str | Real)
         typed = typed and isinstance(example.texts, tuple) and all(map(_is_text, example.texts))
-        self.require(typed, f"has other types than RawExample says in {which}", "See RawExample")
+        self.require(typed, f"has types other than RawExample's in {which}", "See RawExample")
         located = not self._files(split) or (bool(example.file) and example.row >= 1)
         self.require(located, f"does not say where {which} was read", "Give `file` and `row`")
         of_words = zip(example.texts, example.rationale or (), strict=False)
@@ -185,7 +184,7 @@ class _Checked(Promises):
             self.require(False, f"cannot be learnt from: {error.what}", "Name classes or range")
 
     def _check_elsewhere(self) -> None:
-        """Its copy in another process."""
+        """Check a pickled copy in another process."""
         command = [sys.executable, "-c", _CHILD]
         given = pickle.dumps(sys.path) + self.dumped(self._source)
         done = subprocess.run(command, input=given, capture_output=True, timeout=_CHILD_SECONDS)
@@ -193,20 +192,18 @@ class _Checked(Promises):
         self.require(
             done.returncode == 0,
             f"cannot be read in another process: {said:.300}",
-            "Declare it in a module that can be imported, which opens its files in `read`",
+            "Declare it in an importable module, and open its files in `read`",
         )
         found = json.loads(done.stdout.splitlines()[-1])
         self.require(
             found["row"] == repr(next(self._source.read("train"))),
-            "begins otherwise in another process",
+            "begins with another row in another process",
             "Keep what it needs in its attributes, and draw from its seed alone",
         )
-        self.require(
-            not found["torch"], "imports torch", "Declare it in a module that does without torch"
-        )
+        self.require(not found["torch"], "imports torch", "Declare it in a module without torch")
 
     def check_capabilities(self, declared: frozenset[str]) -> None:
-        """That it is what it declares."""
+        """Check that its declared capabilities match what it does."""
         files = [file for split in self._source.splits() for file in self._files(split)]
         two = bool({"pairs", "passages"} & declared)
         found = {
@@ -218,7 +215,7 @@ class _Checked(Promises):
             verb = "declares" if says else "does not declare"
             self.require(
                 holds == says,
-                f"{what if holds else f'is not seen to be one that {what}'}, and {verb} it",
+                f"{what if holds else f'does not appear to be one that {what}'}, and {verb} it",
                 f"Its `capabilities` should {'' if holds else 'not '}have {capability}",
             )
 
@@ -230,7 +227,7 @@ def _is_text(text: Any) -> bool:
 
 @contextmanager
 def _peak() -> Iterator[Callable[[], int]]:
-    """Bytes that Python and numpy hold at most within the block, beyond those before it."""
+    """Peak bytes that Python and numpy allocate within the block, beyond those before it."""
     running = tracemalloc.is_tracing()
     if not running:
         tracemalloc.start()

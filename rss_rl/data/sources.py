@@ -1,7 +1,7 @@
 """What a source of examples is, and the sources known by name.
 
 A source streams the examples of its splits; it never holds a file in memory. `prepare` tokenises,
-checks and stores what a source yields, so a source only has to say where each row came from.
+checks and stores them; a source only has to say where each row came from.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _log = logging.getLogger("rss_rl.data")
 
 Text = str | tuple[str, ...]
 """One sentence: a str is tokenised, a tuple holds given tokens, which are kept as they are, and
-`Words` are given tokens that are looked up as the words of a text are."""
+`Words` are given tokens that are looked up like the words of a tokenised text."""
 
 
 class Words(tuple[str, ...]):
-    """Words cut from a text by its authors or by a source: kept as they are written, but the
-    vocabulary distinguishes upper from lower case no more than in a text that it cuts itself.
+    """Words of a text that its authors or a source tokenised: kept as they are, but lower-cased for
+    the vocabulary like those of a tokenised text.
     """
 
     __slots__ = ()
@@ -41,17 +41,17 @@ class Words(tuple[str, ...]):
 
 @dataclass(frozen=True)
 class RawExample:
-    """One example as its file has it.
+    """One example as in its file.
 
     id         unique within its split
     texts      one Text for each sentence slot (1 or 2)
     label      name of the class, the score, or the number of the right sentence or candidate
     rationale  for each slot one bool for each given token, True = the label follows from it
     file, row  where it was read, for messages: line of a text file (first = 1), row of a Parquet
-               file (first = 1); left out by sources that make their examples
+               file (first = 1); left out by sources that generate their examples
     marks      where the label is a sentence or a candidate: for each given token of slot 0 the
-               number of its sentence or candidate from 0 on, -1 for none (see `Batch`)
-    question   where several examples answer one question: what identifies the question
+               number of its sentence or candidate, from 0, or -1 for none (see `Batch`)
+    question   identifies the question where several examples answer the same one
     annotations  for each given token of slot 0 a number whose bit k says that annotator k marked it
     columns    of a table, for messages: names of the columns of its texts and of its label
     """
@@ -70,7 +70,7 @@ class RawExample:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that cannot be used: where, why, what to do, and its content for the rejects file.
+    """A row that cannot be used: where, why, a remedy, and its content for the rejects file.
 
     by_convention: the format itself says to leave such rows out (SNLI's '-' labels); they are
     counted and never an error.
@@ -84,7 +84,7 @@ class BadRow:
     by_convention: bool = False
 
     def error(self) -> DataError:
-        """The error this row is when bad rows are not skipped."""
+        """The error to raise for this row when bad rows are not skipped."""
         where = f"{self.file}, row {self.row}"
         skip = "Or leave such rows out with --skip-bad-rows"
         return DataError(
@@ -110,10 +110,10 @@ class Source(Protocol):
         """
 
     def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """Files each split is read from (none for made examples); 'train' is one of the splits."""
+        """Files of each split (none for generated examples); 'train' must be among the splits."""
 
     def read(self, split: str) -> Iterator[RawExample | BadRow]:
-        """Stream one split, the same rows in the same order at every call."""
+        """Stream one split: the same rows in the same order at every call."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class ReaderSource:
     name, sentences  see `Source`
     labels           what is predicted; None: classes, named by the training labels
     files            those of each split
-    reader           what processes that read the source can import
+    reader           a function that other processes can import
     """
 
     name: str
@@ -147,10 +147,10 @@ class ReaderSource:
 
 @dataclass(frozen=True)
 class SourceRequest:
-    """What a user asked of a named source.
+    """The user's arguments for a named source.
 
     path     file or folder given with --from, or None
-    seed     seed of a source that makes its examples
+    seed     of sources that generate or split their examples
     options  further settings as NAME=VALUE strings (--option), which its component reads
     """
 
@@ -163,7 +163,7 @@ class SourceRequest:
 class SourceComponent(Component):
     """A source as its own file declares it: `build(request, options)` returns a `Source`.
 
-    needs  what of `rss-rl data prepare`'s arguments it takes, such as --from FOLDER with its files
+    needs  its arguments for `rss-rl data prepare`, such as --from FOLDER with its files
     """
 
     kind: Kind = "source"
@@ -211,7 +211,7 @@ def _source_component(name: str, trust: Trust = EVERYTHING) -> SourceComponent:
 
 
 def _values(component: Component, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the command line as the values that YAML reads in them; texts stay texts."""
+    """Command-line options parsed as YAML values, except those of type str."""
     fields = component.options.model_fields
     texts = {name for name, field in fields.items() if field.annotation is str}
     return {

@@ -1,7 +1,6 @@
-"""First pass: a split, streamed, tokenised, checked and counted, into a temporary Arrow file.
+"""First pass: a split is streamed, tokenised, checked and counted into a temporary Arrow file.
 
-Rows are held for one record batch at a time, so memory does not grow with the corpus (the counts
-grow with its vocabulary).
+Only one record batch is held in memory at a time, and the word counts.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with what is being done, how far it is, and the end where that is known."""
+"""Called with the activity, how far it is, and its end (None: unknown)."""
 
 BLOCK_ROWS = 1024
 _LONGEST_TEXTS = 3
 _BLOCK_TOKENS = 1 << 18
-"""A record batch ends after so many tokens, too: long documents must not make it large."""
+"""A record batch also ends after this many tokens, so that long documents do not make it large."""
 _KNOWN = {
     "rationale": ("rationale", "a rationale"),
     "marks": ("marks", "marks"),
     "questions": ("question", "a question"),
     "annotations": ("annotations", "a map of each annotator"),
 }
-"""Of `rss_rl.data.manifest.KNOWN`, the attribute of a row, and what messages call it."""
+"""For each of `rss_rl.data.manifest.KNOWN`, the attribute of a row, and its name in messages."""
 
 
 @dataclass
 class StagedSplit:
-    """What the first pass found in a split; `path` is the temporary Arrow file.
+    """Results of the first pass over a split; `path` is the temporary Arrow file.
 
     tokens, longest and squares are sums, maxima and sums of squares of the lengths in a slot.
-    cut and too_long are rows, longest_texts a heap of (words, minus place, id) before any cut.
+    cut and too_long count rows; longest_texts is a heap of (words, minus index, id) before cuts.
     known says which of `rss_rl.data.manifest.KNOWN` its first row has.
     """
 
@@ -63,7 +62,7 @@ class StagedSplit:
     _met: int = 0
 
     def met(self, example: RawExample, tokens: list[Tokens]) -> None:
-        """Remember the longest texts."""
+        """Update the longest texts."""
         self._met += 1
         words = max(len(text.words) for text in tokens)
         heapq.heappush(self.longest_texts, (words, -self._met, example.id))
@@ -71,7 +70,7 @@ class StagedSplit:
             heapq.heappop(self.longest_texts)
 
     def length_sd(self) -> tuple[float, ...]:
-        """Standard deviation of the tokens of a sentence, of each slot."""
+        """Standard deviation of the sentence length in each slot."""
         return tuple(
             math.sqrt(self.rows * squares - tokens**2) / self.rows
             for tokens, squares in zip(self.tokens, self.squares, strict=True)
@@ -80,7 +79,7 @@ class StagedSplit:
 
 @dataclass
 class _Block:
-    """Rows gathered for one record batch: the columns as lists."""
+    """Columns of the next record batch, as lists."""
 
     columns: dict[str, list[Any]]
     rows: int = 0
@@ -92,7 +91,7 @@ class _Block:
 
 
 class _Questions:
-    """Numbers questions as they come; what is held is a digest of each, not its text."""
+    """Numbers questions in order of appearance; keeps a digest of each, not its text."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
@@ -116,32 +115,32 @@ TooLong = Literal["cut", "leave-out"]
 
 @dataclass(frozen=True)
 class Limit:
-    """Words of a text at most, and what becomes of longer ones; None: there is no limit."""
+    """The most words of a text (None: any number), and what to do with longer ones."""
 
     words: int | None = None
     too_long: TooLong = "cut"
 
     def check(self, labels: LabelSpec | None) -> None:
-        """Refuse what cannot be done with these labels.
+        """Check that the limit is valid for these labels.
 
         Raises:
-            DataError: no such limit, or labels that choose a part of a text that would be cut.
+            DataError: it is below 1, or would cut texts that labels choose a part of.
         """
         if self.words is not None and self.words < 1:
             raise DataError(f"max_words is {self.words}", remedy="Give 1 or more as --max-words")
         if self.words and self.too_long == "cut" and labels is not None and labels.chooses:
             raise DataError(
-                f"labels choose a {labels.kind} of the text, which a cut may take away",
+                f"labels choose a {labels.kind} of the text, which a cut may remove",
                 where="--max-words",
                 remedy="Leave long texts out: --too-long leave-out",
             )
 
     def is_passed(self, tokens: list[Tokens]) -> bool:
-        """Whether a text is longer."""
+        """Whether a text exceeds the limit."""
         return self.words is not None and any(len(text.words) > self.words for text in tokens)
 
     def cut(self, example: RawExample, tokens: list[Tokens]) -> tuple[RawExample, list[Tokens]]:
-        """The first words of each text, and what is known of these."""
+        """The first words of each text, with their rationale and annotations."""
         end = self.words
         rationale, people = example.rationale, example.annotations
         shorter = replace(
@@ -154,7 +153,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Stage:
-    """A preparation: what it reads from, checks with and reports to, and the folder it fills."""
+    """The first pass of a preparation: its source, checks, settings and target folder."""
 
     source: Source
     folder: Path
@@ -166,10 +165,10 @@ class Stage:
     limit: Limit
 
     def run(self, split: str) -> StagedSplit:
-        """The first pass: stream one split into a temporary file and count its words.
+        """Stream one split into a temporary file and count its words.
 
         Raises:
-            DataError: a bad row where they are not skipped, or no usable row at all.
+            DataError: a bad row if these are not skipped, or no usable row at all.
         """
         slots, path = self.source.sentences, self.folder / f"{split}.staged"
         staged = StagedSplit(path, tokens=[0] * slots, longest=[0] * slots, squares=[0] * slots)
@@ -181,7 +180,7 @@ class Stage:
             raise DataError(
                 f"the {split} split has no usable row{long}",
                 where=files or self.source.name,
-                remedy=f"Give more rows, or a file of its own for {split}",
+                remedy=f"Give more rows, or a separate file for {split}",
             )
         staged.known = _known(first[0])
         questions = _Questions()
@@ -203,14 +202,14 @@ class Stage:
         return staged
 
     def _read(self, split: str) -> Iterator[RawExample | BadRow]:
-        """What the source yields; a file of it that cannot be read is no fault of our disk."""
+        """Rows of the source; an unreadable file of it is a `DataError`, not one of our disk."""
         try:
             yield from self.source.read(split)
         except OSError as error:
             raise DataError(
                 f"cannot be read ({error.strerror or error})",
                 where=str(error.filename or self.source.name),
-                remedy="Check the file and who may read it",
+                remedy="Check the file and its permissions",
             ) from error
 
     def _usable(
@@ -228,7 +227,7 @@ class Stage:
             if long and self.limit.too_long == "leave-out":
                 staged.too_long += 1
                 continue
-            # A label is looked at last: one of a row that is left out names no class.
+            # The label is checked last: that of a row that is left out must not add a class.
             label, label_fault = (None, fault) if fault else self.labels.value(item.label)
             if label is None:
                 reason, remedy = label_fault

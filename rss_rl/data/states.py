@@ -1,12 +1,11 @@
-"""States beside prepared data: each token as a pretrained encoder sees it in its whole text.
+"""Contextual token states of a pretrained encoder, stored beside prepared data.
 
     DATA/states.json                 which encoder, and the files; see `StatesInfo`
-    DATA/states-SPLIT-NNNNN.arrow    states of rows that follow each other, one record batch
+    DATA/states-SPLIT-NNNNN.arrow    states of consecutive rows, one record batch
 
-They are written file by file, each whole or not at all, so that an interrupted command resumes
-where the last file ended.
+Files are written atomically, so an interrupted command resumes after the last file.
 
-Legend: S sentence slots, N_s tokens of a row's sentence s, H numbers of a state.
+Legend: S sentence slots, N_s tokens of a row's sentence s, H size of a state.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from rss_rl.types import Array
 STATES_FILE = "states.json"
 _FILE_BYTES = 1 << 26
 _OPEN_FILES = 1024
-"""Of 64 MB: maps take addresses, not memory."""
+"""Memory maps of 64 MB each, which take address space, not memory."""
 _AGAIN = "Encode the data again: `rss-rl data encode DATA --pretrained FOLDER --force`"
 
 DType = Literal["float16", "float32"]
@@ -46,12 +45,12 @@ class _File(Options):
 
 
 class StatesInfo(Options):
-    """What stands in states.json.
+    """Contents of states.json.
 
     encoder        as it was named; digest: of its files
     manifest       SHA-256 of the data's manifest
     size           H
-    splits         the files of each split, in the order of their rows
+    splits         the files of each split, in row order
     """
 
     version: Literal[1] = 1
@@ -63,7 +62,7 @@ class StatesInfo(Options):
     splits: dict[str, tuple[_File, ...]] = Field(default_factory=dict)
 
     def files(self) -> Iterator[_File]:
-        """Of all splits."""
+        """The files of all splits."""
         return (file for files in self.splits.values() for file in files)
 
     def rows(self, split: str) -> int:
@@ -71,14 +70,14 @@ class StatesInfo(Options):
         return sum(file.rows for file in self.splits.get(split, ()))
 
     def is_of(self, other: StatesInfo) -> bool:
-        """Whether both are the same encoder's, of the same data and kind."""
+        """Whether both have the same encoder, data, size and dtype."""
         return self.model_copy(update={"splits": {}, "encoder": ""}) == other.model_copy(
             update={"splits": {}, "encoder": ""}
         )
 
 
 def read_info(folder: Path) -> StatesInfo | None:
-    """What a prepared directory says of its states; None where it has none.
+    """The states.json of a prepared directory; None if there is none.
 
     Raises:
         DataError: the file is damaged, or of another version.
@@ -99,32 +98,32 @@ def manifest_digest(files: Files) -> str:
 
 
 def open_states(files: Files, encoder: str, digest: str, rows: dict[str, int]) -> StatesInfo:
-    """The states of prepared data, by the encoder that a policy reads.
+    """The states of prepared data by the encoder whose states a policy reads.
 
     Args:
-        encoder, digest: of the encoder that is asked for.
+        encoder, digest: of the requested encoder.
         rows: of each split.
 
     Raises:
-        DataError: there are none, not of all rows, or of another encoder or other data.
+        DataError: there are none, they are incomplete, or of another encoder or other data.
     """
     remedy = f"Run `rss-rl data encode {files.location} --pretrained {encoder}`"
     where = files.location
     if not isinstance(files, LocalFiles):
         raise DataError(
-            "states of tokens are read from a directory alone, not from a URI",
+            "states of tokens are read from a directory only, not from a URI",
             where=where,
-            remedy="Copy the data into a directory that all nodes see, and encode them there",
+            remedy="Copy the data into a directory that all nodes can read, and encode them there",
         )
     info = read_info(files.folder)
     if info is None:
-        what = "policy.reads=contextual needs the states of their tokens, and there are none"
+        what = "policy.reads=contextual needs states of the tokens, and there are none"
         raise DataError(what, where=where, remedy=remedy)
     if info.manifest != manifest_digest(files):
-        what = "the states of their tokens are those of other data"
+        what = "the states of the tokens are of other data"
         raise DataError(what, where=where, remedy=f"{remedy} --force")
     if info.digest != digest:
-        what = f"the states of their tokens are those of {info.encoder}, not of {encoder}"
+        what = f"the states of the tokens are of {info.encoder}, not of {encoder}"
         raise DataError(what, where=where, remedy=f"{remedy} --force, or name that encoder")
     for split, count in rows.items():
         if (done := info.rows(split)) != count:
@@ -135,32 +134,32 @@ def open_states(files: Files, encoder: str, digest: str, rows: dict[str, int]) -
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Nobody else writes states beside these data meanwhile.
+    """Hold the lock for writing states beside these data.
 
     Raises:
-        DataError: somebody does, or the folder cannot be written.
+        DataError: another process holds it, or the folder cannot be written.
     """
     path = folder / ".states.lock"
     busy = DataError(
-        "another process encodes these data", where=str(folder), remedy="Wait for it, or end it"
+        "another process is encoding these data", where=str(folder), remedy="Wait for it or end it"
     )
     with ExitStack() as stack:
-        with disk_errors(path, "cannot be written", "Choose data that you may write", DataError):
+        with disk_errors(path, "cannot be written", "Choose a writable directory", DataError):
             stack.enter_context(file_lock(path, busy))
         yield
 
 
 class StatesWriter:
-    """Writes the states of rows in their order, and resumes where an earlier one stopped.
+    """Writes the states of rows in order, and resumes where an earlier writer stopped.
 
     Args:
         folder: of the prepared data.
         info: without files.
         sentences: S.
-        force: replace what is there.
+        force: replace existing states.
 
     Raises:
-        DataError: states of another encoder or of other data are there.
+        DataError: there are states of another encoder or of other data.
     """
 
     def __init__(self, folder: Path, info: StatesInfo, sentences: int, *, force: bool) -> None:
@@ -168,7 +167,7 @@ class StatesWriter:
         found = None if force else read_info(folder)
         if found is not None and not found.is_of(info):
             raise DataError(
-                f"there are states of {found.encoder} ({found.dtype}) or of other data already",
+                f"already has states of {found.encoder} ({found.dtype}) or of other data",
                 where=str(folder),
                 remedy="Replace them with --force",
             )
@@ -181,7 +180,7 @@ class StatesWriter:
         self._bytes = 0
 
     def bytes_left(self, splits: Mapping[str, tuple[int, int]]) -> int:
-        """What the rows without states will take, by rows and tokens of each split."""
+        """Estimated bytes of the missing states, from the rows and tokens of each split."""
         each = self.info.size * self._dtype.itemsize
         return sum(
             int(tokens * each * (1 - self.info.rows(name) / rows))
@@ -189,11 +188,11 @@ class StatesWriter:
         )
 
     def next_row(self, split: str) -> int:
-        """The first row of a split that has no states on the disk."""
+        """The first row of a split without states on the disk."""
         return self.info.rows(split)
 
     def write(self, split: str, states: tuple[Array, ...]) -> None:
-        """The next row's states, S x [N_s, H]."""
+        """Add the next row's states, S x [N_s, H]."""
         with np.errstate(over="ignore"):
             row = tuple(part.astype(self._dtype) for part in states)
         if not all(np.isfinite(part).all() for part in row):
@@ -209,13 +208,13 @@ class StatesWriter:
             self.flush(split)
 
     def _begin(self) -> None:
-        """Take away the states that are replaced: first what lists them."""
+        """Remove the states that are replaced, states.json first."""
         for path in (self._folder / STATES_FILE, *self._folder.glob("states-*.arrow")):
             path.unlink(missing_ok=True)
         self._begun = True
 
     def flush(self, split: str) -> None:
-        """Write a file of the rows that wait."""
+        """Write the buffered rows to a file."""
         if not self._rows:
             return
         if not self._begun:
@@ -239,7 +238,7 @@ class StatesWriter:
         self._rows, self._bytes = [], 0
 
     def _column(self, rows: Sequence[Array]) -> Any:
-        """list<fixed_size_list<H>>, an element for each row."""
+        """list<fixed_size_list<H>>, one element per row."""
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
         flat = pa.array(np.concatenate(rows).reshape(-1))
         tokens = pa.FixedSizeListArray.from_arrays(flat, self.info.size)
@@ -284,10 +283,10 @@ class StatesReader:
         return [values[o[inside] : o[inside + 1]] for o, values in self._file(number)]
 
     def padded(self, rows: Sequence[int] | Array, valid: Sequence[Array]) -> tuple[Array, ...]:
-        """S x [B, N_s, H], zeros on padding; `valid` S x bool [B, N_s] says how long each is.
+        """S x [B, N_s, H], zeros on padding; `valid` is S x bool [B, N_s].
 
         Raises:
-            DataError: a file is missing or damaged, or has other lengths.
+            DataError: a file is missing or damaged, or lengths differ from `valid`.
         """
         found = [self.row(int(row)) for row in rows]
         slots = []
@@ -295,7 +294,7 @@ class StatesReader:
             states = np.zeros((*mask.shape, self._info.size), np.dtype(self._info.dtype))
             parts = [each[slot] for each in found]
             if [len(part) for part in parts] != mask.sum(1).tolist():
-                what = "has states of texts of other lengths"
+                what = "has states for texts of other lengths"
                 raise DataError(what, where=self._files.location, remedy=_AGAIN)
             if parts:
                 states[mask] = np.concatenate(parts)
@@ -310,7 +309,7 @@ class StatesReader:
             check_sum(path, file.sha256)
             blocks = read_blocks(path, self._schema)
             if len(blocks) != 1 or blocks[0].num_rows != file.rows:
-                raise ValueError(f"has not the {file.rows} rows that {STATES_FILE} says")
+                raise ValueError(f"does not have the {file.rows} rows that {STATES_FILE} says")
             blocks[0].validate(full=True)
         except (OSError, ValueError, pa.ArrowException) as error:
             what = str(error).splitlines()[0]

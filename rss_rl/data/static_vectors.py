@@ -1,7 +1,7 @@
-"""Subword vectors: a matrix and a tokenizer in a folder, the form of model2vec and WordLlama.
+"""Subword vectors: a matrix and a tokenizer in a folder, as in model2vec and WordLlama.
 
-`static:FOLDER`, or `static:PACKAGE` for those that an installed package carries. A word's vector is
-the mean of its pieces', so that no word is without one.
+`static:FOLDER`, or `static:PACKAGE` for those that an installed package contains. A word's vector
+is the mean of its pieces' vectors.
 
 Legend: V words of the vocabulary, P pieces of the tokenizer, e width.
 """
@@ -21,7 +21,7 @@ from rss_rl.types import Array
 
 _PREFIX = "static:"
 PACKAGES = ("wordllama",)
-"""Packages that are known to carry such a folder."""
+"""Packages that are known to contain such a folder."""
 _LARGEST_TOKENIZER = 1 << 26
 
 
@@ -42,7 +42,8 @@ def find_static(path: Path) -> StaticFiles:
     """The files of `static:FOLDER_OR_PACKAGE`; no code of the package is run.
 
     Raises:
-        DataError: there is no such folder or package, or it has not one matrix and one tokenizer.
+        DataError: there is no such folder or package, or it does not have exactly one matrix and
+            one tokenizer.
     """
     name = str(path).removeprefix(_PREFIX)
     folder = Path(name).expanduser()
@@ -90,15 +91,15 @@ def static_vectors(path: Path, vocabulary: Vocabulary) -> tuple[Array, Array, in
     tokenizer = _tokenizer(files.tokenizer)
     if tokenizer.get_vocab_size() > len(matrix) or not np.isfinite(matrix).all():
         raise DataError(
-            f"has {len(matrix):,} finite rows at most, and its tokenizer"
+            f"has {len(matrix):,} finite rows at most, but its tokenizer has"
             f" {tokenizer.get_vocab_size():,} pieces",
             where=str(files.matrix),
-            remedy="Give matrix and tokenizer of one model",
+            remedy="Give the matrix and the tokenizer of one model",
         )
     special = len(SPECIAL_WORDS)
     words = list(vocabulary.words[special:])
     unknown = tokenizer.token_to_id(getattr(tokenizer.model, "unk_token", None) or "<unk>")
-    # Behind a space or not: as the tokenizer cuts it into fewer pieces.
+    # With or without a space before it, whichever gives fewer pieces.
     forms = [
         tokenizer.encode_batch([f"{before}{word}" for word in words], add_special_tokens=False)
         for before in ("", " ")
@@ -159,7 +160,7 @@ def _tokenizer(file: Path) -> Any:
         return None
     try:
         tokenizer = Tokenizer.from_file(str(file))
-    except Exception:  # the library's own, of no class of its own
+    except Exception:  # the library raises no class of its own
         return None
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -1,4 +1,4 @@
-"""Reading prepared data: shards are mapped when first used, and copied into padded batches alone.
+"""Reading prepared data: shards are mapped at first use, and only padded batches are copied.
 
 Legend: B examples of a batch, S sentence slots, N_s longest sentence of slot s.
 """
@@ -28,22 +28,22 @@ from rss_rl.errors import DataError, nearest
 from rss_rl.types import Array, Batch, LabelSpec
 
 OPEN_SHARDS = 2 * WINDOW_SHARDS
-"""Shards of a split that stay mapped: those of two windows of `rss_rl.data.order`."""
+"""Shards of a split that stay mapped: two windows of `rss_rl.data.order`."""
 _TRIES = 3
 
 
 class Split:
-    """One split of a prepared dataset, an `ExampleSource`. Pickles as its location, opens again.
+    """One split of a prepared dataset, an `ExampleSource`. Pickles by location, and is reopened.
 
     Memory does not grow with the data: at most OPEN_SHARDS shards stay mapped, and only what
-    `lengths()` or `batch` return is copied. A shard is looked at, checked and, from a URI, fetched
-    at its first use, so all that read one may raise DataError or StorageError.
+    `lengths()` or `batch` return is copied. A shard is fetched (from a URI) and checked at its
+    first use, so every method that reads one may raise DataError or StorageError.
 
     Args:
         files: of the dataset.
         name: 'train', 'dev', 'test'.
         manifest: of the dataset.
-        states: of its tokens, which batches then have; None = they have none.
+        states: of its tokens, which batches then have; None: batches have none.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Split:
 
     @property
     def shard_rows(self) -> tuple[int, ...]:
-        """Rows of each shard, in the order in which rows are numbered."""
+        """Rows of each shard, in the order of row numbers."""
         return tuple(shard.rows for shard in self._info.shards)
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class Split:
         return lengths
 
     def views(self) -> list[Array]:
-        """The arrays that batches are filled from: views of the memory maps, read-only."""
+        """The arrays that batches are filled from: read-only views of the memory maps."""
         numbers = range(len(self._info.shards))
         return [view for number in numbers for view in self._shard(number).views()]
 
@@ -112,7 +112,7 @@ class Split:
             if parts:
                 ids[keep] = np.concatenate(parts)
             if parts and self._info.rationale:
-                # Bits are packed in Arrow, so these are the one column that is not viewed.
+                # Arrow packs bits, so this column alone is not a view.
                 bits[keep] = pa.chunked_array([row.rationale[slot] for row in stored]).to_numpy()
             tokens.append(ids)
             valid.append(keep)
@@ -149,7 +149,7 @@ class Split:
         rows = np.asarray(rows, dtype=np.int64)
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
             raise DataError(
-                f"rows {rows.min()} to {rows.max()} are asked for, the {self.name} split has "
+                f"rows {rows.min()} to {rows.max()} were requested, the {self.name} split has "
                 f"{len(self)}",
                 where=self._files.location,
             )
@@ -171,7 +171,7 @@ class Split:
                 shard = Shard(path, self._manifest, self._info, info.rows, trusted=trusted)
                 self._checked[number] = identity
                 return shard
-            except FileNotFoundError:  # taken out of the cache since it was fetched
+            except FileNotFoundError:  # evicted from the cache since it was fetched
                 if last == _TRIES - 1:
                     raise self._files.damaged(info.name, "is gone") from None
             except (OSError, ValueError, pa.ArrowException) as error:
@@ -180,7 +180,7 @@ class Split:
 
 
 def _blamed(files: Files, name: str, error: Exception) -> DataError:
-    """The system refuses a file, or its content is no good."""
+    """The error for a file that the system refuses or whose content is bad."""
     if isinstance(error, OSError) and error.errno is not None:
         return refused(files.folder / name, error)
     return files.damaged(name, str(error).splitlines()[0])
@@ -216,7 +216,7 @@ class Prepared:
         self.manifest = files.manifest()
 
     def with_states(self, encoder: str, digest: str) -> Prepared:
-        """The same with the states of its tokens, by an encoder.
+        """The same dataset with an encoder's states of its tokens.
 
         Raises:
             DataError: see `open_states`.
@@ -225,7 +225,7 @@ class Prepared:
         return Prepared(self._files, open_states(self._files, encoder, digest, rows))
 
     def states(self) -> StatesInfo | None:
-        """What lies beside the data in their directory of states; see `rss_rl.data.states`.
+        """The states that are stored beside the data; see `rss_rl.data.states`.
 
         Raises:
             DataError: states.json cannot be read.
@@ -233,14 +233,14 @@ class Prepared:
         return self._states or read_info(self._files.folder)
 
     def states_digest(self) -> str | None:
-        """SHA-256 of all that batches have of states; None where they have none."""
+        """SHA-256 that identifies the states of batches; None where they have none."""
         if self._states is None:
             return None
         return hashlib.sha256(self._states.model_dump_json().encode()).hexdigest()
 
     @property
     def location(self) -> str:
-        """What `open_prepared` opens it with in any process: an absolute path or a URI."""
+        """Argument for `open_prepared` in any process: an absolute path or a URI."""
         return self._files.location
 
     @property
@@ -293,11 +293,11 @@ class Prepared:
             what = f"has shape {vectors.shape}, not {shape}, or other numbers than float32"
             raise self._files.damaged(name, what)
         if not np.isfinite(vectors).all():
-            raise self._files.damaged(name, "holds what is no finite number")
+            raise self._files.damaged(name, "holds numbers that are not finite")
         return vectors
 
     def _vectors_path(self) -> Path:
-        """The file of vectors, its checksum compared."""
+        """The file of vectors, with its checksum verified."""
         info = self.manifest.vectors
         path = self._files.fetch(records.VECTORS_FILE, info.bytes)
         try:
@@ -307,10 +307,10 @@ class Prepared:
         return path
 
     def check(self) -> None:
-        """Read the vocabulary, compare the vectors' checksum, and look whether each shard is there.
+        """Read the vocabulary, verify the vectors' checksum, and check that each shard exists.
 
         Raises:
-            DataError: naming the file that is missing or damaged. StorageError: no answer.
+            DataError: a file is missing or damaged. StorageError: no answer.
         """
         self._files.check(
             {s.name: s.bytes for i in self.manifest.splits.values() for s in i.shards}
@@ -318,7 +318,7 @@ class Prepared:
         _ = self.vocabulary, self._vectors_path()
 
     def split(self, name: str) -> Split:
-        """A split by name; none of its shards is opened yet.
+        """A split by name, without opening its shards.
 
         Raises:
             DataError: there is no such split.
@@ -337,6 +337,6 @@ def open_prepared(location: Path | str) -> Prepared:
     """Open a prepared dataset: a directory, or a URI (see `rss_rl.data.locations`).
 
     Raises:
-        DataError: it is none, or of another version. StorageError: no answer from the URI.
+        DataError: it is not one, or of another version. StorageError: the URI does not answer.
     """
     return Prepared(open_files(location))

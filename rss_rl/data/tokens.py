@@ -11,8 +11,8 @@ from rss_rl.data.sources import Text, Words
 
 TOKENIZER_NAME = "nltk-word"
 
-# NLTK's word tokenizer takes one sentence: only at the very end of its text does it part a full
-# stop from the word before it. So texts of several sentences are cut first.
+# NLTK's word tokenizer expects one sentence: it splits off a full stop only at the end of its text.
+# So texts are split into sentences first.
 _SENTENCE_END = re.compile(r"""(?<=[.!?])(["')\]]*)\s+""")
 _NO_END = re.compile(
     r"(?:^|[\s(\"'])(?:(?:\w\.)+|(?:mr|mrs|ms|dr|st|jr|sr|vs|etc|prof|gen|no|inc|co)\.)$", re.I
@@ -27,16 +27,14 @@ class Tokens(NamedTuple):
 
 
 _REPEATED = 1000
-"""Characters, at most, of texts that are kept in mind: datasets of pairs repeat a sentence in rows
-that stand together."""
+"""Longest cached text, in characters: datasets of pairs repeat a sentence in adjacent rows."""
 
 
 class Tokenizer:
     """NLTK's NLTKWordTokenizer, sentence by sentence; given tokens are kept as they are.
 
     Args:
-        lower: the vocabulary does not tell upper from lower case. Given tokens are never lowered
-            unless they are `Words`.
+        lower: lower-case the keys, except those of given tokens that are not `Words`.
     """
 
     def __init__(self, lower: bool = True) -> None:
@@ -65,14 +63,14 @@ def _cut(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _nltk() -> Callable[[str], list[str]]:
-    # Imported at first use: it takes most of a second, which reading prepared data need not pay.
+    # Imported at first use: it takes most of a second, and reading prepared data does not need it.
     from nltk.tokenize import NLTKWordTokenizer
 
     return cast(Callable[[str], list[str]], NLTKWordTokenizer().tokenize)
 
 
 def _sentences(text: str) -> list[str]:
-    """Cut after '.', '!' or '?' and white space, but not after an initial or abbreviation."""
+    """Split after '.', '!' or '?' and white space, but not after an initial or abbreviation."""
     sentences, start = [], 0
     for end in _SENTENCE_END.finditer(text):
         if not _NO_END.search(text[start : end.start()]):

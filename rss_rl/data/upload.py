@@ -1,4 +1,4 @@
-"""Putting a prepared directory at a URI: the manifest last, so that half of one is never opened."""
+"""Uploading a prepared directory to a URI: manifest last, so that no partial one can be opened."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from rss_rl.storage import Storage, is_uri, open_storage
 
 @contextmanager
 def local_target(out: str, force: bool) -> Iterator[Path]:
-    """The directory to prepare in: `out` itself, or for a URI one in the cache that is then gone.
+    """The directory to prepare in: `out` itself, or for a URI a temporary one in the cache.
 
     Raises:
-        DataError: `out` is empty; something prepared is at the URI, and `force` is not set.
-        StorageError: no answer from there, or no room here.
+        DataError: `out` is empty; or the URI has prepared data, and `force` is not set.
+        StorageError: the URI does not answer, or the cache has no room.
     """
     if not out:
         raise DataError("--out is empty", remedy="Name the directory to make: --out data/reviews")
     if not is_uri(out):
         yield Path(out)
         return
-    # Asked even where it is replaced: an address that does not answer is reported before the work.
+    # Also with `force`, to report an address that does not answer before the work.
     if open_storage(out).read(MANIFEST_FILE, 1) is not None and not force:
         raise DataError("exists already", where=out, remedy="Replace it with --force")
     with cache_errors(cache_root()):
@@ -39,14 +39,14 @@ def local_target(out: str, force: bool) -> Iterator[Path]:
 
 
 def upload(folder: Path, uri: str, progress: Progress) -> None:
-    """Copy the prepared directory `folder` to `uri`, in place of what may be there.
+    """Copy the prepared directory `folder` to `uri`, replacing prepared data there.
 
     Raises:
         StorageError: a file cannot be written or deleted there.
     """
     storage = open_storage(uri)
     old = _shards_at(storage)
-    # What was there cannot be opened from here on until the new manifest is.
+    # From here on, nothing can be opened there until the new manifest is written.
     storage.delete(MANIFEST_FILE)
     names = sorted(path.name for path in folder.iterdir() if path.name != MANIFEST_FILE)
     for done, name in enumerate(names):
@@ -59,7 +59,7 @@ def upload(folder: Path, uri: str, progress: Progress) -> None:
 
 
 def _shards_at(storage: Storage) -> set[str]:
-    """Names of the shards of what is prepared there, if anything is."""
+    """Names of the shards of the prepared data there, if any."""
     try:
         content = storage.read(MANIFEST_FILE, MANIFEST_BYTES + 1)
         splits = Manifest.parse(content or b"", storage.uri).splits

@@ -19,11 +19,9 @@ from rss_rl.errors import DataError
 from rss_rl.types import Array
 
 _WORD_LIMIT = 10_000
-"""Bytes within which a word2vec word must end; a file without spaces is no such file."""
-
-
+"""Longest word2vec word in bytes; without a space within them, the file is not word2vec."""
 _DIGITS = 18
-"""Of a number that is one of words or of a vector's width."""
+"""Most digits of a header's number of words or vector width."""
 _WIDEST = 1 << 20
 
 
@@ -57,10 +55,10 @@ def vector_lines(
 
 
 def check_vectors(path: Path, *, skip_bad_rows: bool = False) -> None:
-    """Look whether a file can be opened and begins as a file of vectors does.
+    """Check that a file can be opened and begins like a file of vectors.
 
     Raises:
-        DataError: it cannot, or does not.
+        DataError: it does not.
     """
     if is_static(path):
         find_static(path)
@@ -86,7 +84,7 @@ def file_on_disk(path: Path) -> Path:
 
 
 def _parts(path: Path) -> tuple[Path, str]:
-    """The file on the disk, and the member of it that is named; "" for none."""
+    """The file on the disk, and its member that `path` names; "" for none."""
     archive, _, member = str(path).partition(".zip:")
     return (Path(f"{archive}.zip"), member) if member else (path, "")
 
@@ -132,7 +130,7 @@ def _text_lines(
         if not text:
             continue
         parts = text.rsplit(b" ", dim)
-        # A word may hold spaces itself, as in '. . .', but no number.
+        # A word may contain spaces, as '. . .' does, but no number.
         if spaces < dim or dim < 1 or (spaces > dim and _is_number(parts[0].split(b" ")[-1])):
             expected = dim or "one or more"
             yield _bad(path, row, f"{spaces} numbers where {expected} are expected", text)
@@ -148,10 +146,10 @@ def _parsed(
     path: Path, row: int, word: str, numbers: list[bytes], text: bytes
 ) -> VectorLine | BadRow:
     try:
-        with np.errstate(over="ignore"):  # looked for below
+        with np.errstate(over="ignore"):  # checked below
             vector = np.array(numbers, dtype="S").astype(np.float32)
     except ValueError:
-        return _bad(path, row, "a component is no number", text)
+        return _bad(path, row, "a component is not a number", text)
     if not np.isfinite(vector).all():
         return _bad(path, row, "a component is not finite", text)
     return VectorLine(word, vector)

@@ -1,9 +1,9 @@
-"""Word vectors from GloVe text, word2vec binary files and subword vectors, side by side.
+"""Word vectors from GloVe text, word2vec binary files and subword vectors, concatenated.
 
 Legend: V words of the vocabulary, E width of all files together, e width of one file.
 
 Files are streamed and only the vectors of wanted words are kept. A word is looked up as it is, then
-in lower case, Capitalised and in UPPER case, so that a cased file serves a vocabulary without case.
+in lower case, Capitalised and in UPPER case, so that a cased file serves an uncased vocabulary.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def write_vectors(
     """Write vectors.safetensors into `folder`: "vectors", float32 [V, E].
 
     Args:
-        files: of word vectors, put side by side; none: random vectors of width `dim`.
+        files: of word vectors, concatenated; none: random vectors of width `dim`.
         counts: of the words of all splits.
         rejects: takes the lines that cannot be used.
-        seed: of the vectors of words that have none.
+        seed: of the random vectors of words that no file has.
 
     Raises:
         DataError: a file that cannot be used.
@@ -80,11 +80,11 @@ def write_vectors(
 
 
 def _save(folder: Path, table: Array) -> dict[str, Any]:
-    """Write the table of vectors; returns size and SHA-256 as `VectorInfo` has them."""
+    """Write the table of vectors; returns its size and SHA-256 for `VectorInfo`."""
     path = folder / VECTORS_FILE
     try:
         save_file({"vectors": table}, path)
-    except SafetensorError as error:  # which the disk's refusal comes as
+    except SafetensorError as error:  # also raised for errors of the disk
         raise OSError(str(error)) from error
     return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
@@ -107,9 +107,9 @@ def _coverage(found: Array, weights: Array) -> Coverage:
 
 
 def source_file(path: Path) -> SourceFile:
-    """Name and SHA-256 of a file that was read; of ARCHIVE.zip:MEMBER the archive's.
+    """Name and SHA-256 of a file that was read; for ARCHIVE.zip:MEMBER of the archive.
 
-    Of a folder the SHA-256 of the names and SHA-256 of its files, in the order of names.
+    For a folder, the SHA-256 of its files' names and SHA-256, in the order of names.
 
     Raises:
         DataError: it cannot be read.
@@ -121,7 +121,7 @@ def source_file(path: Path) -> SourceFile:
         parts = (source_file(file) for file in sorted(path.iterdir()) if file.is_file())
         return _joined(path.name, parts)
     file = file_on_disk(path)
-    remedy = "Leave the files alone while they are prepared"
+    remedy = "Do not change the files while they are prepared"
     with disk_errors(file, "cannot be read again", remedy, DataError):
         return SourceFile(name=path.name, sha256=file_sha256(file))
 
@@ -134,13 +134,13 @@ def _joined(name: str, parts: Iterable[SourceFile]) -> SourceFile:
 
 
 _RANGE = 0.05
-"""Words without a vector are U(-0.05, 0.05) (spec, section 7)."""
+"""Words without a vector are drawn from U(-0.05, 0.05) (spec, section 7)."""
 _REPORT_LINES = 10_000
 
 
 @dataclass(frozen=True)
 class FileVectors:
-    """The vectors one file has for a vocabulary.
+    """One file's vectors for a vocabulary.
 
     vectors  float32 [V, e], zeros where the file has none
     found    bool [V]
@@ -165,10 +165,10 @@ def read_vectors(
             word2vec binary (.bin, .bin.gz), or `static:FOLDER_OR_PACKAGE`.
         vocabulary: the wanted words.
         on_bad: called with each line that cannot be used; may raise.
-        progress: called now and then with the number of lines read.
+        progress: called periodically with the number of lines read.
 
     Raises:
-        DataError: the file cannot be read, or holds no vectors.
+        DataError: the file cannot be read, or has no vector for any of the words.
     """
     if is_static(path):
         return FileVectors(*static_vectors(path, vocabulary))
@@ -202,7 +202,7 @@ _FORMS: tuple[Callable[[str], str], ...] = (str, str.lower, str.capitalize, str.
 
 
 def _spellings(vocabulary: Vocabulary) -> dict[str, list[tuple[int, int]]]:
-    """For each spelling to look for, the words it serves as (rank, id); rank 0 is the word."""
+    """For each spelling to look for, (rank, id) of the words it serves; rank 0: the word itself."""
     wanted: dict[str, list[tuple[int, int]]] = {}
     for word_id, word in enumerate(vocabulary.words):
         if word_id < len(SPECIAL_WORDS):
@@ -213,10 +213,10 @@ def _spellings(vocabulary: Vocabulary) -> dict[str, list[tuple[int, int]]]:
 
 
 def vector_scales(parts: Sequence[FileVectors]) -> tuple[float, ...]:
-    """Factors that give every file's vectors the spread of the first file's.
+    """Factors that scale every file's vectors to the standard deviation of the first file's.
 
-    Files differ (word2vec's vectors often have unit length, GloVe's are ten times longer), and one
-    learning rate and one initialisation serve all features of a word.
+    Files differ (word2vec's vectors often have unit length, GloVe's are ten times longer), but all
+    features of a word share one learning rate and initialisation.
     """
     spreads = [float(part.vectors[part.found].std()) for part in parts]
     return tuple(spreads[0] / spread if spread > 0 else 1.0 for spread in spreads)
@@ -225,7 +225,7 @@ def vector_scales(parts: Sequence[FileVectors]) -> tuple[float, ...]:
 def vector_table(
     parts: Sequence[FileVectors], vocabulary: Vocabulary, seed: int, scales: Sequence[float]
 ) -> Array:
-    """All files side by side, each times its scale, float32 [V, E]; what a file lacks is random."""
+    """All files concatenated, each times its scale, float32 [V, E]; missing parts are random."""
     table = random_vectors(vocabulary, sum(part.vectors.shape[1] for part in parts), seed)
     start = 0
     for part, scale in zip(parts, scales, strict=True):

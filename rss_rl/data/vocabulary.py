@@ -15,17 +15,17 @@ from rss_rl.errors import DataError
 from rss_rl.types import Array
 
 PAD, UNKNOWN = 0, 1
-"""Ids of padding and of a word the vocabulary does not have."""
+"""Ids of padding and of an out-of-vocabulary word."""
 SPECIAL_WORDS = ("<pad>", "<unk>")
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by id: `<pad>`, `<unk>`, the training words by falling count, then the other words.
+    """Words by id: `<pad>`, `<unk>`, the training words by decreasing count, then the other words.
 
     words      word of each id
-    trainable  ids below it have their vectors fine-tuned; the rest, words that only other splits
-               have, stay fixed (spec, section 7)
+    trainable  vectors of ids below it are fine-tuned; the rest, words that only other splits have,
+               stay fixed (spec, section 7)
     """
 
     words: tuple[str, ...]
@@ -57,7 +57,7 @@ class Vocabulary:
         return ids
 
     def ids(self, keys: Iterable[str]) -> Array:
-        """int64 [n], the id of each key; UNKNOWN for what the vocabulary does not have."""
+        """int64 [n], the id of each key; UNKNOWN for out-of-vocabulary keys."""
         known = self._ids
         return np.fromiter((known.get(key, UNKNOWN) for key in keys), dtype=np.int64)
 
@@ -74,7 +74,7 @@ class Vocabulary:
         """Read the words back.
 
         Raises:
-            DataError: the file is missing, damaged, or holds not `size` words.
+            DataError: the file is missing, damaged, or does not hold `size` words.
         """
         remedy = "Prepare the data again"
         try:
@@ -89,7 +89,7 @@ class Vocabulary:
 
 
 def _are_words(words: list[object]) -> bool:
-    """Whether all are text that can be written again, and begin with the special words."""
+    """Whether all are texts that UTF-8 can encode, the special words first."""
     try:
         "".join(words).encode()  # type: ignore[arg-type]
     except (TypeError, UnicodeEncodeError):

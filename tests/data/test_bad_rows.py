@@ -50,8 +50,8 @@ JSONL_CASES = [
     (b'{"text": [], "label": "good"}\n', "column 'text' is empty"),
     (b'{"text": ["a", ""], "label": "good"}\n', "token 2 of column 'text' is empty"),
     (b'{"text": ["a", 1], "label": "good"}\n', "neither text nor a list of words"),
-    (b'{"text": "\\ud800", "label": "good"}\n', "column 'text' holds half a sign"),
-    (b'{"text": "fine", "label": "good", "\\ud800": 1}\n', "half a sign"),
+    (b'{"text": "\\ud800", "label": "good"}\n', "column 'text' contains a lone surrogate"),
+    (b'{"text": "fine", "label": "good", "\\ud800": 1}\n', "lone surrogate"),
     (b'{"text": "caf\xe9", "label": "good"}\n', "bytes that are not UTF-8"),
 ]
 SCORE_CASES = [
@@ -61,7 +61,7 @@ SCORE_CASES = [
     (b"a text,inf\n", "the score is inf"),
     (b"a text,5.01\n", "score 5.01 is outside 0 to 5"),
     (b"a text,-1\n", "score -1 is outside 0 to 5"),
-    (b"a text,much\n", "column 'label': the score 'much' is no number"),
+    (b"a text,much\n", "column 'label': the score 'much' is not a number"),
 ]
 CASES = [
     *(("t.csv", GOOD_CSV, CLASSES, *case) for case in CSV_CASES),

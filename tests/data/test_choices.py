@@ -73,10 +73,10 @@ def test_questions_are_numbered_as_they_come(tmp_path: Path, list_source: Any) -
         ({"marks": (-2, 0, 0, 1, 1, 1)}, "the marks are not -1 and all of 0, 1, 2"),
         ({"marks": (-1,) * 6}, "no token has the mark 1 that is the label"),
         ({"label": 2}, "no token has the mark 2 that is the label"),
-        ({"label": -1}, "the label '-1' is no number of a mark"),
-        ({"label": "0.5"}, "the label '0.5' is no number of a mark"),
-        ({"label": "second"}, "the label 'second' is no number of a mark"),
-        ({"label": float("inf")}, "the label 'inf' is no number of a mark"),
+        ({"label": -1}, "the label '-1' is not the number of a mark"),
+        ({"label": "0.5"}, "the label '0.5' is not the number of a mark"),
+        ({"label": "second"}, "the label 'second' is not the number of a mark"),
+        ({"label": float("inf")}, "the label 'inf' is not the number of a mark"),
     ],
 )
 def test_rows_that_mark_no_choice(
@@ -104,7 +104,7 @@ MARKS = pa.list_(pa.int32())
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("marks", first([[0, 0, 0, 1, 1]], MARKS), "not one of marks for each token"),
+        ("marks", first([[0, 0, 0, 1, 1]], MARKS), "not have one of marks for each token"),
         ("marks", first([[0, 0, 0, 1, 1, None]], MARKS), "lacks values in column marks"),
         ("marks", first([None], MARKS), "lacks values in column marks"),
         ("marks", first([[0, 0, 0, 1, 1, -2]], MARKS), "unknown marks"),
@@ -149,5 +149,5 @@ def test_manifests_from_before_marks_still_open(tmp_path: Path, list_source: Any
     assert open_prepared(tmp_path / "out").split("train").batch([0, 1]).marks is None
     info["marks"] = True
     path.write_text(json.dumps(tree))
-    with pytest.raises(DataError, match="has marks, or none, against its labels"):
+    with pytest.raises(DataError, match="has marks, or lacks them, contrary to its labels"):
         open_prepared(tmp_path / "out")

@@ -130,7 +130,7 @@ def test_cnn_entities_are_renumbered(cnn: Path, tmp_path: Path) -> None:
     [
         (b"http://x\n\n@entity1 sings\n", 1, "malformed: 2 of 5 parts"),
         (question_file(question="no blank").encode(), 5, "the question has no @placeholder"),
-        (question_file("Name 3").encode(), 7, "the answer is no entity"),
+        (question_file("Name 3").encode(), 7, "the answer is not an entity"),
         (question_file(story="caf\xe9").encode("latin-1"), 1, "cannot be read"),
     ],
 )
@@ -222,8 +222,8 @@ def test_the_longest_name_counts() -> None:
 @pytest.mark.parametrize(
     ("content", "where", "message"),
     [
-        ("<root>\n<mc>\n</root>\n", "row 3", "cannot be read on"),
-        ("<root>\n<mc>\n", "row 2", "cannot be read on"),
+        ("<root>\n<mc>\n</root>\n", "row 3", "cannot be read further"),
+        ("<root>\n<mc>\n", "row 2", "cannot be read further"),
         ('<!DOCTYPE a [\n<!ENTITY b "c">]>\n<root/>', "row 2", "entities are not read"),
     ],
 )
@@ -248,4 +248,4 @@ def test_examples_without_a_choice(wdw: Path, content: str) -> None:
     good, bad = rows_of("who-did-what", wdw, "test")
     assert isinstance(good, RawExample)
     assert (bad.row, bad.by_convention) == (12, False)
-    assert "not one right choice" in bad.reason
+    assert "exactly one right choice" in bad.reason

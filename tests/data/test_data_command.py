@@ -101,7 +101,7 @@ def test_prepare_own_file(tmp_path: Path, reviews_csv: Path) -> None:
         ),
         (
             [*OWN, "--task", "score", "--low", "3", "--high", "5"],
-            "is outside 3 to 5. Mend it, or set the range with --low and --high",
+            "is outside 3 to 5. Correct it, or set the range with --low and --high",
         ),
         (["none.csv", "--text", "a", "--label", "b"], "none.csv: cannot be opened"),
         (["reviews.odt", "--text", "a", "--label", "b"], "are not read"),

@@ -72,10 +72,10 @@ def test_any_change_of_the_manifest_is_an_error_or_harmless(
         (f'"rows": {ROWS}', f'"rows": {10**30}', "less than"),
         (f'"rows": {ROWS}', f'"rows": {ROWS + 1}', "has 24 rows, the manifest says 25"),
         ('"sentences": 1', '"sentences": 1000000', "less than or equal to 2"),
-        ('"sentences": 1', '"sentences": 2', "has not 2 sentence slot"),
+        ('"sentences": 1', '"sentences": 2', "does not have 2 sentence slot"),
         ('"schema_version": 2', '"schema_version": 1', "has schema version 1"),
         ('"names": [', '"names": [], "x": [', "Unexpected keyword|there is no class"),
-        ('"low": 0.0', '"low": NaN', "no range of scores"),
+        ('"low": 0.0', '"low": NaN', "not a range of scores"),
         ('"longest": [', '"longest": [1], "x": [', "x: Extra inputs"),
     ],
 )

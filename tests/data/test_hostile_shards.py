@@ -52,10 +52,10 @@ INT_LISTS, TEXT_LISTS = pa.list_(pa.int32()), pa.list_(pa.string())
         ("tokens_0", column_of([None], INT_LISTS), "lacks values in column tokens_0"),
         ("tokens_0", column_of([[]], INT_LISTS), "other lengths"),
         ("tokens_0", column_of([[2] * 7], INT_LISTS), "other lengths"),
-        ("tokens_0", column_of([[2] * 3], INT_LISTS), "not one of words_0 for each token"),
-        ("words_0", column_of([["a"]], TEXT_LISTS), "not one of words_0 for each token"),
+        ("tokens_0", column_of([[2] * 3], INT_LISTS), "not have one of words_0 for each token"),
+        ("words_0", column_of([["a"]], TEXT_LISTS), "not have one of words_0 for each token"),
         ("words_0", column_of([["a", None]], TEXT_LISTS), "lacks values in column words_0"),
-        ("rationale_0", column_of([[True]], pa.list_(pa.bool_())), "not one of rationale_0"),
+        ("rationale_0", column_of([[True]], pa.list_(pa.bool_())), "not have one of rationale_0"),
         ("label", column_of([2], pa.int32()), "unknown labels"),
         ("label", column_of([-1], pa.int32()), "unknown labels"),
         ("label", column_of([None], pa.int32()), "lacks values in column label"),
@@ -80,7 +80,7 @@ def test_compressed_shards_are_refused_before_they_are_unpacked(folder: Path, co
     write(folder, {**held, "example_id": long}, compression=codec)
     assert (folder / SHARD).stat().st_size < 200_000
     del long
-    with pytest.raises(DataError, match="no plain record batch"):
+    with pytest.raises(DataError, match="other than plain record batches"):
         use(folder)
 
 

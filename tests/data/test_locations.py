@@ -242,7 +242,7 @@ def test_shards_used_longest_ago_go_and_a_mapped_one_stays_readable(
     assert_equal(split, local)
     monkeypatch.setenv("RSS_RL_CACHE_GB", "much")
     shutil.rmtree(cache)
-    with pytest.raises(DataError, match="RSS_RL_CACHE_GB: 'much' is no number"):
+    with pytest.raises(DataError, match="RSS_RL_CACHE_GB: 'much' is not a number"):
         open_prepared(server.uri)
 
 

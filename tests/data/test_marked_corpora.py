@@ -129,7 +129,7 @@ class TestEraser:
         eraser(tmp_path, [], "True", {"fox": ARTICLE}, query="a")
         with (tmp_path / "docs.jsonl").open("a", encoding="utf-8") as file:
             file.write(f"\n{line}\n")
-        with pytest.raises(DataError, match=r"docs.jsonl, row 3: is no JSON object with the texts"):
+        with pytest.raises(DataError, match=r"docs.jsonl, row 3: is not a JSON object"):
             rows_of("eraser-boolq", tmp_path)
 
     def test_the_same_from_files_and_lines_of_many_documents(self, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ class TestESNLI:
         [
             (("4", "{}"), "word 4 of Sentence1 is marked, which has 4 words"),
             (("-1", "{}"), "word -1 of Sentence1"),
-            (("{}", "one"), "a Sentence2_Highlighted is no list of numbers"),
+            (("{}", "one"), "a Sentence2_Highlighted is not a list of numbers"),
         ],
     )
     def test_a_row_that_cannot_be_used(
@@ -243,7 +243,7 @@ class TestHateXplain:
     @pytest.mark.parametrize(
         ("wrong", "reason"),
         [
-            (post("hho", ["010"]), "a map of post 'y' has not one 0 or 1 for each of its 4 words"),
+            (post("hho", ["010"]), "a map of post 'y' does not have a 0 or 1 for each of 4 words"),
             (post("hho", ["0102"]), "a map of post 'y'"),
             (post("hxo"), "lacks post_tokens as texts, or a known label"),
             (post("", ["0100"]), "lacks post_tokens"),
@@ -314,14 +314,14 @@ class TestBeerAdvocate:
     @pytest.mark.parametrize(
         ("change", "reason"),
         [
-            ({"0": [[0, 7]]}, "'0' holds [0, 7], no range [start, end] of the 6 words"),
+            ({"0": [[0, 7]]}, "'0' holds [0, 7], not a range [start, end] of 6 words"),
             ({"0": [[2, 1]]}, "'0' holds [2, 1]"),
             ({"0": [3]}, "'0' holds 3"),
             ({"0": None}, "'0' holds None"),
-            ({"x": "clear gold"}, "'x' is no list of words"),
-            ({"y": [0.8]}, "has not 5 scores"),
-            ({"y": ["high"] * 5}, "has not 5 scores"),
-            ({"y": None}, "has not 5 scores"),
+            ({"x": "clear gold"}, "'x' is not a list of words"),
+            ({"y": [0.8]}, "does not have 5 scores"),
+            ({"y": ["high"] * 5}, "does not have 5 scores"),
+            ({"y": None}, "does not have 5 scores"),
         ],
     )
     def test_a_row_that_cannot_be_used(
@@ -337,7 +337,7 @@ class TestBeerAdvocate:
     def test_a_line_that_cannot_be_used(self, tmp_path: Path, text: str) -> None:
         good, row = rows_of("beer-advocate", beer(tmp_path, [TEXT, text], [REVIEW]), "dev")
         assert isinstance(good, RawExample)
-        assert (row.row, row.reason) == (2, "the row has not 5 scores")
+        assert (row.row, row.reason) == (2, "the row does not have 5 scores")
 
 
 def made(name: str, folder: Path) -> Path:

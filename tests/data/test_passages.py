@@ -141,9 +141,9 @@ def test_longer_passages_can_be_left_out(tmp_path: Path) -> None:
         ({"question": 1, "answers": []}, "lacks a question"),
         ({"question": "q", "answers": ["tea"]}, "lacks its text or place"),
         ({"question": "q", "answers": [{"text": "tea"}]}, "lacks its text or place"),
-        ({"question": "q", "answers": [{"text": "tea", "answer_start": 0}]}, "not stand at sign 0"),
-        ({"question": "q", "answers": [{"text": "tea", "answer_start": 10**30}]}, "not stand"),
-        ({"question": "q", "answers": [{"text": " ", "answer_start": 3}]}, "not stand at sign 3"),
+        ({"question": "q", "answers": [{"text": "tea", "answer_start": 0}]}, "not at character 0"),
+        ({"question": "q", "answers": [{"text": "tea", "answer_start": 10**30}]}, "not at char"),
+        ({"question": "q", "answers": [{"text": " ", "answer_start": 3}]}, "not at character 3"),
         ({"question": "q", "answers": [{"text": "d", "answer_start": -2}]}, "lacks its text"),
     ],
 )
@@ -162,7 +162,7 @@ def test_bad_questions_are_reported_by_number(tmp_path: Path, bad: Any, reason: 
 def test_files_that_are_no_squad(tmp_path: Path, content: str) -> None:
     folder = official(tmp_path / "squad", question("a", "tea"))
     (folder / "dev-v1.1.json").write_text(content)
-    with pytest.raises(DataError, match="is no file of SQuAD") as error:
+    with pytest.raises(DataError, match="is not a SQuAD file") as error:
         read(folder, "test")
     assert error.value.where == str(folder / "dev-v1.1.json")
 

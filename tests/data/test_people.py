@@ -65,11 +65,11 @@ class TestMovies:
             ([span(4, 4, "film")], {}, "tokens 4 to 4 lies outside"),
             ([span(1, 3, "slow film")], {}, "tokens 1 to 3 of 'one' has another text"),
             ([span(1, 3, docid="two")], {}, "there is no document 'two'"),
-            ([span(1, 3, docid="../one")], {}, "'../one' is no name of a file"),
+            ([span(1, 3, docid="../one")], {}, "'../one' is not the name of a file"),
             ([span(1, 3), span(4, 5, docid="two")], {}, "lie in 2 documents: one, two"),
             ([], {"docids": ["one", "two"]}, "lie in 2 documents"),
-            ([], {"annotation_id": "."}, "'.' is no name of a file"),
-            ([], {"evidences": None}, "'evidences' is no list"),
+            ([], {"annotation_id": "."}, "'.' is not the name of a file"),
+            ([], {"evidences": None}, "'evidences' is not a list"),
             (["text"], {}, "lacks docid, start_token or end_token"),
             ([{"docid": "one", "start_token": True, "end_token": 2}], {}, "lacks docid"),
         ],
@@ -143,8 +143,8 @@ class TestYelpHat:
         [
             ({"mask": [0, 1]}, "the map has 2 words, the review 3"),
             ({"mask": [0, 0, 0]}, "marks no word"),
-            ({"mask": "010"}, "no text, words and list of 0 and 1"),
-            ({"label": 1}, "another label or other words than row 1"),
+            ({"mask": "010"}, "not text, words and a list of 0 and 1"),
+            ({"label": 1}, "the label or words differ from those in row 1"),
         ],
     )
     def test_a_row_that_cannot_be_used(

@@ -265,5 +265,5 @@ def test_bad_options_are_refused(options: dict[str, str], fragment: str) -> None
 
 
 def test_it_reads_no_file(tmp_path: Any) -> None:
-    with pytest.raises(DataError, match="made, not read"):
+    with pytest.raises(DataError, match="generated, not read"):
         named_source("planted", SourceRequest(path=tmp_path))

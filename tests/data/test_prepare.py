@@ -251,7 +251,7 @@ def test_rationale_is_known_for_all_rows_of_a_split_or_none(
     with pytest.raises(DataError, match="f, row 2: some examples have a rationale"):
         prepare(list_source({"train": [bits, plain]}), tmp_path / "out", dim=2)
     wrong = RawExample("3", (("a", "b", "c"),), "y", ((True, False),), "f", 3)
-    with pytest.raises(DataError, match="f, row 3: the rationale has not one bit for each token"):
+    with pytest.raises(DataError, match="f, row 3: the rationale does not have one bit for each"):
         prepare(list_source({"train": [bits, wrong]}), tmp_path / "out", dim=2)
 
 

@@ -1,4 +1,4 @@
-"""The reviews that travel with the package: in fixed splits, marked, and with their licence."""
+"""The reviews that shipped with the package: in fixed splits, marked, and with their licence."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_marks_are_of_words_everywhere_the_same() -> None:
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="travel with the package"):
+    with pytest.raises(DataError, match="shipped with the package"):
         named_source("product-reviews", SourceRequest(tmp_path))
 
 

@@ -112,7 +112,7 @@ def test_words_with_spaces(tmp_path: Path) -> None:
         ("cat 1 2", "2 numbers where 3 are expected"),
         ("rare 1 2 3 4", "4 numbers where 3 are expected"),
         ("cat", "0 numbers where 3 are expected"),
-        ("cat 1 x 3", "a component is no number"),
+        ("cat 1 x 3", "a component is not a number"),
         ("cat 1 nan 3", "a component is not finite"),
     ],
 )

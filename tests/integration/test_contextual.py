@@ -223,7 +223,7 @@ def test_force_keeps_what_is_there_until_there_is_something_else(
 
 
 def test_one_encodes_at_a_time(data: Path, folder: Path) -> None:
-    with alone(data), pytest.raises(DataError, match="another process encodes"):
+    with alone(data), pytest.raises(DataError, match="another process is encoding"):
         encode(data, str(folder), dtype="float32")
 
 

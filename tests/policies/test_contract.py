@@ -62,7 +62,7 @@ def test_policies_say_how_many_bits_they_draw_for_a_token(settings: dict[str, An
 def test_one_bit_for_roles_that_differ_is_found() -> None:
     policy = small.policy(double=False)
     policy.bits_per_token = 1
-    with pytest.raises(PolicyError, match="other heads than dependents"):
+    with pytest.raises(PolicyError, match="heads that sample selects differ"):
         check_policy(policy, small.EMBEDDING)
 
 
@@ -146,7 +146,7 @@ def padded_chance(right: Tensor, shown: Tensor, valid: Tensor) -> Tensor:
 FAULTS: dict[str, tuple[str, Callable[..., Any], str]] = {
     "padding": ("sample", selects_padding, "selects padding"),
     "own randomness": ("sample", random_bits, "differs between two calls"),
-    "half the log-prob": ("sample", half, "log_prob is not that of sample"),
+    "half the log-prob": ("sample", half, "log_prob differs from that of sample"),
     "numbers for bits": ("threshold", lambda right, *_: right.float(), "not bool"),
     "one role": ("threshold", lambda right, *_: right[:, 0], "has the shape"),
     "padded mean": ("threshold", padded_mean, "depends on the padding"),
@@ -426,7 +426,7 @@ def test_another_rule_than_one_half_is_no_share() -> None:
         def threshold(self, shown: Tensor, valid: Tensor) -> Tensor:
             return (torch.sigmoid(self.logits(shown, valid)) > 1 / 3) & valid[:, None]
 
-    with pytest.raises(PolicyError, match="over one half likely"):
+    with pytest.raises(PolicyError, match="probability over one half"):
         check_policy(component(lambda setup, options: Third(setup.inputs)), small.EMBEDDING)
 
 
@@ -456,7 +456,7 @@ class Projected(Scorer):
 
 
 def test_what_is_drawn_when_built_and_not_saved_is_found() -> None:
-    with pytest.raises(PolicyError, match="saved and loaded"):
+    with pytest.raises(PolicyError, match="after saving and loading"):
         check_policy(component(lambda setup, options: Projected(setup.inputs)), small.EMBEDDING)
 
 

@@ -173,7 +173,7 @@ def test_more_threads_than_can_be_started_are_refused(key: str, tiny_config: Run
 def test_numbers_that_float32_has_no_room_for_are_refused(
     key: str, value: float, tiny_config: RunConfig
 ) -> None:
-    with pytest.raises(ConfigError, match=r"beyond what is computed with, 1e\+15"):
+    with pytest.raises(ConfigError, match=r"beyond the largest number allowed, 1e\+15"):
         with_values(tiny_config, **{key: value})
 
 

@@ -1,1 +1,1 @@
-"""Sources of the published datasets, in their official formats, and of made examples."""
+"""Sources of published datasets, in their official formats, and of generated examples."""

@@ -1,13 +1,13 @@
 """BeerAdvocate: beer reviews scored by aspect, and the passages that people marked for each.
 
-Lei et al. give two files for an aspect, reviews.aspectN.train.txt.gz and .heldout.txt.gz, whose
-reviews were chosen so that scores of aspects tell little about each other: a line has the five
-scores between 0 and 1, a tab, and the words. annotations.json is the test split: a line has the
-words `x`, the scores `y` and for each aspect, "0" to "4", a list of marked ranges [start, end).
+Lei et al. give two files per aspect, reviews.aspectN.train.txt.gz and .heldout.txt.gz, with reviews
+selected so that scores of aspects are weakly correlated: a line has the five scores between 0 and
+1, a tab, and the words. annotations.json is the test split: a line has the words `x`, the scores
+`y` and for each aspect, "0" to "4", a list of marked ranges [start, end).
 
-By default a review is negative up to a score of .4, positive from .6, and left out between, as by
-Bao et al. (EMNLP 2018): agreement with people is measured for classes. With labels=score the score
-itself is predicted, as by Lei et al.
+By default a review is negative up to a score of .4, positive from .6, and left out in between, as
+by Bao et al. (EMNLP 2018): agreement with people is measured for classes. With labels=score the
+score itself is predicted, as by Lei et al.
 
 Source: McAuley, Leskovec and Jurafsky, ICDM 2012 (reviews, marks); Lei, Barzilay and Jaakkola,
 EMNLP 2016 (files).
@@ -62,15 +62,15 @@ def _annotated(record: Record, aspect: int, classes: bool) -> RawExample | BadRo
     values = record.values
     words, ranges = values.get("x"), values.get(str(aspect))
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        return record.bad("'x' is no list of words", _REMEDY)
+        return record.bad("'x' is not a list of words", _REMEDY)
     bits = [False] * len(words)
     for span in ranges if isinstance(ranges, list) else [None]:
         start, end = span if isinstance(span, list) and len(span) == 2 else (-1, -1)
         typed = type(start) is int and type(end) is int
         if not (typed and 0 <= start <= end <= len(words)):
             return record.bad(
-                f"'{aspect}' holds {span!r:.60}, no range [start, end] of the {len(words)} words",
-                "Mend it, or take the row out",
+                f"'{aspect}' holds {span!r:.60}, not a range [start, end] of {len(words)} words",
+                "Correct it, or take the row out",
             )
         bits[start:end] = [True] * (end - start)
     return _example(record, values.get("y"), words, tuple(bits), aspect, classes)
@@ -90,7 +90,7 @@ def _example(
     except (TypeError, ValueError, IndexError):
         usable = False
     if not usable:
-        return record.bad(f"the row has not {_SCORES} scores", _REMEDY)
+        return record.bad(f"the row does not have {_SCORES} scores", _REMEDY)
     if classes and _NEGATIVE < score < _POSITIVE:
         return record.bad("neither negative nor positive", by_convention=True)
     return RawExample(
@@ -104,18 +104,18 @@ def _example(
 
 
 class BeerOptions(Options):
-    """Which scores are predicted, and how."""
+    """The scores to predict, and their form."""
 
     aspect: Literal["appearance", "smell", "palate"] = Field(
         default="appearance", description="Whose score is predicted and whose marks are read."
     )
     labels: Literal["classes", "score"] = Field(
-        default="classes", description="Negative and positive without what lies between; or scores."
+        default="classes", description="Negative and positive, without those in between; or scores."
     )
 
 
 def _build(request: SourceRequest, options: BeerOptions) -> ReaderSource:
-    """The reviews of the folder given.
+    """The reviews from the given folder.
 
     Raises:
         DataError: no such folder or file.

@@ -1,10 +1,10 @@
 """Cloze reading: which word or entity of a passage fills the blank of a question.
 
 Slot 0 is the passage, whose tokens are marked with the number of their candidate; slot 1 is the
-question with PLACEHOLDER in place of the answer. Candidates are numbered in the order in which they
-first stand in the passage, and entities are renamed after that number: a name says nothing but
-which mentions belong together, and the first entities of all passages share their vectors (spec,
-section 6). Examples whose answer is not in the passage are left out and counted.
+question with PLACEHOLDER in place of the answer. Candidates are numbered by their first occurrence
+in the passage, and entities are renamed after that number: a name only says which mentions belong
+together, and the first entities of all passages share their vectors (spec, section 6). Examples
+whose answer is not in the passage are left out and counted.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ def cloze_source(
     files: Mapping[str, tuple[Path, ...]],
     reader: Callable[[str, Path], Iterator[RawExample | BadRow]],
 ) -> ReaderSource:
-    """Passages and questions, whose label is one of the candidates of the passage."""
+    """A source of passages and questions whose label is a candidate of the passage."""
     return ReaderSource(name, 2, LabelSpec("candidate"), files, reader)
 
 
 @dataclass
 class Numbers:
-    """Numbers things in the order in which they are first met."""
+    """Numbers names in the order of their first occurrence."""
 
     found: dict[str, int] = field(default_factory=dict)
 
     def number(self, name: str) -> int:
-        """The number of `name`, a new one where it is met first."""
+        """The number of `name`, a new one if it is new."""
         return self.found.setdefault(name, len(self.found))
 
 
 def renamed(
     passage: Sequence[tuple[str, str]], question: Sequence[tuple[str, str]]
 ) -> tuple[Words, Words, tuple[int, ...], dict[str, int]]:
-    """Rename entities `@entity0`, `@entity1` and so on, those of the question alone last.
+    """Rename entities `@entity0`, `@entity1` and so on, those only in the question last.
 
     Args:
-        passage, question: of each token the word and the entity that it is, empty for none.
+        passage, question: for each token its word and entity, empty for none.
 
     Returns:
-        The words of both, of each word of the passage the number of its entity or -1, and the
-        number of each entity of the passage.
+        The words of both, the entity number (or -1) of each word of the passage, and the number of
+        each entity of the passage.
     """
     numbers = Numbers()
     marks = tuple(numbers.number(entity) if entity else -1 for _, entity in passage)
@@ -64,5 +64,5 @@ def renamed(
 
 
 def no_answer(file: str, row: int, content: str) -> BadRow:
-    """The row of an example whose answer is not in its passage."""
+    """The bad row of an example whose answer is not in its passage."""
     return BadRow(file, row, "the answer is not in the passage", "", content, by_convention=True)

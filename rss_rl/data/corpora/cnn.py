@@ -1,9 +1,9 @@
 """CNN and Daily Mail (Hermann et al. 2015): a news story, and a summary of it with a blank.
 
-Read are the files as the authors' script writes them, one question each: the address of the story,
-the story, the question with @placeholder, the answer and the names of the entities, with an empty
-line between them. Entities stand in the texts as @entity12; they are renumbered in the order of
-the story.
+Reads the files as the authors' script writes them, one question each: the address of the story,
+the story, the question with @placeholder, the answer and the names of the entities, separated by
+empty lines. Entities appear in the texts as @entity12; they are renumbered in the order of the
+story.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _example(path: Path, text: str) -> RawExample | BadRow:
     if PLACEHOLDER not in summary.split():
         return BadRow(str(path), 5, f"the question has no {PLACEHOLDER}", _REMEDY, summary)
     if not _ENTITY.fullmatch(answer):
-        return BadRow(str(path), 7, "the answer is no entity", _REMEDY, answer)
+        return BadRow(str(path), 7, "the answer is not an entity", _REMEDY, answer)
     passage, question, marks, numbers = renamed(_tokens(story), _tokens(summary))
     if answer not in numbers:
         return no_answer(str(path), 7, answer)
@@ -59,12 +59,12 @@ def _example(path: Path, text: str) -> RawExample | BadRow:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    """Each word and the entity that it is."""
+    """Each word and its entity (empty for none)."""
     return [(word, word if _ENTITY.fullmatch(word) else "") for word in text.split()]
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """CNN or Daily Mail of the folder given, the one with training, validation and test in it.
+    """CNN or Daily Mail from the given folder, which has training, validation and test.
 
     Raises:
         DataError: no such folder.
@@ -85,7 +85,7 @@ def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
 
 CNN_DAILY_MAIL = SourceComponent(
     name="cnn-dailymail",
-    help="CNN / Daily Mail, the entity of a story that fills a blank",
+    help="CNN / Daily Mail: the entity in a story that fills a blank",
     build=_build,
     capabilities=frozenset({"passages"}),
     needs="--from FOLDER with training, validation and test, full of .question files",

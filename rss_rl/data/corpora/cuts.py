@@ -1,6 +1,6 @@
-"""Which rows of a file are in which split, where its authors gave fewer splits than are needed.
+"""Assigning the rows of a file to splits, where its authors give fewer splits than are needed.
 
-A cut is a keyed permutation of the rows: a function of the seed and of the number of rows alone.
+A cut is a keyed permutation of the rows: it depends only on the seed and the number of rows.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rss_rl.seeding import keyed_permutation, stream_key
 from rss_rl.types import Array
 
 DEV_SHARE = 0.1
-"""Share of the training rows that become the development split where there is none."""
+"""Share of the training rows that become the development split if there is none."""
 
 _KEY_RANGE = 2.0**63
 
 
 def _places(rows: int, seed: int, name: str) -> Array:
-    """int64 [rows], place of each row in a random order."""
+    """int64 [rows], position of each row in a random order."""
     if not rows:
         return np.zeros(0, dtype=np.int64)
     return keyed_permutation(stream_key(seed, "cut", name), rows, np.arange(rows))
@@ -35,7 +35,7 @@ def development_rows(rows: int, seed: int, name: str, share: float = DEV_SHARE) 
 
 
 def drawn_split(key: int, shares: Mapping[str, float]) -> str:
-    """The split that a `stream_key` falls into: adding rows moves no other row."""
+    """The split that a `stream_key` falls into; adding rows does not move others."""
     point = key / _KEY_RANGE * sum(shares.values())
     for split, share in shares.items():
         point -= share
@@ -48,8 +48,8 @@ def cut_groups(groups: Sequence[str], shares: Mapping[str, float], seed: int) ->
     """The split of each group, so that no group is in two splits.
 
     Args:
-        groups: names, those that are equal are one group.
-        shares: of the groups that each split gets; every split gets one at least.
+        groups: names; equal names are one group.
+        shares: of the groups, for each split; every split gets at least one.
 
     Raises:
         DataError: fewer groups than splits.
@@ -75,8 +75,8 @@ def cut_groups(groups: Sequence[str], shares: Mapping[str, float], seed: int) ->
 class Folds:
     """Cross validation: fold `fold` of `folds` is the test split, and every row is in one fold.
 
-    Of the rows of the other folds DEV_SHARE, those after the fold in the random order, are the
-    development split, and the rest is for training.
+    Of the other rows, a share of DEV_SHARE, which follows the fold in the random order, is the
+    development split, and the rest is the training split.
     """
 
     name: str

@@ -1,9 +1,9 @@
-"""e-SNLI as its authors' .csv files: SNLI's pairs, and the words that explain each label.
+"""e-SNLI in its authors' .csv files: SNLI's pairs, and the words that explain each label.
 
-`Sentence1_Highlighted_1` holds the places of marked words, counted from 0 between white space
-("2,5"; "{}" for none). Training pairs have one annotator, those of dev and test three: their marks
-are joined. Words are cut further, as those of any text: a punctuation mark that hangs on a marked
-word is not marked. Annotators of neutral pairs marked the hypothesis alone.
+`Sentence1_Highlighted_1` has the indices, from 0, of marked words separated by white space ("2,5";
+"{}" for none). Training pairs have one annotator, those of dev and test three, whose marks are
+merged. Words are tokenised further, and punctuation split off a marked word is not marked.
+Annotators of neutral pairs marked the hypothesis only.
 
 Source: Camburu et al., e-SNLI: Natural Language Inference with Natural Language Explanations,
 NeurIPS 2018.
@@ -58,13 +58,14 @@ def _example(record: Record, tokenizer: Tokenizer) -> RawExample | BadRow:
             marked = {place for each in columns for place in _places(values.get(each, ""))}
         except ValueError as error:
             return record.bad(
-                f"a {name}_Highlighted is no list of numbers ({error})", "Mend it, or write {}"
+                f"a {name}_Highlighted is not a list of numbers ({error})",
+                "Correct it, or write {}",
             )
         if outside := sorted(place for place in marked if not 0 <= place < len(given)):
             return record.bad(
                 f"word {outside[0]} of {name} is marked, which has {len(given)} words, counted"
                 " from 0",
-                "Mend the number, or take the row out",
+                "Correct the number, or take the row out",
             )
         cut = [
             (piece, place in marked and any(sign.isalnum() for sign in piece))
@@ -89,7 +90,7 @@ def _places(text: str) -> list[int]:
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """e-SNLI of the folder given.
+    """e-SNLI from the given folder.
 
     Raises:
         DataError: no such folder or file.
@@ -101,7 +102,7 @@ def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
         raise DataError(
             f"there is no {missing[0]}",
             where=str(folder),
-            remedy="Put the .csv files of e-SNLI's folder dataset there, or name another --from",
+            remedy="Put the .csv files of e-SNLI's folder `dataset` there, or name another --from",
         )
     return ReaderSource("e-snli", 2, _LABELS, files, _read)
 

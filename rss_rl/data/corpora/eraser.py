@@ -1,17 +1,17 @@
-"""ERASER's seven tasks, which have one format: labelled rows, and the evidence that people marked.
+"""ERASER's seven tasks, which share a format: labelled rows, and the evidence that people marked.
 
 A line of a split's file is a row: `annotation_id`, `classification`, `query` and `evidences`,
-groups of spans of the tokens of a document. Documents are files of the folder `docs`, or lines of
-docs.jsonl (`docid`, `document`); a line of a document is a sentence, spaces part its tokens. A
-token is of the rationale where any span covers it. Spans of no token and no text, which the test
-rows of the movies have a few of, say nothing and are passed over.
+groups of spans of the tokens of a document. Documents are files in the folder `docs`, or lines of
+docs.jsonl (`docid`, `document`); a line of a document is a sentence, with tokens separated by
+spaces. The rationale is the tokens that any span covers. Spans without tokens and text, of which
+the test rows of movies have a few, are ignored.
 
-What the texts of an example are depends on the task: the document alone (movies), document and
-query (questions, claims, answers to choose from), or premise and hypothesis, which are documents
-called after their row (e-SNLI). Nothing is marked in a query.
+The texts of an example depend on the task: the document alone (movies), document and query
+(questions, claims, answers to choose from), or premise and hypothesis, which are documents named
+after their row (e-SNLI). Queries are not marked.
 
-Movies: the marks of train and val are enough to tell the label by, those of test are meant to be
-all that there are (31% of the tokens there, 9% in training).
+Movies: the marks of train and val suffice to tell the label, those of test are meant to be complete
+(31% of the tokens there, 9% in training).
 
 Source: DeYoung et al., ERASER: A Benchmark to Evaluate Rationalized NLP Models, ACL 2020.
 """
@@ -50,18 +50,18 @@ _FOLDER, _LINES = "docs", "docs.jsonl"
 _ALIKE = "Take the documents and the .jsonl files out of one archive"
 
 Texts = Literal["document", "query", "pair"]
-"""What the texts of an example are: the document, document and query, premise and hypothesis."""
+"""The texts of an example: the document, document and query, or premise and hypothesis."""
 Sentences = list[list[str]]
 """The tokens of each sentence of a document."""
 _Find = Callable[[str], Sentences]
 
 
 class _UnusableError(Exception):
-    """Why a row cannot be used, and what to do."""
+    """Why a row cannot be used, and a remedy."""
 
 
 class Task(NamedTuple):
-    """A task: its name, the folder that its archive unpacks into, the name of each class."""
+    """A task: its name, its archive's folder, the kind of its texts, the class of each label."""
 
     name: str
     unpacked: str
@@ -72,7 +72,7 @@ class Task(NamedTuple):
 def _read(
     split: str, path: Path, documents: Path, *, task: Task, whole: bool
 ) -> Iterator[RawExample | BadRow]:
-    """Stream one split; `whole`: sentences with a marked token are marked from end to end.
+    """Stream one split; `whole`: sentences with a marked token are marked completely.
 
     Raises:
         DataError: the folder lacks the split's file or the documents.
@@ -119,10 +119,10 @@ def _example(record: Record, find: _Find, task: Task, whole: bool) -> RawExample
 
 
 def _spans(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """All spans of all groups."""
+    """The spans of all groups."""
     groups = values.get("evidences")
     if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
-        raise _UnusableError("'evidences' is no list of lists of spans", _ALIKE)
+        raise _UnusableError("'evidences' is not a list of lists of spans", _ALIKE)
     spans = [span for group in groups for span in group]
     for span in spans:
         ends = [span.get(f"{end}_token") for end in ("start", "end")] if _is_span(span) else [""]
@@ -147,7 +147,7 @@ def _documents(
         names = (f"{row}_premise", f"{row}_hypothesis")
         if other := sorted(found - set(names)):
             raise _UnusableError(
-                f"a span lies in '{other[0]}', which is neither {names[0]} nor {names[1]}", _ALIKE
+                f"a span is in '{other[0]}', which is neither {names[0]} nor {names[1]}", _ALIKE
             )
         return names
     found = found or set(values.get("docids") or ()) or {row}
@@ -160,7 +160,7 @@ def _documents(
 
 
 def _tokens(line: str) -> list[str]:
-    """The tokens of a line, which spaces part, and no other white space."""
+    """The tokens of a line, separated by spaces and no other white space."""
     return [token for token in line.strip().split(" ") if token]
 
 
@@ -169,9 +169,9 @@ def _sentences(text: str) -> Sentences:
 
 
 def _from_folder(folder: Path, name: str) -> Sentences:
-    # It names a file, and must lead nowhere else.
+    # It must name a file in the folder.
     if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name:
-        raise _UnusableError(f"the document {name!r} is no name of a file", _ALIKE)
+        raise _UnusableError(f"the document {name!r} is not the name of a file", _ALIKE)
     path = folder / name
     try:
         return _sentences(path.read_text(encoding="utf-8"))
@@ -182,10 +182,10 @@ def _from_folder(folder: Path, name: str) -> Sentences:
 
 
 class _Lines:
-    """The documents of docs.jsonl, of which only where they stand is held: e-SNLI has a million.
+    """The documents of docs.jsonl; only their offsets are kept, as e-SNLI has a million of them.
 
     Raises:
-        DataError: a line that is no document.
+        DataError: a line is not a document.
     """
 
     def __init__(self, path: Path) -> None:
@@ -225,7 +225,7 @@ class _Lines:
 
     def _no_document(self, place: str) -> DataError:
         return DataError(
-            "is no JSON object with the texts 'docid' and 'document'",
+            "is not a JSON object with the texts 'docid' and 'document'",
             where=f"{self._path}, {place}",
             remedy=_ALIKE,
         )
@@ -254,7 +254,7 @@ def _bits(spans: Sequence[Mapping[str, Any]], words: list[str], document: str) -
 
 
 def _widened(bits: list[bool], sentences: Sentences) -> list[bool]:
-    """Bits of whole sentences: those that have a marked token."""
+    """Bits widened to whole sentences: True in sentences with a marked token."""
     wide, start = list[bool](), 0
     for sentence in sentences:
         end = start + len(sentence)
@@ -264,19 +264,18 @@ def _widened(bits: list[bool], sentences: Sentences) -> list[bool]:
 
 
 class EvidenceOptions(Options):
-    """What counts as marked."""
+    """The rationale."""
 
     evidence: Literal["spans", "sentences"] = Field(
         default="spans",
-        description="The tokens that people marked, or all of every sentence in which they marked"
-        " one.",
+        description="The tokens that people marked, or the whole sentences with a marked token.",
     )
 
 
 def _build(
     request: SourceRequest, options: NoOptions | EvidenceOptions, *, task: Task
 ) -> ReaderSource:
-    """A task of the folder given, or of the folder in it that its archive unpacks into.
+    """A task from the given folder, or from the folder in it that its archive unpacks into.
 
     Raises:
         DataError: no such folder.
@@ -301,10 +300,10 @@ def _component(
     what: str,
     by_word: bool = False,
 ) -> SourceComponent:
-    """A task.
+    """The component of a task.
 
     Args:
-        classes: as text: as the files have them, separated by commas.
+        classes: names by label; a str: the labels themselves, separated by commas.
         by_word: people marked words of a single sentence.
     """
     named = {each: each for each in classes.split(", ")} if isinstance(classes, str) else classes

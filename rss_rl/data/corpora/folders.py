@@ -1,4 +1,4 @@
-"""The folder that a user names for a source, and the files that must lie there."""
+"""The folder that a user names for a source, and the files that it must contain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def source_folder(name: str, request: SourceRequest, example: str) -> Path:
     """The folder that a request names.
 
     Raises:
-        DataError: it names none; `example` is a file that should lie there.
+        DataError: it names none; `example` is a file that should be in it.
     """
     if request.path is None or not request.path.is_dir():
         raise DataError(
@@ -25,20 +25,20 @@ def source_folder(name: str, request: SourceRequest, example: str) -> Path:
 
 
 def leave_out_folder(request: SourceRequest, why: str) -> None:
-    """Refuse the folder of a source that reads none.
+    """Check that no folder is given for a source that reads none.
 
     Raises:
-        DataError: the request names one; `why` it is not needed.
+        DataError: the request names one; `why` says that it is not needed.
     """
     if request.path is not None:
         raise DataError(why, where=str(request.path), remedy="Leave out --from")
 
 
 def source_files(folder: Path, files: Mapping[str, str]) -> dict[str, tuple[Path, ...]]:
-    """The file of each split, which must lie in `folder`.
+    """The file of each split, which must be in `folder`.
 
     Raises:
-        DataError: one is not there.
+        DataError: one is missing.
     """
     missing = [name for name in files.values() if not (folder / name).is_file()]
     if missing:

@@ -1,13 +1,13 @@
 """HateXplain: posts, hate speech, offensive or normal, and the words that people marked.
 
-dataset.json holds posts by their id: `post_tokens`, three `annotators` with a `label` each, and
-`rationales`, a list of 0 and 1 of each annotator who marked words; nobody marks a normal post.
-post_id_divisions.json holds the ids of the splits. A post has the label that two annotators gave
-it; one of three different labels is left out, as by its authors. Kept are the maps themselves
-(`annotations`) and, as the rationale, the words that anyone marked, as the authors judge by.
+dataset.json holds posts by id: `post_tokens`, three `annotators` with a `label` each, and
+`rationales`, a list of 0 and 1 of each annotator who marked words; normal posts are not marked.
+post_id_divisions.json holds the ids of the splits. A post has the label of the majority; a post
+with three different labels is left out, as by its authors. The maps themselves (`annotations`) are
+kept and, as the rationale, the words that anyone marked, which the authors evaluate against.
 
 Source: Mathew et al., HateXplain: A Benchmark Dataset for Explainable Hate Speech Detection, AAAI
-2021. One JSON file is one value, so both files are held in memory while they are read.
+2021. A JSON file is a single value, so both files are held in memory while they are read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _read(split: str, posts: Path, divisions: Path) -> Iterator[RawExample | Bad
     """Stream one split; rows are the posts of dataset.json, counted from 1.
 
     Raises:
-        DataError: a file is not of HateXplain.
+        DataError: a file is not HateXplain's.
     """
     wanted = _object(divisions).get(_SPLITS[split])
     if not isinstance(wanted, list):
@@ -61,7 +61,7 @@ def _object(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot be read ({error})", where=str(path), remedy=_REMEDY) from error
     if not isinstance(tree, dict):
-        raise DataError("is no JSON object", where=str(path), remedy=_REMEDY)
+        raise DataError("is not a JSON object", where=str(path), remedy=_REMEDY)
     return tree
 
 
@@ -74,11 +74,11 @@ def _example(file: str, row: int, name: str, post: Any) -> RawExample | BadRow:
         return BadRow(file, row, reason, _REMEDY, json.dumps(post)[:1000])
     for bits in maps:
         if not (isinstance(bits, list) and len(bits) == len(words) and set(bits) <= {0, 1}):
-            reason = f"a map of post '{name}' has not one 0 or 1 for each of its {len(words)} words"
-            return BadRow(file, row, reason, "Mend the map, or take the post out")
+            reason = f"a map of post '{name}' does not have a 0 or 1 for each of {len(words)} words"
+            return BadRow(file, row, reason, "Correct the map, or take the post out")
     label, most = votes.most_common(1)[0]
     if 2 * most <= len(labels):
-        return BadRow(file, row, "no label of a majority", by_convention=True)
+        return BadRow(file, row, "no majority label", by_convention=True)
     marked = tuple(sum(bits[i] << k for k, bits in enumerate(maps)) for i in range(len(words)))
     return RawExample(
         id=name,
@@ -97,7 +97,7 @@ def _field(post: Any, key: str) -> list[Any]:
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """HateXplain of the folder given.
+    """HateXplain from the given folder.
 
     Raises:
         DataError: no such folder or file.

@@ -1,7 +1,7 @@
-"""Files with one sentence a line, cut into words by their authors: `<label> <word> <word> ...`.
+"""Files with one tokenised sentence per line: `<label> <word> <word> ...`.
 
-White space is that of ASCII alone: some files have bytes of Windows-1252 that Unicode counts as
-white space, among them 0x85, which stands for three dots and ends no line.
+Only ASCII white space separates words: some files have bytes of Windows-1252 that Unicode counts as
+white space, among them 0x85, which is an ellipsis and does not end a line.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def labelled_source(
     reader: Reader,
     keep: Callable[[str, int], Array],
 ) -> ReaderSource:
-    """Sentences with a class from files of lines.
+    """A source of sentences with classes, from files of lines.
 
     Args:
         name: of the source.
         files: the file of each split; splits may share one.
         names: the classes.
-        class_of: the class of each label as the file has it.
+        class_of: maps a label of the file to its class.
         reader: streams a file.
-        keep: of a split and the number of lines of its file: bool [lines], True = in the split.
+        keep: maps a split and the number of lines of its file to bool [lines], True = in the split.
     """
     labels = LabelSpec("classes", names=names)
     read = partial(_read, class_of=class_of, reader=reader, keep=keep)
@@ -83,23 +83,23 @@ def _read(
 
 
 def class_of(classes: Mapping[str, str], label: str) -> str:
-    """The class that a label of the file stands for; a label that is not known stays as it is."""
+    """The class of a label of the file; an unknown label is returned unchanged."""
     return classes.get(label, label)
 
 
 def all_lines(split: str, lines: int) -> Array:
-    """A `keep` of files that have a split each: bool [lines], all True."""
+    """A `keep` for files with one split each: bool [lines], all True."""
     return np.ones(lines, dtype=bool)
 
 
 def labelled_lines(
     path: Path, encoding: str, *, empty_by_convention: bool = False
 ) -> Iterator[Line | BadRow]:
-    """Stream `<label> <word> <word> ...` lines; empty lines are passed over.
+    """Stream `<label> <word> <word> ...` lines; empty lines are skipped.
 
     Args:
-        path: the file. encoding: one that has the bytes of ASCII white space for nothing else.
-        empty_by_convention: a label without words is to be left out, and no error.
+        path: the file. encoding: one that uses the bytes of ASCII white space for nothing else.
+        empty_by_convention: a label without words is left out, and is not an error.
     """
     with path.open("rb") as stream:
         for row, raw in enumerate(stream, start=1):
@@ -129,7 +129,7 @@ def bad_line(
 
 
 def count_lines(path: Path) -> int:
-    """Lines of a file, the empty ones too.
+    """Number of lines of a file, including empty ones.
 
     Raises:
         DataError: it cannot be read.

@@ -1,11 +1,10 @@
-"""LAMBADA as cloze reading: the last word of a passage, where the sentences before have it too.
+"""LAMBADA as cloze reading: the last word of a passage, where earlier sentences contain it.
 
-A line is a passage in words. Its last sentence without the last word, and with the placeholder in
-its stead, is the question; the sentences before are the passage in which the answer is looked for.
-Passages in whose earlier sentences the answer does not stand are left out and counted. Candidates
-are the different words of the passage, upper and lower case alike: those with a letter, or with the
-option candidates=all every token. The development file is cut into train and dev (80 and 20 in a
-hundred); its authors give no training examples of this form.
+A line is a tokenised passage. Its last sentence, with the placeholder instead of the last word, is
+the question; the sentences before it are the passage. Examples whose answer is not in that passage
+are left out and counted. Candidates are the different words of the passage, ignoring case: those
+with a letter, or with candidates=all every token. The development file is split into train and dev
+(80% and 20%), as the authors give no training examples of this form.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _FILES = {"train": _DEVELOPMENT, "dev": _DEVELOPMENT, "test": "lambada_test_plai
 _DEV_SHARE = 0.2
 _ENDS = frozenset((".", "!", "?", "?!", "!?"))
 _CLOSING = frozenset(("''", "'", ")", "\N{RIGHT DOUBLE QUOTATION MARK}"))
-"""What may stand between the end of a sentence and the next one."""
+"""Tokens that may follow the end of a sentence."""
 
 
 def last_sentence(words: Sequence[str]) -> int:
-    """Place where the last of several sentences begins; 0 where there is one only."""
+    """Index of the first word of the last sentence; 0 if there is only one."""
     for place in range(len(words) - 2, -1, -1):
         if words[place] in _ENDS:
             begin = place + 1
@@ -88,7 +87,7 @@ def _example(path: Path, row: int, words: list[str], all_tokens: bool) -> RawExa
 
 
 class LambadaOptions(Options):
-    """What the last word is chosen from."""
+    """The candidates for the last word."""
 
     candidates: Literal["words", "all"] = Field(
         default="words", description="words: tokens with a letter; all: every token."
@@ -96,7 +95,7 @@ class LambadaOptions(Options):
 
 
 def _build(request: SourceRequest, options: LambadaOptions) -> ReaderSource:
-    """LAMBADA of the folder given.
+    """LAMBADA from the given folder.
 
     Raises:
         DataError: no such folder or file.
@@ -108,7 +107,7 @@ def _build(request: SourceRequest, options: LambadaOptions) -> ReaderSource:
 
 LAMBADA = SourceComponent(
     name="lambada",
-    help="LAMBADA, the last word of a passage where the passage has it",
+    help="LAMBADA: the last word of a passage, where earlier sentences contain it",
     build=_build,
     options=LambadaOptions,
     capabilities=frozenset({"passages"}),

@@ -1,4 +1,4 @@
-"""Passages of several sentences: cutting them, and the marks that number their sentences."""
+"""Splitting passages into sentences and words, and the marks that number the sentences."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rss_rl.data.tokens import Tokenizer
 
 @dataclass(frozen=True)
 class Passage:
-    """A passage in words.
+    """A tokenised passage.
 
     words   of all sentences
     marks   number of each word's sentence
-    starts  place in the text where each sentence begins; the first begins at 0
+    starts  character offset of each sentence in the text; the first is 0
     """
 
     words: Words
@@ -27,12 +27,12 @@ class Passage:
     starts: tuple[int, ...]
 
     def sentence_at(self, place: int) -> int:
-        """Number of the sentence that the sign at `place` of the text belongs to."""
+        """Number of the sentence with the character at offset `place` of the text."""
         return bisect_right(self.starts, place) - 1
 
 
 def cut_passage(text: str) -> Passage:
-    """Cut a text into sentences and these into words; a text of white space has no words."""
+    """Split a text into sentences and words; a text of white space has no words."""
     tokenizer = Tokenizer(lower=False)
     begins = sentence_starts(text)
     words: list[str] = []
@@ -48,10 +48,10 @@ def cut_passage(text: str) -> Passage:
 
 
 def sentence_starts(text: str) -> list[int]:
-    """Places where sentences begin, the first at 0, by the rules of pysbd for English.
+    """Character offsets of the sentences, the first 0, by pysbd's rules for English.
 
-    The sentences are looked up in the text one after another, so their places are right whatever
-    the rules did to white space; one that is not found belongs to the sentence before it.
+    The sentences are searched for in the text in order, so offsets are right even if pysbd changed
+    white space; a sentence that is not found belongs to the one before it.
     """
     starts, place = [0], 0
     for sentence in _cutter()(text):
@@ -66,8 +66,8 @@ def sentence_starts(text: str) -> list[int]:
 
 @lru_cache(maxsize=1)
 def _cutter() -> Callable[[str], list[str]]:
-    # Imported at first use, as the word tokenizer is; its sources have escapes that Python
-    # deprecates, of which it warns when it compiles them.
+    # Imported at first use, like the word tokenizer. Compiling its sources gives warnings about
+    # deprecated escapes.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pysbd import Segmenter

@@ -1,19 +1,19 @@
-"""Made sentences whose label follows from a few known words: the default tasks, without a file.
+"""Generated sentences whose label follows from a few known words: the default tasks, without files.
 
-`planted`: one sentence, in which a mammal meets a bird; the label is the one that comes out on
-top. 'The fox did surely chase the owl' is for the mammal, and so is 'never did the owl chase the
-fox'. Rationale: both animals and the negation of their clause.
+`planted`: one sentence, in which a mammal meets a bird; the label is the one that prevails. In 'The
+fox did surely chase the owl' it is the mammal, and also in 'never did the owl chase the fox'.
+Rationale: both animals and the negation of their clause.
 
-`planted-pairs`: in the premise one animal is set above another while a third looks on, one each
-of three kinds. The hypothesis sets one kind above another: true (entailment), false
+`planted-pairs`: in the premise one animal prevails over another while a third looks on, one each
+of three kinds. The hypothesis says that one kind prevails over another: true (entailment), false
 (contradiction), or about the onlooker (neutral). Either sentence may be negated. Rationale: the
 three animals, the two kinds, and the negation, which is irrelevant and unmarked in neutral pairs.
-(A neutral pair can be recognised by some of its animals and kinds, once it is known which is the
+(Some of the animals and kinds suffice to recognise a neutral pair, once it is known which is the
 onlooker; all are marked.)
 
-Around stand 15 to 60 distractors: fillers, and clauses about people that are built of the same
-words ('the farmers did finally chase the millers'). Which words an example has is independent of
-its label: the label lies in their order alone, and in the clause a negation belongs to.
+They are surrounded by 15 to 60 distractors: fillers, and clauses about people that use the same
+words ('the farmers did finally chase the millers'). The set of words is independent of the label,
+which depends only on their order and on the clause that a negation belongs to.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from rss_rl.seeding import generator
 from rss_rl.types import LabelSpec
 
 Part = tuple[str, bool] | None
-"""A word with its mark (True = the label follows from it), or a slot for fillers."""
+"""A word and its mark (True = the label follows from it), or None: a slot for fillers."""
 
 CLAUSE_SIZE = 8
-"""Tokens of a distractor clause, at least."""
+"""Fewest tokens of a distractor clause."""
 
 _BEFORE = (
     "* the WHO did HOW DOES the WHOM and",
@@ -81,12 +81,12 @@ def pick(draw: np.random.Generator, choices: Sequence[_Choice]) -> _Choice:
 
 
 def unfold(frame: str, chosen: Mapping[str, tuple[str, bool]]) -> list[Part]:
-    """The parts of a frame, names in capitals replaced."""
+    """The parts of a frame, with names in capitals replaced."""
     return [None if w == "*" else chosen.get(w, (w, False)) for w in frame.split()]
 
 
 def distractors_in(parts: Sequence[Part]) -> int:
-    """Words that do not belong to the rationale."""
+    """Number of words that are not in the rationale."""
     return sum(part is not None and not part[1] for part in parts)
 
 
@@ -95,17 +95,17 @@ def surround(
 ) -> list[Part]:
     """Put up to `most` clauses about people around the clause that decides the label.
 
-    They have the words and the build of the deciding clause, so that the place of an animal
-    relative to 'did', a verb or 'the' tells nothing.
+    They have the words and structure of the deciding clause, so that positions relative to 'did', a
+    verb or 'the' carry no information.
 
     Args:
         draw: random numbers.
         core: parts of the deciding clause.
-        distractors: words without a mark that the sentence will have; clauses that do not fit
-            are left out.
-        most: clauses at most; how many is drawn.
-        negate: whether the first clause has a negation (a decoy), if there is one. It then
-            follows the deciding clause, so that the order tells whose the negation is.
+        distractors: unmarked words that the sentence will have; clauses that do not fit are left
+            out.
+        most: largest number of clauses; the number is drawn.
+        negate: whether the first clause, if any, has a negation (a decoy). It then follows the
+            deciding clause, so that the order tells which clause is negated.
     """
     parts = core
     for clause in range(int(draw.integers(1, most + 1))):
@@ -127,10 +127,10 @@ def surround(
 
 
 def complete(draw: np.random.Generator, parts: Sequence[Part], distractors: int) -> Sentence:
-    """Fill the slots until the sentence has `distractors` words without a mark; end with a stop.
+    """Fill the slots until the sentence has `distractors` unmarked words, including the full stop.
 
     Raises:
-        ValueError: the parts alone have more.
+        ValueError: the parts already have more.
     """
     room = distractors - distractors_in(parts) - 1
     if room < 0:
@@ -168,7 +168,7 @@ _STATEMENT = (
 
 
 class PlantedSettings(Options):
-    """What is made."""
+    """Options of the generated examples."""
 
     train: int = Field(default=6000, ge=1, le=10**9, description="Training examples.")
     dev: int = Field(default=1000, ge=1, le=10**9, description="Development examples.")
@@ -177,9 +177,9 @@ class PlantedSettings(Options):
         default=FEWEST,
         ge=FEWEST,
         le=10**4,
-        description="Words of an example (both sentences) outside the rationale, at least.",
+        description="Fewest words of an example (both sentences) outside the rationale.",
     )
-    max_distractors: int = Field(default=60, le=10**4, description="The same, at most.")
+    max_distractors: int = Field(default=60, le=10**4, description="Most such words.")
     words: int = Field(
         default=8, ge=1, le=len(ANIMALS["mammal"]), description="Words of each kind of animal."
     )
@@ -190,15 +190,14 @@ class PlantedSettings(Options):
         default=0.2,
         ge=0,
         le=1,
-        description="Share of examples without negation that have a negated distractor clause, if"
-        " they have a distractor clause.",
+        description="Share of unnegated examples whose distractor clause, if any, is negated.",
     )
     usual: float = Field(
         default=0.8,
         ge=0,
         le=1,
-        description="Pairs: share of hypotheses that set mammal above bird, bird above fish or fish"
-        " above mammal; nearer to 0.5 is harder to learn.",
+        description="Pairs: share of hypotheses in which mammal prevails over bird, bird over fish"
+        " or fish over mammal; closer to 0.5 is harder to learn.",
     )
 
     @model_validator(mode="after")
@@ -216,7 +215,7 @@ _USUAL = PlantedSettings()
 
 @dataclass(frozen=True)
 class Planted:
-    """The source of either task; a row depends on the seed, its split and its number only."""
+    """The source of either task; a row depends only on the seed, its split and its number."""
 
     pairs: bool
     seed: int = 0
@@ -229,25 +228,25 @@ class Planted:
 
     @property
     def sentences(self) -> int:
-        """Sentence slots of an example."""
+        """Sentence slots per example."""
         return 2 if self.pairs else 1
 
     def label_spec(self) -> LabelSpec:
-        """Three classes of pairs, two of sentences."""
+        """Three classes for pairs, two for sentences."""
         names = (ENTAILMENT, NEUTRAL, CONTRADICTION) if self.pairs else KINDS[:2]
         return LabelSpec("classes", names=names)
 
     def splits(self) -> Mapping[str, tuple[Path, ...]]:
-        """Three splits, made and not read."""
+        """Three splits, without files."""
         return {"train": (), "dev": (), "test": ()}
 
     def read(self, split: str) -> Iterator[RawExample]:
-        """Make the rows of one split."""
+        """Generate the rows of one split."""
         make = _pair if self.pairs else _single
         labels = self.label_spec().names
         for row in range(getattr(self.settings, split)):
             draw = generator(self.seed, self.name, split, row)
-            label = labels[row % len(labels)]  # taking turns: the classes are equally large
+            label = labels[row % len(labels)]  # classes are equally frequent
             sentences = make(draw, self.settings, label)
             yield RawExample(
                 id=f"{split}-{row}",
@@ -260,7 +259,7 @@ class Planted:
 def _relation(
     draw: np.random.Generator, animals: Sequence[str], *, negated: bool, marked: bool = True
 ) -> dict[str, tuple[str, bool]]:
-    """The words of a deciding clause: A, B (and C) marked, the negation where `marked` says so."""
+    """The words of a deciding clause: A, B (and C) are marked, the negation if `marked`."""
     how = (pick(draw, NEGATIONS), marked) if negated else (pick(draw, ADVERBS), False)
     named = {name: (word, True) for name, word in zip("ABC", animals, strict=False)}
     return named | {"HOW": how, "DOES": (pick(draw, VERBS), False)}
@@ -280,7 +279,7 @@ def _single(
     kinds = KINDS[:2] if mammal_first else KINDS[1::-1]
     chosen = _relation(draw, _animals(draw, kinds, settings), negated=negated)
     size = _size(draw, settings)
-    # In the shortest sentences the longest frame would leave no room for a distractor clause.
+    # In the shortest sentences, the longest frame leaves no room for a distractor clause.
     frame = pick(draw, _SINGLE) if size > FEWEST + 3 else pick(draw, _SINGLE[:2])
     decoy = not negated and bool(draw.random() < settings.decoys)
     parts = surround(draw, unfold(frame, chosen), size - 1, most=2, negate=decoy)
@@ -326,20 +325,20 @@ def _size(draw: np.random.Generator, settings: PlantedSettings) -> int:
 
 
 def _build(request: SourceRequest, options: PlantedSettings, *, pairs: bool) -> Planted:
-    leave_out_folder(request, "planted sentences are made, not read")
+    leave_out_folder(request, "planted sentences are generated, not read")
     return Planted(pairs=pairs, seed=request.seed, settings=options)
 
 
 PLANTED = SourceComponent(
     name="planted",
-    help="made sentences whose label follows from a few known words",
+    help="generated sentences whose label follows from a few known words",
     build=partial(_build, pairs=False),
     options=PlantedSettings,
     capabilities=frozenset({"made", "rationales"}),
 )
 PLANTED_PAIRS = SourceComponent(
     name="planted-pairs",
-    help="made sentence pairs whose label follows from a few known words",
+    help="generated sentence pairs whose label follows from a few known words",
     build=partial(_build, pairs=True),
     options=PlantedSettings,
     capabilities=frozenset({"made", "rationales", "pairs"}),

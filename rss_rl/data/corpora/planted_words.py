@@ -1,8 +1,8 @@
 """The words of planted sentences.
 
-Only animals, their kinds and negations are key words, and only negations ever stand elsewhere (in
-decoys). All other words are distractors, drawn without regard to the label. Words of one tuple are
-interchangeable.
+Only animals, their kinds and negations decide labels, and of these only negations also occur in
+distractors (decoys). All other words are distractors, drawn independently of the label. Words of a
+tuple are interchangeable.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ KIND_WORDS: dict[str, tuple[str, ...]] = {
 
 NEGATIONS = ("never", "hardly")
 ADVERBS = ("indeed", "finally", "surely", "certainly", "once", "later")
-"""What stands after 'did' or in front of it. Without a negation an adverb stands there, so that
-only the negation itself tells."""
+"""A negation or else an adverb is next to 'did', so that only the negation itself tells."""
 
 VERBS = ("beat", "defeat", "outwit", "chase", "tame", "frighten", "surpass", "conquer", "rule")
 PEOPLE = ("farmers", "children", "sailors", "travellers", "millers", "shepherds", "painters")
@@ -50,4 +49,4 @@ FILLERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("while", "before", "after"), ("the",), _THINGS, _HAPPENING),
     (("as", "when"), ("the",), _THINGS, _HAPPENING, _PREPOSITIONS, ("the",), _PLACES),
 )
-"""Distractor phrases: for each place of the phrase the words that can stand there."""
+"""Distractor phrases: for each position of a phrase, the words that can fill it."""

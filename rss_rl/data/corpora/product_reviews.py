@@ -1,14 +1,14 @@
-"""Sentences of product reviews, with the words that people find positive or negative: real text
-that travels with the package.
+"""Sentences of product reviews, with words that people rate as positive or negative: real text
+shipped with the package.
 
 Customers wrote about two cameras, a telephone, a music player and a DVD player (Hu & Liu, KDD
-2004). At least twenty people rated each sentence from -4 to 4 (Hutto & Gilbert, ICWSM 2014); here
-are those whose mean is at least 1 (positive) or at most -1 (negative). The rationale are the words
-of VADER's lexicon: ten people rated each, shown it alone. So nobody marked what decides *this*
-sentence: "play" is marked in every one, and in "never works" nothing is. A fifth of the sentences
-has no mark.
+2004). At least twenty people rated each sentence from -4 to 4 (Hutto & Gilbert, ICWSM 2014); those
+with a mean of at least 1 (positive) or at most -1 (negative) are included. The rationale is the
+words of VADER's lexicon, each of which ten people rated without context. So nobody marked what
+decides *this* sentence: "play" is always marked, and in "never works" nothing is. A fifth of the
+sentences has no mark.
 
-The splits are fixed and part no review. Who wrote it, licences and changes:
+The splits are fixed and do not divide reviews. Authors, licences and changes:
 `product_reviews.LICENSE.txt` beside this file.
 """
 
@@ -57,7 +57,7 @@ def _example(record: Record) -> RawExample:
 
 
 def _build(request: SourceRequest, options: Options) -> ReaderSource:
-    leave_out_folder(request, "the reviews travel with the package")
+    leave_out_folder(request, "the reviews are shipped with the package")
     files = dict.fromkeys(("train", "dev", "test"), (_FILE,))
     labels = LabelSpec("classes", names=_LABELS)
     return ReaderSource("product-reviews", 1, labels, files, _read)

@@ -1,9 +1,9 @@
 """Sentence classification: TREC question types, and CR, MPQA and SUBJ by cross validation.
 
 TREC has a training and a test file; a tenth of the training rows, by the seed, is the development
-split. The other three are one file each: `fold` names the fold that is the test split. A fold
-rests on the seed alone, so all folds must be prepared with one seed. Lines that have a label and
-no words (five of the files as they go around) are left out and counted.
+split. The other three are one file each: `fold` names the fold that is the test split. Folds
+depend on the seed, so all folds must be prepared with the same one. Lines with a label but no
+words (the circulating files have five) are left out and counted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TrecOptions(Options):
 
 
 def _trec(request: SourceRequest, options: TrecOptions) -> ReaderSource:
-    """TREC of the folder given.
+    """TREC from the given folder.
 
     Raises:
         DataError: no such folder or file.
@@ -90,7 +90,7 @@ def _trec_lines(split: str, path: Path) -> Iterator[Line | BadRow]:
 def _folds(
     request: SourceRequest, options: FoldOptions, *, name: str, file: str, names: tuple[str, str]
 ) -> ReaderSource:
-    """One fold of the file in the folder given."""
+    """One fold of the file in the given folder."""
     files = source_files(
         source_folder(name, request, file), dict.fromkeys(("train", "dev", "test"), file)
     )

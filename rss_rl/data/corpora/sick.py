@@ -1,7 +1,7 @@
 """SICK (SemEval-2014 task 1): sentence pairs with a relatedness score and an entailment label.
 
-Read are the three files of the task (SICK_train.txt, SICK_trial.txt, SICK_test_annotated.txt) and
-the one file of the full release (SICK.txt, whose column SemEval_set names the split).
+Reads the three files of the task (SICK_train.txt, SICK_trial.txt, SICK_test_annotated.txt) or the
+one file of the full release (SICK.txt, whose column SemEval_set names the split).
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def _read(split: str, path: Path, *, score: bool) -> Iterator[RawExample | BadRo
 
 
 def _build(request: SourceRequest, options: NoOptions, *, score: bool) -> ReaderSource:
-    """The task of the folder given: relatedness from 1 to 5, or the entailment label.
+    """SICK from the given folder: relatedness from 1 to 5, or the entailment label.
 
     Raises:
-        DataError: no such folder, or it has not all files.
+        DataError: no such folder, or it lacks a file.
     """
     folder = source_folder("SICK", request, "SICK_train.txt")
     full = dict.fromkeys(_FULL_SETS, _FULL_FILE)

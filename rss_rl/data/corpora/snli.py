@@ -1,6 +1,6 @@
-"""SNLI: sentence pairs, entailment / neutral / contradiction, as its JSON lines.
+"""SNLI: sentence pairs, entailment / neutral / contradiction, from its JSON lines.
 
-Pairs whose annotators did not agree have the gold label '-'; by convention they are left out.
+Pairs without agreement of the annotators have the gold label '-'; by convention they are left out.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _example(record: Record) -> RawExample | BadRow:
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """SNLI of the folder given.
+    """SNLI from the given folder.
 
     Raises:
         DataError: a split has no file there, or more than one.

@@ -1,13 +1,13 @@
 """SQuAD 1.1 as answer-sentence selection: which sentence of a passage answers the question.
 
 Slot 0 is the passage, whose words are marked with the number of their sentence; slot 1 is the
-question. The answer is the sentence in which the annotated answer begins; where annotators point
-at several sentences, the one that most of them point at, and of equals the one of the first.
+question. The answer is the sentence in which the annotated answer begins; if annotators disagree,
+the most frequent one, and of equally frequent ones the one that was annotated first.
 
 With train-v1.1.json and dev-v1.1.json the official dev split is the test split, and a tenth of the
-training articles is the development split. With dev-v1.1.json alone its articles are cut into all
-three (80, 10 and 10 in a hundred). No article is in two splits: its passages share their words.
-One JSON file is one value, so a file of this source is held in memory while it is read.
+training articles is the development split. With dev-v1.1.json alone its articles are split into
+all three (80%, 10% and 10%). No article is in two splits, as its passages share vocabulary.
+A JSON file is a single value, so it is held in memory while it is read.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def _read(
     """Stream one split; rows are the questions of the file, counted from 1.
 
     Args:
-        shares: of the articles of a file that several splits are cut from.
-        max_tokens: passages of more words are left out; 0: none are.
+        shares: of the articles, for each split that is cut from a common file.
+        max_tokens: passages with more words are left out; 0: no limit.
     """
     articles = _articles(path)
     owner = {}
@@ -87,7 +87,7 @@ def _examples(
 
 
 def _sentence(passage: Passage, text: str, question: Any) -> tuple[int, str]:
-    """Number of the sentence that answers a question, and what is wrong with it."""
+    """Number of the sentence that answers a question, and its fault ("" for none)."""
     answers = question.get("answers") if isinstance(question, dict) else None
     if not isinstance(answers, list) or not isinstance(question.get("question"), str):
         return 0, "it lacks a question or answers"
@@ -99,7 +99,7 @@ def _sentence(passage: Passage, text: str, question: Any) -> tuple[int, str]:
         if not isinstance(place, int) or not isinstance(words, str) or place < 0:
             return 0, "an answer lacks its text or place"
         if not words.strip() or not text.startswith(words, place):
-            return 0, f"the answer does not stand at sign {place} of the passage"
+            return 0, f"the answer is not at character {place} of the passage"
         place += len(words) - len(words.lstrip())
         found[passage.sentence_at(place)] += 1
     if not found:
@@ -111,14 +111,14 @@ def _articles(path: Path) -> list[tuple[str, list[Any]]]:
     """Title and paragraphs of each article.
 
     Raises:
-        DataError: the file is no SQuAD file.
+        DataError: it is not a SQuAD file.
     """
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
         return [(str(article["title"]), list(article["paragraphs"])) for article in tree["data"]]
     except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
         raise DataError(
-            f"is no file of SQuAD ({type(error).__name__}: {error})",
+            f"is not a SQuAD file ({type(error).__name__}: {error})",
             where=str(path),
             remedy=_REMEDY,
         ) from error
@@ -127,11 +127,11 @@ def _articles(path: Path) -> list[tuple[str, list[Any]]]:
 class SquadOptions(Options):
     """Which passages are read."""
 
-    max_tokens: int = Field(default=0, ge=0, description="Leave out longer passages; 0: none.")
+    max_tokens: int = Field(default=0, ge=0, description="Leave out longer passages; 0: no limit.")
 
 
 def _build(request: SourceRequest, options: SquadOptions) -> ReaderSource:
-    """SQuAD of the folder given.
+    """SQuAD from the given folder.
 
     Raises:
         DataError: no such folder or file.
@@ -148,10 +148,10 @@ def _build(request: SourceRequest, options: SquadOptions) -> ReaderSource:
 
 SQUAD = SourceComponent(
     name="squad",
-    help="SQuAD 1.1, which sentence of a passage answers a question",
+    help="SQuAD 1.1: which sentence of a passage answers a question",
     build=_build,
     options=SquadOptions,
     capabilities=frozenset({"passages"}),
-    needs="--from FOLDER with dev-v1.1.json and, where at hand, train-v1.1.json",
+    needs="--from FOLDER with dev-v1.1.json and, optionally, train-v1.1.json",
     source="Rajpurkar et al., EMNLP 2016",
 )

@@ -1,8 +1,8 @@
 """The Stanford Sentiment Treebank: five classes (sst-1), or two without the neutral (sst-2).
 
-Read are files of sentences (stsa.fine.train and so on, `<label> <words>`), or the treebank itself
-(train.txt, dev.txt, test.txt: one tree a line). Of the trees the option phrases=yes makes every
-labelled phrase of the training split an example, as the published figures were trained.
+Reads files of sentences (stsa.fine.train and so on, `<label> <words>`), or the treebank itself
+(train.txt, dev.txt, test.txt: one tree per line). For trees, the option phrases=yes makes every
+labelled phrase of the training split an example, as in the training behind the published figures.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BRACKETS = {"-LRB-": "(", "-RRB-": ")"}
 
 
 class SstOptions(Options):
-    """What of the trees is read."""
+    """Options of the treebank."""
 
     phrases: bool = Field(default=False, description="Train on the phrases of the trees, too.")
 
@@ -50,7 +50,7 @@ class SstOptions(Options):
 def _build(
     request: SourceRequest, options: SstOptions, *, name: str, names: tuple[str, ...]
 ) -> ReaderSource:
-    """The folder given; of two classes the treebank's neutral sentences are left out.
+    """SST from the given folder; with two classes, the treebank's neutral sentences are left out.
 
     Raises:
         DataError: no such folder or file, or phrases of a file that has none.
@@ -105,15 +105,15 @@ def tree_phrases(tree: str) -> list[tuple[str, Words]]:
     """Label and words of each phrase of a tree such as `(3 (2 It) (4 sings))`, the whole last.
 
     Raises:
-        ValueError: it is no tree of labels and words.
+        ValueError: it is not a tree of labels and words.
     """
     found: list[tuple[str, Words]] = []
-    open_: list[list[str]] = []  # of each phrase not yet closed: its label and its words
+    open_: list[list[str]] = []  # label and words of each open phrase
     for piece in _PIECE.findall(tree):
         if piece == "(" and (open_ or not found):
             open_.append([])
         elif not open_:
-            raise ValueError("something stands outside the brackets")
+            raise ValueError("there is text outside the brackets")
         elif piece == ")":
             label, *words = open_.pop() or [""]
             if not words:

@@ -1,7 +1,7 @@
 """TrecQA (Wang et al. 2007): which of the answers to a question are right.
 
-Slot 0 is the question and slot 1 one answer; all answers to one question carry its number, so that
-they can be ranked against each other.
+Slot 0 is the question and slot 1 an answer; all answers to a question have its number, so that they
+can be ranked.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _example(record: Record) -> RawExample:
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """TrecQA of the folder given.
+    """TrecQA from the given folder.
 
     Raises:
         DataError: no such folder or file.

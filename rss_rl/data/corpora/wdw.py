@@ -1,9 +1,9 @@
-"""Who did What (Onishi et al. 2016): which person a news story names fills the blank.
+"""Who did What (Onishi et al. 2016): which person named in a news story fills the blank.
 
-Read are the XML files of the strict or of the relaxed setting, each `mc` an example: `question`
-with `leftcontext` and `rightcontext` around the blank, the story `contextart`, and `choice`s of
-which one is correct. Candidates are the choices that stand in the story in full, upper and lower
-case alike; each mention, of however many words, becomes one token.
+Reads the XML files of the strict or the relaxed setting, in which each `mc` is an example:
+`question` with `leftcontext` and `rightcontext` around the blank, the story `contextart`, and
+`choice`s of which one is correct. Candidates are the choices that occur in the story in full,
+ignoring case; each mention, of any number of words, becomes one token.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _FILES = {"train": "train.xml", "dev": "val.xml", "test": "test.xml"}
 _REMEDY = "Use the files as their authors give them"
 _TOKENIZER = Tokenizer(lower=True)
 _BLANK = "Xblankx"
-"""One word to the tokenizer, that stands where the placeholder will."""
+"""A single word for the tokenizer, in place of the placeholder."""
 _Events = Iterator[tuple[str, Element]]
 
 
 def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
     parser: XMLPullParser[Element] = XMLPullParser(events=("start", "end"))
-    open_: list[Element] = []  # the root, and the elements around the place that is read
+    open_: list[Element] = []  # the elements around the current position, root first
     begin, row, number = 1, 0, 0
     try:
         with path.open("rb") as stream:
             for row, line in enumerate(stream, start=1):
                 if b"<!ENTITY" in line:
                     raise ParseError("entities are not read")
-                parser.feed(line.replace(b"&nbsp;", b" "))  # which no file declares
+                parser.feed(line.replace(b"&nbsp;", b" "))  # an undeclared entity
                 for event, element in cast(_Events, parser.read_events()):
                     if event == "start":
                         open_.append(element)
@@ -45,13 +45,13 @@ def _read(split: str, path: Path) -> Iterator[RawExample | BadRow]:
                     elif open_.pop().tag == "mc":
                         number += 1
                         yield _example(path, begin, number, element)
-                        # Or the tree of the whole file would grow here.
+                        # Otherwise the tree of the whole file would be kept.
                         for parent in open_:
                             parent.clear()
             parser.close()
     except (OSError, ParseError) as error:
         raise DataError(
-            f"cannot be read on ({error})", where=f"{path}, row {row}", remedy=_REMEDY
+            f"cannot be read further ({error})", where=f"{path}, row {row}", remedy=_REMEDY
         ) from error
 
 
@@ -61,10 +61,10 @@ def _example(path: Path, row: int, number: int, element: Element) -> RawExample 
     choices = [(_text(choice), choice.get("correct")) for choice in element.iter("choice")]
     right = [name for name, correct in choices if correct == "true"]
     if not story.strip() or len(right) != 1 or not all(name.strip() for name, _ in choices):
-        what = "an example lacks its story, or has not one right choice among those with a name"
+        what = "an example lacks its story, exactly one right choice, or the name of a choice"
         return BadRow(str(path), row, what, _REMEDY, story[:1000])
     names = _readings([name for name, _ in choices])
-    # Cut into words as one text: where a text ends, a full stop is parted from its abbreviation.
+    # Tokenised as one text: at the end of a text, the full stop of an abbreviation is split off.
     question = [
         (PLACEHOLDER, "") if word == _BLANK else (word, name)
         for word, name in merged(f"{before} {_BLANK} {after}", names)
@@ -84,9 +84,9 @@ def _example(path: Path, row: int, number: int, element: Element) -> RawExample 
 
 
 def merged(text: str, names: Mapping[tuple[str, ...], str]) -> list[tuple[str, str]]:
-    """The words of a text with each name one token, and what name it is (empty for none).
+    """The words of a text with each name merged into one token, and its name (empty for none).
 
-    Where several names begin at one word, the longest counts.
+    Where several names begin at the same word, the longest is taken.
 
     Args:
         names: by their words in lower case; a name may have several readings.
@@ -103,9 +103,9 @@ def merged(text: str, names: Mapping[tuple[str, ...], str]) -> list[tuple[str, s
 
 
 def _readings(names: Sequence[str]) -> dict[tuple[str, ...], str]:
-    """The words of each name as they stand in a text, and at the end of a sentence.
+    """The words of each name within a sentence, and at its end.
 
-    There the tokenizer parts a full stop: 'Lee Jr.' is 'Lee Jr.' within and 'Lee Jr' at the end.
+    At the end the tokenizer splits off a full stop: 'Lee Jr.' becomes 'Lee Jr'.
     """
     readings = {_within(name): " ".join(_within(name)) for name in names}
     for name in names:
@@ -124,7 +124,7 @@ def _text(element: Element | None) -> str:
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """Who did What of the folder given.
+    """Who did What from the given folder.
 
     Raises:
         DataError: no such folder or file.
@@ -135,7 +135,7 @@ def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
 
 WHO_DID_WHAT = SourceComponent(
     name="who-did-what",
-    help="Who did What, the person of a story that fills a blank",
+    help="Who did What: the person in a story that fills a blank",
     build=_build,
     capabilities=frozenset({"passages"}),
     needs="--from FOLDER with train.xml, val.xml, test.xml (Strict or Relaxed)",

@@ -1,14 +1,14 @@
 """Yelp-HAT (Sen et al., ACL 2020): reviews, negative or positive, and the words people marked.
 
-Read are the .csv files of the authors' raw_data (`Input.label`, `Input.text` and
+Reads the .csv files of the authors' raw_data (`Input.label`, `Input.text` and
 `Answer.html_output`, in which marked words are active spans), or one yelp_hat.jsonl (`label`,
-`text`, `tokens`, `mask`). A row is one annotator's map; rows of one review stand together and
-become one example. White space parts the words, as the annotators saw them.
+`text`, `tokens`, `mask`). A row is one annotator's map; adjacent rows of a review become one
+example. White space separates the words, as annotators saw them.
 
-Kept are the maps themselves (`annotations`) and one map of all: with the option map=super, which is
-the default, the words that anyone marked (the paper's super attention map), with map=consensus
-those that everyone did (its consensus attention map). The authors give no splits: 70, 10 and 20 in
-a hundred reviews are train, dev and test, by a hash of the seed and the text.
+The maps themselves (`annotations`) are kept, and a rationale: with map=super (the default) the
+words that anyone marked (the paper's super attention map), with map=consensus those that everyone
+marked (its consensus attention map). The authors give no splits: 70%, 10% and 20% of the reviews
+are train, dev and test, by a hash of the seed and the text.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _JSON_COLUMNS = ("label", "text", "tokens", "mask")
 _CLASSES = {"0": "negative", "1": "positive"}
 _SHARES = {"train": 0.7, "dev": 0.1, "test": 0.2}
 _ANNOTATORS = 31
-"""Bits of a stored token that can say who marked it."""
+"""Bits of a stored token for annotators."""
 _SPAN = re.compile(r"<span([^>]*)>(.*?)</span>", re.DOTALL)
 _ACTIVE = re.compile(r"""class\s*=\s*["'][^"']*\bactive\b""")
 
 
 class _Map(NamedTuple):
-    """A row: which review, its label, its words, which of them this annotator marked."""
+    """A row: the review, its label and words, and which words this annotator marked."""
 
     text: str
     label: str
@@ -77,12 +77,12 @@ def _read(split: str, *files: Path, everyone: bool, seed: int) -> Iterator[RawEx
 
 
 def _example(maps: Sequence[_Map], everyone: bool) -> RawExample | BadRow:
-    """A review; `everyone`: its rationale is what all annotators marked."""
+    """A review; `everyone`: its rationale is the words that all annotators marked."""
     first = maps[0]
     for other in maps:
         if (other.label, other.words) != (first.label, first.words):
             return other.record.bad(
-                f"another label or other words than row {first.record.row} gives this review",
+                f"the label or words differ from those in row {first.record.row} of this review",
                 "Give the rows of a review one label",
             )
     if len(maps) > _ANNOTATORS:
@@ -104,7 +104,7 @@ def _columns(path: Path) -> tuple[str, ...]:
 
 
 def _reviews(rows: Iterable[_Map | BadRow]) -> Iterator[list[_Map] | BadRow]:
-    """The maps of each review; a bad row among them does not part them."""
+    """The maps of each review; a bad row among them does not separate them."""
     maps: list[_Map] = []
     for row in rows:
         if isinstance(row, BadRow):
@@ -143,7 +143,7 @@ def _json_map(record: Record) -> _Map | BadRow:
         or not all(isinstance(word, str) for word in words)
         or not all(bit in (0, 1) for bit in mask)
     ):
-        return record.bad("'text', 'tokens' and 'mask' are no text, words and list of 0 and 1")
+        return record.bad("'text', 'tokens' and 'mask' are not text, words and a list of 0 and 1")
     bits = tuple(bool(bit) for bit in mask)
     return _checked(_Map(text, str(values.get("label")), tuple(words), bits, record))
 
@@ -167,7 +167,7 @@ class YelpHatOptions(Options):
 
 
 def _build(request: SourceRequest, options: YelpHatOptions) -> ReaderSource:
-    """Yelp-HAT of the folder given.
+    """Yelp-HAT from the given folder.
 
     Raises:
         DataError: no such folder or file.

@@ -1,1 +1,1 @@
-"""Where the published datasets come from, and how they get here."""
+"""The published datasets: where they are, and downloading them."""

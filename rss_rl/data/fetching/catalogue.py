@@ -1,4 +1,4 @@
-"""The catalogue: every dataset known by name, and word vectors; what they are, where they lie."""
+"""The catalogue of datasets and word vectors known by name: what and where they are."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ VECTORS: tuple[Entry, ...] = (
             ),
         ),
         vectors="glove.6B.zip:glove.6B.300d.txt",
-        note="400,000 words; 50, 100, 200 and 300 numbers each, of which `:FILE` picks one.",
+        note="400,000 words in 50, 100, 200 or 300 dimensions, of which `:FILE` picks one.",
     ),
     Entry(
         "googlenews",
@@ -203,7 +203,7 @@ VECTORS: tuple[Entry, ...] = (
             ),
         ),
         vectors="GoogleNews-vectors-negative300.bin.gz",
-        note="3 million words and phrases, 300 numbers each.",
+        note="3 million words and phrases, 300 dimensions.",
     ),
 )
 
@@ -239,7 +239,7 @@ READING: tuple[Entry, ...] = (
                 "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
             ),
         ),
-        note="SQuAD 1.1, as published: its test set is not public.",
+        note="SQuAD 1.1; its test set is not public.",
     ),
     Entry(
         "trecqa",
@@ -272,7 +272,7 @@ READING: tuple[Entry, ...] = (
                 Unpack(_LAMBADA_FILES, limit_mb=4000),
             ),
         ),
-        note="Of the archive only the two files of passages are kept, 3.4 MB.",
+        note="Only the archive's two files of passages are kept, 3.4 MB.",
     ),
     Entry(
         "cnn-dailymail",
@@ -304,7 +304,7 @@ READING: tuple[Entry, ...] = (
         "LDC user agreement (English Gigaword 5, LDC2011T07)",
         "https://tticnlp.github.io/who_did_what/",
         "obtain English Gigaword 5 (LDC2011T07) from the Linguistic Data Consortium, "
-        "https://catalog.ldc.upenn.edu/LDC2011T07, make the XML files with the scripts that its "
+        "https://catalog.ldc.upenn.edu/LDC2011T07, create the XML files with the scripts that its "
         "page offers, and give the folder with train.xml, val.xml and test.xml (Strict or Relaxed) "
         "as --from",
         folder="who-did-what",
@@ -330,7 +330,7 @@ def _eraser(
     licence: str = _UNSTATED,
     megabytes: float | None = None,
 ) -> Entry:
-    """A task of ERASER; `files`: its documents are files, and not lines of docs.jsonl."""
+    """A task of ERASER; `files`: its documents are files rather than lines of docs.jsonl."""
     archive = archive or name
     documents = f"{archive}/docs/*" if files else f"{archive}/docs.jsonl"
     return Entry(
@@ -412,7 +412,7 @@ PEOPLE: tuple[Entry, ...] = (
         "questions",
         (8733, 1092, 1092),
         "Text 1 is a question, text 2 all five answers, A to E, as one text: a classifier of pairs "
-        "does not know one answer from another.",
+        "cannot tell the answers apart.",
         archive="cose",
         files=False,
     ),
@@ -451,14 +451,14 @@ PEOPLE: tuple[Entry, ...] = (
     Entry(
         "beer-advocate",
         "classification",
-        "? (BeerAdvocate asked that the reviews be no longer given out)",
+        "? (BeerAdvocate asked that the reviews no longer be distributed)",
         "https://people.csail.mit.edu/taolei/beer/",
         "obtain reviews.aspectN.train.txt.gz, reviews.aspectN.heldout.txt.gz (N from 0 to 2) and "
         "annotations.json from the authors, and give their folder as --from",
         folder="beer-advocate",
         rows={"test": 994},
-        note="Training and held-out reviews are other ones for each aspect; marks are those of "
-        "annotations.json, the test split.",
+        note="Training and held-out reviews differ between aspects; only the test split, "
+        "annotations.json, has marks.",
     ),
     Entry(
         "yelp-hat",
@@ -488,7 +488,7 @@ def entry(name: str) -> Entry:
     found = CATALOGUE.get(name)
     if found is None:
         raise DataError(
-            f"nothing to fetch is called '{name}'{nearest(name, list(CATALOGUE))}",
+            f"there is nothing to fetch called '{name}'{nearest(name, list(CATALOGUE))}",
             remedy="See `rss-rl data list`",
         )
     return found

@@ -1,7 +1,7 @@
-"""One file over HTTP: streamed to a part, resumed where it broke off, checked, then named.
+"""Downloading one file over HTTP: streamed to a part, resumed after errors, checked, then renamed.
 
-A part is resumed by `Range` under `If-Range`, so that a server whose file has changed sends
-the new one from its beginning. Without a validator only a known SHA-256 makes resuming safe.
+A part is resumed by `Range` with `If-Range`, so that a server whose file has changed sends the new
+one from its beginning. Without a validator only a known SHA-256 makes resuming safe.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _CHUNK = 1 << 18
 _LONGEST_PAUSE_S = 60.0
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 _MOST_BYTES = 16 << 30
-"""Of a file whose size nobody says."""
+"""Limit for a file of unknown size."""
 
 
 @dataclass(frozen=True)
 class Retries:
-    """How patient a download is.
+    """Timeouts and retries of a download.
 
     timeout   seconds to connect, and to wait for a byte
-    slowest   bytes a second; a connection slower than this for `timeout` seconds is given up
-    attempts  that may fail in a row without the file having grown
+    slowest   bytes per second; a connection slower than this for `timeout` seconds is dropped
+    attempts  failures in a row, without progress, after which the download fails
     backoff   seconds before the second attempt, doubled before every further one
     plain     whether http (not only https) is allowed
-    pause     waits so many seconds
+    pause     function that waits for some seconds
     """
 
     timeout: float = 20.0
@@ -52,9 +52,9 @@ class Retries:
 
 @dataclass(frozen=True)
 class Download:
-    """What to download: from `url` to `target`; bytes and SHA-256 where they are known.
+    """What to download: from `url` to `target`; size in bytes and SHA-256 where known.
 
-    by_hand  what to do where the address does not answer, for messages
+    by_hand  for messages: what to do if the address does not answer
     """
 
     url: str
@@ -65,7 +65,7 @@ class Download:
 
 
 class _Broken(Exception):
-    """An attempt that failed in a way that the next may not; `wait` seconds were asked for."""
+    """A failure that may be temporary; the server asked to wait `wait` seconds."""
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -73,12 +73,11 @@ class _Broken(Exception):
 
 
 def download(wanted: Download, retries: Retries, progress: Progress) -> str:
-    """Download a file and return its SHA-256; a part that is there is resumed.
+    """Download a file, resuming an existing part, and return its SHA-256.
 
     Raises:
-        DataError: the address does not answer or refuses, the file has another size or SHA-256
-            than it should, or the disk refuses. What came is kept for the next time, unless it
-            is wrong.
+        DataError: the address does not answer or refuses, the file has the wrong size or SHA-256,
+            or the disk refuses. The part is kept for the next time, unless it is wrong.
     """
     part = Part(wanted.target)
     resumed = part.length() > 0
@@ -88,18 +87,18 @@ def download(wanted: Download, retries: Retries, progress: Progress) -> str:
         part.finish()
         return digest
     part.forget()
-    if resumed:  # the older bytes may have been of another file
+    if resumed:  # the older bytes may be from another file
         return download(wanted, retries, progress)
     raise DataError(
-        f"has the SHA-256 {digest} and not the published {wanted.sha256}: it was damaged on the "
-        "way or is another file",
+        f"has the SHA-256 {digest} and not the published {wanted.sha256}: it was damaged in "
+        "transit or is another file",
         where=wanted.url,
         remedy=f"It was removed; try again. {wanted.by_hand}",
     )
 
 
 class _Transfer:
-    """The attempts at one file."""
+    """The attempts at downloading one file."""
 
     def __init__(self, wanted: Download, part: Part, retries: Retries, progress: Progress) -> None:
         self._wanted, self._part, self._retries = wanted, part, retries
@@ -108,7 +107,7 @@ class _Transfer:
         self._open = opener(plain=retries.plain).open
 
     def run(self) -> None:
-        """Try until the part is whole."""
+        """Try until the part is complete."""
         furthest, failures = self._part.length(), 0
         while True:
             try:
@@ -178,21 +177,21 @@ class _Transfer:
         raise self._error(said, "The file may have moved.") from error
 
     def _past_the_end(self, answer: Any, start: int) -> None:
-        """Nothing is left to send: the part is whole, or of another file."""
+        """Handle status 416: the part is complete, or of another file."""
         total = re.fullmatch(r"bytes \*/(\d+)", answer.headers.get("Content-Range") or "")
         if total is None or int(total[1]) != start or self._wanted.size not in (None, start):
             self._part.forget()
             raise _Broken("the part did not fit the server's file")
 
     def _begin(self, answer: Any, start: int) -> tuple[int, int | None]:
-        """At which byte the answer starts, and the bytes of the whole file if it says them."""
+        """The byte at which the answer starts, and the size of the whole file if known."""
         if answer.status == 206:
             span = re.fullmatch(
                 r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range") or ""
             )
             if span is None or int(span[1]) != start:
                 self._part.forget()
-                raise _Broken("the server sent another part than it was asked for")
+                raise _Broken("the server sent another range than requested")
             return start, None if span[2] == "*" else int(span[2])
         etag = answer.headers.get("ETag") or ""
         # A weak ETag does not promise the same bytes, and If-Range may not name one.
@@ -218,13 +217,13 @@ class _Transfer:
             raise DataError(
                 f"has room for {free:,} bytes, and {total - start:,} are to come",
                 where=str(folder),
-                remedy="Free disk space, or name a place with more in --to",
+                remedy="Free disk space, or name a directory with more in --to",
             )
 
     def _stream(self, answer: Any, start: int, total: int | None) -> None:
         done, end = start, total or self._wanted.size
         with disk_refuses(self._part.path):
-            # Unbuffered: what came is in the file even if the process is killed.
+            # Unbuffered: received bytes are in the file even if the process is killed.
             file = self._part.path.open("r+b", buffering=0)
             file.seek(start)
         with file:

@@ -1,4 +1,4 @@
-"""What the catalogue of datasets says of each: records, without the entries themselves."""
+"""The records of which the catalogue of datasets consists."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path, PurePath
 
 @dataclass(frozen=True)
 class Unpack:
-    """Which files of a .zip, .tar.gz or .tgz archive are taken, and the most that they may hold.
+    """Which files to unpack from a .zip, .tar.gz or .tgz archive, and the most that they may hold.
 
-    members      patterns of names, compared from the right as `PurePath.match` does; each must be
+    members      patterns of names, matched from the right as by `PurePath.match`; each must be
                  found
-    limit_mb     megabytes that the files taken may have together (of a tar all its files, since
-                 all must be read): what holds more is no such dataset
-    keep         how many last parts of a member's name stay: 1 puts all files into one folder
-    most         files that may be taken
+    limit_mb     most megabytes of these files together (of a tar, of all its files, as all must be
+                 read); more cannot be the dataset
+    keep         how many last parts of a member's name to keep: 1 puts all files into one folder
+    most         largest number of files
     """
 
     members: tuple[str, ...]
@@ -30,10 +30,10 @@ class Unpack:
 class RemoteFile:
     """A file to download.
 
-    name    what it is called in the folder, and behind the prefix of a mirror
-    url     https address; None: it has to be taken by hand, from a page, or from a mirror
+    name    in the folder, and after the prefix of a mirror
+    url     https address; None: it must be downloaded by hand, from a page, or from a mirror
     size    bytes, and sha256: of the file as published; None: not known for certain
-    unpack  None: kept as it is
+    unpack  None: not an archive to unpack
     """
 
     name: str
@@ -47,18 +47,18 @@ class RemoteFile:
 class Entry:
     """A dataset or a file of word vectors: what it is and where it comes from.
 
-    name      what `rss-rl data fetch` knows it by
+    name      for `rss-rl data fetch`
     task      NLI, relatedness, classification, ...
     rows      by split, as published; empty: not known
     megabytes of the download; None: not known
     licence   as its authors state it
     home      address of the page that describes it
     files     in the order of their download; empty: it cannot be fetched
-    by_hand   what to download from which page and what to put into the folder
+    by_hand   what to download from which page, and what to put into the folder
     folder    name of the folder, below `downloads`; other entries may share it
     prepares  name for `rss-rl data prepare`; "" where it is not the entry's own name
     vectors   file given as --vectors, for word vectors; "" for datasets
-    note      what else one has to know
+    note      anything else to know
     """
 
     name: str
@@ -76,13 +76,13 @@ class Entry:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Files and folders that the folder must have in the end: what is kept of `files`."""
+        """Files and folders that the folder must have in the end."""
         kept = ((file.name,) if file.unpack is None else file.unpack.members for file in self.files)
         return tuple(dict.fromkeys(PurePath(name).parts[0] for names in kept for name in names))
 
     @property
     def default_folder(self) -> Path:
-        """Where it is put unless another place is named."""
+        """The default target folder."""
         return Path("downloads") / self.folder
 
     @property
@@ -91,7 +91,7 @@ class Entry:
         return bool(self.files) and all(file.url for file in self.files)
 
     def command(self, folder: Path) -> str:
-        """The command that uses what lies in `folder`."""
+        """The command that uses the files in `folder`."""
         where = shlex.quote(str(folder))
         if self.vectors:
             return (

@@ -1,4 +1,4 @@
-"""Fetching an entry of the catalogue: download, check, unpack, and leave what `prepare` reads."""
+"""Fetching an entry of the catalogue: download, check and unpack what `prepare` reads."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def fetch(
 ) -> list[Fetched]:
     """Fetch the files of `entry` into `folder`, and unpack them there.
 
-    A file that is in the folder already is checked and used, wherever it came from, so that what
-    was downloaded by hand need only be put there. A partial download is resumed.
+    Files in the folder, such as those downloaded by hand, are checked and used. A partial download
+    is resumed.
 
     Args:
         mirror: address of a copy: files are taken from `mirror`/NAME. http is allowed.
-        force: download and unpack again what is there.
+        force: download and unpack existing files again.
 
     Raises:
-        DataError: the entry cannot be fetched, an address does not answer, a file is not the one
-            published, another process fetches into the folder, or the disk refuses.
+        DataError: the entry cannot be fetched, an address does not answer, a file is not the
+            published one, another process is fetching into the folder, or the disk refuses.
     """
     by_hand = f"By hand ({entry.home}): {entry.by_hand}; {_put(entry, folder)}"
     by_hand += ". Or name a copy with --mirror"
@@ -57,7 +57,7 @@ def fetch(
                 wanted = Download(url or "", folder / file.name, file.size, file.sha256, by_hand)
                 found = _get(file, wanted, entry, force, retries, progress)
                 record.add(found)
-                # What somebody put there is theirs.
+                # Files that the user put there are kept.
                 Part(wanted.target).settle(keep=file.unpack is None or found.source == BY_HAND)
             done.append(found)
     _check_complete(entry, folder)
@@ -65,7 +65,7 @@ def fetch(
 
 
 def sources_of(entry: Entry, mirror: str | None = None) -> Sequence[str | None]:
-    """The address of each file of `entry`; None where it has to be taken by hand."""
+    """The address of each file of `entry`; None if it must be downloaded by hand."""
     if mirror is None:
         return [file.url for file in entry.files]
     return [f"{mirror.rstrip('/')}/{quote(file.name)}" for file in entry.files]
@@ -94,7 +94,7 @@ def _get(
         digest = "" if force else _left_over(file, target)
         digest = digest or download(wanted, retries, progress)
     else:
-        what = f"{file.name} of {entry.name} has no address that answers without a page"
+        what = f"{file.name} of {entry.name} has no address for a direct download"
         raise DataError(what, where=entry.home, remedy=wanted.by_hand)
     with disk_refuses(target):
         size = target.stat().st_size
@@ -108,7 +108,7 @@ def _get(
 
 
 def _left_over(file: RemoteFile, target: Path) -> str:
-    """SHA-256 of an archive whose command was killed before it was unpacked; "" for none."""
+    """SHA-256 of an archive left by a command that was killed before unpacking; "" for none."""
     if file.sha256 is None or not target.is_file() or file_sha256(target) != file.sha256:
         return ""
     return file.sha256

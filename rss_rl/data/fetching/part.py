@@ -1,7 +1,6 @@
-"""What is there of a download: the bytes that came, and which file they are of.
+"""A partial download: the bytes received so far, and which file they belong to.
 
-Both are on the disk before anything can go wrong, so that a process killed at any moment leaves a
-part that the next one resumes.
+Both are written as they arrive, so a process killed at any moment leaves a resumable part.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rss_rl.json_files import json_object
 
 @contextmanager
 def disk_refuses(path: Path) -> Iterator[None]:
-    """Say what to do where the disk refuses."""
+    """Re-raise errors of the disk as a `DataError` with a remedy."""
     try:
         yield
     except OSError as error:
@@ -28,17 +27,17 @@ def disk_refuses(path: Path) -> Iterator[None]:
         raise DataError(
             f"cannot be written ({error.strerror or error})",
             where=str(path),
-            remedy="Free disk space, or name a place with more in --to; what came is kept"
+            remedy="Free disk space, or name a directory with more in --to; the part is kept"
             if full
-            else "Name a directory that can be written in --to",
+            else "Name a writable directory in --to",
         ) from error
 
 
 class Part:
-    """The bytes of `target` that came so far, in `target`.part.
+    """The bytes of `target` received so far, in `target`.part.
 
-    Beside them `target`.part.json says what they are of: the address, and the validator by which
-    the server says whether its file is still the same (a strong ETag or a modification date).
+    `target`.part.json records where they are from: the address, and the validator by which the
+    server tells whether its file is still the same (a strong ETag or a modification date).
     """
 
     def __init__(self, target: Path) -> None:
@@ -47,11 +46,11 @@ class Part:
         self._about = target.with_name(f"{target.name}.part.json")
 
     def length(self) -> int:
-        """Bytes there are."""
+        """Bytes received so far."""
         return self.path.stat().st_size if self.path.is_file() else 0
 
     def validator(self, url: str) -> str | None:
-        """What the server called the file when the part was begun; None where it is not known."""
+        """The server's validator when the part was begun; None if unknown."""
         try:
             about = json_object(self._about.read_bytes())
         except OSError:
@@ -60,18 +59,18 @@ class Part:
         return found if isinstance(found, str) and found.isprintable() else None
 
     def begin(self, url: str, validator: str | None) -> None:
-        """Forget the bytes there are and note what the next ones are of."""
+        """Discard the bytes so far and record where the next ones are from."""
         with disk_refuses(self._about):
-            self.path.write_bytes(b"")  # first: no byte may ever lie beside another's validator
+            self.path.write_bytes(b"")  # first: bytes must never be paired with another validator
             about = {"url": url, "validator": validator}
             self._about.write_text(json.dumps(about), encoding="utf-8")
 
     def unsettled(self) -> bool:
-        """Whether `target` came whole by a download that was not settled; else it came by hand."""
+        """Whether `target` is a complete download that was not settled, rather than put by hand."""
         return self._about.is_file() and not self.path.exists()
 
     def forget(self) -> None:
-        """Remove the bytes that came."""
+        """Remove the part."""
         with disk_refuses(self.path):
             self.path.unlink(missing_ok=True)
             self._about.unlink(missing_ok=True)
@@ -81,14 +80,14 @@ class Part:
         return file_sha256(self.path)
 
     def finish(self) -> None:
-        """Give the file its name; what it is of stays noted until it is settled."""
+        """Rename the complete part to `target`; its record stays until it is settled."""
         with disk_refuses(self.target):
             with self.path.open("rb") as file:
                 os.fsync(file.fileno())
             self.path.replace(self.target)
 
     def settle(self, keep: bool) -> None:
-        """End the download, when the file is in use or (`keep` is False) no more needed."""
+        """End the download; unless `keep`, the file is no longer needed and removed."""
         with disk_refuses(self.target):
             if not keep:
                 self.target.unlink(missing_ok=True)

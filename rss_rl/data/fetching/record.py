@@ -1,4 +1,4 @@
-"""fetched.json: what lies in a folder of downloads, where it came from, and its SHA-256."""
+"""fetched.json: the files in a folder of downloads, with their sources and SHA-256."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rss_rl.errors import DataError
 
 FETCHED_FILE = "fetched.json"
 BY_HAND = "by hand"
-"""The source of a file that was put into the folder."""
+"""The source of a file that the user put into the folder."""
 
 _LOCK = ".fetch.lock"
 
@@ -23,11 +23,11 @@ _LOCK = ".fetch.lock"
 class Fetched:
     """A file that was fetched.
 
-    name     of the catalogue's file
-    source   address it came from, or 'by hand'
-    size     bytes, and sha256: of the file as it came
+    name     in the catalogue
+    source   its address, or 'by hand'
+    size     bytes, and sha256: of the file as downloaded
     checked  whether the SHA-256 was compared with a published one
-    files    what it became in the folder: name and bytes
+    files    names and bytes of the resulting files in the folder
     before   whether it was there before this command
     """
 
@@ -59,7 +59,7 @@ class Record:
         return {}  # lost or damaged: files are fetched again
 
     def intact(self, name: str, sha256: str | None) -> Fetched | None:
-        """The file called `name` if all that it became is there in its size, else None."""
+        """The file called `name` if all its resulting files exist with their sizes, else None."""
         found = self._all.get(name)
         if found is None or sha256 not in (None, found.sha256):
             return None
@@ -70,7 +70,7 @@ class Record:
         return found
 
     def add(self, fetched: Fetched) -> None:
-        """Note a file, on the disk at once."""
+        """Record a file, on the disk at once."""
         self._all[fetched.name] = fetched
         listed = [asdict(item) for item in self._all.values()]
         for item in listed:
@@ -83,10 +83,10 @@ class Record:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Hold `folder` against other fetches; the kernel releases it when the process ends, however.
+    """Lock `folder` against other fetches; the kernel releases the lock when the process ends.
 
     Raises:
-        DataError: another process fetches into it, or it cannot be written.
+        DataError: another process is fetching into it, or it cannot be written.
     """
     busy = DataError(
         "another process is fetching into it",

@@ -12,7 +12,7 @@ from rss_rl.errors import DataError
 
 
 def check_address(url: str, plain: bool) -> None:
-    """Check that `url` is a whole https address (or http where `plain` allows it).
+    """Check that `url` is a complete https address (or http if `plain`).
 
     Raises:
         DataError: it is not.
@@ -24,11 +24,11 @@ def check_address(url: str, plain: bool) -> None:
         fine = False
     if not fine or parts.scheme not in (("https", "http") if plain else ("https",)):
         known = "http:// or https://" if plain else "https://"
-        raise DataError(f"is no {known} address", where=url, remedy=f"Give one: {known}host/folder")
+        raise DataError(f"is no {known} address", where=url, remedy=f"Give {known}host/folder")
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows at most five, and none from https to http."""
+    """Follows at most five redirects, and none from https to http."""
 
     max_redirections = 5
     max_repeats = 2
@@ -48,21 +48,21 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         """The request for the new address.
 
         Raises:
-            DataError: it is less safe than the old one, or no web address.
+            DataError: it is less safe than the old one, or not a web address.
         """
         try:
             check_address(newurl, self._plain and req.type == "http")
         except DataError as error:
             raise DataError(
-                f"leads on to {newurl}, which is not safe to follow",
+                f"redirects to {newurl}, which is not safe to follow",
                 where=req.full_url,
-                remedy="Take the file by hand, or name a copy with --mirror",
+                remedy="Download the file by hand, or name a copy with --mirror",
             ) from error
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def opener(plain: bool) -> urllib.request.OpenerDirector:
-    """Opens http and https alone, through the proxies that the environment names."""
+    """Opens http and https only, through the proxies that the environment names."""
     made = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),

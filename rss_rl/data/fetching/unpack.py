@@ -1,7 +1,7 @@
-"""Unpacking an archive that came from outside: only what was asked for, and only as files.
+"""Unpacking an untrusted archive: only the requested members, and only regular files.
 
-A name that leads out of the folder, a link or a device where a file should be, and more bytes than
-the dataset can have end it before anything is in the folder.
+A name that leads out of the folder, a link or device in place of a file, or more bytes than the
+dataset can have is an error before anything is put into the folder.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ _DAMAGED = (
 
 
 def unpack(archive: Path, rule: Unpack, folder: Path) -> list[str]:
-    """Unpack what `rule` names into `folder`, all of it or nothing; the names below `folder`.
+    """Unpack what `rule` names into `folder`, all or nothing; returns the names below `folder`.
 
     Raises:
-        DataError: the archive is damaged, unsafe or larger than it may be, has not the files, or
-            the disk refuses.
+        DataError: the archive is damaged, unsafe, too large or lacks files, or the disk refuses.
     """
     staging = folder / _STAGING
     with disk_refuses(staging):
@@ -65,11 +64,11 @@ def unpack(archive: Path, rule: Unpack, folder: Path) -> list[str]:
 
 
 _Member = tuple[str, bool, "IO[bytes] | None"]
-"""A name, whether it is a plain file, and its bytes; None for a folder."""
+"""A name, whether it is a regular file, and its bytes (None for a folder)."""
 
 
 class _Taken:
-    """What has been unpacked, and the bounds it must keep."""
+    """The files unpacked so far, and their limits."""
 
     def __init__(self, archive: Path, rule: Unpack, staging: Path) -> None:
         self._archive, self._rule, self._staging = archive, rule, staging
@@ -78,7 +77,7 @@ class _Taken:
         self.names: list[str] = []
 
     def member(self, name: str, is_file: bool, content: IO[bytes] | None) -> None:
-        """Look at a member; unpack it if it is asked for."""
+        """Check a member, and unpack it if it matches a pattern."""
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or re.search(r"[\\:\0]", name):
             raise _refused(self._archive, f"holds the name {name!r}, which leads out of it")
@@ -134,12 +133,12 @@ def _tar(archive: Path, rule: Unpack) -> Iterator[_Member]:
                     yield info.name, True, package.extractfile(info)
                 else:
                     yield info.name, False, io.BytesIO()
-        while bounded.read(_CHUNK):  # to the checksum at the end
+        while bounded.read(_CHUNK):  # up to the checksum at the end
             pass
 
 
 class _Bounded:
-    """Bytes of a compressed stream, as many as an archive may hold."""
+    """A decompressed stream, limited to what an archive may hold."""
 
     def __init__(self, stream: IO[bytes], archive: Path, rule: Unpack) -> None:
         self._stream, self._archive, self._rule = stream, archive, rule
