@@ -156,7 +156,7 @@ def test_wrong_use_is_explained(workplace: Path) -> None:
     run = run_of(workplace)
     cases = {
         ("select", run, "one"): "has 1 text(s) where the task has 2",
-        ("select", run, "one", " "): "a text has no word in it",
+        ("select", run, "one", " "): "a text has no words",
         ("select", workplace, "one", "two"): "Name the directory of a run",
         ("select", run, "one", "two", "--which", "77"): "Steps present: 0, 5, 10",
         ("evaluate", run, "--split", "tset"): "did you mean 'test'? Its splits are",
