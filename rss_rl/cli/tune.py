@@ -1,4 +1,4 @@
-"""`rss-rl tune`: search for better settings of a configuration, on dev alone."""
+"""`rss-rl tune`: search for better settings of a configuration, by dev scores only."""
 
 from __future__ import annotations
 
@@ -147,10 +147,10 @@ def _train(
 
 
 def _check_installed() -> None:
-    """Refuse to begin without Ray Tune, before a cluster is started.
+    """Check that Ray Tune's dependencies are installed, before a cluster is started.
 
     Raises:
-        ConfigError: naming the extra that has it.
+        ConfigError: naming the extra to install.
     """
     missing = [name for name in ("pandas", "tensorboardX") if not find_spec(name)]
     if missing:
@@ -161,7 +161,7 @@ def _check_installed() -> None:
 
 
 def _show(study: Study, news: Progress, budget_s: float, out: Console) -> None:
-    """A line for the news of a trial."""
+    """Print a progress line of a trial."""
     from rss_rl.results.output import describe_scores
     from rss_rl.results.tuning.trial import points
 

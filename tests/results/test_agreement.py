@@ -349,7 +349,7 @@ def test_the_picture(
     assert out.read_bytes()[:4] == b"\x89PNG"
     assert f"wrote {out}" in done.stderr
     wrong = CliRunner().invoke(app, [*asked, "agreement.jpg"])
-    assert (wrong.exit_code, "--figure wants a .png file" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "--figure needs a .png file" in wrong.stderr) == (2, True)
 
 
 def test_lines_of_the_picture_are_means_over_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
