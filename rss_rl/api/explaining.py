@@ -72,7 +72,7 @@ def explain_classifier(
     check_share(keep)
     shown = console or SafeConsole(highlight=False)
     with counted(shown, "running the classifier") as progress:
-        name, options, said = _asked(classifier, list(texts), progress)
+        name, options, said = _classify(classifier, list(texts), progress)
     if len(set(said)) < 2:
         raise DataError(
             f"the classifier predicts '{said[0]}' for every text" if said else "there is no text",
@@ -119,7 +119,7 @@ def explain_classifier(
     )
 
 
-def _asked(
+def _classify(
     classifier: str | Path | Probabilities, texts: list[str], progress: _Progress
 ) -> tuple[str, dict[str, str], list[str]]:
     """The reward model for a classifier, its options, and the predicted class of each text."""
@@ -133,7 +133,7 @@ def _asked(
                 remedy="Give a function defined at the top level of a module, not of a script"
                 " or notebook; it may wrap your own",
             )
-        return named, {}, _said(classifier, texts, named, progress)
+        return named, {}, _function_classes(classifier, texts, named, progress)
     named = str(classifier)
     if ":" in named and not Path(named).exists():
         function = imported(named)
@@ -143,9 +143,9 @@ def _asked(
                 where=named,
                 remedy="Write a function in that module that calls it",
             )
-        return named, {}, _said(function, texts, named, progress)
+        return named, {}, _function_classes(function, texts, named, progress)
     folder = str(Path(named).resolve()) if Path(named).is_dir() else named
-    return _explaining(), {"pretrained": folder}, _predicted(named, texts, progress)
+    return _blackbox_reward(), {"pretrained": folder}, _transformer_classes(named, texts, progress)
 
 
 def _is_found(function: Probabilities, named: str) -> bool:
@@ -158,7 +158,9 @@ def _is_found(function: Probabilities, named: str) -> bool:
         return False
 
 
-def _said(function: Probabilities, texts: list[str], where: str, progress: _Progress) -> list[str]:
+def _function_classes(
+    function: Probabilities, texts: list[str], where: str, progress: _Progress
+) -> list[str]:
     """The class that a function predicts for each text, by name or else by number."""
     from rss_rl.reward_models.blackbox import ask
 
@@ -171,13 +173,13 @@ def _said(function: Probabilities, texts: list[str], where: str, progress: _Prog
     return found
 
 
-def _explaining() -> str:
+def _blackbox_reward() -> str:
     """The built-in reward model for external classifiers."""
     names = built_in_names("reward_model")
     return next(n for n in names if find_component("reward_model", n).can("explains"))
 
 
-def _predicted(classifier: str, texts: Sequence[str], progress: _Progress) -> list[str]:
+def _transformer_classes(classifier: str, texts: Sequence[str], progress: _Progress) -> list[str]:
     """The name of the class that a transformer predicts for each text."""
     import torch
 

@@ -149,17 +149,17 @@ def fit(
     if config is None:
         base, chosen = choose_encoder(manifest, pretrained, _gpu())
         own = choices(manifest, keep)
-        chosen = _not_replaced(chosen + (own if base.value in _EPOCHS else own[:1]), given)
+        chosen = _not_overridden(chosen + (own if base.value in _EPOCHS else own[:1]), given)
         chosen += _decays(base.value, chosen, given) if base.value in _EPOCHS else []
     else:
         base = Choice("config", config, "as asked")
         asked_share = [] if keep is None else [Choice("reward.target_share", keep, "as asked")]
-        chosen = _not_replaced(asked_share, given)
+        chosen = _not_overridden(asked_share, given)
     left_out = sum(info.bad_rows for info in manifest.splits.values())
     more = f", bad rows left out: {left_out:,}, see rejects.jsonl there" if left_out else ""
     say(shown, f"Data: {folder}{', already prepared' if there else ''}{more}")
     _say_choices(shown, [task, vectors, base, *chosen])
-    asked = [*settings({"data": str(folder)}), *_set(chosen), *given]
+    asked = [*settings({"data": str(folder)}), *_as_settings(chosen), *given]
     encoder = load_config(find_config(base.value), asked).policy.pretrained
     if encoder is not None:
         what = f"encoding the data with {encoder}, for the policy to read"
@@ -274,7 +274,7 @@ def _decays(base: str | Path, chosen: Sequence[Choice], overrides: Sequence[str]
     keys = ("learner.supervised.decay_updates", "learner.policy.decay_updates")
     shipped = load_config(find_config(base), [])
     without = settings(dict.fromkeys(keys))
-    config = load_config(find_config(base), [*_set(chosen), *without, *overrides])
+    config = load_config(find_config(base), [*_as_settings(chosen), *without, *overrides])
     updates, all_of_shipped = _updates(config), _updates(shipped)
     if updates is None or all_of_shipped is None:
         return []
@@ -293,13 +293,13 @@ def _updates(config: RunConfig) -> int | None:
     return None if None in steps else sum(filter(None, steps))
 
 
-def _not_replaced(chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
+def _not_overridden(chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
     """The choices whose key, or a section of it, no override sets."""
     keys = [f"{setting.partition('=')[0]}." for setting in overrides]
     return [choice for choice in chosen if not f"{choice.key}.".startswith(tuple(keys))]
 
 
-def _set(chosen: Sequence[Choice]) -> list[str]:
+def _as_settings(chosen: Sequence[Choice]) -> list[str]:
     return settings({choice.key: choice.value for choice in chosen})
 
 

@@ -129,7 +129,7 @@ def train(
     point = SafePoint()
     with (
         make_progress(shown) as progress,
-        Interruption(progress.stopping, _leaving(plan, point)) as interruption,
+        Interruption(progress.stopping, _abort_update(plan, point)) as interruption,
         _roles(plan.config, joining, shown) as roles,
     ):
         stopped = None
@@ -158,7 +158,7 @@ def train(
     return run
 
 
-def _leaving(plan: _Plan, point: SafePoint) -> Callable[[], bool] | None:
+def _abort_update(plan: _Plan, point: SafePoint) -> Callable[[], bool] | None:
     """How to abort an update that takes too long; None if learners are other processes.
 
     Those finish their update and are then stopped.

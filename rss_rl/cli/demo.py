@@ -118,7 +118,7 @@ def demo(
     run = train(shown.config, settings, out=run_dir, overwrite=True, console=out)
     end_run(run, out, as_json=json_)
     if not json_:
-        _read_out(out, run, shown)
+        _print_summary(out, run, shown)
         _print_example(out, run_dir, data, shown)
         write_page(run, out)
 
@@ -152,7 +152,7 @@ def _prepare(shown: _Demo, data: Path, seed: int, out: Console) -> None:
     say(out, f"Sentences: {rows}, {shown.origin.format(seed=seed)}, in {data}")
 
 
-def _read_out(out: Console, run: Run, shown: _Demo) -> None:
+def _print_summary(out: Console, run: Run, shown: _Demo) -> None:
     """Summarise the scores in sentences."""
     from rss_rl.results.sentences import score_sentences
 

@@ -62,7 +62,7 @@ ONNX_FILE, INT8_FILE = "model.onnx", "model-int8.onnx"
 _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _OWN_SUM = "record_sha256"
-_TAKEN = "pretrained-"
+_FOLDER_PREFIX = "pretrained-"
 _FOR_PEOPLE = frozenset({"README.md", "config.yaml", ONNX_FILE, INT8_FILE})
 _PLAIN = frozenset({".json", ".safetensors", ".txt"})
 """Suffixes of files that are copied: formats that cannot contain executable code."""
@@ -106,7 +106,7 @@ def export_run(
             staging.mkdir(parents=True)
             # The path of the data on this machine means nothing elsewhere.
             config = config.model_copy(update={"data": inputs.manifest.name})
-            config = with_folders(config, partial(_take_along, staging))
+            config = with_folders(config, partial(_copy_folder, staging))
             step = load_checkpoint(run, which).step
             _fill(staging, run, step, config, models, inputs)
             if onnx is not None:
@@ -118,7 +118,7 @@ def export_run(
     return out
 
 
-def _take_along(folder: Path, name: str) -> str:
+def _copy_folder(folder: Path, name: str) -> str:
     """Copy a folder named in the configuration into the export; its new name.
 
     A name that is not a local folder is returned as it is: it can be resolved elsewhere, too.
@@ -126,8 +126,8 @@ def _take_along(folder: Path, name: str) -> str:
     source = Path(name).expanduser()
     if not source.is_dir():
         return name
-    number = len(list(folder.glob(f"{_TAKEN}*")))
-    target = folder / f"{_TAKEN}{number}"
+    number = len(list(folder.glob(f"{_FOLDER_PREFIX}*")))
+    target = folder / f"{_FOLDER_PREFIX}{number}"
     target.mkdir()
     for path in sorted(source.iterdir()):
         if path.is_file() and path.suffix in _PLAIN:
@@ -281,7 +281,7 @@ def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]
         _check_sum(path / name, sums.get(name))
     tree = record.get("config")
     config = parse_config(tree if isinstance(tree, dict) else {}, where=where, trust=trust)
-    config = with_folders(config, partial(_taken_along, path, sums))
+    config = with_folders(config, partial(_resolve_folder, path, sums))
     inputs = open_prepared(path)
     tensors = read_tensors(path / WEIGHTS_FILE, _AGAIN)
     models = _rebuild(path, config, inputs, tensors)
@@ -291,10 +291,10 @@ def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]
     return config, models, inputs
 
 
-def _taken_along(export: Path, sums: dict[str, Any], name: str) -> str:
+def _resolve_folder(export: Path, sums: dict[str, Any], name: str) -> str:
     """Path of a folder copied into the export, its checksums verified; other names unchanged."""
     inside = name.removeprefix("./")
-    if not name.startswith(f"./{_TAKEN}") or not (export / inside).is_dir():
+    if not name.startswith(f"./{_FOLDER_PREFIX}") or not (export / inside).is_dir():
         return name
     for path in sorted((export / inside).iterdir()):
         _check_sum(path, sums.get(f"{inside}/{path.name}"))

@@ -80,7 +80,7 @@ def _flips(
     words = chosen.tokens[slot].shape[1]
     step = max(1, _TOKENS_AT_A_TIME // sum(ids.shape[1] for ids in chosen.tokens))
     found: Array | None = None
-    for done, indices in enumerate(torch.split(_worth_most(chosen, slot, most), step)):
+    for done, indices in enumerate(torch.split(_flip_first(chosen, slot, most), step)):
         outcomes = _outcomes(model, _flipped(chosen, slot, indices)).numpy()
         if found is None:
             found = np.full((words, outcomes.shape[1]), np.nan, np.float32)
@@ -90,7 +90,7 @@ def _flips(
     return found
 
 
-def _worth_most(chosen: Chosen, slot: int, most: int) -> Tensor:
+def _flip_first(chosen: Chosen, slot: int, most: int) -> Tensor:
     """Positions of the words to flip, int64 [at most `most`]."""
     worth = chosen.selections[slot][0].any(0).float()  # [N]
     if chosen.probabilities is not None:

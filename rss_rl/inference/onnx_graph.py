@@ -76,20 +76,20 @@ def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) 
             remedy="Export without --onnx",
         )
     if not config.model.encoder.can("onnx"):
-        raise _refused(config, "the encoder has no such form")
+        raise _export_error(config, "the encoder has no such form")
     if models.context is not None and config.phases[-1].selection == "sampled":
-        raise _refused(config, "the policy reads a pretrained encoder's states")
+        raise _export_error(config, "the policy reads a pretrained encoder's states")
     _require("onnx", "onnxscript", "onnxruntime")
     score = inputs.labels.kind == "score"
     graph = _Graph(models, config.phases[-1].selection == "sampled", score).eval()
     try:
         program = _record(graph, _examples(models, inputs.sentences, _SHAPES[0]), score)
     except Exception as error:  # the exporter lets any exception through
-        raise _refused(config, type(error).__name__) from error
+        raise _export_error(config, type(error).__name__) from error
     # Export unrolls loops over tokens, which fixes the length.
     sizes = [size for given in program.model.graph.inputs for size in given.shape or ()]
     if any(isinstance(size, int) for size in sizes):
-        raise _refused(config, "the graph would be for texts of one length")
+        raise _export_error(config, "the graph would be for texts of one length")
     program.save(str(path), external_data=False)
     try:
         check_onnx(graph, path, models, inputs.sentences)
@@ -97,10 +97,10 @@ def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) 
         raise
     except Exception as error:  # raised by the runtime if the graph has a fixed length after all
         path.unlink()
-        raise _refused(config, type(error).__name__) from error
+        raise _export_error(config, type(error).__name__) from error
 
 
-def _refused(config: RunConfig, why: str) -> ConfigError:
+def _export_error(config: RunConfig, why: str) -> ConfigError:
     return ConfigError(
         f"encoder '{config.model.encoder.name}' with policy '{config.policy.name}' cannot be"
         f" written as ONNX ({why})",

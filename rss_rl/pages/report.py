@@ -178,7 +178,7 @@ def report_page(facts: Facts) -> str:
         settings=list(_settings(facts.groups)),
         data=list(_data(facts.manifest)),
         files=[*facts.manifest.sources, *facts.manifest.vectors.files],
-        made=list(_made(facts.groups[0].runs[0].path)),
+        made=list(_versions(facts.groups[0].runs[0].path)),
     )
 
 
@@ -367,7 +367,7 @@ def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Seed of the data", str(manifest.seed)
 
 
-def _made(run: Path) -> Iterator[tuple[str, str]]:
+def _versions(run: Path) -> Iterator[tuple[str, str]]:
     """Versions that made the first run; empty for runs of earlier versions."""
     try:
         record = RunDirectory.open(run).read_provenance()

@@ -67,7 +67,7 @@ _AT_ONCE = 8
 Progress = Callable[[int, int], None]
 
 
-def _unseen(done: int, end: int) -> None:
+def _no_progress(done: int, end: int) -> None:
     pass
 
 
@@ -87,7 +87,7 @@ def score_agreement(
     share: float | None = None,
     others: Mapping[str, ScoreSource] | None = None,
     device: torch.device,
-    progress: Progress = _unseen,
+    progress: Progress = _no_progress,
 ) -> dict[str, dict[str, float]]:
     """Measures of a split under each selection, without dropout; see `Tally.metrics` for names.
 
@@ -121,7 +121,7 @@ def score_run_agreement(
     posthoc: Sequence[str] = (),
     files: Mapping[str, Path] | None = None,
     device: str | None = None,
-    progress: Progress = _unseen,
+    progress: Progress = _no_progress,
     trust: Trust = NOTHING,
 ) -> dict[str, dict[str, float]]:
     """`score_agreement` of a checkpoint of the run at `path`.

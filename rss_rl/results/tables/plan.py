@@ -111,11 +111,11 @@ def plan_runs(
                     order = turn, fold.number or 0
                     runs.append((order, PlannedRun(row, fold, seed, path, own)))
     runs.sort(key=lambda item: item[0])
-    ordered = tuple(_made_elsewhere(run, out) for _, run in runs)
+    ordered = tuple(_finished_twin(run, out) for _, run in runs)
     return Plan(name, table, out / name, chosen_rows, chosen_datasets, ordered)
 
 
-def _made_elsewhere(run: PlannedRun, out: Path) -> PlannedRun:
+def _finished_twin(run: PlannedRun, out: Path) -> PlannedRun:
     """The same run finished by another table if there is one, else the planned one."""
     if run.path.exists():
         return run

@@ -172,7 +172,7 @@ def _first_runs(plan: Plan, dataset: Dataset) -> list[PlannedRun]:
     return [first[row.name] for row in plan.rows if row.name in first]
 
 
-class _Contender:
+class _TimedRow:
     """A row with its final weights, to be timed."""
 
     def __init__(self, run: PlannedRun, prepared: Prepared) -> None:
@@ -232,7 +232,7 @@ def measure(
         RssError: a run cannot be opened.
     """
     prepared = open_prepared(runs[0].fold.prepared)
-    contenders = {run.row.name: _Contender(run, prepared) for run in runs}
+    contenders = {run.row.name: _TimedRow(run, prepared) for run in runs}
     try:
         for turn in range(_TURNS + 1):
             for contender in contenders.values():

@@ -283,7 +283,7 @@ def _draw(study: Study, records: Sequence[TrialRecord]) -> bytes:
         for state, colour in colours.items():
             found = [(r, point_at(r, at)) for r in records if r.state == state]
             shown = [
-                (value_of(study.base, r, key), scale * _worth(p, study), r.number)
+                (value_of(study.base, r, key), scale * _signed_promise(p, study), r.number)
                 for r, p in found
                 if p is not None and p.promise > WORST
             ]
@@ -299,7 +299,7 @@ def _draw(study: Study, records: Sequence[TrialRecord]) -> bytes:
     return output.png(figure)
 
 
-def _worth(point: Point, study: Study) -> float:
+def _signed_promise(point: Point, study: Study) -> float:
     """A trial's promise at a point, with the metric's sign."""
     return -point.promise if study.metric.lower_is_better else point.promise
 

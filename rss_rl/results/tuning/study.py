@@ -171,19 +171,19 @@ def open_study(
         if not begin:
             return study
         check_folder(folder, "search")
-        _refuse_strangers(folder)
+        _refuse_stray_trials(folder)
         with disk_errors(folder, "the search cannot be written", FREE_SPACE):
             replace_file(manifest, json.dumps(present, indent=2) + "\n")
-    elif changed := _changed(read_json(manifest, remedy=_ELSEWHERE), present):
+    elif changed := _changed(read_json(manifest, remedy=_SAME_OR_ELSEWHERE), present):
         raise CheckpointError(
             f"a search was begun there with other values of {', '.join(changed)}",
             where=str(folder),
-            remedy=_ELSEWHERE,
+            remedy=_SAME_OR_ELSEWHERE,
         )
     return study
 
 
-_ELSEWHERE = "Give the same space, configuration and --seeds, or another --out"
+_SAME_OR_ELSEWHERE = "Give the same space, configuration and --seeds, or another --out"
 
 
 def _with_absolute_data(base: Base) -> Base:
@@ -214,7 +214,7 @@ def _changed(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return changed
 
 
-def _refuse_strangers(folder: Path) -> None:
+def _refuse_stray_trials(folder: Path) -> None:
     if any((folder / _TRIALS).glob("*")):
         raise CheckpointError(
             f"there are trials but no {_MANIFEST}", where=str(folder), remedy="Give another --out"
