@@ -267,7 +267,7 @@ def encode(
         typer.echo(info.model_dump_json(indent=2))
     else:
         seconds = time.monotonic() - start
-        say(SafeConsole(), f"Written to {data} in {seconds:.1f} s: {info.size} numbers a word.")
+        say(SafeConsole(), f"Written to {data} in {seconds:.1f} s: {info.size} numbers per word.")
 
 
 @app.command(epilog="Example: `rss-rl data show data/reviews --examples 3`")
@@ -310,7 +310,7 @@ def _print_summary(
         say(console, line)
     _print_vectors(console, prepared)
     if (states := prepared.states()) is not None:
-        say(console, f"states of {states.encoder}: {states.size} numbers a token, {states.dtype}")
+        say(console, f"states of {states.encoder}: {states.size} numbers per token, {states.dtype}")
     for row in range(min(examples, len(prepared.split("train")))):
         say(console, example_line(prepared.split("train"), row))
     if seconds is not None:
@@ -320,7 +320,7 @@ def _print_summary(
 def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float]) -> None:
     manifest = prepared.manifest
     say(console, f"{manifest.name}: {predicted(manifest.labels)}")
-    header = ("split", "rows", "tokens a text", "longest", "padding at 64", "bad rows", "dropped")
+    header = ("split", "rows", "tokens per text", "longest", "padding at 64", "bad rows", "dropped")
     shown = Table(*header)
     for name, info in manifest.splits.items():
         means = ", ".join(f"{tokens / info.rows:.1f}" for tokens in info.tokens)
@@ -354,7 +354,7 @@ def _print_vectors(console: Console, prepared: Prepared) -> None:
     say(
         console,
         f"{words.size:,} words, the vectors of {words.trainable:,} are fine-tuned; "
-        f"{vectors.dim} numbers a vector" + ("" if vectors.files else ", all random"),
+        f"{vectors.dim} dimensions" + ("" if vectors.files else ", all random"),
     )
     for file, width, share in zip(vectors.files, vectors.widths, vectors.coverage, strict=True):
         covered = f"{share.words:.1%} of the words, {share.tokens:.1%} of the running text"

@@ -227,6 +227,6 @@ def _progress(status: Status) -> Callable[..., None]:
 
     def show(counts: Counts, before: str = "") -> None:
         rate = counts.rows / max(time.monotonic() - began, 1e-9)
-        status.update(f"{before}{counts.rows:,} rows, {rate:,.0f} a second, {counts.bad:,} bad")
+        status.update(f"{before}{counts.rows:,} rows, {rate:,.0f} per second, {counts.bad:,} bad")
 
     return show

@@ -102,7 +102,7 @@ def serve(
     app = make_app(models, token=token, hosts=hosts, limits=Limits(words=max_words))
     with listen(host or _LOOPBACK, port) as listening:
         typer.echo(f"serving {' and '.join(models)} at {_address(listening.getsockname(), token)}")
-        say(out, "Ctrl-C ends it")
+        say(out, "Press Ctrl-C to stop")
         with Interruption(lambda: None) as interruption:
             make_server(app).run(sockets=[listening])
     raise typer.Exit(interruption.exit_code)

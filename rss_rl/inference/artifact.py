@@ -162,7 +162,7 @@ def _fill(
     write_tensors(folder / WEIGHTS_FILE, tensors)
     for name in (MANIFEST_FILE, VOCABULARY_FILE):
         shutil.copyfile(inputs.folder / name, folder / name)
-    shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # written for its owner alone
+    shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # was readable only by its owner
     tree = config.model_dump(mode="json")
     (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
     report = run / REPORT_FILE

@@ -132,7 +132,7 @@ class PosthocScores:
         if method not in METHODS:
             known = nearest(method, [*METHODS])
             raise ConfigError(
-                f"there is no method '{method}' to explain a classifier{known}",
+                f"there is no post-hoc method '{method}'{known}",
                 where="--posthoc",
                 remedy=f"There are: {', '.join(METHODS)}",
             )

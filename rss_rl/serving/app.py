@@ -175,7 +175,7 @@ async def _disconnect_response(_: Request, __: ClientDisconnect) -> Response:
 
 
 async def _server_error_response(_: Request, error: Exception) -> Response:
-    return _refusal(500, "a fault of the server; its log says which")
+    return _refusal(500, "internal server error; see the server's log")
 
 
 class _Guard:

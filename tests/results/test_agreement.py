@@ -412,7 +412,7 @@ def test_the_command_adds_columns(trained: Path, marked: Prepared, tmp_path: Pat
     assert (twice.exit_code, "given twice" in twice.stderr) == (2, True)
     unknown = ask("--posthoc", "occlusoin")
     assert unknown.exit_code == 2
-    assert "no method 'occlusoin' to explain a classifier; did you mean" in unknown.stderr
+    assert "no post-hoc method 'occlusoin'; did you mean" in unknown.stderr
 
 
 def test_of_a_pair_a_text_without_a_mark_does_not_count() -> None:

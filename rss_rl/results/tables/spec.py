@@ -171,7 +171,7 @@ class Table(Section):
             if metric not in (*self.metrics, *_EXTRA):
                 columns = [*self.metrics, *_EXTRA]
                 raise ValueError(
-                    f"row '{row.name}' publishes '{metric}', which is no column"
+                    f"row '{row.name}' publishes '{metric}', which is not a column"
                     f"{nearest(metric, columns)}"
                 )
         self._check_figures(row)

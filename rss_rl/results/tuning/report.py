@@ -106,7 +106,7 @@ def _markdown(
     said = ", ".join(f"{number} {what}" for what, number in counted.items() if number)
     parts = [
         f"# Search: {Path(study.space.where).stem} on {Path(study.base.where).stem}",
-        f"{len(records)} trials ({said}), {spent / 60:.1f} minutes of a core. " + _measure(study),
+        f"{len(records)} trials ({said}), {spent / 60:.1f} core minutes. " + _measure(study),
         _table(study, records),
         _notes(study, records),
         "## What mattered",
@@ -123,7 +123,7 @@ def _measure(study: Study) -> str:
     text = f"Compared by {find_measure(study.metric.name).label} on dev"
     if share is not None:
         text += f"; trials that do not keep {share:.0%} of the words, within a point, come last"
-    return text + f". {study.seeds} seed{'s' if study.seeds > 1 else ''} a trial."
+    return text + f". {study.seeds} seed{'s' if study.seeds > 1 else ''} per trial."
 
 
 def _table(study: Study, records: Sequence[TrialRecord]) -> str:
