@@ -1,1 +1,1 @@
-"""What `import rss_rl` offers and the command line calls: prepare, fit, train, and runs."""
+"""The public API behind `import rss_rl` and the command line: prepare, fit, train, runs."""

@@ -1,4 +1,4 @@
-"""States of prepared data: what a contextual policy reads, computed once."""
+"""Encoding prepared data: the states that a contextual policy reads, computed once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rss_rl.types import Array
 
 _BATCH_TOKENS = 1 << 13
 _AHEAD = 256
-"""Rows that are read together, in batches of like lengths."""
+"""Rows that are read together and batched by length."""
 
 
 def encode(
@@ -31,7 +31,7 @@ def encode(
     sized: Callable[[int], None] = lambda _: None,
     progress: Progress = lambda *_: None,
 ) -> StatesInfo:
-    """Write what a pretrained encoder says of each token in its whole text beside prepared data.
+    """Store a pretrained encoder's state of each token, in its whole text, with prepared data.
 
     An interrupted call resumes where it stopped.
 
@@ -39,21 +39,21 @@ def encode(
         data: a directory that `prepare` wrote.
         pretrained: folder of a transformer with its tokenizer, or its name on the hub.
         dtype: `float16` or `float32`.
-        force: replace states of another encoder, or of other data.
-        sized: called with the bytes that it takes, before anything is written.
-        progress: called as rows are done: what is done, how many are, of how many.
+        force: replace states of another encoder or of other data.
+        sized: called with the size in bytes before anything is written.
+        progress: called with the current step, the number of rows done, and of how many.
 
     Returns:
-        What was written.
+        A description of the states.
 
     Raises:
-        DataError: no prepared directory, other states are there, or the disk refuses.
+        DataError: no prepared directory, it holds other states, or a write fails.
         ConfigError: the transformer cannot be used.
     """
     files = open_files(data)
     if not isinstance(files, LocalFiles):
         raise DataError(
-            "states are written beside data in a directory, not at a URI",
+            "states can be written only to a directory, not to a URI",
             where=str(data),
             remedy="Encode a copy in a directory",
         )
@@ -73,7 +73,7 @@ def encode(
         sized(left)
         if left > (free := shutil.disk_usage(files.folder).free):
             raise DataError(
-                f"the states take {left / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free",
+                f"the states take {left / 1e9:,.1f} GB, but only {free / 1e9:,.1f} GB are free",
                 where=str(files.folder),
                 remedy="Free space, or prepare the data on a larger disk",
             )
@@ -89,7 +89,7 @@ def encode(
 
 
 def _states(split: Split, rows: Array, reader: ContextReader) -> list[tuple[Array, ...]]:
-    """Of each row, S x [N_s, H]."""
+    """The states of each row, S x [N_s, H]."""
     lengths = split.lengths(rows)
     longest = lengths.max(1)
     order = np.argsort(longest, kind="stable")

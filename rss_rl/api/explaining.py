@@ -1,4 +1,4 @@
-"""Which words does a classifier need? A policy that learns it over a whole corpus."""
+"""Explaining a classifier: a policy trained on a corpus to select the words that it needs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from rss_rl.reward_models.blackbox import Probabilities
 
 _THROUGH_GATES = "transformer/explain"
-"""The configuration for a classifier that has a gradient."""
+"""The configuration for a differentiable classifier."""
 _UPDATES = 400
 _SELECTIONS = 4
-"""Of a policy that learns from a function's probabilities alone."""
+"""For a policy that learns only from a function's probabilities."""
 _AT_ONCE = 16
 
-_Asked = Callable[[int, int], None]
-"""Called with the number of texts that the classifier was asked about, and of how many."""
+_Progress = Callable[[int, int], None]
+"""Called with the number of texts classified, and of how many."""
 
 
 def explain_classifier(
@@ -44,41 +44,40 @@ def explain_classifier(
     overwrite: bool = False,
     console: Console | None = None,
 ) -> Run:
-    """Train a policy that selects the words from which a classifier says what it says of a text.
+    """Train a policy that selects the words on which a classifier bases its predictions.
 
     The classifier is frozen: the reward is its log-probability, given the selected words, of the
     class that it predicts from the whole text. From a transformer the policy learns through gates
-    on its attention, from a function by its probabilities alone. Afterwards
+    on its attention, from a function only by its probabilities. Afterwards
     `run.model.select(texts)` marks the words of any text in one pass of the policy.
 
     Args:
         classifier: folder of an AutoModelForSequenceClassification with its tokenizer, its name
-            on the Hugging Face hub, or a function of a module from a list of texts to the
-            probability of each class, [texts, classes]; also as `package.module:FUNCTION`. A
-            function is asked for texts whose words have a space between them, and may name its
-            classes in an attribute `classes`.
-        texts: of the kind that are to be explained; some hundreds at least. They need no labels.
+            on the Hugging Face hub, or a module-level function from a list of texts to class
+            probabilities, [texts, classes]; also as `package.module:FUNCTION`. A function gets
+            texts as words joined by spaces, and may name its classes in an attribute `classes`.
+        texts: of the kind to be explained, at least a few hundred. They need no labels.
         keep: share of the words to select.
-        of_class: a class of the classifier: the words that speak for it are selected in every text,
-            in place of those that speak for what it predicts.
-        vectors: files of word vectors for the policy to read, see `rss_rl.prepare`.
-        contextual: the policy also reads each word as the classifier's encoder sees it in its whole
-            text, at one pass of the classifier a text.
+        of_class: a class of the classifier: select the words that speak for it in every text,
+            instead of those that speak for the predicted class.
+        vectors: files of word vectors as input of the policy, see `rss_rl.prepare`.
+        contextual: the policy also reads the states of the classifier's encoder for each word in
+            its whole text, at the cost of one forward pass per text.
         time, out, overrides, overwrite, console: see `rss_rl.fit`.
 
     Raises:
         ConfigError: the classifier or `keep` cannot be used. DataError: no texts, or one class.
-        RssError: any other expected failure of a training.
+        RssError: any other expected failure of training.
     """
     check_share(keep)
     shown = console or SafeConsole(highlight=False)
-    with counted(shown, "asking the classifier") as progress:
-        name, options, said = _asked(classifier, list(texts), progress)
+    with counted(shown, "running the classifier") as progress:
+        name, options, said = _classify(classifier, list(texts), progress)
     if len(set(said)) < 2:
         raise DataError(
-            f"the classifier says '{said[0]}' of every text" if said else "there is no text",
+            f"the classifier predicts '{said[0]}' for every text" if said else "there is no text",
             where="texts",
-            remedy="Give texts of which it says different things",
+            remedy="Give texts for which it predicts different classes",
         )
     chosen: dict[str, Any] = {
         "reward.model": {
@@ -99,7 +98,7 @@ def explain_classifier(
     if contextual:
         if "pretrained" not in options:
             raise ConfigError(
-                "is a function, which has no encoder to read words with",
+                "the classifier is a function, which has no encoder",
                 where="contextual",
                 remedy="Leave contextual out, or give a transformer's folder",
             )
@@ -120,10 +119,10 @@ def explain_classifier(
     )
 
 
-def _asked(
-    classifier: str | Path | Probabilities, texts: list[str], progress: _Asked
+def _classify(
+    classifier: str | Path | Probabilities, texts: list[str], progress: _Progress
 ) -> tuple[str, dict[str, str], list[str]]:
-    """The reward model that asks a classifier, its options, and what it says of each text."""
+    """The reward model for a classifier, its options, and the predicted class of each text."""
     if callable(classifier):
         names = (getattr(classifier, key, "") for key in ("__module__", "__qualname__"))
         named = ":".join(map(str, names))
@@ -131,10 +130,10 @@ def _asked(
             raise ConfigError(
                 f"other processes cannot find {classifier!r:.100} by its name",
                 where="classifier",
-                remedy="Give a function that is defined at the top of a module, not of a script"
-                " or notebook; it may call what you have",
+                remedy="Give a function defined at the top level of a module, not of a script"
+                " or notebook; it may wrap your own",
             )
-        return named, {}, _said(classifier, texts, named, progress)
+        return named, {}, _function_classes(classifier, texts, named, progress)
     named = str(classifier)
     if ":" in named and not Path(named).exists():
         function = imported(named)
@@ -142,11 +141,11 @@ def _asked(
             raise ConfigError(
                 f"is {type(function).__name__}, not a function",
                 where=named,
-                remedy="Write a function of its module that calls it",
+                remedy="Write a function in that module that calls it",
             )
-        return named, {}, _said(function, texts, named, progress)
+        return named, {}, _function_classes(function, texts, named, progress)
     folder = str(Path(named).resolve()) if Path(named).is_dir() else named
-    return _explaining(), {"pretrained": folder}, _predicted(named, texts, progress)
+    return _blackbox_reward(), {"pretrained": folder}, _transformer_classes(named, texts, progress)
 
 
 def _is_found(function: Probabilities, named: str) -> bool:
@@ -159,8 +158,10 @@ def _is_found(function: Probabilities, named: str) -> bool:
         return False
 
 
-def _said(function: Probabilities, texts: list[str], where: str, progress: _Asked) -> list[str]:
-    """The name of the class that a function says of each text, or its number."""
+def _function_classes(
+    function: Probabilities, texts: list[str], where: str, progress: _Progress
+) -> list[str]:
+    """The class that a function predicts for each text, by name or else by number."""
     from rss_rl.reward_models.blackbox import ask
 
     names = getattr(function, "classes", None)
@@ -172,14 +173,14 @@ def _said(function: Probabilities, texts: list[str], where: str, progress: _Aske
     return found
 
 
-def _explaining() -> str:
-    """The built-in reward model that scores with somebody's classifier."""
+def _blackbox_reward() -> str:
+    """The built-in reward model for external classifiers."""
     names = built_in_names("reward_model")
     return next(n for n in names if find_component("reward_model", n).can("explains"))
 
 
-def _predicted(classifier: str, texts: Sequence[str], progress: _Asked) -> list[str]:
-    """The name of the class that a classifier predicts of each text."""
+def _transformer_classes(classifier: str, texts: Sequence[str], progress: _Progress) -> list[str]:
+    """The name of the class that a transformer predicts for each text."""
     import torch
 
     from rss_rl.pretrained.folder import open_pretrained

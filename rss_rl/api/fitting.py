@@ -41,22 +41,22 @@ _EPOCHS = {
     "own_pairs": {"warm-up": 5.0, "co-train": 9.0},
     "own_long": {"warm-up": 2.0, "parts": 3.0, "frozen": 1.5, "co-train": 2.5},
 }
-"""Of each phase of the configurations whose batch and phases follow from the data."""
+"""Epochs of each phase, for configurations whose batch size and phases follow from the data."""
 _LENGTHS = {"own": "short texts", "own_pairs": "pairs of short texts", "own_long": "long texts"}
 _WIDEST = 38
-"""Longest KEY=VALUE that moves the reasons of all others to the right."""
+"""Width limit of the KEY=VALUE column; longer entries do not widen it."""
 _LONG_TEXT = 100
-"""Words of a text, on average, from which on no attention between all pairs of words is used."""
+"""Mean words per text from which attention between all pairs of words is not used."""
 _LOOKED_AT = 10_000
-"""Rows whose labels tell classes from scores."""
+"""Rows inspected to tell classes from scores."""
 _MOST_CLASSES = 20
-"""Whole numbers that are labels name classes if there are no more of them."""
+"""Integer labels are classes if there are at most this many."""
 _FEWEST, _MOST = 500, 6000
-"""Updates of all phases together: a small table needs several dozen epochs, a large one few."""
+"""Bounds of the total updates: a small table needs dozens of epochs, a large one few."""
 
 
 class Choice(NamedTuple):
-    """What `fit` was not told, and why it is this: a setting, or an argument of `fit`."""
+    """A setting or argument of `fit` that was chosen from the data, and the reason."""
 
     key: str
     value: Any
@@ -82,24 +82,23 @@ def fit(
     callbacks: Sequence[Callable[[RunEvent], None]] = (),
     console: Console | None = None,
 ) -> Run:
-    """Prepare a table and train on it: `configs/own.yaml`, `own_pairs` or `own_long.yaml`, with
-    what follows from the data.
+    """Prepare a table and train on it with `configs/own.yaml`, `own_pairs.yaml` or `own_long.yaml`,
+    adapted to the data.
 
     Args:
         data, text, label, text_b, dev, test: see `rss_rl.prepare`.
-        keep: share of the words that the policy shall keep, as `reward.target_share`; default 0.4,
-            of long texts 0.2.
-        config: another configuration to train with, as it is but for `keep` and `overrides`.
-        pretrained: folder or Hugging Face name of a transformer: without a GPU the policy's
-            context, on a GPU the classifier; see `choose_encoder`.
-        time: bound of the training, see `rss_rl.train`.
-        out: directory of the run; default `runs/NAME` after the file. The prepared data lie in
-            `NAME-data-KEY` beside it. The key is a hash of the rows and of how they are prepared,
-            so that the same table is prepared once.
-        overrides: settings that differ from those chosen here; they come last.
-        prepared: further arguments of `rss_rl.prepare`, such as `{"task": "score"}`; without a
-            task it follows from the labels.
-        overwrite: replace a run that is there.
+        keep: share of words to keep, `reward.target_share`; default 0.4, for long texts 0.2.
+        config: another configuration, changed only by `keep` and `overrides`.
+        pretrained: folder or Hugging Face name of a transformer: without a GPU it is the policy's
+            context, with a GPU the classifier; see `choose_encoder`.
+        time: limit of the training time, see `rss_rl.train`.
+        out: directory of the run; default `runs/NAME` after the file. The prepared data are next to
+            it in `NAME-data-KEY`, where KEY is a hash of rows and preparation settings, so that the
+            same table is prepared once.
+        overrides: settings that override those chosen here.
+        prepared: further arguments of `rss_rl.prepare`, such as `{"task": "score"}`; by default,
+            the task is guessed from the labels.
+        overwrite: replace an existing run.
         callbacks, console: see `rss_rl.train`.
 
     Raises:
@@ -110,7 +109,7 @@ def fit(
         seconds(time)  # refused before the data are prepared
     if config is not None and pretrained is not None:
         raise ConfigError(
-            "a transformer decides the configuration",
+            "a transformer determines the configuration",
             where="pretrained (--pretrained)",
             remedy="Leave config (--config) out, or set the transformer there: policy.pretrained or"
             " model.encoder.options.pretrained",
@@ -150,17 +149,17 @@ def fit(
     if config is None:
         base, chosen = choose_encoder(manifest, pretrained, _gpu())
         own = choices(manifest, keep)
-        chosen = _not_replaced(chosen + (own if base.value in _EPOCHS else own[:1]), given)
+        chosen = _not_overridden(chosen + (own if base.value in _EPOCHS else own[:1]), given)
         chosen += _decays(base.value, chosen, given) if base.value in _EPOCHS else []
     else:
         base = Choice("config", config, "as asked")
         asked_share = [] if keep is None else [Choice("reward.target_share", keep, "as asked")]
-        chosen = _not_replaced(asked_share, given)
+        chosen = _not_overridden(asked_share, given)
     left_out = sum(info.bad_rows for info in manifest.splits.values())
     more = f", bad rows left out: {left_out:,}, see rejects.jsonl there" if left_out else ""
     say(shown, f"Data: {folder}{', already prepared' if there else ''}{more}")
     _say_choices(shown, [task, vectors, base, *chosen])
-    asked = [*settings({"data": str(folder)}), *_set(chosen), *given]
+    asked = [*settings({"data": str(folder)}), *_as_settings(chosen), *given]
     encoder = load_config(find_config(base.value), asked).policy.pretrained
     if encoder is not None:
         what = f"encoding the data with {encoder}, for the policy to read"
@@ -178,7 +177,7 @@ def fit(
 
 
 def check_share(keep: float | None) -> None:
-    """Refuse a share to keep by the name that the user gave it by.
+    """Check `keep`, in terms of the user's option.
 
     Raises:
         ConfigError: it is not between 0 and 1.
@@ -194,14 +193,14 @@ def check_share(keep: float | None) -> None:
 def choose_encoder(
     manifest: Manifest, pretrained: str | None, gpu: str | None
 ) -> tuple[Choice, list[Choice]]:
-    """The configuration by length and hardware, and settings that belong to it.
+    """The configuration for text length and hardware, and settings that belong to it.
 
-    A transformer that reads in every update is work for a GPU. Elsewhere it reads each text once,
+    A transformer that runs in every update needs a GPU. Without one, it encodes each text once
     before training: its states are the policy's context, and the classifier reads word vectors.
-    Models without a transformer stay on the CPU, where their kernels and samplers are.
+    Models without a transformer stay on the CPU, where their kernels and samplers run.
 
     Args:
-        pretrained: the transformer asked for. gpu: name of the one there is, None for none.
+        pretrained: the requested transformer. gpu: name of the available GPU, or None.
     """
     if pretrained is not None and gpu is not None:
         return Choice("config", "transformer/sentences", f"there is a GPU: {gpu}"), [
@@ -234,10 +233,10 @@ def _say_choices(shown: Console, chosen: Sequence[Choice]) -> None:
 
 
 def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
-    """Settings of the configuration `fitted` that follow from rows and length of the texts.
+    """Settings for the configuration `fitted` that follow from the number and length of the texts.
 
-    Batches are larger where there are many short texts. Every phase has so many epochs, fewer where
-    that would be more than some thousand updates, more where it would be a few dozen.
+    Batches are larger for many short texts. Each phase gets its number of epochs, scaled so that
+    the total number of updates stays within bounds.
     """
     rows, words = manifest.splits["train"].rows, _words(manifest)
     dev = manifest.splits["dev"].rows
@@ -264,18 +263,18 @@ def choices(manifest: Manifest, keep: float | None) -> list[Choice]:
 
 
 def fitted(manifest: Manifest) -> str:
-    """The configuration that fits texts of this length and number."""
+    """The configuration for texts of this length, or for pairs."""
     if _words(manifest) >= _LONG_TEXT:
         return "own_long"
     return "own_pairs" if len(manifest.splits["train"].tokens) == 2 else "own"
 
 
 def _decays(base: str | Path, chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
-    """Rates that fall until the last update, or as many times later as in the configuration."""
+    """Decay lengths of the learning rates: the configuration's whole multiple of all updates."""
     keys = ("learner.supervised.decay_updates", "learner.policy.decay_updates")
     shipped = load_config(find_config(base), [])
     without = settings(dict.fromkeys(keys))
-    config = load_config(find_config(base), [*_set(chosen), *without, *overrides])
+    config = load_config(find_config(base), [*_as_settings(chosen), *without, *overrides])
     updates, all_of_shipped = _updates(config), _updates(shipped)
     if updates is None or all_of_shipped is None:
         return []
@@ -289,29 +288,29 @@ def _decays(base: str | Path, chosen: Sequence[Choice], overrides: Sequence[str]
 
 
 def _updates(config: RunConfig) -> int | None:
-    """Of all phases; None where one has no end of its own."""
+    """Total updates of all phases; None if a phase has no fixed number."""
     steps = [phase.steps for phase in config.phases]
     return None if None in steps else sum(filter(None, steps))
 
 
-def _not_replaced(chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
-    """Those of keys that no override sets, alone or with the section that they are of."""
+def _not_overridden(chosen: Sequence[Choice], overrides: Sequence[str]) -> list[Choice]:
+    """The choices whose key, or a section of it, no override sets."""
     keys = [f"{setting.partition('=')[0]}." for setting in overrides]
     return [choice for choice in chosen if not f"{choice.key}.".startswith(tuple(keys))]
 
 
-def _set(chosen: Sequence[Choice]) -> list[str]:
+def _as_settings(chosen: Sequence[Choice]) -> list[str]:
     return settings({choice.key: choice.value for choice in chosen})
 
 
 def _words(manifest: Manifest) -> float:
-    """Words of a text, on average; of the longer ones of pairs."""
+    """Mean words per text; for pairs, of the longer side."""
     train = manifest.splits["train"]
     return max(tokens / train.rows for tokens in train.tokens)
 
 
 def guess_task(files: Sequence[Path], label: str) -> str:
-    """`score` if the labels are numbers that are not whole or too many for classes."""
+    """`score` if the labels are non-integer numbers, or too many different ones for classes."""
     labels = islice(_labels(files, label), _LOOKED_AT)
     seen = {value for value in labels if value is not None and not is_missing(value)}
     try:
@@ -330,10 +329,10 @@ def _labels(files: Sequence[Path], label: str) -> Iterator[Any]:
 
 
 def _key(files: Mapping[str, Sequence[Path]], how: Mapping[str, Any]) -> str:
-    """A hash of all that the prepared data follow from: files, columns, settings.
+    """A hash of everything that determines the prepared data: files, columns, settings.
 
     Raises:
-        DataError: a file cannot be read or has not the columns that are named.
+        DataError: a file cannot be read or lacks a named column.
     """
     wanted = [name for name in (how["text"], how["text_b"], how["label"]) if name]
     for path in (path for paths in files.values() for path in paths):
@@ -351,7 +350,7 @@ def _key(files: Mapping[str, Sequence[Path]], how: Mapping[str, Any]) -> str:
 def _vectors(
     given: str | Path | Sequence[str | Path] | None, dim: int | None
 ) -> tuple[Sequence[str | Path], Choice]:
-    """Those given, else those that an installed package carries, else none; what to say of it."""
+    """The given vectors, else those of an installed package, else none; and the reason."""
     if given is not None or dim is not None:
         given = [given] if isinstance(given, str | Path) else given or ()
         named = ",".join(map(str, given))
@@ -360,7 +359,7 @@ def _vectors(
     for package in PACKAGES:
         if find_spec(package) is None:
             continue
-        with suppress(DataError):  # a version that carries none, or without what reads them
+        with suppress(DataError):  # this version has none, or a dependency is missing
             find_static(Path(f"static:{package}"))
             name = f"static:{package}"
             return [name], Choice("vectors", name, "subword vectors of an installed package")
@@ -372,6 +371,6 @@ def _vectors(
 
 
 def _name(data: Rows) -> str:
-    """Of the run: that of the file, where there is one."""
+    """The name of the run: that of the file, if there is one."""
     first = data[0] if isinstance(data, list | tuple) and data else data
     return Path(first).stem if isinstance(first, str | Path) else "own"

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a request to stop after the present update, at most ten seconds later."""
+"""Ctrl-C and SIGTERM: stop after the current update; after SIGTERM, within ten seconds."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from typing import Any, Self
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = b"\x1b[?25h"
 PATIENCE_S = 4.0
-"""An update that takes longer after SIGTERM is thrown away."""
+"""An update that takes longer than this after SIGTERM is discarded."""
 _LAST_S = 8.0
-"""After SIGTERM: then the process ends, whatever it does, with the checkpoint that is there."""
+"""Time after SIGTERM at which the process ends in any case, with the last checkpoint."""
 _AT_ONCE_S = 0.3
 
 
 class Interruption:
-    """While it is entered, the first signal is noted and the second ends the process at once.
+    """A context in which the first signal requests a stop and the second ends the process.
 
-    Python hears of a signal between two of its own operations, and one of torch's on a long text
-    takes minutes. With `leave` a thread waits for signals, too. It ends the process at the second,
-    and before ten seconds are over where the first was SIGTERM and nobody heeded it.
+    Python runs signal handlers only between bytecodes, but one torch operation on a long text can
+    take minutes. With `leave`, a thread watches for signals too: it ends the process at the second
+    signal, and within ten seconds of a SIGTERM after which nobody called `asked`.
 
     Args:
         announce: called from the signal handler at the first signal; must not block.
-        leave: called in that thread before it ends the process, to save what there is: True once
-            nothing is left to be done. Until then, and for so long as there is time, once more.
+        leave: called in that thread before it ends the process, to save state; returns True when
+            done, and is called again until then, while there is time.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Interruption:
         self._fd_before = -1
 
     def asked(self) -> bool:
-        """Whether a signal came; callers then stop in good order."""
+        """Whether a signal came; the caller must then stop cleanly."""
         if self._signal is not None:
             self._heeded.set()
         return self._signal is not None
@@ -57,7 +57,7 @@ class Interruption:
 
     @property
     def exit_code(self) -> int:
-        """Of a process that stopped for the signal: 130 after Ctrl-C, 143 after SIGTERM."""
+        """Exit code after the signal: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + (self._signal or 0)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
@@ -70,7 +70,7 @@ class Interruption:
         os.kill(os.getpid(), number)
 
     def _watch(self, reading: int, leave: Callable[[], bool]) -> None:
-        """Wait for signals, which `reading` yields as they come, whatever else computes."""
+        """Watch the wakeup pipe `reading` for signals, even while the main thread computes."""
         first: int | None = None
         deadline = float("inf")
         while not self._heeded.is_set():
@@ -79,7 +79,7 @@ class Interruption:
                 if number not in _SIGNALS:
                     return  # the context was left
                 if first is not None:
-                    time.sleep(_AT_ONCE_S)  # for the handler, which ends it as signals do
+                    time.sleep(_AT_ONCE_S)  # give the handler time to end the process first
                     _end(number)
                 first = number
                 if number == signal.SIGTERM:
@@ -89,7 +89,7 @@ class Interruption:
                 _end(signal.SIGTERM)
 
     def __enter__(self) -> Self:
-        # Only the main thread may; elsewhere whoever started the thread looks after signals.
+        # Only the main thread can set handlers; elsewhere signals are left to the caller.
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 self._before[number] = signal.signal(number, self._handle)
@@ -122,6 +122,6 @@ def _show_cursor() -> None:
 
 
 def _end(number: int) -> None:
-    """End the process, whatever it does."""
+    """End the process immediately, without cleanup."""
     _show_cursor()
     os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""Data of any kind into a prepared dataset: files, rows, tables of other libraries, known names."""
+"""Preparing data of any kind: files, rows, tables of other libraries, known datasets."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ def prepare(
 
     Args:
         data: training rows; or the name of a source, see `rss-rl components sources`.
-        out: directory to make, or a URI, to which it is uploaded.
+        out: directory to make, or a URI to upload to.
         text, text_b: columns of the text and, for pairs, of the second one; a text may be a list
             of words. label: column of the label.
         task: `classes` or `score`. low, high: range of a score; default that of the training rows.
         id: column that identifies a row. rationale, rationale_b: columns with a list of 0 and 1,
-            one for each word of a text that is a list of words.
-        dev, test: rows of these splits; default: cut from `data` by `split` and `split_seed`.
-        folder, options: of a source: where its files lie, and its options, as a mapping or as
+            one per word of a text that is a list of words.
+        dev, test: rows of these splits; default: split off `data` by `split` and `split_seed`.
+        folder, options: of a source: the folder of its files, and its options, as a mapping or as
             NAME=VALUE strings.
-        seed: of random vectors, made examples and cut splits.
-        progress: called with what is being done, how far, and the end where known.
-        seen: called with the data while they lie on this machine, before those for a URI are gone.
+        seed: of random vectors, generated examples and random splits.
+        progress: called with the current step, the amount done, and the total if known.
+        seen: called with the local data, before those for a URI are removed.
         settings: `vectors, dim, lower, skip_bad_rows, force, shard_mb, max_words, too_long` of
             `rss_rl.data.prepare.prepare`.
 
@@ -126,14 +126,14 @@ def _prepare_into(
 
 
 def _source_name(data: Rows) -> str | None:
-    """The source that is named, if one is."""
+    """The name of a source, if `data` is one."""
     names = [data] if isinstance(data, str) else data
     if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
         return None
     known = known_sources()
     of_sources = [n for n in names if n in known or (":" in n and not Path(n).exists())]
     if not of_sources:
-        # What is neither a file nor looks like one is taken for the name of a source.
+        # A name that is not a file and has no suffix is taken for a source.
         of_sources = [n for n in names if not Path(n).suffix and not Path(n).exists()]
     if of_sources and len(names) > 1:
         other = next((n for n in names if n != of_sources[0]), names[1])
@@ -142,7 +142,7 @@ def _source_name(data: Rows) -> str | None:
 
 
 def _refuse(given: Mapping[str, Any], what: str) -> None:
-    """Options that would be passed over."""
+    """Refuse options that would be ignored."""
     for name, value in given.items():
         if value is not None and value is not False and not (isinstance(value, list) and not value):
             raise DataError(f"{name} is for {what}", remedy="Leave it out")
@@ -169,17 +169,17 @@ def _columns(
     named = tuple(name for name in texts if name)
     if not named or not label:
         raise DataError(
-            "which columns hold the text and the label is not said",
+            "the columns of the text and the label are not named",
             remedy="Name them: --text COLUMN --label COLUMN, and --text-b COLUMN for pairs",
         )
     return Columns(named, label, id, tuple(name for name in rationale if name))
 
 
 def _label_spec(task: str, low: float | None, high: float | None) -> LabelSpec | None:
-    """What a label column holds; None: classes, named by the training rows.
+    """The specification of a label column; None: classes, taken from the training rows.
 
     Raises:
-        DataError: settings that do not fit together.
+        DataError: contradictory settings.
     """
     if task not in ("classes", "score"):
         raise DataError(f"task '{task}' is neither classes nor score")
@@ -190,7 +190,7 @@ def _label_spec(task: str, low: float | None, high: float | None) -> LabelSpec |
     if low is None and high is None:
         return LabelSpec("score", low=-math.inf, high=math.inf)
     if low is None or high is None or not -math.inf < low < high < math.inf:
-        raise DataError("a score lies between two numbers", remedy="Give --low and --high")
+        raise DataError("a score needs finite bounds, low < high", remedy="Give --low and --high")
     if max(abs(low), abs(high)) > LARGEST_SCORE:
         raise DataError("--low or --high does not fit 32 bits", remedy="Divide the scores")
     return LabelSpec("score", low=low, high=high)
@@ -213,10 +213,10 @@ def _only(files: Sequence[Path] | None) -> Path | None:
 
 
 def row_files(rows: Rows, path: Path) -> list[Path]:
-    """Files with the rows: those that were named, or one that is written at `path`.
+    """The named files, or the rows written to a file at `path`.
 
     Raises:
-        DataError: rows of no known kind, or none.
+        DataError: rows of an unknown kind, or none.
     """
     if isinstance(rows, str | Path):
         return [Path(rows)]
@@ -230,7 +230,7 @@ def _table(rows: Any) -> pa.Table:
     """Rows of any kind as an Arrow table.
 
     Raises:
-        DataError: they are of no known kind, or there are none.
+        DataError: rows of an unknown kind, or none.
     """
     try:
         if isinstance(rows, pa.Table):

@@ -1,6 +1,6 @@
-"""How a training run is shown while it lasts: a live panel in a terminal, else a line now and then.
+"""Progress display of a training run: a live panel in a terminal, else occasional lines.
 
-Imported by commands that train only, as it knows the events of the runtime and so needs torch.
+Import it only to train: its events need torch.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class Progress(AbstractContextManager["Progress"], Protocol):
     """Shows the events of a run."""
 
     def show(self, event: RunEvent) -> None:
-        """Take note of an event."""
+        """Process an event."""
 
     def stopping(self) -> None:
-        """Say that the run was asked to stop; safe in a signal handler."""
+        """Show that the run is stopping; safe in a signal handler."""
 
 
 @dataclass
 class _Phase:
-    """What is known of the present phase; `smooth` are moving averages over its updates."""
+    """State of the current phase; `smooth` holds moving averages over its updates."""
 
     name: str = ""
     began: int = 0
@@ -86,7 +86,7 @@ class _Phase:
         return cls(event.name, event.update, event.done, event.steps)
 
     def numbers(self) -> str:
-        """Moving averages of training, as one line."""
+        """Moving averages of the training metrics, on one line."""
         known = {n: self.smooth[tag] for tag, n in _TRAINING.items() if tag in self.smooth}
         return describe_scores(known)
 
@@ -97,7 +97,7 @@ def _dev_numbers(event: Evaluated) -> str:
 
 
 def make_progress(console: Console) -> Progress:
-    """The way to show progress that suits the console: live in a terminal or a notebook's cell."""
+    """Progress display for the console: live in a terminal or notebook, else plain lines."""
     live = console.is_terminal or console.is_jupyter
     return _LiveProgress(console) if live else _PlainProgress(console)
 
@@ -141,10 +141,7 @@ class _PlainProgress:
 
 
 class _Cell:
-    """A part of a notebook cell's output that is drawn anew, as `rich.live.Live` does a terminal's.
-
-    Rich needs ipywidgets for that, which not every notebook has.
-    """
+    """A live display in a notebook cell; `rich.live.Live` would need ipywidgets there."""
 
     def __init__(self, draw: Callable[[], RenderableType]) -> None:
         self._draw, self._drawn = draw, -math.inf
@@ -156,14 +153,14 @@ class _Cell:
         self._shown = display(HTML(self._html()), display_id=True)
 
     def refresh(self) -> None:
-        """Draw anew, unless that was done less than a quarter of a second ago."""
+        """Redraw, at most four times a second."""
         from IPython.display import HTML
 
         if self._shown is not None and time.monotonic() - self._drawn >= 1 / _PER_SECOND:
             self._shown.update(HTML(self._html()))
 
     def stop(self) -> None:
-        """Leave nothing behind."""
+        """Clear the display."""
         from IPython.display import HTML
 
         if self._shown is not None:
@@ -178,7 +175,7 @@ class _Cell:
 
 
 class _Terminal:
-    """The last lines of a terminal, drawn anew by a thread."""
+    """A live display at the bottom of a terminal, redrawn by a thread."""
 
     def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
         self._live = Live(console=console, get_renderable=draw, refresh_per_second=_PER_SECOND)
@@ -187,16 +184,16 @@ class _Terminal:
         self._live.start()
 
     def refresh(self) -> None:
-        """Nothing to be done."""
+        """Do nothing; the thread redraws."""
 
     def stop(self) -> None:
-        # The last drawing would stay on the screen beside the lines that sum the phases up.
+        # Otherwise the last panel would stay on the screen after the summary lines.
         self._live.transient = True
         self._live.stop()
 
 
 class _LiveProgress:
-    """A panel that is drawn anew four times a second; a line stays behind for each past phase."""
+    """A panel redrawn four times a second; each finished phase leaves a summary line."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -217,7 +214,7 @@ class _LiveProgress:
         self._place.refresh()
 
     def stopping(self) -> None:
-        """See `Progress`; the next drawing shows it."""
+        """See `Progress`; shown at the next redraw."""
         self._stopping = True
 
     def _leave_line(self) -> None:

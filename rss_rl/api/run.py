@@ -32,13 +32,13 @@ class Run:
     Args:
         path: its directory.
         trust_plugins: import components that its files name as package.module:OBJECT, which can
-            then run any code; or those of a `Trust` alone.
+            then run any code; or only those of a `Trust`.
 
     Attributes:
         path: the directory, absolute.
         config: the resolved configuration.
-        trust: whose code its files may import.
-        stopped_by: the signal at which the training that returned this run stopped, or None.
+        trust: which code its files may import.
+        stopped_by: the signal that stopped the training which returned this run, or None.
 
     Raises:
         RssError: there is no run, or its configuration is damaged.
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def report(self) -> dict[str, Any]:
-        """The final report: scores by split, selection and metric, and what it took.
+        """The final report: scores by split, selection and metric, and the training cost.
 
         Raises:
             CheckpointError: the run is not finished, or the report is damaged.
@@ -75,16 +75,16 @@ class Run:
         return load_model(self.path, trust=self.trust)
 
     def metrics(self) -> pa.Table:
-        """All scalars of the training, columns step, tag, value and wall_time."""
+        """All logged scalars, with columns step, tag, value and wall_time."""
         from rss_rl.logs.metrics import read_metrics
 
         return read_metrics(self.path)
 
     def curves(self) -> pa.Table:
-        """The same in wide form: a row for each update with anything logged, for plots.
+        """All logged scalars in wide form, one row per update with logged values.
 
-        Columns: update int64; phase, the name of the phase that the update belongs to; then every
-        tag as float64, those of dev first, null where it was not logged. Units: docs/metrics.md.
+        Columns: update, int64; phase, the name of the update's phase; then every tag as float64,
+        those of dev first, null where not logged. Units: docs/metrics.md.
 
         Raises:
             CheckpointError: the metrics are damaged.
@@ -101,13 +101,13 @@ class Run:
         which: str | int = "best",
         device: str | None = None,
     ) -> dict[str, dict[str, float]]:
-        """Metrics of a split by mode of selection; default all modes that the run has.
+        """Metrics of a split by selection mode; default all modes that the run has.
 
-        `all` is the comparison that was trained with every token selected: weights that were
-        trained on selections are never scored with all tokens.
+        `all` is the comparison trained with every token selected: weights trained on selections
+        are never scored with all tokens.
 
         Raises:
-            RssError: no such split, checkpoint or mode, or other data than it was trained on.
+            RssError: no such split, checkpoint or mode, or the data differ from the training data.
         """
         return {
             mode: scores for mode, (_, scores) in self.scores(split, modes, which, device).items()
@@ -120,7 +120,7 @@ class Run:
         which: str | int,
         device: str | None,
     ) -> dict[Mode, tuple[int, dict[str, float]]]:
-        """As `evaluate`, each with the update of its checkpoint."""
+        """`evaluate`, with the update of the checkpoint for each mode."""
         from rss_rl.results.score import score_run
 
         asked = list(modes or self._modes())
@@ -147,7 +147,7 @@ class Run:
         """The run whose weights a mode uses."""
         if not self._selects and mode != "all":
             raise ConfigError(
-                f"the run has no policy to select with, so no '{mode}' selection",
+                f"the run has no policy, so it has no '{mode}' selection",
                 where=str(self.path),
                 remedy="Use --mode all",
             )
@@ -189,14 +189,14 @@ class Run:
         return f"<p><b>rss_rl.Run</b> {escape(str(self.path))}, {escape(self._state())}</p>{scores}"
 
     def _state(self) -> str:
-        """Whether it is finished, and what keeps its report from being read."""
+        """Whether the run is finished, or why its report cannot be read."""
         try:
             return "finished" if self.finished and self.report else "not finished"
         except RssError as error:
             return f"its report cannot be read: {error.what}"
 
     def _rows(self) -> list[tuple[str, str, dict[str, float]]]:
-        """Split, mode and scores of the report; what cannot be read or is no number is left out."""
+        """Split, mode and scores of the report, without unreadable or non-numeric values."""
         rows = []
         with suppress(RssError):
             for split, modes in _mapping(self.report.get("splits")).items():

@@ -17,7 +17,7 @@ Scores = Mapping[str, Mapping[str, float | None]]
 
 
 def scores_table(splits: Mapping[str, Scores]) -> Table:
-    """Rows of split and kind of selection; columns of the measures that any row has."""
+    """A row for each split and selection mode; a column for each measure that occurs."""
     names = score_columns(scores for modes in splits.values() for scores in modes.values())
     header = ["split", "selection", *(find_measure(name).label for name in names)]
     table = plain_table(header, left=2)
@@ -30,7 +30,7 @@ def scores_table(splits: Mapping[str, Scores]) -> Table:
 
 
 def print_report(out: Console, run: Path, report: Mapping[str, Any]) -> None:
-    """The final report of a run, and where to look next."""
+    """Print the final report of a run, and commands to continue with."""
     out.print(scores_table(report["splits"]))
     say(
         out,

@@ -1,9 +1,9 @@
-"""The terminal's guard: what a file, a server or a user wrote is printed, and never obeyed.
+"""Terminal output with control characters in untrusted text escaped.
 
-A terminal takes escape sequences from whatever text it is sent: one in a token, a file name or a
-server's reason phrase could set its title, fill the clipboard or hide what was said before. So the
-two streams are guarded while a command runs, and consoles, which send sequences of their own, guard
-what they are given.
+A terminal interprets escape sequences in any text: one in a token, a file name or a server's reason
+phrase could set its title, fill the clipboard or hide earlier output. Standard output and error are
+therefore guarded while a command runs; consoles, which emit their own sequences, escape their
+input.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from rich.table import Table
 
 _CONTROLS = re.compile(
     "["
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed
-    "\u202a-\u202e\u2066-\u2069"  # which turn the direction of writing
-    "\ud800-\udfff"  # bytes of a file name that are no UTF-8
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters except tab and line feed
+    "\u202a-\u202e\u2066-\u2069"  # changes of text direction
+    "\ud800-\udfff"  # bytes of a file name that are not UTF-8
     "]"
 )
 
 
 def printable(text: str) -> str:
-    r"""Text whose control characters are written out, as JSON writes them.
+    r"""Text with control characters escaped as in JSON.
 
     >>> printable("\x1b[2Jname")
     '\\u001b[2Jname'
@@ -44,10 +44,10 @@ def printable(text: str) -> str:
 
 
 class _Guarded:
-    """A stream that writes control characters out; a console writes past it."""
+    """A stream that escapes control characters; consoles bypass it."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.rich_proxied_file = stream  # the name by which rich finds what it shall write to
+        self.rich_proxied_file = stream  # the attribute by which rich finds the wrapped stream
 
     def write(self, text: str) -> int:
         self.rich_proxied_file.write(printable(text))
@@ -71,11 +71,11 @@ def guarded_streams(stdout: TextIO | None = None, stderr: TextIO | None = None) 
 
 
 class SafeConsole(Console):
-    """A console that styles what it is given, and writes out the control characters in it."""
+    """A console that escapes control characters in what it prints."""
 
     @property
     def file(self) -> IO[str]:
-        """The stream itself, behind guards and what a progress bar puts before it."""
+        """The underlying stream, without guards and progress-bar proxies."""
         file = super().file
         while (behind := getattr(file, "rich_proxied_file", None)) is not None:
             file = behind
@@ -88,7 +88,7 @@ class SafeConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments of what is printed; those that steer the cursor are the console's own."""
+        """Segments with text escaped; control segments are the console's own and are kept."""
         for segment in super().render(renderable, options):
             if segment.control or not _CONTROLS.search(segment.text):
                 yield segment
@@ -97,12 +97,12 @@ class SafeConsole(Console):
 
 
 def say(out: Console, text: str, style: str | None = None) -> None:
-    """Print a text as it is: no markup is read in it, and long lines are the terminal's to wrap."""
+    """Print text verbatim: without markup, and with wrapping left to the terminal."""
     out.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def busy(out: Console, what: str) -> AbstractContextManager[object]:
-    """Say what takes a while: beside a spinner, or as a line where rich would need ipywidgets."""
+    """Show a message with a spinner, or as a line where rich would need ipywidgets."""
     if not out.is_jupyter:
         return out.status(what)
     say(out, what)
@@ -111,10 +111,10 @@ def busy(out: Console, what: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def counted(out: Console, what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show how much of what takes long is done: a live line, gone at the end; elsewhere a line.
+    """Show a transient progress bar on a terminal, elsewhere a line.
 
     Yields:
-        A callback for how many are done, and of how many.
+        A callback that takes the number done and the total.
     """
     from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -131,10 +131,10 @@ def counted(out: Console, what: str) -> Iterator[Callable[[int, int | None], Non
 def plain_table(
     header: Sequence[str], body: Iterable[Sequence[str]] = (), *, left: int | None = None
 ) -> Table:
-    """A table without lines, whose cells are shown as they are.
+    """A table without rules, whose cells are shown verbatim.
 
     Args:
-        left: columns that are aligned to the left, the others to the right; None: all.
+        left: number of left-aligned columns, the others are right-aligned; None: all.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for number, name in enumerate(header):

@@ -1,6 +1,6 @@
-"""Training from Python and from the command line: one call, with progress, that Ctrl-C stops well.
+"""Training from Python and the command line: one call, with progress and a clean stop on Ctrl-C.
 
-Needs torch; Ray only where the configuration asks for it.
+Needs torch; Ray only if the configuration uses it.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from rss_rl.training.safe_point import SafePoint
 from rss_rl.training.trainer import Stopped
 
 Config = str | Path | Mapping[str, Any] | RunConfig
-"""A YAML file, the name of a shipped configuration, a tree, or a configuration; or a run."""
+"""A YAML file, the name of a shipped configuration, a tree, a configuration, or a run."""
 Overrides = Sequence[str] | Mapping[str, Any]
 """`["learner.policy.l2=1e-4"]` or `{"learner.policy.l2": 1e-4}`."""
 
 
 @dataclass(frozen=True)
 class Joining:
-    """How a cluster is joined or started, where the configuration asks for Ray.
+    """How a Ray cluster is joined or started, if the configuration uses Ray.
 
-    address    host:port of a head, 'auto', or None: RAY_ADDRESS, or a cluster of this machine
+    address    host:port of a head, 'auto', or None: RAY_ADDRESS, or a new cluster on this machine
     insecure   also use a cluster that checks no token
-    dashboard  of a cluster started here
+    dashboard  for a cluster started here
     """
 
     address: str | None = None
@@ -64,7 +64,7 @@ class Joining:
     dashboard: bool = False
 
     def options(self) -> str:
-        """The command line's options that were given, as `--address, --insecure`."""
+        """The command-line options that were given, such as `--address, --insecure`."""
         given = {
             "--address": self.address is not None,
             "--insecure": self.insecure,
@@ -93,8 +93,8 @@ def train(
 ) -> Run:
     """Train a classifier and its selection policy to the end, showing progress.
 
-    Ctrl-C (or SIGTERM) stops after the present update with a checkpoint; the run that is returned
-    is then not `finished`; `run.resume()` continues it.
+    Ctrl-C (or SIGTERM) stops after the current update with a checkpoint; the returned run is then
+    not `finished`, and `run.resume()` continues it.
 
     Args:
         config: a YAML file, a name that `rss-rl config list` shows, a tree of settings, a
@@ -102,16 +102,15 @@ def train(
         overrides: settings that differ, as `key=value` strings or a mapping of dotted keys.
         out: directory of the run; default `runs/CONFIG-seedSEED`.
         callbacks: called with each typed event (`rss_rl.training.run.RunEvent`).
-        resume: from the last checkpoint, where there is one; a finished run is returned as it
-            is. overwrite: replace a run that is there.
-        storage: directory or URI that gets a copy of the run at each checkpoint; with `resume` an
-            empty `out` gets the run from there. take_over: write there though another process
-            seems to.
+        resume: from the last checkpoint, if there is one; a finished run is returned as it
+            is. overwrite: replace an existing run.
+        storage: directory or URI to copy the run to at each checkpoint; with `resume`, an empty
+            `out` is restored from there. take_over: write there even if another process seems to.
         time: seconds, or "90s", "5m", "2h", that the phases share in proportion to their steps;
             each ends, scored and saved, when its part is over.
-        joining: how a Ray cluster is joined, where the configuration asks for one.
+        joining: how a Ray cluster is joined, if the configuration uses one.
         trust_plugins: import components that a run's own files name as package.module:OBJECT.
-        console: that progress is shown on; default: standard output.
+        console: for progress; default: standard output.
 
     Raises:
         RssError: any expected failure.
@@ -122,7 +121,7 @@ def train(
     _check_lasting(plan.path, storage)
     named = Trust.of(plan.config.model_dump(mode="json"))
     shown = console or SafeConsole(highlight=False)
-    # With a storage a finished run is entered once more: its last upload may have failed.
+    # With a storage, a finished run is opened again: its last upload may have failed.
     if resume and storage is None and _is_finished(plan):
         shown.print("The run is finished; its report:")
         return Run(plan.path, trust_plugins=named)
@@ -130,7 +129,7 @@ def train(
     point = SafePoint()
     with (
         make_progress(shown) as progress,
-        Interruption(progress.stopping, _leaving(plan, point)) as interruption,
+        Interruption(progress.stopping, _abort_update(plan, point)) as interruption,
         _roles(plan.config, joining, shown) as roles,
     ):
         stopped = None
@@ -159,10 +158,10 @@ def train(
     return run
 
 
-def _leaving(plan: _Plan, point: SafePoint) -> Callable[[], bool] | None:
-    """How an update is left that takes too long; None where other processes learn.
+def _abort_update(plan: _Plan, point: SafePoint) -> Callable[[], bool] | None:
+    """How to abort an update that takes too long; None if learners are other processes.
 
-    Those end their update, which no text of this process makes longer, and are then stopped.
+    Those finish their update and are then stopped.
     """
     if plan.config.learner.actors:
         return None
@@ -172,7 +171,7 @@ def _leaving(plan: _Plan, point: SafePoint) -> Callable[[], bool] | None:
             if not point.leave():
                 return False
             message = "Stopped within an update, which is lost; those before it are saved."
-        except Exception as error:  # the process has to end all the same
+        except Exception as error:  # the process must end in any case
             message = f"Stopped within an update, and nothing more could be saved: {error}"
         resume = f"  rss-rl train --resume {plan.path}"
         os.write(2, f"{printable(message)} Resume it with:\n{printable(resume)}\n".encode())
@@ -182,7 +181,7 @@ def _leaving(plan: _Plan, point: SafePoint) -> Callable[[], bool] | None:
 
 
 def settings(overrides: Overrides) -> list[str]:
-    """Overrides as `key=value` texts."""
+    """Overrides as `key=value` strings."""
     if isinstance(overrides, Mapping):
         return [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
     return list(overrides)
@@ -204,7 +203,7 @@ def _check_options(resume: bool, overwrite: bool, storage: str | None, take_over
 
 
 def _check_lasting(path: Path, storage: str | None) -> None:
-    """Refuse a run directory that vanishes with the job whose process this is.
+    """Refuse, in a cluster job, a run directory that is deleted with the job.
 
     Raises:
         ConfigError: naming the directory.
@@ -213,7 +212,7 @@ def _check_lasting(path: Path, storage: str | None) -> None:
 
     if inside_job() and storage is None and not path.is_absolute():
         raise ConfigError(
-            "a job of a cluster works in a directory that vanishes with it",
+            "a cluster job's working directory is deleted when the job ends",
             where=str(path),
             remedy="Give --storage URI, or an absolute --run-dir on a disk that outlives the job",
         )
@@ -255,7 +254,7 @@ def _plan(
 
 
 def _absolute(config: RunConfig, name: str, run_dir: Path | None) -> _Plan:
-    """With absolute paths, so that a run can be resumed and evaluated from any directory."""
+    """Make paths absolute, so that a run can be resumed and evaluated from any directory."""
     if not is_uri(config.data):
         config = config.model_copy(update={"data": str(Path(config.data).resolve())})
     config = with_folders(config, _absolute_folder)
@@ -263,21 +262,21 @@ def _absolute(config: RunConfig, name: str, run_dir: Path | None) -> _Plan:
 
 
 def _absolute_folder(name: str) -> str:
-    """A folder from anywhere; what is none here may be a name on a hub, and stays."""
+    """The absolute path of a folder; other names, perhaps of a hub, are kept."""
     path = Path(name).expanduser()
     return str(path.resolve()) if path.is_dir() else name
 
 
 def _stored_config(storage: str | None, trusted: Trust) -> RunConfig | None:
-    """Of the run that a storage holds, if any."""
+    """The configuration of the run in a storage, if any."""
     tree = None if storage is None else stored_config(open_storage(storage))
     where = f"{storage}/{CONFIG_FILE}"
     return None if tree is None else parse_config(tree, where=where, trust=trusted)
 
 
 def _trust_in(file: Path) -> Trust:
-    """A configuration that the user names is the user's word; one found in a run, an export or a
-    job's files may be anybody's."""
+    """Trust a configuration named by the user, but not one found in a run, an export or a job's
+    files, which may be anybody's."""
     from rss_rl.cluster.processes import inside_job
 
     found = any((file.parent / name).is_file() for name in (CONFIG_FILE, "export.json"))
@@ -289,19 +288,19 @@ def _plan_of_run(
 ) -> _Plan:
     if not resume:
         raise ConfigError(
-            "that is a run, not a configuration",
+            "is a run, not a configuration",
             where=str(run),
             remedy=f"Resume it: rss-rl train --resume {run}, or repeat it: "
             f"rss-rl train {run / 'config.yaml'} --run-dir DIR",
         )
     directory = RunDirectory.open(run)
-    trusted = trusted | trust_in_overrides(overrides)  # the same plug-in, named again
+    trusted = trusted | trust_in_overrides(overrides)  # a plug-in of the run, named by the user
     config = directory.parsed_config(trusted)
     changed = with_overrides(directory.config, overrides)
     again = parse_config(changed, where=str(run / CONFIG_FILE), trust=trusted)
     if again != config or run_dir:
         raise ConfigError(
-            "a run is resumed as it was begun: no other settings and no --run-dir",
+            "a run is resumed with its own settings and without --run-dir",
             where=str(run),
             remedy=f"For other settings begin another run: rss-rl train {run / 'config.yaml'} "
             "KEY=VALUE --run-dir DIR",
@@ -319,7 +318,7 @@ def _is_finished(plan: _Plan) -> bool:
 
 @contextmanager
 def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]:
-    """Samplers and learners of the run; a cluster that was started for it ends with it."""
+    """Samplers and learners of the run; a cluster started for it ends with it."""
     if config.sampler.backend == "local":
         if given := joining.options():
             note = f"{given}: no effect with sampler.backend=local, which uses no cluster"
@@ -332,7 +331,7 @@ def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]
     samplers = config.sampler.actors * config.sampler.threads
     learners = config.learner.actors * config.learner.threads
     if config.model.attention != "eager":
-        load_ahead()  # Ray takes as long to start as a compiler takes
+        load_ahead()  # compile kernels while Ray starts
     cluster = connect(
         joining.address,
         cores=samplers + learners,
@@ -348,7 +347,7 @@ def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]
 
 
 def _thread_notes(config: RunConfig, one_machine: bool) -> list[str]:
-    """How many threads compute; more than there are cores wait for each other at every step."""
+    """A note on the number of threads; more threads than cores slow down every step."""
     learner, sampler = config.learner, config.sampler
     learners = max(1, learner.actors)
     wanted = learners * learner.threads + sampler.actors * sampler.threads

@@ -1,4 +1,4 @@
-"""`rss-rl compare`: runs beside each other."""
+"""`rss-rl compare`: settings, scores and significance of several runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ seed, and tests the difference between the groups over the seeds that they share
 
 
 class _Part(NamedTuple):
-    """A table of the comparison, and what there is to say where it has gaps."""
+    """A table of the comparison, with a note about missing values."""
 
     title: str
     header: list[str]
@@ -87,7 +87,7 @@ def _settings(groups: Sequence[Group]) -> _Part:
 
 
 def _scores(groups: Sequence[Group], split: str) -> _Part:
-    """Mean (sd) over the runs of each group, of each way to select."""
+    """Mean (sd) over the runs of each group, by selection mode."""
     from rss_rl.results.summary import summarise
 
     rows: list[tuple[str, str, dict[str, Spread]]] = []
@@ -124,7 +124,7 @@ def _tests(groups: Sequence[Group], split: str) -> _Part:
 
 
 def _untested(groups: Sequence[Group], tested: Sequence[Group]) -> str:
-    """Which groups there is nothing to test of, and why."""
+    """A note on the groups that cannot be tested, and why."""
     left_out = [group.name for group in groups if group not in tested]
     if not left_out:
         return ""
@@ -147,7 +147,7 @@ def _p(value: float | None) -> str:
 
 
 def _verdict(found: Difference) -> str:
-    """What may be said at a level of 5%, and no more."""
+    """The conclusion at a significance level of 5%."""
     from rss_rl.results.comparing import FEWEST
 
     if len(found.seeds) < FEWEST:

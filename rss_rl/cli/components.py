@@ -1,4 +1,4 @@
-"""`rss-rl components`: what can be plugged in, and what each of it can do."""
+"""`rss-rl components`: the available components and their capabilities."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def _print_one(shown: dict[str, Any]) -> None:
     lines += [f"  {name}: {meaning}" for name, meaning in shown["capabilities"].items()]
     lines += [f"  reports {name}: {meaning}" for name, meaning in shown["measures"].items()]
     if shown["by_options"]:
-        lines.append("  (with its default options; others change what it can)")
-    lines += ["\nNamed so:", textwrap.indent(_yaml(shown["short"]), "  ")]
+        lines.append("  (with its default options; others change its capabilities)")
+    lines += ["\nUsage:", textwrap.indent(_yaml(shown["short"]), "  ")]
     if shown["options"]:
-        lines += ["\nWith its options:", textwrap.indent(_yaml(shown["example"]), "  "), ""]
+        lines += ["\nWith options:", textwrap.indent(_yaml(shown["example"]), "  "), ""]
     else:
         lines.append("\nIt has no options.")
     for line in lines:
@@ -118,7 +118,7 @@ def _print_one(shown: dict[str, Any]) -> None:
 
 
 def _yaml(tree: Any) -> str:
-    """A configuration as YAML; a command as it is."""
+    """A configuration as YAML; a command unchanged."""
     if isinstance(tree, str):
         return tree
     text: str = yaml.safe_dump(tree, default_flow_style=None, sort_keys=False, width=sys.maxsize)

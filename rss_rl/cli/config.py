@@ -1,4 +1,4 @@
-"""`rss-rl config`: configurations as YAML that says what each key means; the shipped ones."""
+"""`rss-rl config`: show configurations as documented YAML, and list the shipped ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def show(
 
 
 def _template() -> str:
-    """All keys with their defaults; the two that have none are filled with an example."""
+    """All keys with their defaults; the two without one get an example value."""
     phase = PhaseConfig(name="warm-up", supervised=True, selection="all", steps=1000)
     return documented_yaml(RunConfig(data="DIRECTORY", phases=(phase,)))
 
@@ -80,7 +80,7 @@ def list_(json_: options.Json = False) -> None:
 
 
 def _summary(name: str) -> str:
-    """The first comment line of the file, or the data it reads."""
+    """The first line of the file if it is a comment, else its data."""
     text = (configs_root() / f"{name}.yaml").read_text(encoding="utf-8")
     first = text.partition("\n")[0]
     if first.startswith("#"):
@@ -89,7 +89,7 @@ def _summary(name: str) -> str:
 
 
 def documented_yaml(config: RunConfig) -> str:
-    """YAML that reads back equal to `config`, with each key's meaning as a comment."""
+    """YAML that loads as `config`, with each key's description as a comment."""
     return "".join(f"{line}\n" for line in _section(config, 0))
 
 
@@ -115,7 +115,7 @@ def _section(section: BaseModel, depth: int) -> Iterator[str]:
 
 
 def _item(section: BaseModel, depth: int, *, commented: bool) -> Iterator[str]:
-    """One item of a list; only the first of several carries comments."""
+    """One item of a list; only the first item is commented."""
     lines = [line for line in _section(section, depth + 1) if commented or not _is_comment(line)]
     first = next(n for n, line in enumerate(lines) if not _is_comment(line))
     indent = "  " * depth
@@ -128,14 +128,14 @@ def _is_comment(line: str) -> bool:
 
 
 def _scalar(value: Any) -> str:
-    """A value in YAML's flow style, which JSON is, with plain strings where they are plain."""
+    """A value as JSON, which is YAML flow style, but without quotes where YAML needs none."""
     if isinstance(value, str) and value and all(c.isalnum() or c in "-_/." for c in value):
         plain = value[0].isalpha() and value.lower() not in _WORDS_OF_YAML
         return value if plain or value[0] == "/" else json.dumps(value)
     if isinstance(value, tuple):
         return json.dumps(list(value))
     if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
-        return text.replace("e", ".0e")  # without a point YAML reads 1e-08 as text
+        return text.replace("e", ".0e")  # YAML reads 1e-08, without a point, as a string
     return json.dumps(value)
 
 
@@ -158,14 +158,14 @@ def _choices(annotation: Any) -> list[str]:
 
 
 def describe_keys() -> list[dict[str, Any]]:
-    """Every key: its dotted name, type, default, choices and meaning; `[]` is any list item."""
+    """Dotted name, type, default, choices and description of every key; `[]`: any list item."""
     return list(_describe(RunConfig, ""))
 
 
 def _describe(section: type[BaseModel], prefix: str) -> Iterator[dict[str, Any]]:
     for name, field in section.model_fields.items():
         if name == "options" and issubclass(section, Choice) and section.kind in DEFAULTS:
-            # Of the component that is used where none is named.
+            # Options of the default component.
             usual = find_component(section.kind, DEFAULTS[section.kind])
             yield from _describe(usual.options, f"{prefix}options.")
             continue

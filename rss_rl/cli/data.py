@@ -31,9 +31,9 @@ from rss_rl.types import LabelSpec
 app = typer.Typer(name="data", rich_markup_mode="markdown")
 _REPORT_BATCH = 64
 _MANY_WORDS, _TIMES_THE_MEAN = 500, 10
-"""A text that has both so many words and so many times the mean is reported."""
+"""A text is reported as long if it reaches both this many words and this multiple of the mean."""
 _MEASURED_ROWS = 1 << 16
-"""Padding is measured on the first rows: more of them say little more and cost a pass."""
+"""Padding is measured on this many rows at most, since all would cost a pass over the data."""
 _COUNTS = (
     SpinnerColumn(),
     TextColumn("{task.description}"),
@@ -69,14 +69,14 @@ Example:
 
 
 class StateType(StrEnum):
-    """Of the numbers of a state."""
+    """Number type of encoder states."""
 
     float16 = "float16"
     float32 = "float32"
 
 
 class TooLong(StrEnum):
-    """What becomes of a row with a text that has too many words."""
+    """What to do with rows whose text is too long."""
 
     cut = "cut"
     leave_out = "leave-out"
@@ -203,7 +203,7 @@ def prepare(
     from rss_rl.api.preparing import prepare as prepare_data
 
     if too_long is not None and max_words is None:
-        raise DataError("--too-long is for --max-words", remedy="Give --max-words N too")
+        raise DataError("--too-long needs --max-words", remedy="Give --max-words N too")
     start = time.monotonic()
     columns = {"text": text, "text_b": text_b, "label": label, "id": id_, "rationale": rationale}
     labels = {"task": task.value, "low": low, "high": high, "rationale_b": rationale_b}
@@ -248,8 +248,8 @@ def encode(
 ) -> None:
     """Store a pretrained encoder's state of each word, in its whole text, with prepared data.
 
-    A policy with policy.reads=contextual reads these states. If the command is stopped, give it
-    again: it resumes.
+    A policy with policy.reads=contextual reads these states. If the command is stopped, repeat it
+    to resume.
     """
     from rss_rl.api.encoding import encode as encode_data
 
@@ -267,7 +267,7 @@ def encode(
         typer.echo(info.model_dump_json(indent=2))
     else:
         seconds = time.monotonic() - start
-        say(SafeConsole(), f"Written to {data} in {seconds:.1f} s: {info.size} numbers a word.")
+        say(SafeConsole(), f"Written to {data} in {seconds:.1f} s: {info.size} numbers per word.")
 
 
 @app.command(epilog="Example: `rss-rl data show data/reviews --examples 3`")
@@ -310,7 +310,7 @@ def _print_summary(
         say(console, line)
     _print_vectors(console, prepared)
     if (states := prepared.states()) is not None:
-        say(console, f"states of {states.encoder}: {states.size} numbers a token, {states.dtype}")
+        say(console, f"states of {states.encoder}: {states.size} numbers per token, {states.dtype}")
     for row in range(min(examples, len(prepared.split("train")))):
         say(console, example_line(prepared.split("train"), row))
     if seconds is not None:
@@ -320,7 +320,7 @@ def _print_summary(
 def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float]) -> None:
     manifest = prepared.manifest
     say(console, f"{manifest.name}: {predicted(manifest.labels)}")
-    header = ("split", "rows", "tokens a text", "longest", "padding at 64", "bad rows", "dropped")
+    header = ("split", "rows", "tokens per text", "longest", "padding at 64", "bad rows", "dropped")
     shown = Table(*header)
     for name, info in manifest.splits.items():
         means = ", ".join(f"{tokens / info.rows:.1f}" for tokens in info.tokens)
@@ -331,7 +331,7 @@ def _print_counts(console: Console, prepared: Prepared, padding: dict[str, float
 
 
 def _about_long_texts(manifest: Manifest) -> Iterator[str]:
-    """What was cut or left out, and which texts make batches much larger than others do."""
+    """Lines on texts that were cut or left out, and on texts that make batches much larger."""
     for split, info in manifest.splits.items():
         for count, what in ((info.cut_rows, "cut"), (info.long_rows, "left out")):
             if count:
@@ -343,9 +343,9 @@ def _about_long_texts(manifest: Manifest) -> Iterator[str]:
             continue
         texts = ", ".join(f"{text.words:,} words ({text.id[:80]})" for text in info.longest_texts)
         yield (
-            f"{split}: the longest texts have {texts}. A batch of {_REPORT_BATCH} with it is padded"
-            f" to {_REPORT_BATCH * most:,} tokens, {most / mean:,.0f} times those of mean texts:"
-            " --max-words N cuts such texts or leaves them out"
+            f"{split}: the longest texts have {texts}. A batch of {_REPORT_BATCH} with one of them"
+            f" is padded to {_REPORT_BATCH * most:,} tokens, {most / mean:,.0f} times those of mean"
+            " texts: --max-words N cuts such texts or leaves them out"
         )
 
 
@@ -354,7 +354,7 @@ def _print_vectors(console: Console, prepared: Prepared) -> None:
     say(
         console,
         f"{words.size:,} words, the vectors of {words.trainable:,} are fine-tuned; "
-        f"{vectors.dim} numbers a vector" + ("" if vectors.files else ", all random"),
+        f"{vectors.dim} dimensions" + ("" if vectors.files else ", all random"),
     )
     for file, width, share in zip(vectors.files, vectors.widths, vectors.coverage, strict=True):
         covered = f"{share.words:.1%} of the words, {share.tokens:.1%} of the running text"
@@ -364,7 +364,7 @@ def _print_vectors(console: Console, prepared: Prepared) -> None:
 
 
 def predicted(labels: LabelSpec) -> str:
-    """What is predicted, for people."""
+    """A description of what is predicted."""
     if labels.kind == "score":
         return f"score {labels.low:g} to {labels.high:g}"
     if labels.kind == "sentence":
@@ -375,7 +375,7 @@ def predicted(labels: LabelSpec) -> str:
 
 
 def gold(split: Split, row: int) -> str:
-    """The label of a row: the class, the score, or the words of the right sentence or candidate."""
+    """Label of a row: the class, the score, or the words of the right sentence or candidate."""
     batch = split.batch([row])
     label = batch.labels[0]
     if split.labels.kind == "score":
@@ -383,7 +383,7 @@ def gold(split: Split, row: int) -> str:
     if batch.marks is None:
         return split.labels.names[int(label)]
     marked = np.flatnonzero(batch.marks[0] == label)
-    # A candidate occurs several times, a sentence once.
+    # A candidate can occur several times; show it once.
     shown = marked[:1] if split.labels.kind == "candidate" else marked
     words = split.words(row)[0]
     return f"{label} ({' '.join(words[index] for index in shown)})"

@@ -58,7 +58,7 @@ with their SHA-256.
 """
 
 _TASKS = {"made": ("made sentences", "-"), "included": ("real sentences", "-")}
-"""Task and other columns of a source that needs none of one's files, by its capability."""
+"""Task and other columns of sources that need no files, by capability."""
 
 _BARS = (
     TextColumn("{task.description}"),
@@ -136,7 +136,7 @@ def fetch(
 
 @contextmanager
 def _kept_on_interrupt(folder: Path) -> Iterator[None]:
-    """Say what is kept after Ctrl-C."""
+    """After Ctrl-C, say which partial downloads are kept."""
     try:
         yield
     except KeyboardInterrupt:
@@ -152,14 +152,14 @@ def _kept_on_interrupt(folder: Path) -> Iterator[None]:
 def progress_lines(
     columns: Sequence[ProgressColumn], *, quiet: bool, console: Console | None = None
 ) -> Iterator[Report]:
-    """A live line of `columns` for each thing being done, on standard error."""
+    """A live progress line with `columns` per task, on standard error."""
     where = console or SafeConsole(stderr=True)
     with Progress(*columns, console=where, disable=quiet) as shown:
         tasks: dict[str, Any] = {}
 
         def report(what: str, done: int, end: int | None) -> None:
             if what not in tasks:
-                # Bytes of an earlier command do not count for the speed of this one.
+                # Bytes that an earlier command downloaded do not count for the speed.
                 tasks[what] = shown.add_task(escape(what), total=end, completed=done)
             shown.update(tasks[what], completed=done, total=end)
 
@@ -174,7 +174,7 @@ def _print_fetched(found: Entry, folder: Path, files: list[Fetched]) -> None:
         if not file.checked:
             typer.echo(
                 "  checksum not known: the size and the archive's own integrity are checked, and "
-                f"the SHA-256 of what came is recorded in {folder / FETCHED_FILE}"
+                f"the SHA-256 of the download is recorded in {folder / FETCHED_FILE}"
             )
     typer.echo(f"licence: {found.licence}; {found.home}")
     typer.echo("next:")
@@ -199,7 +199,7 @@ def _way(name: str) -> str:
 
 
 def _without_files(name: str) -> str:
-    """How a source does without files of one's own: made or included; empty if it does not."""
+    """The capability by which a source needs no files, `made` or `included`; empty if it does."""
     source = known_sources().get(name)
     return next((way for way in _TASKS if source is not None and source.can(way)), "")
 

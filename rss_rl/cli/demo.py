@@ -1,4 +1,4 @@
-"""`rss-rl demo`: train on made or on real sentences, and say in words how well it went."""
+"""`rss-rl demo`: train on generated or real sentences, and summarise the result in words."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Examples:
 
 
 class _Demo(NamedTuple):
-    """What one of the demos trains on, and how it speaks of that.
+    """The data, configuration and wording of a demo.
 
-    dim       numbers of a word vector: as many as the model of the configuration has features
-    settings  that the configuration has not, as it also serves without the demo
-    marked    what the marked words are
-    example   number of the test sentence that is shown
+    dim       width of the word vectors: that of the configuration's model
+    settings  overrides of the configuration, which is also used without the demo
+    marked    description of the marked words
+    example   index of the test sentence that is shown
     """
 
     source: str
@@ -118,16 +118,16 @@ def demo(
     run = train(shown.config, settings, out=run_dir, overwrite=True, console=out)
     end_run(run, out, as_json=json_)
     if not json_:
-        _read_out(out, run, shown)
+        _print_summary(out, run, shown)
         _print_example(out, run_dir, data, shown)
         write_page(run, out)
 
 
 def _check_replaceable(run_dir: Path, data: Path) -> None:
-    """Only a demo may be replaced by a demo.
+    """Check that only a demo would be replaced.
 
     Raises:
-        CheckpointError: another run is there.
+        CheckpointError: the directory holds another run.
     """
     from rss_rl.runs.run_directory import RunDirectory
 
@@ -135,7 +135,7 @@ def _check_replaceable(run_dir: Path, data: Path) -> None:
         data
     ):
         raise CheckpointError(
-            "there is a run that is not a demo",
+            "holds a run that is not a demo",
             where=str(run_dir),
             remedy="Choose another --run-dir",
         )
@@ -152,8 +152,8 @@ def _prepare(shown: _Demo, data: Path, seed: int, out: Console) -> None:
     say(out, f"Sentences: {rows}, {shown.origin.format(seed=seed)}, in {data}")
 
 
-def _read_out(out: Console, run: Run, shown: _Demo) -> None:
-    """What the table says, in words."""
+def _print_summary(out: Console, run: Run, shown: _Demo) -> None:
+    """Summarise the scores in sentences."""
     from rss_rl.results.sentences import score_sentences
 
     test = run.report["splits"]["test"]
@@ -162,7 +162,7 @@ def _read_out(out: Console, run: Run, shown: _Demo) -> None:
         lines.insert(0, f"The policy was asked to keep {share:.0%} of the words.")
     if "rationale_f1" in chosen:
         lines.append(
-            f"The policy was not told the {shown.marked}. Of the words it keeps, "
+            f"The policy was not given the {shown.marked}. Of the words it keeps, "
             f"{chosen['rationale_precision']:.0%} are such words, and it keeps "
             f"{chosen['rationale_recall']:.0%} of all such words (F1 {chosen['rationale_f1']:.2f}; "
             f"random words: {chosen['rationale_f1_random']:.2f})."

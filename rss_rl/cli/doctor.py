@@ -1,4 +1,4 @@
-"""`rss-rl doctor`: what most often keeps a run from starting, found before it starts."""
+"""`rss-rl doctor`: checks for the most common reasons why a run cannot start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STORE_MB = 512
 
 
 class Finding(NamedTuple):
-    """One thing looked at; `remedy` is empty where nothing is wrong."""
+    """The result of one check; `remedy` is empty if nothing is wrong."""
 
     name: str
     found: str
@@ -86,7 +86,7 @@ def _devices() -> Finding:
 
 
 def _cores(start: str | None, overrides: list[str]) -> Finding:
-    """Threads that compute at the same time must not outnumber the cores: they wait in turns."""
+    """Check that no more threads compute at a time than there are cores."""
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -107,11 +107,11 @@ def _cores(start: str | None, overrides: list[str]) -> Finding:
 
 
 def _compiler() -> Finding:
-    """Not a problem: without one, attention is computed another way."""
+    """Whether kernels can be compiled; never a problem, as attention has other implementations."""
     from rss_rl.models.attention_choice import missing_for_kernels
 
     missing = missing_for_kernels()
-    return Finding("compiler", missing or "found: attention and all around it runs in kernels")
+    return Finding("compiler", missing or "found: attention and layers around it run in kernels")
 
 
 def _token() -> Finding:
@@ -119,7 +119,7 @@ def _token() -> Finding:
 
     mode = os.environ.get(MODE_VARIABLE, "unset")
     if switched_off():
-        return Finding("token", f"{MODE_VARIABLE}={mode}", f"Unset {MODE_VARIABLE}: clusters open")
+        return Finding("token", f"{MODE_VARIABLE}={mode}", f"Unset {MODE_VARIABLE}: no token check")
     try:
         token = find_token()
     except RssError as error:
@@ -127,17 +127,17 @@ def _token() -> Finding:
     if token is None:
         return Finding("token", "none yet; made when samplers are first started with Ray")
     if token.mode is None:
-        return Finding("token", f"of {token.source}")
+        return Finding("token", f"from {token.source}")
     remedy = f"chmod 600 {token.path}" if token.mode & 0o077 else ""
     return Finding("token", f"{token.source}, mode {token.mode:04o}", remedy)
 
 
 def _shared_memory() -> Finding:
     if not _SHARED_MEMORY.is_dir():
-        return Finding("shared memory", "none of this kind on this system")
+        return Finding("shared memory", f"no {_SHARED_MEMORY} on this system")
     space = os.statvfs(_SHARED_MEMORY)
     free = space.f_bavail * space.f_frsize // 2**20
-    remedy = f"Ray wants {_STORE_MB} MB; docker: --shm-size=1g" if free < _STORE_MB else ""
+    remedy = f"Ray needs {_STORE_MB} MB; docker: --shm-size=1g" if free < _STORE_MB else ""
     return Finding("shared memory", f"{free} MB free", remedy)
 
 

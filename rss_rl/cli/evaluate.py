@@ -1,4 +1,4 @@
-"""`rss-rl evaluate` and `rss-rl report`: the numbers of a run."""
+"""`rss-rl evaluate` and `rss-rl report`: the scores of a run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Examples:
 
 
 class ModeName(StrEnum):
-    """The ways to select; the names of `rss_rl.training.evaluation.MODES`, which costs torch."""
+    """Selection modes; a copy of `rss_rl.training.evaluation.MODES`, which would import torch."""
 
     all = "all"
     thresholded = "thresholded"
@@ -61,8 +61,8 @@ def evaluate(
         list[ModeName] | None,
         typer.Option(
             "--mode",
-            help="How tokens are selected; repeatable. `all` is the comparison trained with "
-            "every token. Default: all modes of the run.",
+            help="How tokens are selected; repeatable. `all` is the comparison trained on "
+            "all tokens. Default: all modes of the run.",
         ),
     ] = None,
     which: options.Which = "best",
@@ -109,7 +109,7 @@ def report(
     """Print the final report of a run again, or the mean (sd) over runs with different seeds."""
     if html is not None:
         if json_ or markdown:
-            raise ConfigError("two formats are asked for", remedy="Give one of them")
+            raise ConfigError("several output formats are given", remedy="Give one of them")
         _write_page(runs, html, split, trust(trust_plugins))
         return
     from rss_rl.results.sentences import kept_warning

@@ -1,4 +1,4 @@
-"""`rss-rl explain`: one HTML page on what a trained model selects and predicts in texts."""
+"""`rss-rl explain`: an HTML page on what a trained model selects and predicts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def explain(
             "--flips",
             min=1,
             help="How many words of a text can be forced in or out: kept words first, then the "
-            "likeliest.",
+            "most probable.",
         ),
     ] = 200,
     out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="Page to write.")] = Path(
@@ -98,7 +98,7 @@ def _check(texts: list[str] | None, file: Path | None, out: Path, figure: Path |
             "is the input itself and would be lost", where=str(out), remedy="Give another --out"
         )
     if figure is not None and figure.suffix not in (".png", ".svg"):
-        raise ConfigError("--figure wants a .png or .svg file", where=str(figure))
+        raise ConfigError("--figure needs a .png or .svg file", where=str(figure))
 
 
 def _from_file(model: Model, file: Path, columns: tuple[str, ...], limit: int) -> list[Encoded]:
@@ -138,7 +138,7 @@ def _write_figures(path: Path, examples: list[Facts]) -> None:
         if attention is not None and attention.any()
     ]
     if not shown:
-        typer.echo("no figure: no head looks at a dependent", err=True)
+        typer.echo("no figure: no head attends to a dependent", err=True)
     for number, (words, attention) in enumerate(shown, start=1):
         name = path if len(shown) == 1 else path.with_stem(f"{path.stem}-{number}")
         with disk_errors(name, "cannot be written", "Give another --figure", StorageError):

@@ -1,4 +1,4 @@
-"""`rss-rl explain-classifier`: from somebody's classifier to a policy that marks what it needs."""
+"""`rss-rl explain-classifier`: train a policy that marks the words a given classifier needs."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def explain_classifier(
         bool,
         typer.Option(
             "--contextual",
-            help="The policy also reads each word as the classifier's encoder sees it in its whole"
-            " text, at one pass of the classifier a text.",
+            help="The policy also reads the classifier's encoder states of each word in its whole"
+            " text, at the cost of one forward pass per text.",
         ),
     ] = False,
     time: options.Time = None,

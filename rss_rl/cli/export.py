@@ -1,4 +1,4 @@
-"""`rss-rl export`: a trained model as a directory of its own."""
+"""`rss-rl export`: write a trained model as a self-contained directory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def export(
     from rss_rl.inference.onnx_int8 import write_with_int8
 
     if int8 and not onnx:
-        raise ConfigError("--int8 is a form of the ONNX graph", remedy="Give --onnx --int8")
+        raise ConfigError("--int8 needs --onnx", remedy="Give --onnx --int8")
     folder = export_run(
         run,
         out or run.resolve().with_name(f"{run.resolve().name}-export"),

@@ -47,8 +47,8 @@ def fit(
         typer.Option(
             "--config",
             metavar="CONFIG",
-            help="Train with this configuration as it is (KEY=VALUE settings change it), such as "
-            "own_context. Default: own, own_pairs or own_long, fitted to the data.",
+            help="Train with this configuration, such as own_context, changed only by KEY=VALUE "
+            "settings. Default: own, own_pairs or own_long, adapted to the data.",
         ),
     ] = None,
     pretrained: Annotated[

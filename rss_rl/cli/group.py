@@ -1,4 +1,4 @@
-"""How every command ends when something expected goes wrong, and groups that import late."""
+"""Command groups: one that reports expected errors, and one that imports its commands late."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Commands(TyperGroup):
     """
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the command."""
         with guarded_streams():
             try:
                 return super().invoke(ctx)
@@ -37,9 +37,9 @@ class Commands(TyperGroup):
 
 
 def deferred(module: str) -> type[TyperGroup]:
-    """A group whose commands are those of `app` in a module, imported when one is asked for.
+    """A group with the commands of a module's `app`, imported on first use.
 
-    So that `rss-rl --help` need not import what only these commands use.
+    So `rss-rl --help` does not import what only these commands need.
     """
 
     class Deferred(TyperGroup):

@@ -1,4 +1,4 @@
-"""`rss-rl job`: look at and stop what was submitted to a Ray cluster."""
+"""`rss-rl job`: list, watch and stop jobs on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def list_(address: Address = None, insecure: options.Insecure = False) -> None:
 
 @app.command(epilog=_EPILOG)
 def status(job: JobName, address: Address = None, insecure: options.Insecure = False) -> None:
-    """Show whether a job waits, runs or has ended; exit code 1 if it failed or was stopped."""
+    """Show whether a job is waiting, running or ended; exit code 1 if it failed or was stopped."""
     found = _open(address, insecure).job(job)
     if found.ended:
         finish(found, console())
@@ -79,7 +79,7 @@ def status(job: JobName, address: Address = None, insecure: options.Insecure = F
 def logs(
     job: JobName, address: Address = None, follow: Follow = True, insecure: options.Insecure = False
 ) -> None:
-    """Show a job's output; Ctrl-C stops showing it, and the job runs on."""
+    """Show a job's output; Ctrl-C stops showing it, but not the job."""
     board = _open(address, insecure)
     if not follow:
         _write(board.log(job))
@@ -99,7 +99,7 @@ def stop(job: JobName, address: Address = None, insecure: options.Insecure = Fal
 
 
 def watch(board: JobBoard, name: str, out: Console) -> Job:
-    """Show what the job prints until it ends; Ctrl-C stops the job, twice leaves it alone.
+    """Show the job's output until it ends; Ctrl-C stops the job, a second one stops waiting.
 
     Raises:
         typer.Exit: after Ctrl-C.
@@ -110,7 +110,7 @@ def watch(board: JobBoard, name: str, out: Console) -> Job:
             say(out, f"{job.status}: {job.message}")
         board.follow(name, shown.write)
     except KeyboardInterrupt:
-        say(out, "\nStopping the job (Ctrl-C again: leave it to itself) ...")
+        say(out, "\nStopping the job (Ctrl-C again: do not wait for it) ...")
         try:
             _stop(board, name, out, shown.characters)
         except KeyboardInterrupt:
@@ -120,14 +120,14 @@ def watch(board: JobBoard, name: str, out: Console) -> Job:
 
 
 def finish(job: Job, out: Console) -> None:
-    """Say how the job ended; its success is the exit code."""
+    """Print how the job ended; exit code 1 unless it succeeded."""
     say(out, f"{job.status}: {job.message}".rstrip(": "))
     if job.status != "SUCCEEDED":
         raise typer.Exit(1)
 
 
 class _Counter:
-    """Writes text and remembers how much."""
+    """Writes text and counts the characters."""
 
     def __init__(self) -> None:
         self.characters = 0
@@ -142,7 +142,7 @@ def _stop(board: JobBoard, name: str, out: Console, shown: int | None = None) ->
 
     board.stop(name)
     if board.wait_for_start(name, _START_S).waits:
-        say(out, f"PENDING: {name}. Ray ends it when it has the resources to begin, or in 15 min.")
+        say(out, f"PENDING: {name}. Ray ends it once it has the resources to start, or in 15 min.")
         return
     job = board.wait(name, STOP_WAIT_S + _MARGIN_S)
     if shown is not None:

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, with what their help says."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done
 
 
 def table_option(flag: str, help_: str, metavar: str | None = "COLUMN") -> Any:
-    """An option about files of one's own; `metavar` None leaves it to the type."""
+    """An option about the user's own files; `metavar` None derives it from the type."""
     return typer.Option(flag, metavar=metavar, help=help_, rich_help_panel="Your own files")
 
 
@@ -151,25 +151,25 @@ _WIDTH = 144
 
 
 def trust(plugins: bool) -> Trust:
-    """What --trust-plugins says."""
+    """The trust that --trust-plugins grants."""
     from rss_rl.components import EVERYTHING, NOTHING
 
     return EVERYTHING if plugins else NOTHING
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console whose tables keep their width where no terminal limits it."""
+    """A console; outside a terminal, tables get a fixed width."""
     made = SafeConsole(stderr=stderr, highlight=False)
     return made if made.is_terminal else SafeConsole(stderr=stderr, highlight=False, width=_WIDTH)
 
 
 def checkpoint(which: str) -> str | int:
-    """The checkpoint that --which names: a step as a number, best and latest as they are."""
+    """Parse --which: a step as an int; best and latest unchanged."""
     return int(which) if which.isdecimal() else which
 
 
 def split_list(given: str | None) -> list[str]:
-    """The items of an option such as `A,B`; none where it is not given."""
+    """The items of an option such as `A,B`; empty if not given."""
     return [item.strip() for item in (given or "").split(",") if item.strip()]
 
 
@@ -177,7 +177,7 @@ def end_run(run: Run, out: Console, *, as_json: bool, page: bool = False) -> Non
     """Show the report of a finished run.
 
     Args:
-        page: unless it is shown as JSON, also write it as a page; see `write_page`.
+        page: also write it as a page, see `write_page`; not with `as_json`.
 
     Raises:
         typer.Exit: the run was stopped by a signal; 130 after Ctrl-C, 143 after SIGTERM.
@@ -193,7 +193,7 @@ def end_run(run: Run, out: Console, *, as_json: bool, page: bool = False) -> Non
 
 
 def write_page(run: Run, out: Console) -> None:
-    """Write the report of a finished run as a page in its directory, and say where it is."""
+    """Write the report of a finished run as a page in its directory, and print its path."""
     from rss_rl.pages.report import write_report_page
 
     with out.status("writing the report"):

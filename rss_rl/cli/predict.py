@@ -1,4 +1,4 @@
-"""`rss-rl predict`: a whole file of texts through a trained model, or a folder of them."""
+"""`rss-rl predict`: run a trained model on a file of texts, or on a folder of files."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _rows(counts: Counts) -> str:
 
 
 def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, insecure: bool) -> None:
-    """Score what waits, and say at the end what is there and how to continue."""
+    """Score the remaining files; at the end, say what is complete and how to continue."""
     from rss_rl.inference.scoring import Counts
 
     out, before, of = console(stderr=True), len(job.done), len(job.files)
@@ -159,7 +159,7 @@ def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, inse
     if before:
         say(out, f"{before:,} of {of:,} files are complete already")
     try:
-        # Ray Data is waited for without an end: there the signal itself ends the waiting.
+        # Waiting for Ray Data has no timeout: there the signal itself must interrupt it.
         announce = _stopping if address is None else _stop_now
         with (
             suppress(KeyboardInterrupt),
@@ -169,7 +169,7 @@ def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, inse
             show = _progress(status)
 
             def progress(counts: Counts) -> None:
-                """What is in work beside what is done."""
+                """Show the current file's counts on top of the completed ones."""
                 show(total + counts, f"{done:,} of {of:,} files, ")
 
             scored = _scored(packed, job, address, insecure, out, interruption.asked, progress)
@@ -196,7 +196,7 @@ def _scored(
     stop: Callable[[], bool],
     progress: Callable[[Counts], None],
 ) -> Iterator[Counts]:
-    """What was in each file that waits, as it is done, here or on a cluster."""
+    """Score the remaining files, here or on a cluster; yields the counts of each."""
     if address is None or not job.waiting:
         from rss_rl.inference.folder import score_here
 
@@ -208,12 +208,12 @@ def _scored(
 
 
 def _command() -> str:
-    """This command, without what would replace what is done."""
+    """This command line without --overwrite, which would replace completed files."""
     return shlex.join(["rss-rl", *(word for word in sys.argv[1:] if word != "--overwrite")])
 
 
 def _stopping() -> None:
-    os.write(2, b"\nstopping: files that are not complete are left out; once more: at once\n")
+    os.write(2, b"\nstopping: incomplete files are not written; Ctrl-C again quits at once\n")
 
 
 def _stop_now() -> None:
@@ -222,11 +222,11 @@ def _stop_now() -> None:
 
 
 def _progress(status: Status) -> Callable[..., None]:
-    """Shows the rows done, and how many a second."""
+    """A callback that shows the number of rows done and the rate."""
     began = time.monotonic()
 
     def show(counts: Counts, before: str = "") -> None:
         rate = counts.rows / max(time.monotonic() - began, 1e-9)
-        status.update(f"{before}{counts.rows:,} rows, {rate:,.0f} a second, {counts.bad:,} bad")
+        status.update(f"{before}{counts.rows:,} rows, {rate:,.0f} per second, {counts.bad:,} bad")
 
     return show

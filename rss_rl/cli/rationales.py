@@ -1,4 +1,4 @@
-"""`rss-rl rationales`: how well runs select the words that people marked."""
+"""`rss-rl rationales`: agreement of selections with the words that people marked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ explanations of the trained classifier, and for another method's scores of the w
 `rss-rl rationales runs/movies-* --figure agreement.png` draws the agreement at every share.
 
 `rss-rl rationales runs/movies/all-tokens --share 0.2 --posthoc integrated-gradients` explains the
-comparison that was trained with every word.
+comparison trained on all tokens.
 
 The data must say which words people marked, as eraser-movies and yelp-hat do; `rss-rl data list`
 lists more. In a pair, a text without any mark does not count. The run must be of the faithful form.
@@ -102,9 +102,9 @@ def rationales(
 ) -> None:
     """Compare the words that runs select with those that people marked."""
     if markdown + csv_ + json_ > 1:
-        raise ConfigError("two formats are asked for", remedy="Give one of them")
+        raise ConfigError("several output formats are given", remedy="Give one of them")
     if figure is not None and figure.suffix != ".png":
-        raise ConfigError("--figure wants a .png file", where=str(figure))
+        raise ConfigError("--figure needs a .png file", where=str(figure))
     from rss_rl.results.agreement import score_run_agreement
 
     asked: dict[str, Any] = {
@@ -162,14 +162,14 @@ def _by_run(rows: Sequence[_Row]) -> dict[str, dict[str, Mapping[str, float]]]:
 
 
 def _print_columns(rows: Sequence[_Row]) -> None:
-    """Rows of a terminal are short and measures many: one column for each selection of a run."""
+    """Print a column per selection and a row per measure: terminals are narrow."""
     header, body = _cells(rows)
     (_, *names), *lines = zip(header, *body, strict=True)
     console().print(plain_table(["", *names], lines, left=1))
 
 
 def _file_names(files: Sequence[Path]) -> dict[str, Path]:
-    """A name for the column of each file: its own, or its path where two have one name."""
+    """Column name of each file: its name, or its path if two files have the same name."""
     names = [file.name for file in files]
     named = {file.name if names.count(file.name) == 1 else str(file): file for file in files}
     if len(named) < len(files):

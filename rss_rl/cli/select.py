@@ -1,4 +1,4 @@
-"""`rss-rl select`: which words of a text a trained run keeps, and what it predicts from them."""
+"""`rss-rl select`: the words of a text that a trained run keeps, and its prediction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rss_rl.inference.explanation import Explanation, MarkedSentence
 
 _MOST_SHOWN = 10
-"""Classes, sentences or candidates shown; of more the likeliest."""
+"""Classes, sentences or candidates shown; the most probable if there are more."""
 
 EPILOG = """
 Examples:
@@ -52,7 +52,7 @@ def select(
 ) -> None:
     """Show which words of a text a model selects, and what it predicts from them.
 
-    Heads look at other tokens, dependents are looked at. A token that is neither is not kept.
+    Heads attend to dependents. A token that is neither is not kept.
     """
     from rss_rl.inference.model import load_model
 
@@ -67,7 +67,7 @@ def select(
 
 
 def print_explanation(out: Console, explanation: Explanation, *, details: bool = True) -> None:
-    """The sentences with their kept words marked, a table of tokens, and the prediction."""
+    """Print the sentences with kept words marked, a table of tokens, and the prediction."""
     for sentence in explanation.sentences:
         out.print(_marked(sentence), soft_wrap=True)
     if details:
@@ -76,7 +76,7 @@ def print_explanation(out: Console, explanation: Explanation, *, details: bool =
             out.print(_token_table(sentence))
         out.print()
     if any(not sentence.known.all() for sentence in explanation.sentences):
-        out.print("? the vocabulary does not have this word", style="dim")
+        out.print("? not in the vocabulary", style="dim")
     if any(sentence.kept.any() for sentence in explanation.sentences):
         out.print(f"kept {explanation.kept:.0%} of the tokens ([bold]bold[/bold] above)")
     else:
@@ -96,7 +96,7 @@ def print_explanation(out: Console, explanation: Explanation, *, details: bool =
 
 
 def _marked(sentence: MarkedSentence) -> Text:
-    """The words in a line: kept ones bold and in brackets, so that they show without colours."""
+    """The words on a line, kept ones bold and in brackets, which also works without colours."""
     line = Text()
     for index in range(len(sentence.words)):
         kept = bool(sentence.kept[index])
@@ -115,12 +115,12 @@ def _token_table(sentence: MarkedSentence) -> Table:
 
 
 def _shown(sentence: MarkedSentence, index: int) -> str:
-    """A word, with a question mark where the vocabulary does not have it."""
+    """A word, with a question mark if it is not in the vocabulary."""
     return sentence.words[index] + ("" if sentence.known[index] else "?")
 
 
 def _cell(sentence: MarkedSentence, role: int, index: int) -> Text:
-    """Probability of one role, with a mark where it is selected."""
+    """Probability of one role, and whether it is selected."""
     selected = bool(sentence.selection[role, index])
     mark = "●" if selected else "·"
     share = "" if sentence.probabilities is None else f"{sentence.probabilities[role, index]:.2f} "

@@ -102,7 +102,7 @@ def serve(
     app = make_app(models, token=token, hosts=hosts, limits=Limits(words=max_words))
     with listen(host or _LOOPBACK, port) as listening:
         typer.echo(f"serving {' and '.join(models)} at {_address(listening.getsockname(), token)}")
-        say(out, "Ctrl-C ends it")
+        say(out, "Press Ctrl-C to stop")
         with Interruption(lambda: None) as interruption:
             make_server(app).run(sockets=[listening])
     raise typer.Exit(interruption.exit_code)
@@ -110,19 +110,17 @@ def serve(
 
 def _check(paths: Sequence[Path], token: str | None) -> None:
     if len(paths) > 2 or len({path.resolve() for path in paths}) < len(paths):
-        raise ConfigError(
-            "a run alone or two different ones can be served", where=" ".join(map(str, paths))
-        )
+        raise ConfigError("give one run, or two different ones", where=" ".join(map(str, paths)))
     if token is not None and not (
         token.isascii() and token.isprintable() and token.split() == [token]
     ):
         raise ConfigError(
-            "the token must be of visible ASCII characters, without spaces", where="--token"
+            "the token must be visible ASCII characters, without spaces", where="--token"
         )
 
 
 def _open(paths: Sequence[Path], which: str | int, trusted: Trust) -> dict[str, Model]:
-    """By name: that of the directory, or the whole path where both are called the same."""
+    """The models by directory name, or by whole path if both names are the same."""
     from rss_rl.inference.model import load_model
 
     found = [load_model(path, which, trusted) for path in paths]
@@ -132,15 +130,15 @@ def _open(paths: Sequence[Path], which: str | int, trusted: Trust) -> dict[str, 
     kinds = {(model.labels.chooses, model.inputs.sentences) for model in found}
     if len(kinds) > 1:
         raise ConfigError(
-            "one reads other texts than the other, so that they cannot be compared",
+            "they read different kinds of texts, so they cannot be compared",
             where=" and ".join(names),
-            remedy="Name runs that read both a text, both a pair, or both a passage and a question",
+            remedy="Name two runs that both read a text, a pair, or a passage and a question",
         )
     return dict(zip(names, found, strict=True))
 
 
 def _address(bound: tuple[str, int], token: str | None) -> str:
-    """To open in a browser; of a server that listens at all addresses by the machine's name."""
+    """The URL to open; has the machine's name if the server listens on all addresses."""
     host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
     if ip_address(bound[0]).is_unspecified:
         host = socket.gethostname()

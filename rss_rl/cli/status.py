@@ -99,7 +99,7 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, str]]:
 def _phase(found: RunStatus) -> str:
     if found.phase is None:
         return "-"
-    # The comparison with all tokens comes behind the phases of the configuration.
+    # The all-tokens comparison runs after the phases of the configuration.
     listed = found.phase_number and found.phases and found.phase_number <= found.phases
     number = f" ({found.phase_number} of {found.phases})" if listed else ""
     of = "" if found.phase_steps is None else f" of {found.phase_steps}"

@@ -1,4 +1,4 @@
-"""`rss-rl submit`: train on a Ray cluster, from a machine that need not belong to it."""
+"""`rss-rl submit`: train on a Ray cluster from a machine outside it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Examples:
 `rss-rl submit sick data=/nfs/d sampler.backend=ray --storage /nfs/r --shared-filesystem --detach`
 
 The cluster's nodes need Python with torch and the other dependencies; rss-rl itself is sent along.
-The same command again, after a failure or a stop, resumes the last checkpoint in the storage.
+After a failure or a stop, the same command resumes from the last checkpoint in the storage.
 `rss-rl job` shows, watches and stops what was submitted.
 """
 
@@ -121,18 +121,18 @@ def entrypoint(
     """The shell command of a job that trains or resumes the run at `storage`.
 
     Args:
-        job: its id; names the scratch directory on the node where the learner runs.
-        storage: a URI, to which the run is copied; or an absolute path that every node sees, which
-            then is the directory of the run.
+        job: its id; names the scratch directory on the learner's node.
+        storage: a URI to copy the run to; or an absolute path on a shared disk, which is then the
+            directory of the run.
         take_over: from a writer that seems alive. insecure: the cluster checks no token.
-        trust_plugins: the configuration, which the user named here, has package.module:OBJECT.
+        trust_plugins: the user's configuration names plug-ins as package.module:OBJECT.
     """
-    # `exec`: a signal reaches the training and no shell around it, once.
+    # `exec`, so that a signal reaches the training directly and only once.
     words = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]
     from rss_rl.storage import is_uri
 
     if is_uri(storage):
-        # Beside the unpacked code, which goes with Ray's session: what lasts is in the storage.
+        # Next to the unpacked code, which Ray deletes with its session: the storage keeps the run.
         words += ["--run-dir", shlex.quote(f"runs/{job}"), "--storage", shlex.quote(storage)]
         words += ["--take-over"] * take_over
     else:
@@ -159,7 +159,7 @@ def _resolve_config(start: str, overrides: list[str], shared: bool) -> tuple[Run
 
 
 def _on_every_node(path: str, key: str, shared: bool) -> str:
-    """A path or URI as every node understands it."""
+    """A path or URI that is valid on every node."""
     from rss_rl.storage import is_uri
 
     if is_uri(path):
@@ -168,14 +168,14 @@ def _on_every_node(path: str, key: str, shared: bool) -> str:
         raise ConfigError(
             f"{key} is a path on this machine: workers on other nodes cannot see it",
             where=path,
-            remedy="Give a URI such as s3://bucket/prefix, or --shared-filesystem where every node"
+            remedy="Give a URI such as s3://bucket/prefix, or --shared-filesystem if every node"
             " has the same files there",
         )
     return str(Path(path).resolve())
 
 
 def _resolve_storage(storage: str, shared: bool, take_over: bool) -> str:
-    """The storage as every node understands it; refuses a take-over that would do nothing."""
+    """The storage, valid on every node; refuses a take-over that would have no effect."""
     storage = _on_every_node(storage, "--storage", shared)
     from rss_rl.storage import is_uri
 
@@ -199,7 +199,7 @@ def _job_options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -
 
     environment: dict[str, Any] = {
         "working_dir": str(packed.root),
-        # Read by the process of Ray that watches over the job.
+        # Read by Ray's job supervisor.
         "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)},
     }
     if pip:

@@ -1,4 +1,4 @@
-"""`rss-rl table` and `rss-rl frontier`: train a grid of runs, and show what they came to."""
+"""`rss-rl table` and `rss-rl frontier`: train a grid of runs and show their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ time, and prints the table. It also writes it to `runs/tables/sick`, with a CSV 
 
 `rss-rl table sick --dry-run` shows what would be done.
 
-`rss-rl table sick --rows resan,mean --seeds 0` makes a part of it.
+`rss-rl table sick --rows resan,mean --seeds 0` makes part of it.
 
 `rss-rl table sick --only-read` prints the table of the runs that are finished.
 
@@ -123,7 +123,7 @@ def table(
     from rss_rl.results.tables.timing import time_rows
 
     if only_read and timing:
-        raise ConfigError("--only-read measures nothing: leave --timing away")
+        raise ConfigError("--only-read measures nothing: leave out --timing")
     file = find_table(name)
     spec = load_table(file)
     parts = {"rows": _names("--rows", rows), "datasets": _names("--datasets", datasets)}
@@ -184,7 +184,7 @@ def frontier(
 def _names(option: str, given: str | None) -> list[str] | None:
     names = split_list(given)
     if given is not None and not names:
-        raise ConfigError(f"{option} names nothing", remedy="Write it as A,B, or leave it away")
+        raise ConfigError(f"{option} names nothing", remedy="Write it as A,B, or leave it out")
     return names or None
 
 
@@ -193,7 +193,7 @@ def _seeds(given: str | None) -> list[int] | None:
         return None
     names = [item.strip() for item in given.split(",")]
     if not all(item.isdecimal() for item in names):
-        raise ConfigError(f"--seeds {given} is no list of seeds", remedy="Write it as 0,1,2")
+        raise ConfigError(f"--seeds {given} is not a list of seeds", remedy="Write it as 0,1,2")
     return sorted({int(item) for item in names})
 
 
@@ -202,7 +202,7 @@ def _numbers(option: str, given: str | None) -> tuple[float, ...]:
         return tuple(float(item) for item in split_list(given))
     except ValueError as error:
         raise ConfigError(
-            f"{option} {given} is no list of numbers", remedy="Write it as 0.1,0.3"
+            f"{option} {given} is not a list of numbers", remedy="Write it as 0.1,0.3"
         ) from error
 
 
@@ -211,7 +211,7 @@ class _Grid:
 
     jobs         runs at a time; 1: in this process, without Ray
     again        replace runs that were trained with other settings or data
-    after        what is done after the runs, given how to poll for a stop and to print a line
+    after        called after the runs, with functions to poll for a stop and to print a line
     """
 
     def __init__(self, plan: Plan, data: TableData, jobs: int, again: bool) -> None:
@@ -229,10 +229,10 @@ class _Grid:
         dry_run: bool,
         only_read: bool,
     ) -> None:
-        """Train what is missing, and write the files of it all.
+        """Train the missing runs and write the files.
 
         Raises:
-            typer.Exit: some runs failed, or Ctrl-C or SIGTERM stopped them.
+            typer.Exit: runs failed, or were stopped by Ctrl-C or SIGTERM.
         """
         if dry_run:
             self._out.print(self._overview(), soft_wrap=True)
@@ -244,7 +244,7 @@ class _Grid:
         _report_failed([item for item in results if item.outcome == "failed"], self._out)
 
     def _overview(self) -> Table:
-        """What there is and what would be done."""
+        """The state of each run and its data."""
         shown = Table("run", "state", "data", box=None, pad_edge=False)
         for run in self._plan.runs:
             data = "prepared" if self._data.is_prepared(run.fold) else "to be prepared"
@@ -260,7 +260,7 @@ class _Grid:
         if changed and not self._again:
             more = "" if len(changed) == 1 else f" and {len(changed) - 1} more"
             raise CheckpointError(
-                f"{changed[0].label}{more}: made with other settings or data than there are now",
+                f"{changed[0].label}{more}: made with other settings or data than now",
                 where=str(changed[0].path),
                 remedy="Replace such runs with --again, or give another --out",
             )
@@ -311,7 +311,7 @@ def run_workers(
     stop: Callable[[], bool],
     progress: TableProgress,
 ) -> Iterator[Workers]:
-    """What trains the runs under `folder`; a cluster that was started for them ends with them."""
+    """Workers for the runs under `folder`; a cluster started for them ends with them."""
     from rss_rl.results.tables.execute import LocalWorkers
 
     if jobs == 1:

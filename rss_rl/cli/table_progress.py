@@ -1,4 +1,4 @@
-"""How the runs of a table are shown: a line for each that begins or ends, and what is left."""
+"""Progress of a table's runs: a line for each that begins or ends, and the remaining time."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _STOPPING = "stopping: each run saves a checkpoint first; Ctrl-C again quits at 
 
 
 def say_stopping() -> None:
-    """Say that a stop was asked; safe in a signal handler."""
+    """Announce the stop; safe in a signal handler."""
     os.write(sys.stderr.fileno(), f"{_STOPPING}\n".encode())
 
 
 class TableProgress:
-    """Shows on `out` how the runs go.
+    """Shows the progress of the runs on `out`.
 
     Args:
-        left: runs to train. jobs: at a time.
+        left: number of runs to train. jobs: runs at a time.
     """
 
     def __init__(self, out: Console, left: int, jobs: int) -> None:
@@ -47,7 +47,7 @@ class TableProgress:
         self._out.file.flush()
 
     def show(self, event: PlannedRun | RunResult) -> None:
-        """A line for a run that is started, or for how one ended."""
+        """Print a line for a run that began or ended."""
         if isinstance(event, PlannedRun):
             self._lines[event.label] = "begins"
             self.tell(f"{event.label}: begins")
@@ -61,7 +61,7 @@ class TableProgress:
         self.tell(f"{event.run.label}: {event.outcome}{took}{reason}  {self._summary()}")
 
     def progress(self, run: PlannedRun, line: str) -> None:
-        """The latest line about a run, printed now and then."""
+        """Note the latest line of a run; it is shown at intervals."""
         self._lines[run.label] = line
         pause = _EVERY_S if self._status is None else _EVERY_LIVE_S
         if time.monotonic() - self._shown < pause:
@@ -74,11 +74,11 @@ class TableProgress:
             self._status.update(escape(f"{self._summary()}  {now}"))
 
     def stopping(self) -> None:
-        """Say that a stop was asked; safe in a signal handler."""
+        """Announce the stop; safe in a signal handler."""
         say_stopping()
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Stop the live status line."""
         if self._status is not None:
             self._status.stop()
 

@@ -1,4 +1,4 @@
-"""`rss-rl tune`: search for better settings of a configuration, on dev alone."""
+"""`rss-rl tune`: search for better settings of a configuration, by dev scores only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EPILOG = """
 Examples:
 
 `rss-rl tune policy own data=data/reviews reward.target_share=0.3 --out runs/tune --minutes 60`
-tries settings of the policy for an hour of a core. It ends with the best trials beside the
+tries settings of the policy for one core hour. It ends with the best trials next to the
 configuration as it is, and with what mattered.
 
 `rss-rl tune policy own data=data/reviews reward.target_share=0.3 --out runs/tune --minutes 120`
@@ -62,8 +62,8 @@ def tune(
         typer.Option(
             "--minutes",
             min=0.0,
-            help="Minutes of a core that all trials may take together, those of earlier calls"
-            " included. After that, no new trial starts.",
+            help="Core minutes for all trials together, including those of earlier calls. After"
+            " that, no new trial starts.",
         ),
     ] = 60.0,
     jobs: Annotated[
@@ -115,7 +115,7 @@ def tune(
 def _show_plan(study: Study, minutes: float, out: Console) -> None:
     from itertools import islice
 
-    say(out, f"Trials of {study.updates} updates that count, {minutes:g} minutes of a core.")
+    say(out, f"Trials of {study.updates} counted updates, {minutes:g} core minutes.")
     rungs = ", ".join(map(str, study.rungs)) or "none"
     say(out, f"Updates at which the worse trials are stopped: {rungs}. The first trials:")
     for trial in islice(study.trials(), 6):
@@ -147,10 +147,10 @@ def _train(
 
 
 def _check_installed() -> None:
-    """Refuse to begin without Ray Tune, before a cluster is started.
+    """Check that Ray Tune's dependencies are installed, before a cluster is started.
 
     Raises:
-        ConfigError: naming the extra that has it.
+        ConfigError: naming the extra to install.
     """
     missing = [name for name in ("pandas", "tensorboardX") if not find_spec(name)]
     if missing:
@@ -161,7 +161,7 @@ def _check_installed() -> None:
 
 
 def _show(study: Study, news: Progress, budget_s: float, out: Console) -> None:
-    """A line for the news of a trial."""
+    """Print a progress line of a trial."""
     from rss_rl.results.output import describe_scores
     from rss_rl.results.tuning.trial import points
 

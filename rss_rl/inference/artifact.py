@@ -1,15 +1,15 @@
-"""The directory that `rss-rl export` writes: all that a trained model needs, and nothing of Ray.
+"""The directory that `rss-rl export` writes: a self-contained trained model that needs no Ray.
 
 export.json           schema version, configuration, checkpoint, SHA-256 of the other files and of
                       this record itself
-weights.safetensors   `classifier/...`, `policy/...`, and `vectors/fixed` of the words that were
-                      not fine-tuned
-manifest.json         labels, tokenizer, where the data came from
+weights.safetensors   `classifier/...`, `policy/...`, and `vectors/fixed`, the word vectors that
+                      were not fine-tuned
+manifest.json         labels, tokenizer, data sources
 vocabulary.json       the words by id
-README.md             the card
-config.yaml           the configuration, to be read by people
-pretrained-N/         each folder that an option of a component names, such as a transformer's
-model.onnx            where it was asked for; beside it model-int8.onnx
+README.md             the model card
+config.yaml           the configuration, for people
+pretrained-N/         each folder that a component's option names, such as a transformer
+model.onnx            on request; also model-int8.onnx
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from rss_rl.version import VERSION
 
 SCHEMA_VERSION = 2
 _SUMLESS = 1
-"""Schema version of exports whose record had no checksum of itself."""
+"""Schema version of exports whose record has no checksum of itself."""
 EXPORT_FILE, WEIGHTS_FILE = "export.json", "weights.safetensors"
 ONNX_FILE, INT8_FILE = "model.onnx", "model-int8.onnx"
 _FIXED = "vectors/fixed"
 _TUNED = "classifier/embedding.trainable"
 _OWN_SUM = "record_sha256"
-_TAKEN = "pretrained-"
+_FOLDER_PREFIX = "pretrained-"
 _FOR_PEOPLE = frozenset({"README.md", "config.yaml", ONNX_FILE, INT8_FILE})
 _PLAIN = frozenset({".json", ".safetensors", ".txt"})
-"""Endings of files that are taken along: none of them can hold code that is run."""
+"""Suffixes of files that are copied: formats that cannot contain executable code."""
 _AGAIN = "Export the run again"
 _FREE_SPACE = "Free space, or give another DIR"
 
@@ -81,19 +81,19 @@ def export_run(
     onnx: OnnxWriter | None = None,
     trust: Trust = NOTHING,
 ) -> Path:
-    """Write a run's checkpoint into a directory of its own, whole or not at all.
+    """Export a run's checkpoint to a directory, atomically.
 
     Args:
         which: `best`, `latest` or a step.
-        overwrite: replace an export that is there.
-        onnx: writes model.onnx, given the path.
+        overwrite: replace an existing export.
+        onnx: writes model.onnx at the given path.
         trust: see `open_models`.
 
     Returns:
         The directory, absolute.
 
     Raises:
-        RssError: no such run or checkpoint, something else is in `out`, or the disk refuses.
+        RssError: no such run or checkpoint, `out` holds something else, or a write fails.
     """
     out = out.resolve()
     with disk_errors(aside_of(out), "cannot be written", _FREE_SPACE):
@@ -106,7 +106,7 @@ def export_run(
             staging.mkdir(parents=True)
             # The path of the data on this machine means nothing elsewhere.
             config = config.model_copy(update={"data": inputs.manifest.name})
-            config = with_folders(config, partial(_take_along, staging))
+            config = with_folders(config, partial(_copy_folder, staging))
             step = load_checkpoint(run, which).step
             _fill(staging, run, step, config, models, inputs)
             if onnx is not None:
@@ -118,16 +118,16 @@ def export_run(
     return out
 
 
-def _take_along(folder: Path, name: str) -> str:
-    """Copy the files of a folder into a new one within `folder`; its name there.
+def _copy_folder(folder: Path, name: str) -> str:
+    """Copy a folder named in the configuration into the export; its new name.
 
-    What is no folder here is a name that whoever opens the export can look up, too.
+    A name that is not a local folder is returned as it is: it can be resolved elsewhere, too.
     """
     source = Path(name).expanduser()
     if not source.is_dir():
         return name
-    number = len(list(folder.glob(f"{_TAKEN}*")))
-    target = folder / f"{_TAKEN}{number}"
+    number = len(list(folder.glob(f"{_FOLDER_PREFIX}*")))
+    target = folder / f"{_FOLDER_PREFIX}{number}"
     target.mkdir()
     for path in sorted(source.iterdir()):
         if path.is_file() and path.suffix in _PLAIN:
@@ -146,7 +146,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
         )
     if not overwrite:
         raise CheckpointError(
-            "there is an export already", where=str(out), remedy="Replace it with --overwrite"
+            "already holds an export", where=str(out), remedy="Replace it with --overwrite"
         )
 
 
@@ -162,7 +162,7 @@ def _fill(
     write_tensors(folder / WEIGHTS_FILE, tensors)
     for name in (MANIFEST_FILE, VOCABULARY_FILE):
         shutil.copyfile(inputs.folder / name, folder / name)
-    shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # written for its owner alone
+    shutil.copymode(folder / MANIFEST_FILE, folder / WEIGHTS_FILE)  # was readable only by its owner
     tree = config.model_dump(mode="json")
     (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
     report = run / REPORT_FILE
@@ -172,7 +172,7 @@ def _fill(
 
 
 def _seal(folder: Path, run: Path, step: int, config: RunConfig) -> None:
-    """Write export.json, which names all the other files, and wait for the disk."""
+    """Write export.json with the checksums of all other files, and sync everything to disk."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     record = {
         "schema_version": SCHEMA_VERSION,
@@ -191,7 +191,7 @@ def _seal(folder: Path, run: Path, step: int, config: RunConfig) -> None:
 
 
 def _own_sum(record: dict[str, Any]) -> str:
-    """SHA-256 of a record without its sum, whatever the spaces and the order of its keys."""
+    """SHA-256 of a record without its own checksum; independent of whitespace and key order."""
     rest = {key: value for key, value in record.items() if key != _OWN_SUM}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
@@ -204,20 +204,20 @@ def is_export(path: Path) -> bool:
 def open_result(
     path: Path | str, which: str | int = "best", trust: Trust = NOTHING
 ) -> tuple[RunConfig, Models, Prepared]:
-    """Configuration, models in evaluation mode, and vocabulary: of an export or of a run.
+    """Configuration, models in evaluation mode, and vocabulary of an export or a run.
 
     Args:
-        which: checkpoint of a run; of no meaning for an export.
+        which: checkpoint of a run; ignored for an export.
         trust: see `open_models`.
 
     Raises:
-        RssError: neither is there, or its files are damaged.
+        RssError: there is neither, or its files are damaged.
     """
     path = Path(path)
     aside = aside_of(path.absolute())
     if not path.exists() and is_export(aside):
         raise CheckpointError(
-            f"the process that replaced this export was killed; the old one is in {aside}",
+            f"the process that was replacing this export was killed; the old one is in {aside}",
             where=str(path),
             remedy="Export the run again, or move that directory back",
         )
@@ -226,11 +226,11 @@ def open_result(
 
 @dataclass(frozen=True)
 class PackedModel:
-    """An export to be sent to other machines.
+    """An export in memory, to send to other machines.
 
     step    of the checkpoint
-    sha256  equal for equal weights, words and configuration, of a run and of its export
-    files   what opening it needs, by name
+    sha256  of weights, vocabulary and configuration; the same for a run and its export
+    files   contents of the files that `open_result` needs, by name
     """
 
     step: int
@@ -238,14 +238,14 @@ class PackedModel:
     files: Mapping[str, bytes]
 
     def unpack(self, folder: Path) -> None:
-        """Write the files into a folder, for `open_result`."""
+        """Write the files to a folder, for `open_result`."""
         for name, content in self.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
 
 
 def pack_model(path: Path, which: str | int = "best", trust: Trust = NOTHING) -> PackedModel:
-    """An export, or a run as it would be exported; arguments and errors as of `open_result`."""
+    """Pack an export, or a run as it would be exported; arguments and errors as `open_result`."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "export"
         export = path if is_export(path) else export_run(path, out, which=which, trust=trust)
@@ -281,7 +281,7 @@ def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]
         _check_sum(path / name, sums.get(name))
     tree = record.get("config")
     config = parse_config(tree if isinstance(tree, dict) else {}, where=where, trust=trust)
-    config = with_folders(config, partial(_taken_along, path, sums))
+    config = with_folders(config, partial(_resolve_folder, path, sums))
     inputs = open_prepared(path)
     tensors = read_tensors(path / WEIGHTS_FILE, _AGAIN)
     models = _rebuild(path, config, inputs, tensors)
@@ -291,10 +291,10 @@ def _open_export(path: Path, trust: Trust) -> tuple[RunConfig, Models, Prepared]
     return config, models, inputs
 
 
-def _taken_along(export: Path, sums: dict[str, Any], name: str) -> str:
-    """Where a folder that came along lies, its files compared; another name as it is."""
+def _resolve_folder(export: Path, sums: dict[str, Any], name: str) -> str:
+    """Path of a folder copied into the export, its checksums verified; other names unchanged."""
     inside = name.removeprefix("./")
-    if not name.startswith(f"./{_TAKEN}") or not (export / inside).is_dir():
+    if not name.startswith(f"./{_FOLDER_PREFIX}") or not (export / inside).is_dir():
         return name
     for path in sorted((export / inside).iterdir()):
         _check_sum(path, sums.get(f"{inside}/{path.name}"))
@@ -320,7 +320,7 @@ def _rebuild(path: Path, config: RunConfig, inputs: Prepared, tensors: dict[str,
     shape = (manifest.vocabulary.size, manifest.vectors.dim)
     if tuned is None or fixed is None or np.concatenate([tuned, fixed]).shape != shape:
         raise CheckpointError(
-            f"has not the {shape[0]} word vectors of {MANIFEST_FILE}",
+            f"does not hold the {shape[0]} word vectors of {MANIFEST_FILE}",
             where=str(path / WEIGHTS_FILE),
             remedy=_AGAIN,
         )

@@ -1,4 +1,4 @@
-"""The card of an export: what the model is, how good it is, what it learnt from, how to use it."""
+"""The model card of an export: description, usage, scores, training data, configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def card(
 
     Args:
         run: name of the run. step: of its checkpoint.
-        report: what stands in report.json; None: the run has not finished.
+        report: contents of report.json; None if the run has not finished.
     """
     parts = [
         f"# {run}",
@@ -83,7 +83,7 @@ def _scores(report: Mapping[str, Any] | None, step: int) -> str:
     table = markdown_table(["split", "selection", *names], rows)
     best = int(report["best_step"])
     if best != step:
-        table += f"\n\nThese are of update {best}, not of the exported one."
+        table += f"\n\nThese are the scores of update {best}, not of the exported one."
     return table
 
 

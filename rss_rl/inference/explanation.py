@@ -1,4 +1,4 @@
-"""What a trained model predicts for a text, and the words it rests on.
+"""What a trained model predicts for a text, and the words the prediction is based on.
 
 Legend: N tokens of a sentence.
 """
@@ -17,7 +17,7 @@ from rss_rl.inference import notebook
 from rss_rl.types import DEPENDENT, HEAD, Array
 
 _QUOTES = {"``": '"', "''": '"'}
-"""Words that the tokenizer writes otherwise than the text."""
+"""Tokens that the tokenizer rewrites, and their form in the text."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,10 +25,10 @@ class MarkedSentence:
     """One sentence as the model sees it.
 
     words          as written
-    known          bool [N], False where the vocabulary does not have the word
+    known          bool [N], False for words outside the vocabulary
     selection      bool [2, N], heads and dependents
-    probabilities  float32 [2, N] of selecting each; None where the run has no policy
-    text           as it was given; None where words were given
+    probabilities  float32 [2, N], selection probabilities; None if the run has no policy
+    text           as given; None if words were given
     """
 
     words: tuple[str, ...]
@@ -39,9 +39,9 @@ class MarkedSentence:
 
     @cached_property
     def offsets(self) -> tuple[tuple[int, int], ...] | None:
-        """Of each word, (start, end) in the characters of the text.
+        """Character offsets of each word, (start, end).
 
-        None where words were given, or are not those of the text.
+        None if words were given, or if they do not match the text.
         """
         return None if self.text is None else word_offsets(self.text, self.words)
 
@@ -62,7 +62,7 @@ class MarkedSentence:
         return f"<p>{' '.join(shown)}</p>"
 
     def _about(self, index: int) -> str:
-        """How likely a word is to be selected, and whether the model knows it."""
+        """Selection probabilities of a word, and whether it is in the vocabulary."""
         known = "" if self.known[index] else "not in the vocabulary"
         if self.probabilities is None:
             return known
@@ -70,7 +70,7 @@ class MarkedSentence:
         return f"head {head:.0%}, dependent {dependent:.0%}{known and f'; {known}'}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data, a mapping for each word."""
+        """JSON data, one mapping per word."""
         return {"words": [self._word(index) for index in range(len(self.words))]}
 
     def _word(self, index: int) -> dict[str, Any]:
@@ -92,8 +92,8 @@ class MarkedSentence:
 class Explanation:
     """What a model predicts for one example, and from which words.
 
-    prediction           name of a class, sentence or candidate, or a score; None where the run has
-                         no trained classifier
+    prediction           name of a class, sentence or candidate, or a score; None if the run
+                         trained no classifier
     class_probabilities  by name; None for a score, or without a prediction
     """
 
@@ -125,7 +125,7 @@ class Explanation:
         return f"<p><b>{escape(self.title)}</b>, {self.kept:.0%} kept</p>{sentences}{classes}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """JSON data."""
         return {
             "prediction": self.prediction,
             "class_probabilities": self.class_probabilities,
@@ -135,7 +135,7 @@ class Explanation:
 
 
 def word_offsets(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...] | None:
-    """Where each word stands in the text it was cut from, [start, end); None if one does not.
+    """Character span of each word in its text, [start, end); None if a word is not found.
 
     >>> word_offsets('He said "no".', ("He", "said", "``", "no", "''", "."))
     ((0, 2), (3, 7), (8, 9), (9, 11), (11, 12), (12, 13))

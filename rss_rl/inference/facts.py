@@ -1,6 +1,6 @@
-"""Facts about one example: its selection, attention, and what flipping each word changes.
+"""Facts about one example: its selection, attention, and the effect of flipping each word.
 
-Legend: N_s tokens of slot s, C classes.
+Legend: N_s tokens in slot s, C classes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ class Facts:
     """One example.
 
     explanation  words, selection, probabilities, prediction
-    outcome      float32 [C], class probabilities; of a score task [1], the score
-    flips        S x float32 [N_s, C or 1], the outcome when a word is forced in (as head and
-                 dependent) or, where it was kept, out; all other words stay as they are; NaN where
-                 it was not computed
-    attention    S x float32 [N_s, N_s], from head to dependent, see `attention_map`; None where
+    outcome      float32 [C], class probabilities; for a score task [1], the score
+    flips        S x float32 [N_s, C or 1], the outcome with one word forced in (as head and
+                 dependent) or, if it was kept, out; NaN if not computed
+    attention    S x float32 [N_s, N_s], from head to dependent, see `attention_map`; None if
                  there is none
-    encoded      the example as the model read it
+    encoded      the example as model input
     """
 
     explanation: Explanation
@@ -48,13 +47,12 @@ def gather_facts(
     most_flips: int = MOST_FLIPS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Facts:
-    """Read one example, and read it again once for each of its words.
+    """Evaluate one example, and again with each of its words flipped.
 
     Args:
         encoded: as `model.encode` returns it.
-        most_flips: in each text; of a longer one kept words are flipped first, then those with the
-            greatest probability.
-        progress: called with the number of words flipped so far in the present text.
+        most_flips: limit per text; kept words are flipped first, then the most probable ones.
+        progress: called with the number of words flipped so far in the current text.
     """
     (explanation,) = model.read([encoded])
     chosen = model.choose([encoded])
@@ -82,7 +80,7 @@ def _flips(
     words = chosen.tokens[slot].shape[1]
     step = max(1, _TOKENS_AT_A_TIME // sum(ids.shape[1] for ids in chosen.tokens))
     found: Array | None = None
-    for done, indices in enumerate(torch.split(_worth_most(chosen, slot, most), step)):
+    for done, indices in enumerate(torch.split(_flip_first(chosen, slot, most), step)):
         outcomes = _outcomes(model, _flipped(chosen, slot, indices)).numpy()
         if found is None:
             found = np.full((words, outcomes.shape[1]), np.nan, np.float32)
@@ -92,8 +90,8 @@ def _flips(
     return found
 
 
-def _worth_most(chosen: Chosen, slot: int, most: int) -> Tensor:
-    """Places of the words to flip, int64 [at most `most`]."""
+def _flip_first(chosen: Chosen, slot: int, most: int) -> Tensor:
+    """Positions of the words to flip, int64 [at most `most`]."""
     worth = chosen.selections[slot][0].any(0).float()  # [N]
     if chosen.probabilities is not None:
         worth = worth + chosen.probabilities[slot][0].amax(0)
@@ -101,7 +99,7 @@ def _worth_most(chosen: Chosen, slot: int, most: int) -> Tensor:
 
 
 def _flipped(chosen: Chosen, slot: int, indices: Tensor) -> Chosen:
-    """The example once for each of `indices`, with that word of `slot` flipped."""
+    """One copy of the example per index, with that word of `slot` flipped."""
     times = len(indices)
 
     def again(tensor: Tensor) -> Tensor:
@@ -125,7 +123,7 @@ def _attention(model: Model, chosen: Chosen, slot: int) -> Array | None:
     groups = None
     if model.labels.chooses:
         if slot > 0 or chosen.marks is None:
-            return None  # a question is pooled without words looking at each other
+            return None  # a question is pooled without attention between its words
         groups = chosen.marks[0]
     with torch.inference_mode():
         found = attention_map(

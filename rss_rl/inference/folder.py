@@ -1,8 +1,8 @@
-"""Scoring a folder of Parquet files: one output for each, of the same name and written whole.
+"""Scoring a folder of Parquet files: one output per file, of the same name and written atomically.
 
-A record beside the outputs says what was asked, so that the same call resumes where one was stopped
-or killed, and another one is refused. What is written depends on a file and the model alone: each
-file is read from its start, with one thread, by a model that remembers no other file.
+A record next to the outputs holds the arguments, so that the same call resumes after a stop or
+kill, and a different one is refused. An output depends only on its file and the model: each file
+is read from its start, with one thread, by a model that remembers no words of other files.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from rss_rl.storage import Storage, StoredFile, is_uri, open_storage
 from rss_rl.version import VERSION
 
 RECORD = "_predict.json"
-"""Readers of Parquet folders pass over names that begin so."""
+"""Readers of Parquet folders ignore names with a leading underscore."""
 _REPEAT = "Repeat that call, give another --output, or replace what is there with --overwrite"
 
 
 @dataclass(frozen=True)
 class FolderJob:
-    """What is to be scored; it pickles.
+    """A scoring job; can be pickled.
 
-    files   name and size in bytes of each file of the input
-    record  what RECORD of the output holds
-    done    names of the outputs that are there
+    files   name and size in bytes of each input file
+    record  contents of RECORD in the output
+    done    names of the outputs that exist
     """
 
     source: Storage
@@ -50,11 +50,11 @@ class FolderJob:
 
     @property
     def waiting(self) -> list[str]:
-        """Names of the files that are not scored yet, the largest first."""
+        """Names of the files that are not yet scored, largest first."""
         return sorted(self.files.keys() - self.done, key=lambda name: (-self.files[name], name))
 
     def complete(self) -> int:
-        """How many outputs are there now."""
+        """How many outputs exist now."""
         return len(self.files.keys() & self.target.files().keys())
 
 
@@ -68,16 +68,16 @@ def begin_folder(
     skip_bad_rows: bool,
     overwrite: bool,
 ) -> FolderJob:
-    """Look what there is to do, and write the record where it is the first call.
+    """Find out what is left to do; the first call writes the record.
 
     Args:
         source: folder of Parquet files, or one such file: a local path or a URI.
-        target: folder or URI of a folder for the outputs.
-        overwrite: replace outputs of another call; never other files.
+        target: folder for the outputs, a local path or a URI.
+        overwrite: replace outputs of another call, but never other files.
 
     Raises:
-        DataError: there are no files; the output holds something else, or lies in the input.
-        StorageError: no answer from a storage.
+        DataError: there are no files; the output holds something else, or overlaps the input.
+        StorageError: a storage does not respond.
     """
     files_of, files = _open_input(source)
     outputs = open_storage(target)
@@ -96,14 +96,14 @@ def begin_folder(
     known = set() if before is None else before["files"].keys()
     if others := there - known:
         raise DataError(
-            f"holds what no `predict` of a folder wrote, such as {min(others)}",
+            f"holds files that `predict` did not write, such as {min(others)}",
             where=target,
             remedy="Give an empty folder as --output",
         )
     if before not in (None, asked) and not overwrite:
         changed = [key for key in asked if (before or {}).get(key) != asked[key]]
         raise DataError(
-            f"was begun with another: {', '.join(changed)}", where=target, remedy=_REPEAT
+            f"was begun with a different {', '.join(changed)}", where=target, remedy=_REPEAT
         )
     if before is None or overwrite:
         for name in sorted(there):
@@ -116,7 +116,7 @@ def begin_folder(
 
 
 def _open_input(location: str) -> tuple[Storage, dict[str, int]]:
-    """A folder, or that of one file, and the sizes of the Parquet files in it."""
+    """The folder (of one file: its parent), and the sizes of the Parquet files to score."""
     location = location if is_uri(location) else str(Path(location).resolve())
     storage, only = open_storage(location), ""
     if storage.is_file():
@@ -142,7 +142,7 @@ def _is_data(name: str) -> bool:
 
 
 def _check_apart(source: Storage, target: Storage) -> None:
-    """Refuse folders of which one lies in the other."""
+    """Refuse identical and nested folders."""
     if source.filesystem.type_name != target.filesystem.type_name:
         return
     local = isinstance(source.filesystem, fs.LocalFileSystem)
@@ -152,14 +152,14 @@ def _check_apart(source: Storage, target: Storage) -> None:
     )
     if one == other or one in other.parents or other in one.parents:
         raise DataError(
-            f"is not apart from the input {source.uri}, which is never written to",
+            f"overlaps the input {source.uri}, which is never written to",
             where=target.uri,
             remedy="Give another folder as --output",
         )
 
 
 def _record_of(outputs: Storage) -> dict[str, Any] | None:
-    """What was asked before; None where nothing was."""
+    """The record of an earlier call; None if there was none."""
     content = outputs.read(RECORD)
     if content is None:
         return None
@@ -177,7 +177,7 @@ def _record_of(outputs: Storage) -> dict[str, Any] | None:
 
 
 class FileScorer:
-    """Scores files of a job, in any process that reaches both storages."""
+    """Scores files of a job, in any process with access to both storages."""
 
     def __init__(self, job: FolderJob, packed: PackedModel) -> None:
         self._job, self._packed = job, packed
@@ -189,10 +189,10 @@ class FileScorer:
         progress: Callable[[Counts], None] = lambda counts: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Counts:
-        """Write the output of a file; arguments and errors as of `score_file`.
+        """Write the output of one file; arguments and errors as `score_file`.
 
         Raises:
-            StorageError: this machine does not see the folders that the call named.
+            StorageError: this machine does not see the folders of the call.
         """
         job = self._job
         if self._model is None:
@@ -215,7 +215,7 @@ class FileScorer:
     def _check_seen(self) -> None:
         if self._job.target.read(RECORD) != self._job.record.encode():
             raise StorageError(
-                "the output is not what the call began: another call replaced it, or this machine"
+                "the output does not belong to this call: another call replaced it, or this machine"
                 " has another folder of that name",
                 where=self._job.target.uri,
                 remedy="Give --input and --output as URIs, or on a disk that all nodes share",
@@ -233,14 +233,14 @@ def score_here(
     stop: Callable[[], bool],
     progress: Callable[[Counts], None],
 ) -> Iterator[Counts]:
-    """Score the files that wait one after the other in this process.
+    """Score the remaining files one after the other in this process.
 
     Args:
-        stop: polled after each block; True ends it, and leaves the file in work out.
-        progress: called with what is done of a file.
+        stop: polled after each block; True stops, and drops the current file's output.
+        progress: called with the counts so far of the current file.
 
     Yields:
-        What was in a file, when it is done.
+        The counts of each completed file.
     """
     scorer = FileScorer(job, packed)
     for name in job.waiting:

@@ -1,6 +1,6 @@
-"""Selections asked for: a share of each text's words, or the very words.
+"""Selections set by the user: a share of each text's words, or specific words.
 
-Legend: B examples, S sentences an example, N_s tokens of slot s.
+Legend: B examples, S sentences per example, N_s tokens in slot s.
 """
 
 from __future__ import annotations
@@ -17,32 +17,31 @@ from rss_rl.ops.rationale_overlap import top_share
 from rss_rl.types import Array
 
 _DECIMALS = 5
-"""Of scores that are compared: rounding must not say which of two equal words is likelier."""
+"""Scores are rounded before ranking, so that float noise does not order equal words."""
 
 
 def keep_words(chosen: Chosen, keep: Sequence[Array]) -> Chosen:
-    """The same texts with these words kept and no others.
+    """Keep exactly the given words.
 
-    A word that was selected keeps its roles; another one that is kept becomes head and dependent,
-    as where `gather_facts` forces it in.
+    A selected word keeps its roles; an added one becomes head and dependent, as in `gather_facts`.
 
     Args:
         keep: S x bool [B, N_s].
 
     Raises:
-        ValueError: not one bit for each word.
+        ValueError: `keep` does not have one bit per word.
     """
     changed = []
     for selection, bits in zip(chosen.selections, keep, strict=True):
         if bits.shape != (len(selection), selection.shape[-1]):
-            raise ValueError(f"keep {bits.shape} is not one bit for each of {selection.shape}")
+            raise ValueError(f"keep {bits.shape} does not match selections {selection.shape}")
         own = selection.any(1, keepdim=True)  # [B, 1, N]
         changed.append((selection | ~own) & torch.from_numpy(bits)[:, None])
     return replace(chosen, selections=changed)
 
 
 def keep_share(chosen: Chosen, share: float) -> Chosen:
-    """The words of highest score, `share` of each text's and at least one; roles as `keep_words`.
+    """Keep `share` of each text's words by score, at least one; roles as in `keep_words`.
 
     A word's score is the greater of its probabilities as head and as dependent.
 
@@ -50,11 +49,11 @@ def keep_share(chosen: Chosen, share: float) -> Chosen:
         share: in [0, 1].
 
     Raises:
-        ConfigError: the run has no policy, so that words have no scores.
+        ConfigError: the run has no policy, so words have no scores.
     """
     if chosen.probabilities is None:
         raise ConfigError(
-            "the run has no policy, so that words have no scores to choose a share by",
+            "the run has no policy, so words have no scores to choose a share by",
             remedy="Say which words to keep",
         )
     scores = [chances.amax(1).double().numpy().round(_DECIMALS) for chances in chosen.probabilities]

@@ -1,6 +1,7 @@
-"""A trained model for new texts: which words it selects and what it predicts from them.
+"""A trained model applied to new texts: the words it selects and what it predicts from them.
 
-Legend: B examples, S sentences an example, N_s tokens of the longest sentence of slot s, C classes.
+Legend: B examples, S sentences per example, N_s tokens of the longest sentence in slot s,
+C classes.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ from rss_rl.training.memory_needs import memory_errors
 from rss_rl.types import ROLES, Array, LabelSpec
 
 Example = Text | tuple[Text, Text]
-"""A text, or two where the task is on pairs or on passages with questions."""
+"""One text, or two for tasks on pairs or on passages with questions."""
 
 _BATCH, _BATCH_TOKENS = 128, 1 << 14
-"""Examples of a batch, and tokens with padding, at most."""
+"""Limits of a batch: examples, and tokens including padding."""
 _NEW_WORDS = 1 << 20
-"""Words that training has not seen and that are kept in mind, at most."""
+"""Limit of unseen words that a model remembers."""
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """An example as the model reads it.
+    """An example as model input.
 
-    texts      as they were given, a str or words
+    texts      as given, each a str or a tuple of words
     sentences  words and keys of each sentence. ids: S x int64 [N_s]
-    marks      int64 [N_0], see `rss_rl.types.Batch`; None where labels are no choice
+    marks      int64 [N_0], see `rss_rl.types.Batch`; None unless the label is chosen from the text
     names      of the classes, sentences or candidates; empty for a score
     """
 
@@ -70,10 +71,9 @@ class Chosen:
 
 
 class Model:
-    """Reads texts with a trained classifier and policy, on the CPU; made by `rss_rl.load`.
+    """A trained classifier and policy on the CPU; made by `rss_rl.load`.
 
-    Tokens with a probability over one half are selected. Where a run trained without a policy
-    every token is.
+    Tokens with a probability over one half are selected; without a policy, all tokens.
 
     config, models, inputs  as `rss_rl.training.run.open_models` returns them
     """
@@ -83,7 +83,7 @@ class Model:
         self._selects = config.phases[-1].selection == "sampled"
         self._new_words: dict[str, int] = {}
         encoder = getattr(models.classifier, "encoder", None)
-        # Word vectors know no new words, what reads them by their pieces does.
+        # Word vectors cover only the vocabulary; readers of subword pieces can encode any word.
         self._readers: list[WordEncoder | ContextReader] = []
         self._readers += [encoder] if isinstance(encoder, WordEncoder) else []
         self._readers += [] if models.context is None else [models.context]
@@ -97,12 +97,12 @@ class Model:
 
     @property
     def selects(self) -> bool:
-        """Whether there is a policy that selects."""
+        """Whether a policy selects words."""
         return self._selects
 
     @property
     def has_new_words(self) -> bool:
-        """Whether it keeps words that training has not seen, which later texts may share."""
+        """Whether it remembers words unseen in training, to reuse them for later texts."""
         return bool(self._new_words)
 
     def __repr__(self) -> str:
@@ -117,7 +117,7 @@ class Model:
         return notebook.facts("rss_rl.Model", self._about())
 
     def _about(self) -> dict[str, str]:
-        """What the model is, in a few words each."""
+        """A short description of the model."""
         labels, share = self.labels, self.config.reward.target_share
         names = f" ({', '.join(labels.names)})" if labels.names else ""
         asked = (
@@ -134,24 +134,23 @@ class Model:
     def select(
         self, examples: Sequence[Example], *, sampled_seed: int | None = None
     ) -> list[tuple[MarkedSentence, ...]]:
-        """The sentences of each example with the words that are selected; see `predict`."""
+        """The sentences of each example with their selected words; see `predict`."""
         found = self.predict(examples, sampled_seed=sampled_seed)
         return [explanation.sentences for explanation in found]
 
     def explain(self, example: Example) -> Explanation:
-        """Prediction of one example, and the words it rests on; see `predict`."""
+        """Prediction for one example and the words it is based on; see `predict`."""
         return self.predict([example])[0]
 
     def predict(
         self, examples: Sequence[Example], *, sampled_seed: int | None = None
     ) -> list[Explanation]:
-        """Prediction of each example, and the words it rests on.
+        """Prediction for each example and the words it is based on.
 
         Args:
-            examples: a text each, or a pair of texts where the task has two. A text that is a tuple
-                of words is not tokenised.
-            sampled_seed: draw the selections from this seed; None selects what has probability over
-                one half.
+            examples: one text each, or a pair for tasks on two texts. A tuple of words is not
+                tokenised.
+            sampled_seed: sample the selections with this seed; None: threshold at one half.
 
         Raises:
             DataError: see `encode`.
@@ -167,11 +166,10 @@ class Model:
         return found
 
     def encode(self, texts: Sequence[Text], where: str = "") -> Encoded:
-        """Words and ids of an example, given as its texts; `where` is for messages.
+        """Tokenise the texts of an example and map them to ids; `where` is for messages.
 
         Raises:
-            DataError: not as many texts as the task has, a text without a word, nothing to choose
-                from.
+            DataError: the wrong number of texts, a text without words, or nothing to choose from.
         """
         if len(texts) != self.inputs.sentences:
             wanted = self.inputs.sentences
@@ -187,13 +185,13 @@ class Model:
         sentences = tuple(self.inputs.tokenizer(text) for text in texts)
         if not all(sentence.words for sentence in sentences):
             raise DataError(
-                "a text has no word in it", where=where, remedy="Give a text with a word in it"
+                "a text has no words", where=where, remedy="Give a text with at least one word"
             )
         ids = tuple(self._ids(sentence.keys) for sentence in sentences)
         return Encoded(given, sentences, ids, marks, names)
 
     def _ids(self, keys: Sequence[str]) -> Array:
-        """int64 [N]; words that training has not seen get new ids where something reads pieces."""
+        """int64 [N]; words unseen in training get new ids if something reads subword pieces."""
         ids = self.inputs.vocabulary.ids(keys)
         if not self._readers or not (ids == UNKNOWN).any():
             return ids
@@ -224,10 +222,11 @@ class Model:
         return tuple(tuple(text) if isinstance(text, list) else text for text in texts)  # type: ignore[misc]
 
     def choose(self, examples: Sequence[Encoded], seed: tuple[int, int] | None = None) -> Chosen:
-        """The thresholded selections of a batch, or those drawn from a seed.
+        """Thresholded selections of a batch, or sampled ones if a seed is given.
 
         Args:
-            seed: with the number of the batch's first example, so that each has draws of its own.
+            seed: the seed, and the number of the batch's first example: each example has its own
+                random stream.
         """
         slots = range(self.inputs.sentences)
         tokens = [_padded([e.ids[slot] for e in examples], PAD) for slot in slots]
@@ -257,7 +256,7 @@ class Model:
         return self.models.policy.sample(inputs, valid, uniforms).selection[0]
 
     def logits(self, chosen: Chosen) -> Tensor:
-        """[B, C].
+        """Logits, [B, C].
 
         Raises:
             ConfigError: the run trained no classifier.
@@ -283,11 +282,11 @@ class Model:
         """Selections and predictions of one batch.
 
         Args:
-            seed: as of `choose`.
-            change: makes the selections that are read of those that the policy chose.
+            seed: see `choose`.
+            change: maps the policy's selections to those that the classifier reads.
 
         Raises:
-            ResourceError: there is not enough memory.
+            ResourceError: not enough memory.
         """
         with memory_errors("to read a text", "Cut it into parts, or use a machine with more"):
             return self._explained(examples, change(self.choose(examples, seed)))
@@ -307,7 +306,7 @@ class Model:
             if self.labels.kind == "score":
                 found.append(Explanation(sentences, float(predicted[row]), None))
                 continue
-            named = dict(zip(example.names, shares[row], strict=False))  # behind: padding
+            named = dict(zip(example.names, shares[row], strict=False))  # the rest is padding
             found.append(Explanation(sentences, example.names[predicted[row]], named))
         return found
 
@@ -321,14 +320,14 @@ def load_model(path: Path | str, which: str | int = "best", trust: Trust = NOTHI
 def _list(examples: Sequence[Example]) -> Sequence[Example]:
     if isinstance(examples, str):
         raise DataError(
-            "one text is given where a list of examples is expected",
+            "got one text, expected a list of examples",
             remedy='Put it into a list: ["A text."]',
         )
     return examples
 
 
 def cuts(encoded: Sequence[Encoded]) -> Iterator[Sequence[Encoded]]:
-    """The examples in batches that take a bounded amount of memory."""
+    """Split the examples into batches of bounded memory."""
     start, longest = 0, 0
     for end, example in enumerate(encoded):
         longest = max(longest, sum(map(len, example.ids)))

@@ -1,7 +1,7 @@
-"""Small pieces of HTML for notebooks: styles stand inline, colours follow the notebook's own theme.
+"""HTML fragments for notebooks, with inline styles.
 
-Text keeps the colour that it is shown in, and backgrounds are half transparent, so light and dark
-themes both read. What is kept is bold on a shade of amber: no meaning hangs on a colour alone.
+Text inherits its colour and backgrounds are translucent, so both light and dark themes work. Kept
+words are bold on amber: no meaning depends on colour alone.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _MOST_CLASSES = 8
 
 
 def kept_word(word: str, about: str = "") -> str:
-    """A word that is selected; `about` it shows under the mouse."""
+    """A selected word; `about` is its tooltip."""
     return f'<mark style="{_KEPT}"{_title(about)}>{escape(word)}</mark>'
 
 
 def left_word(word: str, about: str = "") -> str:
-    """A word that is not."""
+    """A word that is not selected."""
     return f'<span style="opacity:.75"{_title(about)}>{escape(word)}</span>'
 
 
@@ -33,7 +33,7 @@ def _title(about: str) -> str:
 
 
 def table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """A table of texts."""
+    """A table of plain text."""
     head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in header)
     rows = (f"<tr>{''.join(map(_cell, row))}</tr>" for row in body)
     head = f"<thead><tr>{head}</tr></thead>"
@@ -41,7 +41,7 @@ def table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
 
 
 def facts(title: str, about: Mapping[str, str]) -> str:
-    """A title, and texts by name below it."""
+    """A title and a table of names and values."""
     rows = "".join(
         f'<tr><th style="{_CELL}">{escape(name)}</th>{_cell(text)}</tr>'
         for name, text in about.items()
@@ -50,7 +50,7 @@ def facts(title: str, about: Mapping[str, str]) -> str:
 
 
 def shares(found: Mapping[str, float]) -> str:
-    """The largest of several shares in [0, 1] by name, each with a bar."""
+    """The largest of some named shares in [0, 1], each with a bar."""
     largest = sorted(found.items(), key=lambda pair: -pair[1])[:_MOST_CLASSES]
     rows = "".join(
         f'<tr>{_cell(name)}{_cell(f"{value:.1%}")}<td style="{_CELL}">'

@@ -1,11 +1,11 @@
 """A trained classifier with its thresholded selection as one ONNX graph.
 
-inputs    tokens (of pairs also tokens_b), int64 [B, N]: ids of the vocabulary, padding 0 behind
-outputs   logits [B, C]; of a score task also score [B];
+inputs    tokens (for pairs also tokens_b), int64 [B, N]: vocabulary ids, right-padded with 0
+outputs   logits [B, C]; for score tasks also score [B];
           selection (selection_b), bool [B, 2, N]: heads and dependents
 
-B and N may be any. What the models compute by removing words the graph computes by masking them, so
-that no size follows from values; the numbers are the same.
+B and N are dynamic. The graph masks the words that the models remove, so that no shape depends on
+data; the results are the same.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from rss_rl.rollouts.snapshot import Models
 from rss_rl.types import ROLES
 
 TOLERANCE = 1e-4
-"""Largest difference from torch that is let pass."""
+"""Largest accepted difference from torch."""
 _SHAPES = ((3, 7), (1, 1), (5, 16))
-"""Batches and lengths that a graph is checked on."""
+"""(B, N) of the inputs that a graph is checked on."""
 _TALKATIVE = (
-    "torch.onnx._internal.exporter._registration",  # torchvision, which no graph of ours needs
-    "onnxscript.optimizer._constant_folding",  # operations that it leaves as they are
+    "torch.onnx._internal.exporter._registration",  # missing torchvision, which we do not use
+    "onnxscript.optimizer._constant_folding",  # operations that are not folded
     "onnx_ir._convenience",  # empty lists of axes
 )
-"""Loggers whose warnings are about the exporter's own parts."""
+"""Loggers whose warnings concern the exporter's internals."""
 
 
 class _Graph(nn.Module):
-    """What is exported: token ids to logits and selections."""
+    """The exported module: token ids to logits and selections."""
 
     def __init__(self, models: Models, selects: bool, score: bool) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class _Graph(nn.Module):
         self._selects, self._score = selects, score
 
     def forward(self, *tokens: Tensor) -> tuple[Tensor, ...]:
-        """Token ids of each text, [B, N_s], to the outputs."""
+        """Map the token ids of each text, [B, N_s], to the outputs."""
         valid = [ids != PAD for ids in tokens]
         selections = [mask[:, None].expand(-1, ROLES, -1) for mask in valid]
         if self._selects:
@@ -63,12 +63,12 @@ class _Graph(nn.Module):
 
 
 def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) -> None:
-    """Record the graph, write it and compare it with torch.
+    """Export the graph, write it and compare it with torch.
 
     Raises:
-        ConfigError: the task, encoder or policy cannot be written as ONNX, or `rss-rl[onnx]` is
+        ConfigError: the task, encoder or policy cannot be exported to ONNX, or `rss-rl[onnx]` is
             not installed.
-        CheckpointError: the written graph computes something else.
+        CheckpointError: the graph's outputs differ from torch.
     """
     if inputs.labels.chooses:
         raise ConfigError(
@@ -76,31 +76,31 @@ def write_onnx(models: Models, inputs: Prepared, config: RunConfig, path: Path) 
             remedy="Export without --onnx",
         )
     if not config.model.encoder.can("onnx"):
-        raise _refused(config, "the encoder has no such form")
+        raise _export_error(config, "the encoder has no such form")
     if models.context is not None and config.phases[-1].selection == "sampled":
-        raise _refused(config, "the policy reads states of a pretrained encoder")
+        raise _export_error(config, "the policy reads a pretrained encoder's states")
     _require("onnx", "onnxscript", "onnxruntime")
     score = inputs.labels.kind == "score"
     graph = _Graph(models, config.phases[-1].selection == "sampled", score).eval()
     try:
         program = _record(graph, _examples(models, inputs.sentences, _SHAPES[0]), score)
-    except Exception as error:  # the exporter raises what its parts raise
-        raise _refused(config, type(error).__name__) from error
-    # A loop over the tokens is written out as often as the exported example was long.
+    except Exception as error:  # the exporter lets any exception through
+        raise _export_error(config, type(error).__name__) from error
+    # Export unrolls loops over tokens, which fixes the length.
     sizes = [size for given in program.model.graph.inputs for size in given.shape or ()]
     if any(isinstance(size, int) for size in sizes):
-        raise _refused(config, "the graph would be for texts of one length")
+        raise _export_error(config, "the graph would be for texts of one length")
     program.save(str(path), external_data=False)
     try:
         check_onnx(graph, path, models, inputs.sentences)
     except CheckpointError:
         raise
-    except Exception as error:  # the runtime's own: the graph is for texts of one length after all
+    except Exception as error:  # raised by the runtime if the graph has a fixed length after all
         path.unlink()
-        raise _refused(config, type(error).__name__) from error
+        raise _export_error(config, type(error).__name__) from error
 
 
-def _refused(config: RunConfig, why: str) -> ConfigError:
+def _export_error(config: RunConfig, why: str) -> ConfigError:
     return ConfigError(
         f"encoder '{config.model.encoder.name}' with policy '{config.policy.name}' cannot be"
         f" written as ONNX ({why})",
@@ -132,7 +132,7 @@ def _record(graph: nn.Module, tokens: tuple[Tensor, ...], score: bool) -> torch.
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out what the exporter warns of about its own parts; errors are still reported."""
+    """Silence the exporter's warnings about its internals; errors are still reported."""
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -158,7 +158,7 @@ def _require(*names: str) -> None:
 
 
 def _examples(models: Models, texts: int, shape: tuple[int, int]) -> tuple[Tensor, ...]:
-    """Random token ids, S x int64 [B, N]; texts of all lengths from N down."""
+    """Random token ids, S x int64 [B, N], of lengths N, N - 1, ... (at least 1)."""
     embedding = models.classifier.embedding
     words = embedding.trainable.shape[0] + len(embedding.fixed)
     draw = np.random.default_rng(shape)
@@ -173,7 +173,7 @@ def check_onnx(graph: nn.Module, path: Path, models: Models, texts: int) -> None
     """Compare a written graph with torch on batches of several sizes.
 
     Raises:
-        CheckpointError: some output differs by more than TOLERANCE.
+        CheckpointError: an output differs by more than TOLERANCE.
     """
     import onnxruntime
 

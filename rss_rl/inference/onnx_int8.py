@@ -1,8 +1,7 @@
-"""An ONNX graph whose transformer multiplies int8 numbers, by onnxruntime's dynamic quantisation.
+"""int8 dynamic quantisation of an exported ONNX graph's transformer, with onnxruntime.
 
-Weights of the classifier's encoder are rounded to int8, with a scale for each column; what they
-are multiplied by is rounded when the graph runs. The policy stays as it is: rounding would move
-words across its threshold.
+The encoder's weights are quantised to int8 per channel, its activations at run time. The policy is
+not quantised: rounding would move words across its threshold.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from rss_rl.rollouts.snapshot import Models
 _PRODUCTS = ("MatMul", "Gemm")
 _ENCODER = "classifier.encoder"
 _SCOPES = "pkg.torch.onnx.name_scopes"
-"""Where the exporter notes the modules that an operation stands in."""
+"""Metadata key under which the exporter records the module path of a node."""
 
 
 def write_with_int8(models: Models, inputs: Prepared, config: RunConfig, path: Path) -> None:
-    """As `write_onnx`, and beside the graph a copy of it, some of whose products are of int8.
+    """`write_onnx`, and next to its graph a copy with int8 matrix products in the encoder.
 
     Raises:
-        ConfigError: as `write_onnx`, or the encoder is no transformer: others are too small to
+        ConfigError: see `write_onnx`; or the encoder is no transformer: others are too small to
             gain.
         CheckpointError: see `write_onnx`.
     """
     if not config.model.encoder.can("words"):
         raise ConfigError(
             f"encoder '{config.model.encoder.name}' has no int8 form: only the matrix products of"
-            " a pretrained transformer are large enough to gain from one",
+            " a pretrained transformer are large enough to benefit",
             remedy="Export without --int8",
         )
     write_onnx(models, inputs, config, path)
@@ -43,11 +42,11 @@ def write_with_int8(models: Models, inputs: Prepared, config: RunConfig, path: P
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     model = onnx.load(str(path))
-    # Shapes are inferred again; those of weights that quantisation transposes would not fit.
+    # Drop inferred shapes: those of weights that quantisation transposes would be wrong.
     del model.graph.value_info[:]
     root = logging.getLogger()
     level = root.level
-    root.setLevel(logging.ERROR)  # advice on a step that the exporter has done
+    root.setLevel(logging.ERROR)  # hides advice to preprocess, which the exporter has done
     try:
         quantize_dynamic(
             model,
@@ -62,7 +61,7 @@ def write_with_int8(models: Models, inputs: Prepared, config: RunConfig, path: P
 
 
 def _products(model: Any) -> list[str]:
-    """Names of the encoder's products with weights."""
+    """Names of the encoder's matrix products with constant weights."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return [
         node.name

@@ -1,4 +1,4 @@
-"""What can be chosen from in a new text: its sentences, or the candidates for a blank.
+"""The choices in a new passage: its sentences, or the candidates for a blank.
 
 Legend: N words of a passage.
 """
@@ -22,10 +22,10 @@ _SHOWN_WORDS = 8
 
 @dataclass(frozen=True)
 class MarkedPassage:
-    """A passage and its question in words, and what the label is chosen from.
+    """A passage and its question, and the choices for the label.
 
     texts  passage and question
-    marks  int64 [N], number of each word's sentence or candidate, -1 for none
+    marks  int64 [N], index of each word's sentence or candidate, -1 for none
     names  of the sentences (number and first words) or candidates
     """
 
@@ -35,11 +35,11 @@ class MarkedPassage:
 
 
 def mark_passage(labels: LabelSpec, passage: Text, question: Text) -> MarkedPassage:
-    """Mark a passage as the data of the task are.
+    """Mark a passage in the same way as the training data of the task.
 
-    Sentences are cut as those of SQuAD are. For a blank, candidates are the words that begin with
-    @entity, renamed in the order of the passage as those of the data are, or, where there is none,
-    all that have a letter.
+    Sentences are split as for SQuAD. For a blank, candidates are the words that begin with
+    @entity, renumbered by their order in the passage as in the training data; without any, all
+    words with a letter.
 
     Raises:
         DataError: a text without words, a question without @placeholder, nothing to choose from.
@@ -47,7 +47,7 @@ def mark_passage(labels: LabelSpec, passage: Text, question: Text) -> MarkedPass
     passage, question = (t if isinstance(t, str) else " ".join(t) for t in (passage, question))
     for number, text in enumerate((passage, question), start=1):
         if not text.strip():
-            raise DataError("there is no word in it", where=f"text {number}")
+            raise DataError("has no words", where=f"text {number}")
     if labels.kind == "sentence":
         cut = cut_passage(passage)
         marks = np.array(cut.marks, np.int64)
@@ -67,7 +67,7 @@ def mark_passage(labels: LabelSpec, passage: Text, question: Text) -> MarkedPass
 
 
 def _cloze_words(text: str) -> Words:
-    """The words of a text; @placeholder, @entity7 and their like are one word each."""
+    """The words of a text; @placeholder, @entity7 and the like are one word each."""
     joined: list[str] = []
     for word in Tokenizer(lower=False)(text).words:
         if joined and joined[-1] == "@" and f"@{word}" in text:
@@ -98,5 +98,5 @@ def _candidates(words: Words) -> tuple[Numbers, Array]:
     numbers = Numbers()
     marks = [numbers.number(word.lower()) if any(map(str.isalpha, word)) else -1 for word in words]
     if not numbers.found:
-        raise DataError("no word of it can be the answer", where="text 1")
+        raise DataError("none of its words can be the answer", where="text 1")
     return numbers, np.array(marks, np.int64)

@@ -1,18 +1,18 @@
-"""Scoring a whole file: block by block, in constant memory, and all of the output or none.
+"""Scoring a file in blocks, in constant memory; the output appears only when complete.
 
 Columns of the output; those of a second text end in `_b`:
 
-file                 the file of the input, where that is a folder
-row                  number of the row that was read, from 1
-error                what is wrong with the row; all that follows is empty then
+file                 name of the input file, if the input is a folder
+row                  row number in the input, from 1
+error                what is wrong with the row; the following columns are then empty
 prediction           name of the class, sentence or candidate; the score
-probabilities        by name; empty for a score
-kept                 share of the words that is head or dependent
-words                of the text, which the numbers that follow count from 0
-heads, dependents    numbers of the selected words
+probabilities        by name; absent for a score
+kept                 share of the words selected as head or dependent
+words                of the text
+heads, dependents    positions of the selected words, from 0
 
-Behind them stand the columns of the input, empty where a row could not be cut into columns. One
-that bears a name from above is called `input_` and its name.
+The columns of the input follow, empty if a row could not be parsed. Names that clash with those
+above are prefixed with `input_`.
 """
 
 from __future__ import annotations
@@ -61,24 +61,24 @@ _BY_TEXT = {
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows read and rows that could not be scored. `complete` is False where it was stopped."""
+    """Rows read, and rows that could not be scored; `complete` is False if scoring was stopped."""
 
     rows: int
     bad: int
     complete: bool = True
 
     def __add__(self, other: Counts) -> Counts:
-        """Both together."""
+        """The sum of both."""
         complete = self.complete and other.complete
         return Counts(self.rows + other.rows, self.bad + other.bad, complete)
 
 
 def check_target(source: Path, target: Path, *, overwrite: bool = False) -> None:
-    """Check that writing `target` would lose nothing.
+    """Check that writing `target` loses nothing.
 
     Raises:
-        DataError: it is `source`, by whatever name or link; it exists and `overwrite` is not set;
-            its ending names no format that is written.
+        DataError: it is `source` under any name or link; it exists and `overwrite` is not set;
+            its suffix is no output format.
     """
     _writable_kind(target)
     if not os.path.lexists(target):
@@ -110,18 +110,18 @@ def score_file(
     progress: Callable[[Counts], None] = lambda counts: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Counts:
-    """Predict for each row of `source` and write `target`, which appears when it is complete.
+    """Predict for each row of `source` and write `target`, which appears only when complete.
 
     Args:
-        source: CSV, TSV, JSON lines or Parquet. columns: of its texts, see `read_texts`.
+        source: CSV, TSV, JSON lines or Parquet. columns: its text columns, see `read_texts`.
         target: .parquet, .csv, .tsv or .jsonl, see `check_target`.
-        skip_bad_rows: write what is wrong with a row into its `error` instead of ending there.
-        overwrite: replace a file that is there; `source` never is.
-        progress: called after each block. stop: polled then; True leaves `target` alone.
+        skip_bad_rows: report a bad row in its `error` column instead of raising.
+        overwrite: replace an existing file, but never `source`.
+        progress: called after each block. stop: polled then; True leaves `target` untouched.
 
     Raises:
-        DataError: a bad row, named; a file or column that cannot be read; as `check_target`.
-        StorageError: the target cannot be written; it is as it was.
+        DataError: a bad row, named; an unreadable file or column; see `check_target`.
+        StorageError: the target cannot be written; it is left untouched.
     """
     check_target(source, target, overwrite=overwrite)
     temporary = target.with_name(f".tmp-{os.getpid()}-{target.name}")
@@ -139,7 +139,7 @@ def score_file(
             if not counts.complete:
                 return counts
             sync_file(temporary)
-            check_target(source, target, overwrite=overwrite)  # it may have come meanwhile
+            check_target(source, target, overwrite=overwrite)  # may have appeared meanwhile
             os.replace(temporary, target)
             sync_directory(target.absolute().parent)
     finally:
@@ -157,12 +157,12 @@ def score_stored(
     progress: Callable[[Counts], None] = lambda counts: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Counts:
-    """As `score_file`, of a Parquet file on a storage, into one of the same name on another.
+    """`score_file` for a Parquet file on a storage, into a file of the same name on another.
 
-    What is written has no name until it is complete, so that a kill leaves nothing behind.
+    The output is first written to an unnamed temporary file, so that a kill leaves nothing behind.
 
     Raises:
-        DataError, StorageError: as `score_file`; there is no answer from a storage.
+        DataError, StorageError: see `score_file`; or a storage does not respond.
     """
     remedy = "Name a directory with free space in TMPDIR"
     here = Path(tempfile.gettempdir())
@@ -194,7 +194,7 @@ def _score_all(
     progress: Callable[[Counts], None],
     stop: Callable[[], bool],
 ) -> Counts:
-    """Write the scored rows with what `open_` gives for their columns; the rest as `score_file`."""
+    """Write the scored rows with the writer that `open_` opens for their columns."""
     rows = read_texts(source, columns, model.inputs.sentences)
     given = column_types(source)
     file = {"file": source.name} if isinstance(source, StoredFile) else {}
@@ -253,10 +253,10 @@ def _cells(explanation: Explanation) -> dict[str, Any]:
 class TextRow:
     """Texts of one row.
 
-    row    its number, from 1, as `rss_rl.data.records` counts
-    where  the file and row, for messages
-    fault  what is wrong with it; there are no texts then
-    values of all columns; none where the row could not be cut into them
+    row     its number, from 1, as in `rss_rl.data.records`
+    where   file and row, for messages
+    fault   what is wrong with the row, which then has no texts
+    values  of all columns; empty if the row could not be parsed
     """
 
     row: int
@@ -270,17 +270,17 @@ def read_texts(path: Source, columns: Sequence[str], texts: int) -> Iterator[Tex
     """Stream the texts of a CSV, TSV, JSON-lines or Parquet file.
 
     Args:
-        columns: one for each text; none: the columns of a file that has no others.
-        texts: of an example.
+        columns: one per text; may be empty if the file has no other columns.
+        texts: per example.
 
     Raises:
-        DataError: the file cannot be read, or has not these columns.
+        DataError: the file cannot be read, or lacks a column.
     """
     have = column_names(path)
     wanted = list(columns) or have
     if len(wanted) != texts:
         raise DataError(
-            f"the task has {texts} text(s) an example, {len(wanted)} column(s) are named",
+            f"the task has {texts} text(s) per example, {len(wanted)} column(s) are named",
             where=str(path),
             remedy=f"Name them with {'--text' if texts == 1 else '--text and --text-b'}; the"
             f" file's are: {', '.join(have) or 'none'}",
@@ -324,7 +324,7 @@ def own_columns(score: bool, texts: int) -> dict[str, pa.DataType]:
     """Name and Arrow type of each column that scoring adds.
 
     Args:
-        score: the prediction is a number. texts: of an example.
+        score: whether the prediction is a number. texts: per example.
     """
     columns = {
         "row": pa.int64(),
@@ -341,7 +341,7 @@ def own_columns(score: bool, texts: int) -> dict[str, pa.DataType]:
 
 
 def columns_beside(own: Iterable[str], given: Iterable[str]) -> dict[str, str]:
-    """What columns of the input are called in the output, where the `own` names are taken.
+    """Output names of the input's columns, renamed if they clash with the `own` names.
 
     >>> columns_beside(["row", "error"], ["text", "row", "input_row"])
     {'text': 'text', 'row': 'input_input_row', 'input_row': 'input_row'}
@@ -360,10 +360,10 @@ def columns_beside(own: Iterable[str], given: Iterable[str]) -> dict[str, str]:
 
 
 def _writable_kind(path: Path) -> str:
-    """The format of an output, see `file_kind`.
+    """Format of an output file, see `file_kind`.
 
     Raises:
-        DataError: another ending, or .gz.
+        DataError: another suffix, or .gz.
     """
     kind = file_kind(path)
     if path.suffix == ".gz":
@@ -375,14 +375,14 @@ def _writable_kind(path: Path) -> str:
 
 @contextmanager
 def open_writer(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[Callable[[Rows], None]]:
-    """A function that writes a block of rows; the ending of `path` says in which format.
+    """Open a file for writing, in the format of its suffix; yields a function that writes rows.
 
     Args:
-        columns: name and Arrow type of each; the type counts for Parquet alone. What a column of
-            text holds that is no text is written as JSON.
+        columns: name and Arrow type of each; only Parquet uses the types. Values of a string
+            column that are not strings are written as JSON.
 
     Raises:
-        DataError: another ending, or .gz. OSError: the disk refuses.
+        DataError: another suffix, or .gz. OSError: a write fails.
     """
     schema = pa.schema(list(columns.items()))
     kind = _writable_kind(path)
@@ -390,7 +390,7 @@ def open_writer(path: Path, columns: Mapping[str, pa.DataType]) -> Iterator[Call
         with _parquet_writer(path, schema) as write:
             yield write
         return
-    # Half a character that stood in a column beside the texts: in JSON its escape is what it was.
+    # A lone surrogate in another column is written as an escape, which JSON reads back unchanged.
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
         if kind == "jsonl":
             yield lambda rows: stream.writelines(
@@ -420,7 +420,7 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(kind):
         return pa.array([None if v is None else _as_text(v) for v in values], kind)
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        return pa.array(values, pa.string()).cast(kind)  # as `read_records` gives them
+        return pa.array(values, pa.string()).cast(kind)  # `read_records` returns them as strings
     return pa.array(values, kind)
 
 
@@ -434,6 +434,6 @@ def _json(value: Any) -> str:
 
 
 def _fields(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    """Lists and tables of probabilities as JSON within a field."""
+    """Values of a CSV row; lists and mappings as JSON."""
     values = (row.get(name) for name in names)
     return [_json(value) if isinstance(value, list | dict) else value for value in values]

@@ -1,1 +1,1 @@
-"""What people look at in a browser: the explanation page and the report of runs."""
+"""HTML pages: the explanation of texts, the report of runs, the page of the server."""

@@ -1,4 +1,4 @@
-"""Pages from templates: HTML files that carry their style, script and data, and load nothing."""
+"""Page templates: self-contained HTML files with inline style, script and data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 
 def asset(name: str) -> str:
-    """The text of a file beside this one."""
+    """The text of a file in this package."""
     return files("rss_rl.pages").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -25,9 +25,9 @@ _TEMPLATES = Environment(
 
 
 def filled(template: str, **values: Any) -> str:
-    """A template with its values, which are escaped unless they are `Markup`.
+    """Render a template; values are escaped unless they are `Markup`.
 
-    `assets(NAME...)` in a template is the text of files beside it, as it is.
+    `assets(NAME...)` in a template inserts files of this package verbatim.
     """
 
     def assets(*names: str) -> Markup:
@@ -37,6 +37,6 @@ def filled(template: str, **values: Any) -> str:
 
 
 def script_data(data: Any) -> Markup:
-    """JSON that can stand within a script element, which ends at the first "</script"."""
+    """JSON for use within a script element, with "<" escaped so that it cannot end the element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))

@@ -1,6 +1,6 @@
-"""Charts as SVG for a page: lines with bands, points with whiskers; colours are the page's.
+"""SVG charts for pages: lines with bands, points with whiskers, in the page's colours.
 
-Every chart has a title, labelled axes and a description for who cannot see it.
+Every chart has a title, labelled axes and a description for screen readers.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from matplotlib.ticker import MaxNLocator
 from rss_rl.types import Array
 
 COLOURS = 4
-"""Series that the style sheet has colours for; the numbers of series wrap around."""
+"""Number of colours in the style sheet; series numbers wrap around."""
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66.0, 24.0, 34.0, 44.0
 _TICKS = 5
 _LETTER = 7.0
-"""Width of a letter of a label, on average, in the units of a chart."""
+"""Mean width of a letter in a label, in chart units."""
 _ROW = 11.0
 """Height of a line of labels."""
 _DOT = 3.5
-"""Radius of the mark of a point."""
+"""Radius of a point's mark."""
 _Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
 class Line:
-    """Points joined in their order; `band` has a low and a high value for each of them.
+    """Points joined in order; `band` has a low and a high value for each.
 
-    series  number of its colour, from 0; dashed: what it is compared with
-    gaps    indices of points that are not joined to the one before
+    series  number of its colour, from 0. dashed: for a comparison
+    gaps    indices of points that are not joined to the previous one
     """
 
     label: str
@@ -47,15 +47,15 @@ class Line:
     gaps: Sequence[int] = ()
 
     def parts(self) -> list[slice]:
-        """The points that are joined with each other."""
+        """Slices of points that are joined."""
         return list(itertools.starmap(slice, itertools.pairwise([0, *self.gaps, None])))
 
 
 @dataclass(frozen=True)
 class Point:
-    """A mark, its label, and how far its whiskers reach to each side; 0 for none.
+    """A mark, its label, and the half lengths of its whiskers; 0 for none.
 
-    named  the label is written beside it, where there is room; under the mouse it is shown anyhow
+    named  write the label next to it if there is room; it is always the tooltip
     """
 
     x: float
@@ -69,7 +69,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Level:
-    """A value that is asked for, as a line across the chart; or along x, where something begins."""
+    """A reference line: a target value on y, or the beginning of something on x."""
 
     at: float
     label: str
@@ -78,10 +78,10 @@ class Level:
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn.
+    """The contents of a chart.
 
-    x_format, y_format  how ticks are written, as `format` takes it
-    logarithmic         of x. shares: y lies between 0 and 1, and so do its ticks and bands
+    x_format, y_format  format specifications of ticks
+    logarithmic         x axis. shares: limit y, its ticks and bands to [0, 1]
     """
 
     title: str
@@ -98,7 +98,7 @@ class Chart:
     height: float = 300.0
 
     def values(self, axis: int) -> list[float]:
-        """All that is shown along x (0) or y (1)."""
+        """All values shown along x (0) or y (1)."""
         found = [point[axis] for line in self.lines for point in line.points]
         if axis == 1:
             found += [end for line in self.lines for pair in line.band for end in pair]
@@ -110,9 +110,9 @@ class Chart:
 
 
 class _Scale:
-    """From values to places along an axis, which ends at ticks, or where the values do (`tight`).
+    """Maps values to positions along an axis, which ends at ticks, or at the values (`tight`).
 
-    whole  ticks are whole numbers
+    whole  ticks are integers
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class _Scale:
             span = 0.0 if high > low else abs(high) or 1.0
             locator = MaxNLocator(_TICKS, integer=whole)
             ticks = locator.tick_values(low - span / 2, high + span / 2)
-            # Rounded: a tick of 1 may come a little above it.
+            # Rounded, as a tick of 1 may be slightly above it.
             self.ticks = [float(t) for t in ticks if not shares or 0 <= round(t, 9) <= 1]
             if tight and high > low:
                 self.ticks = [tick for tick in self.ticks if low <= tick <= high]
@@ -153,13 +153,13 @@ class _Scale:
 
 
 def draw(chart: Chart) -> str:
-    """The chart as an SVG element; empty where nothing is to be shown."""
+    """The chart as an SVG element; empty without lines and points."""
     if not chart.lines and not chart.points:
         return ""
     svg = ET.Element("svg", viewBox=f"0 0 {chart.width:g} {chart.height:g}", role="img")
     svg.set("class", "chart")
     svg.set("aria-label", _description(chart))
-    drawn = ET.SubElement(svg, "g", {"aria-hidden": "true"})  # or each mark is read out, too
+    drawn = ET.SubElement(svg, "g", {"aria-hidden": "true"})  # else each mark is read aloud
     right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
     x = _Scale(
         chart.values(0),
@@ -190,7 +190,7 @@ def draw(chart: Chart) -> str:
 
 
 def _written(ticks: Sequence[float], form: str) -> list[str]:
-    """Ticks as text; shares that lie close get as many decimals as they have."""
+    """Ticks as text; percentages get as many decimals as they need."""
     texts = [format(tick, form) for tick in ticks]
     for places in range(1, 5) if form.endswith("%") else ():
         labelled = (float(text.rstrip("%")) / 100 for text in texts)
@@ -201,7 +201,7 @@ def _written(ticks: Sequence[float], form: str) -> list[str]:
 
 
 def _description(chart: Chart) -> str:
-    """The chart in words, with where each line begins and ends."""
+    """The chart in words, with the first and last value of each line."""
     parts = [f"{chart.title}: {chart.y_label} by {chart.x_label}"]
     for line in chart.lines:
         first, last = (format(line.points[at][1], chart.y_format) for at in (0, -1))
@@ -213,7 +213,7 @@ def _description(chart: Chart) -> str:
 
 
 def _levels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale) -> list[_Box]:
-    """Draw them; the boxes of their labels."""
+    """Draw the levels; returns the boxes of their labels."""
     right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
     taken = []
     for number, level in enumerate(chart.levels):
@@ -223,7 +223,7 @@ def _levels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale) -> list[_Box]:
             left, base = _LEFT + 4, y(level.at) - 4
         else:
             _line(svg, (x(level.at), _TOP), (x(level.at), bottom), "level")
-            # Beginnings that are close to each other are written below each other.
+            # Alternate the height of labels, as neighbours may be close.
             left, base = x(level.at) + 3, _TOP + 9 + _ROW * (number % 2)
             if left + width > right:
                 kind, left = "tick end", x(level.at) - 3 - width
@@ -265,9 +265,9 @@ def _draw_point(svg: ET.Element, point: Point, x: _Scale, y: _Scale) -> None:
 
 
 def _labels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale, taken: Sequence[_Box]) -> None:
-    """Of lines at their ends and of points beside them, where nothing is written or drawn yet.
+    """Label lines at their ends and points next to them, where there is free space.
 
-    A point that has no such place keeps its label to itself: it is shown under the mouse.
+    A point without free space is labelled only by its tooltip.
     """
     boxes = list(taken)
     dots = np.array([(x(point.x), y(point.y)) for point in chart.points]).reshape(-1, 2)
@@ -289,7 +289,7 @@ def _labels(svg: ET.Element, chart: Chart, x: _Scale, y: _Scale, taken: Sequence
 
 
 def _before(text: str, end: tuple[float, float], side: int) -> Iterator[tuple[float, float]]:
-    """Where the label of a line may begin: before its end, above it (side -1) or below it (1)."""
+    """Candidate positions of a line's label: left of its end, first on `side` (-1 is above)."""
     left = end[0] - _LETTER * len(text) - 6
     for direction in (side, -side):
         for row in range(8):
@@ -297,21 +297,21 @@ def _before(text: str, end: tuple[float, float], side: int) -> Iterator[tuple[fl
 
 
 def _beside(text: str, place: tuple[float, float]) -> Iterator[tuple[float, float]]:
-    """Where the label of a point may begin, the nearest first."""
+    """Candidate positions of a point's label, nearest first."""
     width = _LETTER * len(text)
-    for row in range(4):  # farther away nobody sees whose label it is
+    for row in range(4):  # farther away, the label's point would be unclear
         for up in (-_ROW * row, _ROW * row):
             yield place[0] + 8, place[1] + 4 + up
             yield place[0] - width - 8, place[1] + 4 + up
 
 
 def _box(text: str, left: float, base: float) -> _Box:
-    """What a text covers: left, top, right, bottom."""
+    """Bounding box of a text: left, top, right, bottom."""
     return left, base - 9, left + _LETTER * len(text), base + 2
 
 
 def _along(places: Sequence[tuple[float, float]]) -> Array:
-    """Places on a line, close enough that no label fits between two; shape (n, 2)."""
+    """Points on a line, so dense that no label fits between two; shape (n, 2)."""
     ends = np.asarray(places)
     along = np.hypot(*np.diff(ends, axis=0).T).cumsum() if len(ends) > 1 else np.zeros(0)
     length = np.concatenate([[0.0], along])
@@ -320,7 +320,7 @@ def _along(places: Sequence[tuple[float, float]]) -> Array:
 
 
 def _covers(box: _Box, places: Array) -> bool:
-    """Whether some of the places, shape (n, 2), lie in the box or at its edge."""
+    """Whether any of the places, shape (n, 2), is in or at the edge of the box."""
     left, top, right, bottom = box
     across, down = places.T
     inside = (across > left - _DOT) & (across < right + _DOT)
@@ -328,7 +328,7 @@ def _covers(box: _Box, places: Array) -> bool:
 
 
 def _fits(box: _Box, chart: Chart) -> bool:
-    """Whether a label lies within the axes; on the right it may reach to the end of the chart."""
+    """Whether a label is within the axes; on the right it may reach the edge of the chart."""
     inside = box[0] >= _LEFT and box[2] <= chart.width
     return inside and box[1] >= _TOP - _ROW and box[3] <= chart.height - _BOTTOM + 6
 
@@ -336,10 +336,10 @@ def _fits(box: _Box, chart: Chart) -> bool:
 def _wanted(
     chart: Chart, x: _Scale, y: _Scale
 ) -> Iterator[tuple[str, list[tuple[float, float]], str, bool]]:
-    """Text, possible places and colour of each label, and whether it is that of a line.
+    """Text, candidate positions and colour of each label, and whether it belongs to a line.
 
-    Lines of a colour may end near each other: a label begins as its line is drawn, and stands on
-    the side where the others are not.
+    Lines of one colour may end close together: a label therefore begins with the style of its line,
+    and is placed on the side away from the other ends.
     """
     ends = [(x(px), y(py)) for px, py in (line.points[-1] for line in chart.lines)]
     for line, (right, height) in zip(chart.lines, ends, strict=True):

@@ -80,7 +80,7 @@ class Example {
     return chances && chances.map((role) => role[word.place]);
   }
 
-  /* How far a flip moves the score, or the probability of what was predicted. */
+  /* Change of the score, or of the predicted class's probability, by a flip. */
   effect(word) {
     const after = word.sentence.flips[word.place];
     if (!after) return 0;
@@ -111,11 +111,11 @@ class Example {
     return ["not kept", "head", "dependent", "head and dependent"][word.sentence.roles[word.place]];
   }
 
-  /* What a word's part in the selection is, and what forcing it in or out would predict. */
+  /* A word's role in the selection, and the prediction with it forced in or out. */
   sentences(word) {
     const chances = this.chances(word);
     const role = this.role(word);
-    const known = word.sentence.known[word.place] ? "" : " The vocabulary does not have this word.";
+    const known = word.sentence.known[word.place] ? "" : " Not in the vocabulary.";
     const after = word.sentence.flips[word.place];
     const now = !after ? "not computed, see rss-rl explain --flips" : isScore ? after[0][1].toFixed(3) : this.name(likeliest(after)[0]) + " " + percent(likeliest(after)[1]);
     return [
@@ -124,7 +124,7 @@ class Example {
     ];
   }
 
-  /* Attention from a head, or to a word that is a dependent only, as [place, weight]. */
+  /* Attention from a head, or to a dependent that is not a head, as [place, weight]. */
   looks(word) {
     const attention = word.sentence.attention;
     if (!attention) return { to: [], by: [] };
@@ -200,7 +200,7 @@ class Example {
     this.rest.replaceChildren(this.bars(outcome), this.about(word || flipped));
   }
 
-  /* Read aloud when it changes, and not when the focus moves. */
+  /* Announced by screen readers when it changes, but not when the focus moves. */
   headline(outcome) {
     const first = this.facts.outcome;
     const text = isScore ? outcome[0][1].toFixed(3) : this.name(likeliest(outcome)[0]);
@@ -259,15 +259,15 @@ class Example {
     box.append(make("h2", "quoted", "“" + word.textContent + "”"));
     box.append(...this.sentences(word).map((text) => make("p", "", text)));
     const { to, by } = this.looks(word);
-    if (to.length) this.table(box, "Looks at (each side adds up to 100%)", to, word);
-    else if (by.length) this.table(box, "Looked at by", by, word);
+    if (to.length) this.table(box, "Attends to (each side adds up to 100%)", to, word);
+    else if (by.length) this.table(box, "Attended to by", by, word);
     return box;
   }
 
   table(box, title, weights, word) {
     box.append(make("h2", "", title));
     const table = make("table");
-    table.setAttribute("role", "table"); /* for a browser, a small one only lays out */
+    table.setAttribute("role", "table"); /* browsers take a small table for layout */
     table.setAttribute("aria-label", title);
     for (const [place, weight] of weights.slice(0, 6)) {
       const row = make("tr");

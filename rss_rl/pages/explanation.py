@@ -1,6 +1,6 @@
-"""The explanation page of one model: an HTML file that loads nothing and sends nothing.
+"""The explanation page of one model: a self-contained HTML file that loads and sends nothing.
 
-Of each example it shows the selection, the attention, and what every single flip of a word changes.
+For each example it shows the selection, the attention, and the effect of flipping each word.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rss_rl.types import DEPENDENT, HEAD, Array, LabelSpec
 from rss_rl.version import VERSION
 
 _MOST_CLASSES = 8
-"""Classes that are shown for a flip; of more the likeliest, and the one predicted before."""
+"""Classes shown for a flip; if there are more, the most probable and the one predicted before."""
 _MOST_DEPENDENTS = 40
 _LEAST_WEIGHT = 0.002
 
@@ -29,7 +29,7 @@ def explanation_page(
     """The page as HTML.
 
     Args:
-        title: names the run. labels: of its task. note: a line below the title.
+        title: names the run. labels: of the task. note: a line below the title.
     """
     data = {
         "kind": labels.kind,
@@ -52,9 +52,9 @@ def _example(labels: LabelSpec, facts: Facts) -> dict[str, Any]:
 
 
 def _class_shares(outcome: Array, before: Array) -> list[list[float]] | None:
-    """[class, probability] of the likeliest classes and of the one predicted before.
+    """[class, probability] of the most probable classes and of the one predicted before.
 
-    None where nothing was computed.
+    None if the outcome was not computed.
     """
     if np.isnan(outcome).any():
         return None
@@ -85,21 +85,21 @@ def _sentence(labels: LabelSpec, facts: Facts, slot: int) -> dict[str, Any]:
 
 
 def text_titles(labels: LabelSpec, texts: int) -> list[str]:
-    """What each text of an example is called."""
+    """Titles of the texts of an example."""
     if labels.chooses:
         return ["Passage", "Question"]
     return ["Text"] if texts == 1 else [f"Text {number + 1}" for number in range(texts)]
 
 
 def about(model: Model) -> str:
-    """A line on what a page shows: encoder, policy and data."""
+    """A line on the model: encoder, policy and data."""
     config = model.config
     policy = f"policy {config.policy.name}" if model.selects else "every word is read"
     return f"Encoder {config.model.encoder.name}, {policy}; data: {model.inputs.manifest.name}."
 
 
 def _sparse(attention: Array | None) -> dict[int, list[list[float]]] | None:
-    """For each head its strongest dependents, as [dependent, weight]."""
+    """For each head, its strongest dependents as [dependent, weight]."""
     if attention is None:
         return None
     found = {}

@@ -1,7 +1,7 @@
-"""The report of runs as one page: an HTML file that loads nothing, sends nothing and prints.
+"""The report of runs: a self-contained, printable HTML file that loads and sends nothing.
 
-Runs that differ in the seed alone are one group. Scores and curves are those of all groups, with
-bands where a group has several seeds; texts, words and agreement with people those of the first.
+Runs that differ only in the seed form a group. Scores and curves cover all groups, with bands over
+several seeds; texts, words and agreement with people are those of the first group.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ _MEASURES = (
 )  # fmt: skip
 _WORDS = 20
 _FREQUENT = 5
-"""Occurrences from which on a word counts among those kept least."""
+"""Fewest occurrences of a word in the list of those kept least."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a report shows.
+    """The contents of a report.
 
-    whole       metrics of the split by run, where its classifier reads all words though it was
-                trained on selections; for runs without the comparison
-    reading     of the first run that is finished. agreement: of each run of the first group by
-                selection, or why there is none
+    whole       metrics of the split by run, with the classifier trained on selections reading all
+                words; for runs without the all-tokens comparison
+    reading     of the first run. agreement: for each run of the first group by selection, or why
+                there is none
     """
 
     groups: tuple[Group, ...]
@@ -79,20 +79,20 @@ def gather_facts(
     trust: Trust = NOTHING,
     progress: Callable[[str], None] = lambda doing: None,
 ) -> Facts:
-    """Read what runs have logged and scored, and what they do with the texts of a split.
+    """Read the logs and scores of runs, and their selections on a split.
 
     Args:
         trust: see `rss_rl.training.run.open_models`.
-        progress: called with what is being done.
+        progress: called with the current step.
 
     Raises:
-        CheckpointError: a run that is not finished. RssError: any other expected failure.
+        CheckpointError: a run is not finished. RssError: any other expected failure.
     """
     groups = group_runs([read_run(run, trust) for run in runs])
     for group in groups:
         for run in group.runs:
             if run.report is None:
-                RunDirectory.open(run.path).read_report()  # says that there is none
+                RunDirectory.open(run.path).read_report()  # raises
     first = groups[0]
     whole: dict[Path, Mapping[str, float]] = {}
     for group in groups:
@@ -132,10 +132,10 @@ def write_report_page(
     trust: Trust = NOTHING,
     progress: Callable[[str], None] = lambda doing: None,
 ) -> Path:
-    """Gather the facts of runs and write their page; arguments as of `gather_facts`.
+    """Gather the facts of runs and write their page; arguments as `gather_facts`.
 
     Raises:
-        StorageError: `out` cannot be written. RssError: as `gather_facts` says.
+        StorageError: `out` cannot be written. RssError: see `gather_facts`.
     """
     text = report_page(gather_facts(runs, split, trust=trust, progress=progress))
     with disk_errors(out, "cannot be written", "Give another file", StorageError):
@@ -178,13 +178,12 @@ def report_page(facts: Facts) -> str:
         settings=list(_settings(facts.groups)),
         data=list(_data(facts.manifest)),
         files=[*facts.manifest.sources, *facts.manifest.vectors.files],
-        made=list(_made(facts.groups[0].runs[0].path)),
+        made=list(_versions(facts.groups[0].runs[0].path)),
     )
 
 
 def _measure(facts: Facts) -> str | None:
-    """What all runs are judged by: of the task where there is such a one; None of runs that share
-    no measure."""
+    """The measure that all runs are judged by, one of the task if possible; None without any."""
     chosen = main_score(facts.groups, facts.split)
     if chosen is None:
         return None
@@ -204,7 +203,7 @@ def _title(groups: Sequence[Group]) -> str:
 
 
 def _modes(facts: Facts, group: Group, metric: str) -> Iterator[tuple[str, Spread]]:
-    """Each way to read the split, with the spread of the metric over the group's runs."""
+    """Each mode of reading the split, with the spread of the metric over the group's runs."""
     for mode in _MODES:
         found = []
         for run in group.runs:
@@ -219,7 +218,7 @@ def _modes(facts: Facts, group: Group, metric: str) -> Iterator[tuple[str, Sprea
 
 
 def _warnings(facts: Facts) -> Iterator[str]:
-    """What is said of runs that keep another share than they should."""
+    """Warnings about runs that miss their target share or do not select."""
     for run in (run for group in facts.groups for run in group.runs if _selects(run.config)):
         assert run.report is not None
         if warning := kept_warning(run.report, run.config["reward"]["target_share"]):
@@ -227,7 +226,7 @@ def _warnings(facts: Facts) -> Iterator[str]:
 
 
 def _summary(facts: Facts, metric: str | None) -> list[str]:
-    """Sentences on the first run's scores; of several seeds on their means."""
+    """Sentences on the scores of the first group; with several seeds, on the means."""
     if metric is None:
         return []
     modes: dict[str, dict[str, float]] = {
@@ -245,7 +244,7 @@ def _summary(facts: Facts, metric: str | None) -> list[str]:
 
 
 def _asked(facts: Facts) -> Iterator[tuple[str, str]]:
-    """What the first group was asked for, in a few lines."""
+    """The task and settings of the first group, in a few lines."""
     manifest, config = facts.manifest, facts.groups[0].runs[0].config
     labels = manifest.labels
     what = {
@@ -276,7 +275,7 @@ def _asked(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _bars(facts: Facts, metric: str) -> Iterator[tuple[Group, list[dict[str, Any]]]]:
-    """Of each group, its scores as bars; a measure beyond 0 to 1 is drawn against the largest."""
+    """Scores of each group as bars; a measure not within [0, 1] is scaled by its largest value."""
     modes = {group.name: list(_modes(facts, group, metric)) for group in facts.groups}
     values = [found.mean for own in modes.values() for _, found in own]
     largest = 1.0 if all(0 <= value <= 1 for value in values) else max(map(abs, values))
@@ -312,7 +311,7 @@ def _text(text: ReadText) -> dict[str, Any]:
 
 
 def _least(reading: Reading) -> list[Any]:
-    """Frequent words that are kept least."""
+    """The frequent words that are kept least."""
     return [word for word in words_by_share(reading)[::-1] if word.count >= _FREQUENT][:_WORDS]
 
 
@@ -337,7 +336,7 @@ def _agreement_table(
 
 
 def _settings(groups: Sequence[Group]) -> Iterator[tuple[str, list[str], bool]]:
-    """Every key with each group's value, and whether they differ."""
+    """Every key with each group's value, and whether the values differ."""
     flat = [dict(flat_settings(group.runs[0].config)) for group in groups]
     for key in dict.fromkeys(key for own in flat for key in own):
         if key != "seed":
@@ -346,7 +345,7 @@ def _settings(groups: Sequence[Group]) -> Iterator[tuple[str, list[str], bool]]:
 
 
 def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """What the data are, as far as they say."""
+    """Facts about the data, from the manifest and the catalogue."""
     yield "Name", manifest.name
     if manifest.name in CATALOGUE:
         known = CATALOGUE[manifest.name]
@@ -368,8 +367,8 @@ def _data(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Seed of the data", str(manifest.seed)
 
 
-def _made(run: Path) -> Iterator[tuple[str, str]]:
-    """What the first run was made with; runs of earlier versions do not say."""
+def _versions(run: Path) -> Iterator[tuple[str, str]]:
+    """Versions that made the first run; empty for runs of earlier versions."""
     try:
         record = RunDirectory.open(run).read_provenance()
     except CheckpointError:

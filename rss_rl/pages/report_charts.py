@@ -20,16 +20,16 @@ from rss_rl.runs.run_directory import ALL_TOKENS
 _POINTS = 80
 _LABELLED = 14
 _FEWEST = 5
-"""Occurrences from which on a word gets a place in the chart."""
+"""Fewest occurrences of a word in the chart."""
 _MOST_WORDS = 400
 _Curves = Mapping[str, Curve]
 
 
 def curve_charts(groups: Sequence[Group], metric: str | None) -> list[Markup]:
-    """What was logged by update, of as many groups as there are colours.
+    """Learning curves, of as many groups as there are colours.
 
     Raises:
-        CheckpointError: metrics of a run are damaged.
+        CheckpointError: the metrics of a run are damaged.
     """
     shown = groups[:COLOURS]
     logged = [[_logged(run.path) for run in group.runs] for group in shown]
@@ -59,7 +59,7 @@ def curve_charts(groups: Sequence[Group], metric: str | None) -> list[Markup]:
 
 
 def _logged(path: Path) -> dict[str, Curve]:
-    """Curves of a run; those of all words from the comparison, where there is one."""
+    """Curves of a run; those of all tokens from the comparison, if there is one."""
     curves = read_curves(path)
     if (path / ALL_TOKENS / "metrics").is_dir():
         whole = read_curves(path / ALL_TOKENS)
@@ -68,7 +68,7 @@ def _logged(path: Path) -> dict[str, Curve]:
 
 
 def _phases(group: Group, curves: _Curves) -> Iterator[Level]:
-    """Where the phases of a run begin."""
+    """Markers where the phases of a run begin."""
     names = [phase["name"] for phase in group.runs[0].config["phases"]]
     steps, values = curves.get("phase/index", Curve([], []))
     before = None
@@ -88,7 +88,7 @@ def _lines(
             logs = [_parts(own, tag) for own in runs if tag in own]
             if len(logs) < len(runs):
                 continue
-            # Seeds whose phases end at different updates may have different numbers of parts.
+            # Seeds may have different numbers of parts, as their phases can end at other updates.
             found = [together(part) for part in zip(*logs, strict=False)]
             found = [part for part in found if part]
             if not found:
@@ -103,9 +103,9 @@ def _lines(
 
 
 def _parts(logged: _Curves, tag: str) -> list[Curve]:
-    """A smoothed curve, cut where whole phases did not log it: a loss while nothing learnt by it.
+    """A smoothed curve, cut where whole phases did not log it, such as a loss that was not used.
 
-    What is scored on dev is known at evaluations alone, and one part.
+    Dev scores are a single part, as they are logged only at evaluations.
     """
     curve, (updates, phases) = logged[tag], logged.get("phase/index", Curve([], []))
     if tag.startswith("dev/") or not updates:
@@ -122,7 +122,7 @@ def _parts(logged: _Curves, tag: str) -> list[Curve]:
 
 
 def _band(found: Sequence[Spread]) -> list[tuple[float, float]]:
-    """One standard deviation to each side; none of a single seed."""
+    """Mean ± one standard deviation; empty for a single seed."""
     return [
         (over.mean - over.deviation, over.mean + over.deviation)
         for over in found
@@ -131,7 +131,7 @@ def _band(found: Sequence[Spread]) -> list[tuple[float, float]]:
 
 
 def words_chart(reading: Reading) -> Markup:
-    """Words by how often they stand in the texts and how often they are kept there."""
+    """Words by number of occurrences and share kept."""
     often = [word for word in reading.words if word.count >= _FEWEST]
     ranked = [word for word in words_by_share(reading) if word.count >= _FEWEST]
     frequent = sorted(often, key=lambda word: -word.count)
@@ -162,7 +162,7 @@ def words_chart(reading: Reading) -> Markup:
 
 
 def frontier_chart(groups: Sequence[Group], split: str, metric: str | None) -> Markup:
-    """Share kept and score of each group; empty where there are not two that select."""
+    """Share kept and score of each group; empty with fewer than two groups that select."""
     if metric is None:
         return Markup()
     measure = find_measure(metric)

@@ -1,4 +1,4 @@
-"""A text with the words that are kept, as pieces of a page; what nobody kept or marked is cut."""
+"""A text as pieces for a page: kept and marked words, with long stretches of others cut."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rss_rl.results.reading import ReadText
 from rss_rl.types import Array
 
 _AROUND = 6
-"""Words that are shown before and after a cut."""
+"""Words shown before and after a cut."""
 _SHORTEST_CUT = 8
 _MOST_WORDS = 260
 
 
 class Piece(NamedTuple):
-    """Words in a row that are alike; of a cut, `text` is how many words it has."""
+    """A stretch of words of the same kind; for a cut, `text` is the number of words."""
 
     text: str
     kept: bool = False

@@ -14,7 +14,7 @@ function make(tag, className, text) {
   return made;
 }
 
-/* The token comes behind # in the address, which browsers send to nobody, and leaves it again. */
+/* The token is in the address after #, which browsers do not send; remove it from the address. */
 function takeToken() {
   const found = new URLSearchParams(location.hash.slice(1)).get("token");
   if (!found) return;
@@ -33,7 +33,7 @@ async function ask(path, body) {
   } catch {
     throw new Error("The server does not answer. Is it still running?");
   }
-  if (answer.status === 401) throw new Error("This server wants a token: open the address that it printed, which ends in #token=…");
+  if (answer.status === 401) throw new Error("This server needs a token: open the address that it printed, which ends in #token=…");
   const found = await answer.json();
   if (!answer.ok) throw new Error(found.error.replace(found.field + ": ", ""));
   return found;
@@ -44,7 +44,7 @@ const complete = () => texts().every((text) => text.trim());
 const isKept = (word) => word.head || word.dependent;
 const roleOf = (word) => (word.head ? (word.dependent ? "head and dependent" : "head") : word.dependent ? "dependent" : "not kept");
 
-/* One model: its words, what it predicts from those kept, and what the policy itself would keep. */
+/* One model: its words, its prediction from those kept, and the policy's own selection. */
 class Run {
   constructor(shown) {
     this.shown = shown;
@@ -82,7 +82,7 @@ class Run {
     return { section, words, buttons: [], texts: null };
   }
 
-  /* Ask for what is wanted now; while an answer is on its way, once more behind it. */
+  /* Request the current state; if a request is pending, repeat once after it. */
   async refresh() {
     this.again = true;
     if (this.working) return;
@@ -241,7 +241,7 @@ function showOwn() {
   byId("own").setAttribute("aria-pressed", String(!byShare && runs.every((run) => !run.keep)));
 }
 
-/* All runs anew, without words that were clicked. */
+/* Refresh all runs and forget clicked words. */
 function refreshAll() {
   for (const run of runs) run.keep = null;
   showOwn();

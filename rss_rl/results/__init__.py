@@ -1,1 +1,1 @@
-"""What finished runs came to: scores, agreement with people, comparisons, tables, frontiers."""
+"""Results of finished runs: scores, agreement with people, comparisons, tables, frontiers."""

@@ -1,21 +1,19 @@
 """Scoring a run's selections against the words that people marked.
 
-Selections: `policy` the run's own, tokens with probability over one half; `top-k` the same share of
-every text, its tokens of highest probability; `random` the policy's selection moved to random
-tokens of the same text, ranked by random scores. Others have scores from elsewhere: that of a
-method that explains the classifier (see `rss_rl.results.posthoc`), or read from a file (see
-`rss_rl.data.score_file`), and select as many tokens as `top-k`. All predict from the selection
-alone.
+Selections: `policy`, tokens with probability over one half; `top-k`, the same share of every text,
+its most probable tokens; `random`, the policy's selection moved to random tokens of the same text,
+ranked by random scores. Others take their scores from a method that explains the classifier
+(`rss_rl.results.posthoc`) or from a file (`rss_rl.data.score_file`), and select as many tokens as
+`top-k`. All predict from the selection alone.
 
-With p_j(x) the classifier's probability of the class j that it thinks likeliest when it reads all
-of x, and r the selection: comprehensiveness = p_j(x) - p_j(x without r), sufficiency = p_j(x) -
-p_j(r) (DeYoung et al. 2020, equations 1 and 2). As the run itself predicts from r, the sufficiency
-of r for that prediction is 0 by construction. AOPC: both, averaged over r = the 1, 5, 10, 20 and 50
-in a hundred tokens of highest score (equation 3). Over the budgets of
-`rss_rl.ops.rationale_overlap`: both averaged over r = the 5, 10, ..., 95 in a hundred tokens of
-highest score, and j is the right class (Brinner and Zarriess, EMNLP 2024).
+Let p_j(x) be the probability of the class j that the classifier predicts from all of x, and r the
+selection: comprehensiveness = p_j(x) - p_j(x without r), sufficiency = p_j(x) - p_j(r) (DeYoung et
+al. 2020, equations 1 and 2). As the run itself predicts from r, the sufficiency of r for that
+prediction is 0 by construction. AOPC: both, averaged over r = the top 1, 5, 10, 20 and 50% of
+tokens by score (equation 3). At budgets: both, averaged over r = the top 5, 10, ..., 95%
+(`rss_rl.ops.rationale_overlap`), with j the right class (Brinner and Zarriess, EMNLP 2024).
 
-Legend: B examples, S sentences, N_s tokens of slot s, C classes, K selections of a batch.
+Legend: B examples, S sentences, N_s tokens in slot s, C classes, K selections per batch.
 """
 
 from __future__ import annotations
@@ -58,24 +56,24 @@ from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES, Array, Batch, ExampleSource
 
 CHOICES = ("policy", "top-k", "random")
-"""The selections that every run with a policy is scored with."""
+"""The selections scored for every run with a policy."""
 _DECIMALS = 5
 _SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
-"""Of the tokens, for AOPC; ERASER's."""
+"""Shares of tokens for AOPC, as in ERASER."""
 _AT_ONCE = 8
-"""Selections of a batch that the classifier reads together."""
+"""Selections of a batch per forward pass of the classifier."""
 
 
 Progress = Callable[[int, int], None]
 
 
-def _unseen(done: int, end: int) -> None:
+def _no_progress(done: int, end: int) -> None:
     pass
 
 
 @dataclass(frozen=True)
 class _Chosen:
-    """selections S x bool [B, 2, N_s]; scores S x float [B, N_s], what ranks the tokens."""
+    """selections S x bool [B, 2, N_s]; scores S x float [B, N_s], which rank the tokens."""
 
     selections: list[Array]
     scores: list[Array]
@@ -89,19 +87,18 @@ def score_agreement(
     share: float | None = None,
     others: Mapping[str, ScoreSource] | None = None,
     device: torch.device,
-    progress: Progress = _unseen,
+    progress: Progress = _no_progress,
 ) -> dict[str, dict[str, float]]:
     """Measures of a split under each selection, without dropout; see `Tally.metrics` for names.
 
     Args:
-        share: of the tokens that `top-k`, `random` and others keep; None for the policy's mean
-            share.
-        others: what else ranks the tokens, by the name of its selection.
-        progress: called with how many examples are scored, of how many.
+        share: of the tokens that `top-k`, `random` and others keep; None: the policy's mean share.
+        others: further rankings of the tokens, by the name of their selection.
+        progress: called with the number of examples scored, and of how many.
 
     Raises:
-        ConfigError: a run that is not faithful, or has no policy while that is needed. DataError:
-            no classes, or no rationales.
+        ConfigError: the run is not of the faithful form, or lacks a policy that is needed.
+        DataError: the labels are not classes, or there are no rationales.
     """
     others = others or {}
     _check(models, examples, config, bool(others), share)
@@ -124,7 +121,7 @@ def score_run_agreement(
     posthoc: Sequence[str] = (),
     files: Mapping[str, Path] | None = None,
     device: str | None = None,
-    progress: Progress = _unseen,
+    progress: Progress = _no_progress,
     trust: Trust = NOTHING,
 ) -> dict[str, dict[str, float]]:
     """`score_agreement` of a checkpoint of the run at `path`.
@@ -135,8 +132,8 @@ def score_run_agreement(
         trust: see `rss_rl.training.run.open_models`.
 
     Raises:
-        RssError: as `score_agreement`, `rss_rl.data.score_file.read_scores` and
-            `rss_rl.results.score.score_run` say.
+        RssError: see `score_agreement`, `rss_rl.data.score_file.read_scores` and
+            `rss_rl.results.score.score_run`.
     """
     config, models, prepared, found_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)
@@ -146,7 +143,7 @@ def score_run_agreement(
             others[method] = PosthocScores(method, models.classifier, config.seed)
     elif posthoc:
         raise ConfigError(
-            "the methods that explain a classifier afterwards are for that of one or two sentences",
+            "post-hoc methods explain only classifiers of one or two sentences",
             where="--posthoc",
         )
     for name, file in (files or {}).items():
@@ -196,7 +193,7 @@ def _check(
         )
     if not config.predicts:
         raise ConfigError(
-            "the run trained no classifier that could predict from the words it selects",
+            "the run trained no classifier to predict from the selected words",
             where="phases",
             remedy="Name a run that has a phase with supervised: true",
         )
@@ -240,7 +237,7 @@ class _Scorer:
             whole = self._read(tensors, None)
             for choice, chosen in self._choices(batch, tensors, share, equal).items():
                 (read,) = self._without(batch, tensors, whole, [chosen.selections])
-                # The tokens of highest probability are the policy's and top-k's alike.
+                # top-k ranks the tokens as the policy does; its values are copied below.
                 by_share = (
                     None if choice == "top-k" else self._by_share(batch, tensors, whole, chosen)
                 )
@@ -277,8 +274,8 @@ class _Scorer:
         for vectors, valid in zip(inputs, tensors.valid, strict=True):
             selection, chances = decide(self._models.policy, vectors, valid)
             selections.append(selection.cpu().numpy())
-            # A token is kept for its likelier role. To a policy without context a word that stands
-            # twice is the same word: rounding must not say which of the two is likelier.
+            # The score is that of the likelier role. A policy without context scores repeated words
+            # equally: rounding keeps float noise from ordering them.
             scores.append(chances.amax(1).double().cpu().numpy().round(_DECIMALS))
         return _Chosen(selections, scores)
 
@@ -305,7 +302,7 @@ class _Scorer:
         return chosen
 
     def _noise(self, purpose: str, batch: Batch, slot: int) -> Array:
-        """Uniform numbers [B, N_s]."""
+        """Uniform random numbers, [B, N_s]."""
         key = stream_key(self._config.seed, "agreement", purpose, slot)
         uniforms = keyed_uniforms(key, batch.rows, 1, 1, batch.valid[slot].shape[1])
         return uniforms[0, :, 0]
@@ -317,7 +314,7 @@ class _Scorer:
         whole: Array,
         selections: Sequence[Sequence[Array]],
     ) -> list[Probabilities]:
-        """Of all tokens, of each selection, and of all but each selection."""
+        """Class probabilities from all tokens, from each selection, and from its complement."""
         rests = [
             [
                 np.repeat((valid & ~bits.any(1))[:, None], ROLES, axis=1)
@@ -329,7 +326,7 @@ class _Scorer:
         return [Probabilities(whole, alone, rest) for alone, rest in zip(*read, strict=True)]
 
     def _probabilities(self, tensors: TensorBatch, selections: Sequence[Sequence[Array]]) -> Array:
-        """Of each class by each selection alone, float64 [K, B, C]."""
+        """Class probabilities from each selection alone, float64 [K, B, C]."""
         found = []
         for first in range(0, len(selections), _AT_ONCE):
             part = selections[first : first + _AT_ONCE]
@@ -338,7 +335,7 @@ class _Scorer:
         return np.stack(found)
 
     def _read(self, tensors: TensorBatch, selections: Sequence[Array] | None) -> Array:
-        """Probabilities [M, C], selections being S x [M, 2, N_s]; None selects every token."""
+        """Class probabilities [M, C] from selections S x [M, 2, N_s]; None selects every token."""
         chosen = None if selections is None else to_tensors(selections, self._device)
         logits = self._models.classifier(tensors.tokens, tensors.valid, chosen, tensors.marks)
         return torch.softmax(logits.double(), -1).cpu().numpy()
@@ -352,24 +349,24 @@ class _Scorer:
 
 
 def _top(scores: Sequence[Array], valid: Sequence[Array], share: float) -> list[Array]:
-    """The best tokens of each sentence in both roles, S x bool [B, 2, N_s]."""
+    """Top tokens of each sentence, selected in both roles, S x bool [B, 2, N_s]."""
     kept = (top_share(s, v, share) for s, v in zip(scores, valid, strict=True))
     return [np.repeat(bits[:, None], ROLES, axis=1) for bits in kept]
 
 
 class Probabilities(NamedTuple):
-    """Of each class, [B, C]: reading all tokens, the selection, and all but the selection."""
+    """Class probabilities [B, C] from all tokens, from the selection, and from its complement."""
 
     whole: Array
     alone: Array
     rest: Array
 
     def comprehensiveness(self, classes: Array) -> Array:
-        """How much less likely the classes [B] get without the selection, [B]."""
+        """Drop in probability of the classes [B] without the selection, [B]."""
         return _of(self.whole, classes) - _of(self.rest, classes)
 
     def sufficiency(self, classes: Array) -> Array:
-        """How much less likely the classes [B] get with the selection alone, [B]."""
+        """Drop in probability of the classes [B] with the selection alone, [B]."""
         return _of(self.whole, classes) - _of(self.alone, classes)
 
 
@@ -379,7 +376,7 @@ def _of(probabilities: Array, classes: Array) -> Array:
 
 
 def f1_at(share: float) -> str:
-    """The name of the token F1 of a budget.
+    """Name of the token F1 at a budget.
 
     >>> f1_at(0.05)
     'token_f1_at_05'
@@ -388,7 +385,7 @@ def f1_at(share: float) -> str:
 
 
 class Tally:
-    """The measures of one kind of selection, batch by batch; a few numbers for each example."""
+    """Accumulates the measures of one selection over batches; a few numbers per example."""
 
     def __init__(self) -> None:
         self._values: dict[str, list[float]] = defaultdict(list)
@@ -402,11 +399,11 @@ class Tally:
         read: Probabilities,
         by_share: Mapping[float, Probabilities] | None,
     ) -> None:
-        """Take in a batch.
+        """Add a batch.
 
         Args:
-            selections: S x bool [B, 2, N_s]. scores: S x [B, N_s], what ranks the tokens.
-            read: with these selections. by_share: with shares of the tokens of highest score.
+            selections: S x bool [B, 2, N_s]. scores: S x [B, N_s], which rank the tokens.
+            read: from these selections. by_share: from the top tokens by score, for each share.
         """
         self._predictions(batch.labels, read)
         if by_share is not None:
@@ -420,7 +417,7 @@ class Tally:
                 kept, tokens = kept + int(union.sum()), tokens + len(union)
                 if batch.rationale is not None:
                     wanted = batch.rationale[slot][row][real]
-                    # Of a pair, a text in which nobody marked a word: a question, say.
+                    # Skip a text of a pair without marks, such as a question.
                     if wanted.any() or batch.sentences == 1:
                         self._document(union, scores[slot][row][real], wanted)
                 if slot == 0 and batch.annotations is not None:
@@ -428,22 +425,22 @@ class Tally:
             self._values["kept"].append(kept / tokens)
 
     def metrics(self) -> dict[str, float]:
-        """The measures, means over examples or over documents.
+        """The measures, means over examples or documents.
 
         accuracy, kept                  predicting from the selection; share of tokens selected
-        accuracy_all, accuracy_rest     reading all tokens, and all but the selection
-                                        (`score_agreement` keeps accuracy and accuracy_rest of no
-                                        selection that was made knowing the right class)
-        token_precision, _recall, _f1   of selected tokens, the mean over documents
+        accuracy_all, accuracy_rest     from all tokens, and from all but the selection
+                                        (`score_agreement` drops accuracy and accuracy_rest of
+                                        selections made with the right class known)
+        token_precision, _recall, _f1   of selected tokens, mean over documents
         iou_f1, auprc                   of spans; area under the precision-recall curve
-        budget_..., count_token_f1,     of the tokens of highest score: see `ranked_scores`
+        budget_..., count_token_f1,     of the top tokens by score: see `ranked_scores`
         count_iou_f1
         token_f1_at_..                  for each of BUDGETS, in percent; budget_token_f1 is the mean
-        comprehensiveness, sufficiency  and aopc_..., budget_...: see the head of this module
-        similarity, annotator_f1        of single annotators' maps: area under the ROC curve (the
+        comprehensiveness, sufficiency  and aopc_..., budget_...: see the module docstring
+        similarity, annotator_f1        against single annotators: area under the ROC curve (the
                                         behavioural similarity of Sen et al., ACL 2020) and token
                                         F1, means over annotators
-        people_similarity, people_f1    the same between annotators: what people reach
+        people_similarity, people_f1    the same between annotators: the human ceiling
         """
         result = {name: float(np.mean(values)) for name, values in self._values.items()}
         return result | {"iou_f1": span_f1(self._spans)}
@@ -457,7 +454,7 @@ class Tally:
         self._values["sufficiency"] += read.sufficiency(likeliest).tolist()
 
     def _faithfulness(self, kind: str, parts: Sequence[Probabilities], classes: Array) -> None:
-        """Means over the parts, of the classes [B]."""
+        """Add comprehensiveness and sufficiency for the classes [B], averaged over the parts."""
         without = np.mean([part.comprehensiveness(classes) for part in parts], axis=0)  # [B]
         alone = np.mean([part.sufficiency(classes) for part in parts], axis=0)
         self._values[f"{kind}_comprehensiveness"] += without.tolist()
@@ -481,7 +478,7 @@ class Tally:
                 self._values[f1_at(share)].append(value)
 
     def _people(self, kept: Array, scores: Array, annotations: Array) -> None:
-        """Against each annotator, and annotators against each other."""
+        """Compare with each annotator, and annotators with each other."""
         count = int(annotations.max(initial=0)).bit_length()
         maps = [(annotations >> k & 1).astype(bool) for k in range(count)]
         areas = [area for one in maps if (area := roc_area(scores, one)) is not None]

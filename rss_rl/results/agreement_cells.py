@@ -1,4 +1,4 @@
-"""Measures of the agreement with people as the cells of a table."""
+"""Table cells for measures of the agreement with people."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHARES = {"accuracy", "accuracy_all", "kept"}
 
 
 def format_agreement(name: str, value: float | None) -> str:
-    """A value as it is shown; `-` for None."""
+    """A value as shown in tables; `-` for None."""
     if value is None:
         return "-"
     return f"{value:.1%}" if name in _SHARES else f"{value:.3f}"

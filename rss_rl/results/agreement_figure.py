@@ -1,4 +1,4 @@
-"""A picture of the agreement with people: token F1 against the share of the words that is kept."""
+"""Plot of the agreement with people: token F1 against the share of words kept."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ _OWN, _RANKED, _RANDOM = CHOICES
 
 
 def draw_agreement(found: Mapping[Path, Agreement], groups: Sequence[Group], split: str) -> bytes:
-    """A PNG: a line for each ranking of the words, and a point where the policy's own choice lies.
+    """A PNG with a line for each ranking of the words, and a point for the policy's own selection.
 
-    A line goes through the best 5, 10, ..., 95% of each text's words. Several seeds: their mean in
-    a band of one standard deviation to each side. Random words are those of the first group.
+    Lines run over the best 5, 10, ..., 95% of each text's words; several seeds as mean ± one
+    standard deviation. The random words are those of the first group.
 
     Args:
-        found: of each run. groups: the runs that differ in the seed alone. split: for the title.
+        found: measures of each run. groups: runs that differ only in the seed. split: for the
+            title.
     """
     figure, (axes,) = output.panels(1, 1, (6.4, 4.4))
     axes.set_title(f"Agreement with people, {split}", fontsize=11)
@@ -38,7 +39,7 @@ def draw_agreement(found: Mapping[Path, Agreement], groups: Sequence[Group], spl
         before = f"{group.name}: " if len(groups) > 1 else ""
         for selection in runs[0]:
             if selection == _RANKED or (selection == _RANDOM and group is not groups[0]):
-                continue  # the policy ranks the words as its most likely ones do
+                continue  # top-k ranks the words as the policy does
             values = np.array([[run[selection][f1_at(share)] for share in BUDGETS] for run in runs])
             mean, colour = values.mean(0), output.COLOURS[drawn % len(output.COLOURS)]
             drawn += 1

@@ -1,7 +1,7 @@
-"""Runs beside each other: groups of seeds, what their configurations differ in, and who is better.
+"""Comparing runs: groups of seeds, differing settings, paired significance tests, curves.
 
-Runs whose configurations differ in the seed alone are one group, A, B, C in the order in which they
-are given. A is what the others are compared with, over the seeds that both have.
+Runs whose configurations differ only in the seed form a group; groups are A, B, C in the order
+given. The others are compared with A over their common seeds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FEWEST = 3
-"""Seeds below which nothing is claimed: two differences may well be chance."""
+"""Fewest common seeds for a claim: two differences may well be chance."""
 
 _MOST_ENUMERATED = 16
 _DRAWS = 100_000
@@ -41,7 +41,7 @@ _MOST_POINTS = 300
 
 @dataclass(frozen=True)
 class Run:
-    """A run: its configuration as a tree, completed, and its report; None where not finished."""
+    """A run: its complete configuration as a tree, and its report; None if not finished."""
 
     path: Path
     config: Mapping[str, Any]
@@ -49,30 +49,30 @@ class Run:
 
     @property
     def seed(self) -> int:
-        """Of the configuration."""
+        """The configuration's seed."""
         return int(self.config["seed"])
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in the seed alone, by a letter."""
+    """Runs that differ only in the seed, named by a letter."""
 
     name: str
     runs: tuple[Run, ...]
 
     def finished(self) -> list[Run]:
-        """Those with a report."""
+        """The runs with a report."""
         return [run for run in self.runs if run.report is not None]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of group `other` minus that of the first, over the seeds that both have.
+    """A metric of group `other` minus that of the first, over their common seeds.
 
-    seeds        that both have, n of them
-    mean         of the differences; None where no seed is shared
-    t_test       two-sided p of the paired t-test; None below three seeds, or where all differences
-                 are the same
+    seeds        common to both
+    mean         of the differences; None without common seeds
+    t_test       two-sided p of the paired t-test; None below three seeds, or if all differences
+                 are equal
     permutation  two-sided p over all ways to flip the differences' signs; None below three seeds
     """
 
@@ -86,11 +86,11 @@ class Difference:
 
 
 def read_run(path: Path, trust: Trust = NOTHING) -> Run:
-    """Read a run's configuration and report; `trust` as of `open_models`.
+    """Read a run's configuration and report; for `trust` see `open_models`.
 
     Raises:
         CheckpointError: there is no run, or its report is damaged.
-        ConfigError: its configuration is none of this version.
+        ConfigError: its configuration is not valid in this version.
     """
     directory = RunDirectory.open(path)
     config = directory.parsed_config(trust)
@@ -99,10 +99,10 @@ def read_run(path: Path, trust: Trust = NOTHING) -> Run:
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """The runs by what they share, in their order.
+    """Group the runs by configuration, in their order.
 
     Raises:
-        CheckpointError: a seed is there twice in a group, or there are too many groups.
+        CheckpointError: a group has a seed twice, or there are too many groups.
     """
     found: dict[str, list[Run]] = {}
     for run in runs:
@@ -124,7 +124,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 
 def config_differences(groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
-    """Dotted keys whose values differ between groups, with each group's value; seeds aside."""
+    """Dotted keys whose values differ between groups, with each group's value; without seeds."""
     flat = [dict(flat_settings(group.runs[0].config)) for group in groups]
     keys = [key for key in dict.fromkeys(key for own in flat for key in own) if key != "seed"]
     shown = [(key, [json.dumps(own[key]) if key in own else "-" for own in flat]) for key in keys]
@@ -132,7 +132,7 @@ def config_differences(groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
 
 
 def flat_settings(node: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    """Dotted keys of a configuration and their values; lists of sections by their numbers."""
+    """Dotted keys of a configuration and their values; list items by index."""
     if isinstance(node, Mapping) and node:
         items = [(str(key), value) for key, value in node.items()]
     elif isinstance(node, list) and any(isinstance(item, Mapping) for item in node):
@@ -147,7 +147,7 @@ def flat_settings(node: Any, prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def main_score(groups: Sequence[Group], split: str) -> tuple[str, dict[str, str]] | None:
-    """The metric to compare groups by, and the mode of each group; None where nothing is shared."""
+    """The metric to compare groups by, and the mode of each group; None if they share none."""
     modes: dict[str, str] = {}
     shared: set[str] | None = None
     for group in groups:
@@ -172,7 +172,7 @@ def main_score(groups: Sequence[Group], split: str) -> tuple[str, dict[str, str]
 def paired(
     first: Group, other: Group, split: str, metric: str, modes: Mapping[str, str]
 ) -> Difference:
-    """How a group differs from the first, over the seeds that both have finished."""
+    """Difference of a group from the first, over the seeds that both have finished."""
     values = [_by_seed(group, split, metric, modes[group.name]) for group in (first, other)]
     seeds = tuple(sorted(set(values[0]) & set(values[1])))
     gaps = np.array([values[1][seed] - values[0][seed] for seed in seeds])
@@ -195,10 +195,10 @@ def _by_seed(group: Group, split: str, metric: str, mode: str) -> dict[int, floa
 
 
 def _sign_flips(gaps: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    """Share of the ways to flip the signs whose mean is as far from 0 as the one seen.
+    """Two-sided p of the sign-flip test: share of sign flips with at least the observed |mean|.
 
-    All of them up to 16 differences, so that the p is exact; then a fixed random 100,000, where the
-    ways seen count one more.
+    Exact (all flips) up to 16 differences; beyond that 100,000 flips drawn with a fixed seed, and
+    the observed one.
     """
     seen = abs(gaps.sum()) * (1 - 1e-12)
     if len(gaps) <= _MOST_ENUMERATED:
@@ -209,10 +209,10 @@ def _sign_flips(gaps: np.ndarray[Any, np.dtype[np.float64]]) -> float:
 
 
 def draw_curves(groups: Sequence[Group]) -> bytes | None:
-    """A PNG with a panel for each metric, a thin line for each run; None where nothing is logged.
+    """A PNG with a panel per metric and a line per run; None if nothing is logged.
 
     Raises:
-        CheckpointError: metrics of a run are damaged.
+        CheckpointError: the metrics of a run are damaged.
     """
     logged = {run.path: read_curves(run.path) for group in groups for run in group.runs}
     wanted = [
@@ -238,7 +238,7 @@ def _draw_run(axes: Axes, curves: Mapping[str, Curve], tags: Sequence[str], colo
     for number, tag in enumerate(tag for tag in tags if tag in curves):
         steps, values = curves[tag]
         thinned = slice(None, None, max(1, len(steps) // _MOST_POINTS))
-        # A run that has both modes of one metric shows that of all tokens dashed.
+        # With both modes of a metric, all tokens is dashed.
         style = "--" if tag.startswith("dev/all/") and number else "-"
         axes.plot(steps[thinned], values[thinned], style, color=colour, linewidth=0.9, alpha=0.8)
         axes.set_title(tag.replace("dev/all/", "dev/").replace("thresholded/", ""), fontsize=10)

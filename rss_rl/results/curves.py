@@ -1,4 +1,4 @@
-"""Curves of a training: what was logged by update, of one run or of several seeds together."""
+"""Training curves: logged values by update, of one run or aggregated over seeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_curves(run: Path) -> dict[str, Curve]:
     """The curve of each tag that a run has logged.
 
     Raises:
-        CheckpointError: its metrics are damaged.
+        CheckpointError: the metrics are damaged.
     """
     curves: dict[str, Curve] = {}
     for row in read_metrics(run).to_pylist():
@@ -35,22 +35,23 @@ def read_curves(run: Path) -> dict[str, Curve]:
 
 
 def wide_curves(run: Path, phases: Sequence[str]) -> pa.Table:
-    """A row for each update: update, phase, then every tag, those of dev first.
+    """One row per update: update, phase, then every tag, those of dev first.
 
     Args:
-        phases: names, in their order.
+        phases: names, in order.
 
     Raises:
-        CheckpointError: its metrics are damaged.
+        CheckpointError: the metrics are damaged.
     """
     curves = read_curves(run)
     tags = sorted(curves, key=lambda tag: not tag.startswith("dev/"))
-    # Of several values at an update the last: a phase opens where the one before it was scored.
+    # The last of several values at an update: a phase begins at the update where the previous one
+    # was scored.
     by_tag = {tag: dict(zip(*curves[tag], strict=True)) for tag in tags}
     updates = sorted({step for own in by_tag.values() for step in own})
     indices = by_tag.get("phase/index", {})
     first = indices[min(indices)] if indices else 0.0
-    names, index = [], first  # before its first update, a training is scored in its first phase
+    names, index = [], first  # scores before the first update belong to the first phase
     for update in updates:
         index = indices.get(update, index)
         names.append(phases[int(index)])
@@ -62,8 +63,8 @@ def wide_curves(run: Path, phases: Sequence[str]) -> pa.Table:
 
 
 def smoothed(curve: Curve, points: int) -> Curve:
-    """At most `points` points, each the mean of equally many values (or one more), at the last
-    one's update.
+    """At most `points` means over consecutive values, in parts of equal size (± 1), each at the
+    update of its part's last value.
 
     >>> smoothed(Curve([1, 2, 3, 4], [0.0, 1.0, 2.0, 5.0]), 2)
     Curve(steps=[2, 4], values=[0.5, 3.5])
@@ -76,7 +77,7 @@ def smoothed(curve: Curve, points: int) -> Curve:
 
 
 def together(curves: Sequence[Curve]) -> list[tuple[int, Spread]]:
-    """Mean and standard deviation at every update that all curves have.
+    """Mean and standard deviation at every update common to all curves.
 
     >>> together([Curve([1, 2], [0.0, 1.0]), Curve([2, 3], [3.0, 0.0])])
     [(2, Spread(mean=2.0, deviation=1.4142135623730951))]

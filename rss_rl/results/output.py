@@ -1,4 +1,4 @@
-"""What results of every kind are written with: Markdown tables, CSV, pictures, and their files."""
+"""Output of results: Markdown tables, CSV, figures, and writing them to files."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0b5394", "#d9730d", "#38761d", "#741b47", "#666666", "#b45f06", "#a61c00", "#134f5c")
 NONE = "-"
-"""A cell without a value."""
+"""Table cell without a value."""
 FREE_SPACE = "Give --out on a disk that can be written and has free space"
 
 
 def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    r"""A table in Markdown; a bar in a cell ends no cell.
+    r"""A table in Markdown; bars in cells are escaped.
 
     >>> print(markdown_table(["model", "r"], [["A|B", "0.5"]]))
     | model | r |
@@ -55,7 +55,7 @@ def format_spread(found: Spread | None, scale: float, places: int | None = None)
     """Mean and, over several runs, standard deviation in brackets; `scale` 100 for percent.
 
     Args:
-        places: decimals; default one of percent, four of other scores.
+        places: decimals; default one for percent, else four.
     """
     if found is None:
         return NONE
@@ -66,16 +66,16 @@ def format_spread(found: Spread | None, scale: float, places: int | None = None)
 
 
 def describe_scores(scores: Mapping[str, float], separator: str = "  ") -> str:
-    """Scores by their labels, in a line."""
+    """Labels and values of scores, on one line."""
     parts = (f"{find_measure(name).label} {format_measure(name, v)}" for name, v in scores.items())
     return separator.join(parts)
 
 
 def panels(count: int, across: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels, at least one, at most `across` in a line.
+    """A figure of `count` panels (at least one), at most `across` per row.
 
     Args:
-        size: of a panel, width and height in inches.
+        size: width and height of a panel in inches.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -91,7 +91,7 @@ def panels(count: int, across: int, size: tuple[float, float]) -> tuple[Figure, 
 
 
 def whiskers(deviations: Sequence[float | None], scale: int = 1) -> Array | None:
-    """Lengths of error bars to each side: NaN, which draws none, of single runs; None of no other.
+    """Half lengths of error bars: NaN, which draws none, for single runs; None if all are.
 
     Args:
         scale: 100 for percent.
@@ -108,10 +108,10 @@ def png(figure: Figure) -> bytes:
 
 
 def write_files(folder: Path, contents: Mapping[str, str | bytes], what: str) -> list[Path]:
-    """Write files by their names, each whole or not at all; `what` they are is for messages.
+    """Write files by name, each atomically; `what` is for messages.
 
     Raises:
-        CheckpointError: the disk refuses.
+        CheckpointError: a write fails.
     """
     with disk_errors(folder, f"the {what} cannot be written", FREE_SPACE):
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,10 +122,10 @@ def write_files(folder: Path, contents: Mapping[str, str | bytes], what: str) ->
 
 
 def check_folder(folder: Path, what: str) -> None:
-    """Make the folder of results, before hours are spent on what cannot be written.
+    """Make the results folder, to fail before hours of training if it is not writable.
 
     Raises:
-        CheckpointError: the disk refuses.
+        CheckpointError: it cannot be made or is not writable.
     """
     with disk_errors(folder, f"the {what} cannot be written", FREE_SPACE):
         folder.mkdir(parents=True, exist_ok=True)

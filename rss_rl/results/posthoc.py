@@ -1,9 +1,9 @@
-"""Methods that explain a trained classifier: a score for each word of an example.
+"""Post-hoc explanations of a trained classifier: a score for each word of an example.
 
-They explain the log-odds of the right class, log p - log(1 - p), which rest on the class's logit
-against all others, of the classifier as it reads all words: what speaks for that class scores high.
+They attribute the log-odds of the right class, log p - log(1 - p), of the classifier that reads all
+words: words that speak for that class score high.
 
-Legend: B examples, S sentences, N_s tokens of slot s, n words of an example's sentences together,
+Legend: B examples, S sentences, N_s tokens in slot s, n words of all sentences of an example,
 K selections, E embedding size.
 """
 
@@ -27,24 +27,24 @@ from rss_rl.types import ROLES, Array, Batch
 
 _LIME_VARIANTS = 1000
 _TOKENS_AT_ONCE = 1 << 16
-"""How many tokens of selections the classifier reads together."""
+"""Tokens per forward pass of the classifier."""
 
 
 class ScoreSource(Protocol):
-    """What ranks the tokens of examples."""
+    """Scores that rank the tokens of examples."""
 
     knows_labels: bool
-    """It is given the right classes, so that accuracy of what it selects says nothing."""
+    """Whether it uses the right classes, so that the accuracy of its selections is meaningless."""
 
     def __call__(self, batch: Batch, tensors: TensorBatch) -> list[Array]:
-        """S x float64 [B, N_s] of the real tokens; of no meaning on padding."""
+        """Scores, S x float64 [B, N_s]; arbitrary on padding."""
 
 
 @dataclass(frozen=True)
 class _Example:
-    """What a method may ask of a classifier about one example.
+    """The classifier's output for one example, as a function of its words.
 
-    tokens  S x int64 [1, N_s], all real
+    tokens  S x int64 [1, N_s], without padding
     label   the right class
     seed    of the run. row: of the example in its split
     """
@@ -61,7 +61,7 @@ class _Example:
         return [ids.shape[1] for ids in self.tokens]
 
     def of_words(self, left: Tensor) -> Tensor:
-        """Log-odds with the words of bool [K, n] left, [K]."""
+        """Log-odds [K] with only the words in the masks bool [K, n]."""
         at_once = max(1, _TOKENS_AT_ONCE // max(1, left.shape[1]))
         return torch.cat([self._of_few(part) for part in torch.split(left, at_once)])
 
@@ -72,11 +72,11 @@ class _Example:
         return self._log_odds(self.classifier(self.tokens, valid, selections)).cpu()
 
     def vectors(self) -> Tensor:
-        """Of the words, [n, E]."""
+        """Word vectors, [n, E]."""
         return torch.cat([self.classifier.embedding(ids)[0] for ids in self.tokens])
 
     def of_vectors(self, vectors: Tensor) -> Tensor:
-        """Log-odds, a scalar, where the words have other vectors [n, E]."""
+        """Log-odds, a scalar, with the word vectors [n, E] instead."""
         sentences = []
         for part in torch.split(vectors, self.lengths):
             valid = torch.ones(1, len(part), dtype=torch.bool, device=part.device)
@@ -85,7 +85,7 @@ class _Example:
         return self._log_odds(self.classifier.head(sentences))[0]
 
     def _log_odds(self, logits: Tensor) -> Tensor:
-        """Of logits [M, C], float64 [M]."""
+        """Log-odds of the label from logits [M, C]: its logit - logsumexp(others), float64 [M]."""
         logits = logits.double()
         others = torch.arange(logits.shape[1], device=logits.device) != self.label
         return logits[:, self.label] - logits[:, others].logsumexp(1)
@@ -111,16 +111,16 @@ METHODS: Mapping[str, Callable[[_Example], Tensor]] = MappingProxyType(
         "lime": _lime,
     }
 )
-"""See `rss_rl.ops.attribution`; `occlusion-5` leaves out five words next to each other."""
+"""See `rss_rl.ops.attribution`; `occlusion-5` removes windows of five words."""
 
 
 class PosthocScores:
-    """The scores of a method.
+    """Scores by one of the METHODS.
 
     Args:
-        method: of METHODS.
-        classifier: in evaluation mode when it is asked.
-        seed: of the run, for methods that draw.
+        method: a key of METHODS.
+        classifier: must be in evaluation mode when called.
+        seed: of the run, for methods that sample.
 
     Raises:
         ConfigError: no such method.
@@ -132,7 +132,7 @@ class PosthocScores:
         if method not in METHODS:
             known = nearest(method, [*METHODS])
             raise ConfigError(
-                f"there is no method '{method}' to explain a classifier{known}",
+                f"there is no post-hoc method '{method}'{known}",
                 where="--posthoc",
                 remedy=f"There are: {', '.join(METHODS)}",
             )
@@ -141,7 +141,7 @@ class PosthocScores:
     def __call__(self, batch: Batch, tensors: TensorBatch) -> list[Array]:
         """See `ScoreSource`."""
         found = [np.zeros(valid.shape) for valid in batch.valid]
-        # Differences between texts that are almost alike are lost in bfloat16.
+        # bfloat16 is too coarse for the small differences between similar texts.
         exactly = torch.autocast(tensors.tokens[0].device.type, enabled=False)
         with torch.no_grad(), exactly:
             for index, row in enumerate(batch.rows.tolist()):

@@ -1,6 +1,6 @@
-"""What a run does with the texts of a split: examples to look at, and how often it keeps each word.
+"""A run's selections on a split: sample texts, and how often it keeps each word.
 
-Legend: B examples, S sentences, N_s tokens of slot s, C classes, V words of the vocabulary.
+Legend: B examples, S sentences, N_s tokens in slot s, C classes, V words of the vocabulary.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from rss_rl.types import ROLES, Array, Batch, LabelSpec
 _MOST_ROWS = 2000
 _OF_A_KIND = 4
 _PRIOR = 10.0
-"""How many occurrences kept as often as the mean word a word's own are added to."""
+"""Pseudo-counts, at the mean share kept, added to each word's occurrences."""
 
 
 @dataclass(frozen=True)
 class ReadText:
-    """An example as the run reads it.
+    """An example with the run's selection and prediction.
 
     words       of each sentence, as written
-    kept        S x bool [N_s], selected as head or as dependent
-    marked      S x bool [N_s], words that the label is known to follow from; None where unknown
-    label, prediction  as shown; the prediction None where the run has no trained classifier
+    kept        S x bool [N_s], selected as head or dependent
+    marked      S x bool [N_s], the rationale; None if unknown
+    label, prediction  as shown; prediction None if the run has no trained classifier
     confidence  probability of the prediction; None for a score
     """
 
@@ -50,13 +50,13 @@ class ReadText:
 
     @property
     def share(self) -> float:
-        """Of the words that are kept."""
+        """Share of the words kept."""
         return float(np.concatenate(self.kept).mean())
 
 
 @dataclass(frozen=True)
 class WordCount:
-    """How often a word stands in the texts, and how often it is kept there."""
+    """How often a word occurs in the texts, and how often it is kept."""
 
     word: str
     count: int
@@ -64,17 +64,18 @@ class WordCount:
 
     @property
     def share(self) -> float:
-        """Of its occurrences that are kept."""
+        """Share of its occurrences kept."""
         return self.kept / self.count
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What was found on the rows that were read, `rows` of `of` in the split.
+    """Findings on `rows` of the `of` rows of a split.
 
-    right, wrong  the most confident predictions; of scores those nearest to the label and farthest
-    unsure        where the two likeliest classes are closest; none of scores
-    words         every word of the vocabulary that stands in the texts, in the vocabulary's order
+    right, wrong  the most confident predictions; for scores, those closest to and farthest from
+                  the label
+    unsure        the smallest margins between the two most probable classes; none for scores
+    words         every vocabulary word in the texts, in vocabulary order
     """
 
     rows: int
@@ -86,14 +87,14 @@ class Reading:
 
     @property
     def share(self) -> float:
-        """Of all words of the texts together that are kept."""
+        """Share of all words kept."""
         return sum(word.kept for word in self.words) / sum(word.count for word in self.words)
 
 
 @dataclass(frozen=True)
 class _Read:
-    """kept S x bool [B, N_s]; predicted [B]; errors [B], 0 where right; confidence and margin [B]
-    of classes; the last four None without a trained classifier."""
+    """kept S x bool [B, N_s]; predicted [B]; errors [B], 0 if right; confidence and margin [B]
+    for classes; the last four None without a trained classifier."""
 
     kept: list[Array]
     predicted: Array | None
@@ -103,14 +104,13 @@ class _Read:
 
 
 def read_split(path: Path, split: str, *, trust: Trust = NOTHING) -> Reading:
-    """Read a split with a run's best checkpoint, as it reads new texts: what has a probability over
-    one half is selected.
+    """Read a split with a run's best checkpoint and thresholded selections.
 
     Args:
         trust: see `rss_rl.training.run.open_models`.
 
     Raises:
-        RssError: as `rss_rl.results.score.score_run` says.
+        RssError: see `rss_rl.results.score.score_run`.
     """
     config, models, prepared, device = open_with_data(path, "best", None, trust)
     examples = prepared.split(split)
@@ -130,7 +130,7 @@ class _Reader:
         self._device = device
 
     def read(self, rows: Array, vocabulary: Sequence[str]) -> Reading:
-        counts = np.zeros((2, len(vocabulary)), np.int64)  # [stands, is kept][V]
+        counts = np.zeros((2, len(vocabulary)), np.int64)  # [occurs, kept] x [V]
         order: list[Array] = []
         columns: list[tuple[Array | None, ...]] = []
         for batch, found in self._batches(rows):
@@ -202,7 +202,7 @@ def _joined(parts: Sequence[Array | None]) -> Array | None:
 def _choose(
     rows: Array, errors: Array | None, confidence: Array | None, margin: Array | None
 ) -> tuple[Array, Array, Array]:
-    """Rows of right, wrong and unsure examples, a few of each; without predictions the first."""
+    """A few rows each of right, wrong and unsure examples; without predictions the first rows."""
     none = rows[:0]
     if errors is None:
         return rows[:_OF_A_KIND], none, none
@@ -217,7 +217,7 @@ def _choose(
 
 
 def _name(labels: LabelSpec, batch: Batch, words: tuple[tuple[str, ...], ...], value: float) -> str:
-    """A label or a prediction of a batch's only example."""
+    """A label or prediction of a one-example batch, as text."""
     if labels.kind == "score":
         return f"{value:.3g}"
     if labels.kind == "classes":
@@ -229,10 +229,10 @@ def _name(labels: LabelSpec, batch: Batch, words: tuple[tuple[str, ...], ...], v
 
 
 def words_by_share(reading: Reading) -> list[WordCount]:
-    """The words, those first that are kept most, for how often they stand there.
+    """The words by smoothed share kept, highest first.
 
-    They are ranked by (kept + 10 m) / (count + 10), m being the share kept of all words: a word
-    that was met once says little of itself.
+    The share is (kept + 10 m) / (count + 10), with m the share of all words kept, so that rare
+    words do not lead.
     """
     mean = reading.share
 

@@ -1,4 +1,4 @@
-"""Scores of a finished run: a split, with one of its checkpoints."""
+"""Scoring a split with a checkpoint of a run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def score_run(
         trust: see `open_models`.
 
     Raises:
-        RssError: no such run, checkpoint or split, or the data were prepared anew since.
+        RssError: no such run, checkpoint or split, or the data have been prepared again since.
     """
     config, models, prepared, used_device = open_with_data(path, which, device, trust)
     examples = prepared.split(split)
@@ -48,10 +48,10 @@ def score_run(
 def open_with_data(
     path: Path, which: str | int, device: str | None, trust: Trust = NOTHING
 ) -> tuple[RunConfig, Models, Prepared, torch.device]:
-    """A run's configuration, its models on the device to compute on, and the data it learnt from.
+    """A run's configuration, its models on their device, and its training data.
 
     Raises:
-        RssError: as `score_run` says.
+        RssError: see `score_run`.
     """
     config, models, inputs = open_models(path, which, trust)
     prepared = open_data(config)

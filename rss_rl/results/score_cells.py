@@ -1,4 +1,4 @@
-"""Scores as the cells of a table."""
+"""Table cells for scores."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ MODE_NAMES = {
     "random": "random, same share",
 }
 _UNSHOWN = {"reward"}
-"""In the report, and of no use beside the loss and what is kept."""
+"""Measures left out of tables: redundant next to the loss and the share kept."""
 
 
 def score_columns(scores: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The columns of a table of scores: measures that any of them has."""
+    """The columns of a table of scores: all measures that occur."""
     found = {name for own in scores for name in own}
-    # Without a classifier there is nothing else to tell selections by.
+    # Without a classifier, the reward is the only measure of a selection.
     hidden = _UNSHOWN if found & {"loss", *task_measures()} else set()
     return in_order(found - hidden)
 
 
 def _format_spread(name: str, found: Spread | None) -> str:
-    """Mean and, of several, the standard deviation in brackets."""
+    """Mean and, over several runs, standard deviation in brackets."""
     if found is None:
         return "-"
     mean = format_measure(name, found.mean)
@@ -37,7 +37,7 @@ def _format_spread(name: str, found: Spread | None) -> str:
 def summary_cells(
     first: str, rows: Sequence[tuple[str, str, Mapping[str, Spread]]]
 ) -> tuple[list[str], list[list[str]]]:
-    """Header and body of a table of spreads, by what `first` names and by mode of selection."""
+    """Header and body of a table of spreads; `first` is the first column's heading."""
     names = score_columns(scores for _, _, scores in rows)
     body = [
         [name, MODE_NAMES.get(mode, mode), *(_format_spread(n, scores.get(n)) for n in names)]

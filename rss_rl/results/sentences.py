@@ -1,4 +1,4 @@
-"""What the scores of a report say, in sentences."""
+"""Sentences that summarise the scores of a report."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _FAR_FROM_SHARE, _COLLAPSED = 0.05, 0.01
 
 
 def score_sentences(modes: Mapping[str, Scores], metric: str, split: str) -> list[str]:
-    """Sentences on a split.
+    """Sentences about the scores of a split.
 
     Args:
         modes: scores by mode of selection, see `rss_rl.training.evaluation`.
-        metric: the measure to speak of.
+        metric: the measure to report.
     """
     label, lines = find_measure(metric).label, []
     chosen, whole, moved = (modes.get(name, {}) for name in ("thresholded", "all", "random"))
@@ -33,9 +33,7 @@ def score_sentences(modes: Mapping[str, Scores], metric: str, split: str) -> lis
 
 
 def kept_warning(report: Mapping[str, Any], asked: float | None) -> str | None:
-    """What to say of a run that keeps another share of the words than it should; None if nothing.
-
-    Whatever was asked for, a run that keeps next to all words or next to none chooses nothing.
+    """A warning if a run misses its target share, or keeps almost all or almost no words.
 
     Args:
         report: of the run. asked: its `reward.target_share`.
@@ -46,7 +44,7 @@ def kept_warning(report: Mapping[str, Any], asked: float | None) -> str | None:
     collapsed = not _COLLAPSED < kept < 1 - _COLLAPSED
     if asked is None and collapsed:
         return (
-            f"the policy keeps {kept:.1%} of dev's words, so it does not select. Ask for a share:"
+            f"the policy keeps {kept:.1%} of dev's words, so it does not select. Set a target:"
             " reward.target_share=0.3 (--keep 0.3)"
         )
     if asked is None:
@@ -54,7 +52,7 @@ def kept_warning(report: Mapping[str, Any], asked: float | None) -> str | None:
     if abs(kept - asked) > _FAR_FROM_SHARE or (collapsed and _COLLAPSED < asked < 1 - _COLLAPSED):
         return (
             f"the policy keeps {kept:.1%} of dev's words; {asked:.0%} were asked for. Train "
-            "longer (more steps in the phases in which the policy learns), or start from "
+            "longer (more steps in the phases that train the policy), or start from "
             "another initial_probability of the policy"
         )
     return None

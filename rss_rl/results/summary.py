@@ -1,4 +1,4 @@
-"""Mean and standard deviation over runs: seeds of a configuration, folds of a cross validation."""
+"""Mean and standard deviation over runs: seeds of a configuration, folds of cross-validation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rss_rl.errors import CheckpointError
 
 
 class Spread(NamedTuple):
-    """Mean and sample standard deviation over runs; the latter None for a single run."""
+    """Mean and sample standard deviation over runs; None as the deviation of a single run."""
 
     mean: float
     deviation: float | None
@@ -27,7 +27,7 @@ def is_number(value: object) -> bool:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Of at least one value.
+    """Mean and deviation of at least one value.
 
     >>> spread([1.0, 3.0])
     Spread(mean=2.0, deviation=1.4142135623730951)
@@ -42,7 +42,7 @@ def summarise(reports: Sequence[Mapping[str, Any]]) -> Summary:
     """The spread of each metric that all reports have.
 
     Raises:
-        CheckpointError: runs that share no split and mode, or a seed twice.
+        CheckpointError: the runs share no split and mode, or have a seed twice.
     """
     seeds = [report["seed"] for report in reports]
     if len(set(seeds)) < len(seeds):
@@ -59,5 +59,5 @@ def summarise(reports: Sequence[Mapping[str, Any]]) -> Summary:
             shared = [name for name in scores if all(other.get(name) is not None for other in same)]
             rows.append((split, mode, {n: spread([other[n] for other in same]) for n in shared}))
     if not rows:
-        raise CheckpointError("the runs share no split and selection", remedy="Name like runs")
+        raise CheckpointError("the runs share no split and selection", remedy="Name similar runs")
     return rows

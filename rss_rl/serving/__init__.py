@@ -1,1 +1,1 @@
-"""Trained models behind a page and a JSON interface; nothing here is imported unless it serves."""
+"""Web server for trained models: a page and a JSON interface; imported only by `rss-rl serve`."""

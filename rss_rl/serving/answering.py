@@ -1,4 +1,4 @@
-"""Answers of models to requests; computes, and knows nothing of HTTP."""
+"""Runs models on validated requests; independent of the web framework."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ def _shown(name: str, model: Model) -> dict[str, Any]:
 
 
 def run_asked(models: Mapping[str, Model], ask: Ask) -> str:
-    """The name of the run that answers.
+    """The name of the run to use: the requested one, or the first.
 
     Raises:
-        Problem: 422, there is none of this name.
+        Problem: 422, no run has this name.
     """
     name = next(iter(models)) if ask.run is None else ask.run
     if name not in models:
-        raise Problem(422, f"run: there is none of this name; there are {[*models]}", "run")
+        raise Problem(422, f"run: no such run; available are {[*models]}", "run")
     return name
 
 
 def answer_example(model: Model, asked: Asked, field: str, limits: Limits) -> dict[str, Any]:
-    """Selection and prediction of one example, as of `Answered`.
+    """Selection and prediction for one example, as a dict of `Answered`.
 
     Args:
-        field: of the body, where it stands.
+        field: path of the example in the request body.
 
     Raises:
         Problem: 422 or 413, with the field.
-        ResourceError: there is not enough memory.
+        ResourceError: not enough memory.
     """
     return _explain(model, asked, field, limits).to_dict()
 
 
 def _explain(model: Model, asked: Asked, field: str, limits: Limits) -> Explanation:
     for number, text in enumerate(asked.texts):
-        if len(text) > limits.characters:  # before it is cut into words, which takes seconds
+        if len(text) > limits.characters:  # before tokenisation, which can take seconds
             place = f"{field}.texts.{number}"
             what = f"{len(text):,} characters, at most {limits.characters:,}"
             raise Problem(413, f"{place}: {what}", place)

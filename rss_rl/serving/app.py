@@ -1,4 +1,4 @@
-"""The web application: the page, and the JSON interface behind it. It writes nothing down."""
+"""The web application: the page and its JSON interface. Requests are neither stored nor logged."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from rss_rl.serving.payloads import Limits, Problem, openapi, parse_ask
 from rss_rl.version import VERSION
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-"""Names by which a browser on this machine asks; a page elsewhere that makes its own name point
-here (DNS rebinding) asks by that name and is refused."""
+"""Accepted Host headers for local use; any other name is refused, which stops DNS rebinding."""
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
@@ -42,7 +41,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
-"""What needs no token: nothing of it says anything about a run."""
+"""Paths that need no token, because they reveal nothing about a run."""
 
 
 def make_app(
@@ -55,9 +54,9 @@ def make_app(
     """The application.
 
     Args:
-        models: by the name that they are shown and asked for by; the first answers where none is.
-        token: that requests have to carry, None for none.
-        hosts: that requests may name as theirs, `("*",)` for any.
+        models: by name; the first is the default.
+        token: required from requests; None for no authentication.
+        hosts: allowed Host headers, `("*",)` for any.
     """
     limits = Limits() if limits is None else limits
     turns = _Turns(limits)
@@ -71,10 +70,10 @@ def make_app(
         Route("/predict", partial(_predict, models, limits, turns), methods=["POST"]),
     ]
     handlers: dict[Any, Any] = {
-        Problem: _tell_problem,
-        HTTPException: _tell_http,
-        ClientDisconnect: _tell_nobody,
-        Exception: _tell_fault,
+        Problem: _problem_response,
+        HTTPException: _http_error_response,
+        ClientDisconnect: _disconnect_response,
+        Exception: _server_error_response,
     }
     middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)]
     if token is not None:
@@ -83,16 +82,16 @@ def make_app(
 
 
 class _Turns:
-    """One call of a model at a time, in a thread: the server answers others meanwhile."""
+    """Runs one model call at a time in a worker thread, so that the event loop stays free."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._lock = limits, anyio.Lock()
 
     async def run(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What it returns.
+        """The result of `call`.
 
         Raises:
-            Problem: 503, others are being answered for too long.
+            Problem: 503, the queue is full or the wait took too long.
         """
         busy = Problem(503, "busy with other requests; try again in a few seconds")
         if self._lock.statistics().tasks_waiting >= self._limits.waiting:
@@ -111,12 +110,12 @@ async def _predict(
     models: Mapping[str, Model], limits: Limits, turns: _Turns, request: Request
 ) -> Response:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":  # a page elsewhere can send other kinds without being allowed to
+    if kind != "application/json":  # other types skip the CORS preflight, so any site could send
         raise Problem(415, "the body must be JSON: Content-Type: application/json")
     ask = parse_ask(await _body(request, limits), limits)
     name = run_asked(models, ask)
     found = []
-    for number, asked in enumerate(ask.examples):  # a turn each: other requests come between
+    for number, asked in enumerate(ask.examples):  # other requests may run in between
         place = f"examples.{number}"
         call = partial(answer_example, models[name], asked, place, limits)
         try:
@@ -134,7 +133,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
             if len(found) > limits.body_bytes:
                 raise Problem(413, f"the body has more than {limits.body_bytes:,} bytes")
     if patience.cancelled_caught:
-        raise Problem(408, "the body does not arrive")
+        raise Problem(408, "the body did not arrive in time")
     return bytes(found)
 
 
@@ -160,27 +159,27 @@ def _refusal(status: int, message: str, field: str = "") -> JSONResponse:
     return JSONResponse({"error": message, "field": field}, status)
 
 
-async def _tell_problem(_: Request, problem: Problem) -> Response:
+async def _problem_response(_: Request, problem: Problem) -> Response:
     return _refusal(problem.status, problem.message, problem.field)
 
 
-async def _tell_http(_: Request, error: HTTPException) -> Response:
-    """No such path or method."""
+async def _http_error_response(_: Request, error: HTTPException) -> Response:
+    """Unknown path or method."""
     found = _refusal(error.status_code, error.detail)
     found.headers.update(error.headers or {})
     return found
 
 
-async def _tell_nobody(_: Request, __: ClientDisconnect) -> Response:
+async def _disconnect_response(_: Request, __: ClientDisconnect) -> Response:
     return Response(status_code=400)
 
 
-async def _tell_fault(_: Request, error: Exception) -> Response:
-    return _refusal(500, "a fault of the server; its log says which")
+async def _server_error_response(_: Request, error: Exception) -> Response:
+    return _refusal(500, "internal server error; see the server's log")
 
 
 class _Guard:
-    """Asks for the token wherever an answer says something about a run."""
+    """Middleware that requires the token on all paths except the open ones."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._wanted = app, f"bearer {token}".encode()
@@ -198,7 +197,7 @@ class _Guard:
 
 
 class _Secured:
-    """Sets the headers that keep a browser careful on every answer, those of faults too."""
+    """Middleware that sets the security headers on every response, including errors."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

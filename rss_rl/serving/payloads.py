@@ -1,6 +1,6 @@
-"""What is asked for and answered as JSON, its limits, and the document that describes both.
+"""Schemas of JSON requests and responses, request limits, and the OpenAPI document.
 
-Legend: an example is a text, or two where the task has two.
+Legend: an example is one text, or two for a task on pairs.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from rss_rl.version import VERSION
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 _SHOWN = 80
-"""Characters shown of a name that is in no schema."""
+"""Unknown field names are truncated to this many characters in messages."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may cost.
+    """Request limits.
 
-    body_bytes  of a request
-    examples    of a request
-    words       of a text
-    wait_s      for other requests to be answered, and for the body to arrive, in seconds
-    waiting     requests that wait at a time
+    body_bytes  per request
+    examples    per request
+    words       per text
+    wait_s      seconds to wait in the queue, and for the body to arrive
+    waiting     longest queue of requests
     """
 
     body_bytes: int = 1 << 20
@@ -39,17 +39,17 @@ class Limits:
 
     @property
     def characters(self) -> int:
-        """Of a text: many times those of so many words."""
+        """Longest text, in characters: far more than `words` words need."""
         return 20 * self.words
 
 
 class Problem(Exception):
-    """A request that is not answered.
+    """A request that is refused.
 
     Args:
-        status: of HTTP.
+        status: HTTP status.
         message: what is wrong, and what to do about it.
-        field: of the body, such as `examples.0.share`; empty where it is about none.
+        field: path in the body, such as `examples.0.share`; empty if no field is at fault.
     """
 
     def __init__(self, status: int, message: str, field: str = "") -> None:
@@ -58,7 +58,7 @@ class Problem(Exception):
 
 
 class Asked(BaseModel):
-    """One example, and which of its words to keep: without `share` and `keep` the policy's own."""
+    """One example and the words to keep: by default, those that the policy selects."""
 
     model_config = _STRICT
     texts: Annotated[
@@ -70,7 +70,7 @@ class Asked(BaseModel):
         Field(
             gt=0,
             le=1,
-            description="Keep this share of each text's words, those of highest score, at least 1.",
+            description="Keep this share of each text's words by score, and at least one word.",
         ),
     ] = None
     keep: Annotated[
@@ -91,7 +91,7 @@ class Ask(BaseModel):
     model_config = _STRICT
     examples: Annotated[list[Asked], Field(min_length=1)]
     run: Annotated[
-        str | None, Field(description="Name of a run, see `GET /runs`. Default: the first.")
+        str | None, Field(description="Name of a run, see `GET /runs`. Default: the first run.")
     ] = None
 
 
@@ -100,14 +100,14 @@ class _Given(BaseModel):
 
 
 class Word(_Given):
-    """A word of a text; start and end are characters of the text, where the words are its own."""
+    """A word of a text; start and end are character offsets, absent if the words differ from it."""
 
     word: str
-    known: Annotated[bool, Field(description="Whether the vocabulary has it.")]
-    head: Annotated[bool, Field(description="Kept, and looks at others.")]
-    dependent: Annotated[bool, Field(description="Kept, and is looked at.")]
+    known: Annotated[bool, Field(description="Whether it is in the vocabulary.")]
+    head: Annotated[bool, Field(description="Kept, and attends to others.")]
+    dependent: Annotated[bool, Field(description="Kept, and others attend to it.")]
     head_probability: Annotated[
-        float | None, Field(description="Of the policy; absent where the run has none.")
+        float | None, Field(description="Under the policy; absent if the run has none.")
     ] = None
     dependent_probability: float | None = None
     start: int | None = None
@@ -115,16 +115,16 @@ class Word(_Given):
 
 
 class Answered(_Given):
-    """One example; what `rss-rl select --json` prints."""
+    """One example, in the format of `rss-rl select --json`."""
 
     prediction: Annotated[
         str | float | None,
-        Field(description="A class, sentence or candidate, or a score; null without classifier."),
+        Field(description="A class, sentence, candidate or score; null without a classifier."),
     ]
     class_probabilities: Annotated[
         dict[str, float] | None, Field(description="By name; null for a score.")
     ]
-    kept: Annotated[float, Field(description="Share of all words that is kept, 0 to 1.")]
+    kept: Annotated[float, Field(description="Share of all words that are kept, 0 to 1.")]
     sentences: Annotated[list[list[Word]], Field(description="The words of each text.")]
 
 
@@ -142,8 +142,8 @@ class RunShown(_Given):
     about: str
     kind: Annotated[str, Field(description="classes, score, sentence or candidate.")]
     texts: Annotated[list[str], Field(description="What each text of an example is called.")]
-    selects: Annotated[bool, Field(description="Whether it has a policy, and words scores.")]
-    low: Annotated[float, Field(description="Least score, where it predicts one.")]
+    selects: Annotated[bool, Field(description="Whether it has a policy, which scores words.")]
+    low: Annotated[float, Field(description="Lowest score, if it predicts scores.")]
     high: float
 
 
@@ -160,17 +160,17 @@ class Health(_Given):
 
 
 class Refusal(_Given):
-    """Answer to a request that is refused."""
+    """Answer to a refused request."""
 
     error: str
-    field: Annotated[str, Field(description="Of the body, such as examples.0.share, or empty.")]
+    field: Annotated[str, Field(description="Field at fault, such as examples.0.share, or empty.")]
 
 
 def parse_ask(body: bytes, limits: Limits) -> Ask:
-    """The body of a request.
+    """Parse the body of a request.
 
     Raises:
-        Problem: 422, with the field; 413 where there are too many examples.
+        Problem: 422, with the field; 413, too many examples.
     """
     try:
         ask = Ask.model_validate_json(body)
@@ -187,18 +187,18 @@ def parse_ask(body: bytes, limits: Limits) -> Ask:
 
 
 def openapi(limits: Limits) -> dict[str, Any]:
-    """The document of the interface, OpenAPI 3.1."""
+    """OpenAPI 3.1 description of the interface."""
     models = (Ask, Answer, Runs, Health, Refusal)
     prefix = "#/components/schemas/{model}"
     _, schemas = models_json_schema([(m, "validation") for m in models], ref_template=prefix)
     refusals = {
         "401": "A token is needed: Authorization: Bearer TOKEN.",
-        "408": "The body does not arrive.",
+        "408": "The body did not arrive in time.",
         "413": f"More than {limits.body_bytes} bytes, {limits.examples} examples or"
-        f" {limits.words} words a text.",
+        f" {limits.words} words per text.",
         "415": "The body is not application/json.",
         "422": "A field is wrong; the answer names it.",
-        "503": f"Others were being answered for {limits.wait_s:g} seconds; try again.",
+        "503": f"Busy for {limits.wait_s:g} seconds with other requests; try again.",
     }
     predict = _operation("Select words and predict from them.", Answer)
     predict["requestBody"] = {"required": True, "content": _json_of(Ask)}

@@ -1,4 +1,4 @@
-"""A socket, and a web server for it."""
+"""The listening socket and the web server."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from starlette.types import ASGIApp
 from rss_rl.errors import ConfigError
 
 _CONNECTIONS = 200
-"""At a time; beyond them 503."""
+"""Concurrent connections; more are answered with 503."""
 _GRACE_S = 5
-"""For answers that are under way when the server is asked to end."""
+"""Time that pending responses have to finish at shutdown."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
+    """A listening socket.
 
     Args:
-        host: name or address. port: 0 for one that is free.
+        host: name or address. port: 0 for a free one.
 
     Raises:
-        ConfigError: it cannot be listened there.
+        ConfigError: the address cannot be bound.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server((str(address[0]), port), family=family)
     except (OSError, OverflowError, UnicodeError) as error:
         raise ConfigError(
-            f"cannot listen there ({error})",
+            f"cannot listen ({error})",
             where=f"{host}:{port}",
             remedy="Give another --port, 0 for a free one, or an address of this machine as --host",
         ) from error
 
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
-    """A server that answers from `run(sockets=[...])` on until SIGINT or SIGTERM.
+    """A server that `run(sockets=[...])` starts, until SIGINT or SIGTERM.
 
-    The signal then reaches the handler that was there before. Nothing of a request is logged:
-    neither its address, nor its texts or its token.
+    The signal is then passed on to the previous handler. Requests are not logged: neither client
+    address, texts nor token.
     """
     config = uvicorn.Config(
         app,

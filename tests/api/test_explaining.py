@@ -234,12 +234,12 @@ def test_what_a_function_is_asked() -> None:
 def test_how_many_texts_were_asked_about_is_shown(folder: Path, tmp_path: Path) -> None:
     terminal = SafeConsole(file=io.StringIO(), force_terminal=True, width=80)
     for classifier in (folder, always_calm):
-        with pytest.raises(DataError, match="of every text"):
+        with pytest.raises(DataError, match="for every text"):
             rss_rl.explain_classifier(
                 classifier, ["aaa"] * 40, out=tmp_path / "run", console=terminal
             )
         said = terminal.file.getvalue()  # type: ignore[attr-defined]
-        assert "asking the classifier" in said
+        assert "running the classifier" in said
         assert "40/40" in said
         terminal.file.truncate(0)
 
@@ -256,5 +256,5 @@ def always_calm(texts: list[str]) -> list[list[float]]:
 def test_texts_that_tell_nothing_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no text"):
         rss_rl.explain_classifier(folder, [], out=tmp_path / "run")
-    with pytest.raises(DataError, match="of every text"):
+    with pytest.raises(DataError, match="for every text"):
         rss_rl.explain_classifier(folder, ["aaa"] * 9, out=tmp_path / "run")

@@ -55,4 +55,4 @@ def test_another_run_is_not_replaced(ran: tuple[Path, str], tmp_path: Path) -> N
     (other / "config.json").write_text((ran[0] / "config.json").read_text())
     result = demo("--run-dir", str(other))
     assert result.exit_code == 2
-    assert "there is a run that is not a demo" in result.stderr
+    assert "holds a run that is not a demo" in result.stderr

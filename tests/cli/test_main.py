@@ -96,4 +96,4 @@ def test_a_job_does_not_train_into_a_directory_that_vanishes(
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
     ended = CliRunner().invoke(app, ["train", "demo", f"data={tmp_path}", "--run-dir", "runs/x"])
     assert ended.exit_code != 0
-    assert "vanishes with it" in str(ended.exception) + ended.output
+    assert "deleted when the job ends" in str(ended.exception) + ended.output

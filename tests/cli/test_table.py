@@ -217,8 +217,8 @@ def test_what_another_table_has_finished_is_read_and_not_made(tmp_path: Path) ->
     [
         (("--rows", "men"), "the table has no row 'men'; did you mean 'mean'?"),
         (("--datasets", "plant"), "did you mean 'planted'?"),
-        (("--seeds", "0,x"), "is no list of seeds"),
-        (("--seeds", ","), "is no list of seeds"),
+        (("--seeds", "0,x"), "is not a list of seeds"),
+        (("--seeds", ","), "is not a list of seeds"),
         (("--rows", ""), "--rows names nothing"),
         (("--datasets", ","), "--datasets names nothing"),
     ],

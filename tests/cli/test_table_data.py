@@ -106,4 +106,4 @@ def test_two_commands_prepare_once(tmp_path: Path) -> None:
     lock.close()
     second.join(timeout=30)
     assert not second.is_alive()
-    assert said == ["another command prepares planted: waiting for it"]
+    assert said == ["another command is preparing planted: waiting for it"]

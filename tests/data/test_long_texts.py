@@ -101,7 +101,7 @@ def test_the_command_says_what_long_texts_cost(tmp_path: Path) -> None:
     given = ("prepare", path, "--text", "text", "--label", "label", "--out", out)
     said = " ".join(run(*given).output.split())
     assert "5,000 words (t-9)" in said
-    assert "A batch of 64 with it is padded to 320,000 tokens" in said
+    assert "A batch of 64 with one of them is padded to 320,000 tokens" in said
     assert "--max-words" in said
     said = " ".join(run(*given, "--max-words", 12, "--force").output.split())
     assert "1 row has a text of more than 12 words: cut" in said
@@ -112,7 +112,7 @@ def test_the_command_says_what_long_texts_cost(tmp_path: Path) -> None:
     report = json.loads(run(*given, *left).output)
     assert sum(split["rows"] for split in report["splits"].values()) == 199
     assert sum(split["long_rows"] for split in report["splits"].values()) == 1
-    with pytest.raises(DataError, match="--too-long is for --max-words"):
+    with pytest.raises(DataError, match="--too-long needs --max-words"):
         run(*given, "--too-long", "leave-out", "--force")
 
 

@@ -137,8 +137,8 @@ SCORES = ("--text", "t", "--label", "l", "--task", "score")
         (["FILE", "--text", "t", "--label", "l", "--option", "a=1"], "--option is for known"),
         (["FILE", "--text", "t", "--label", "l", "--split", "1/nan/1"], "do not cut"),
         (["FILE", "--text", "t", "--label", "l", "--split", "1/inf/1"], "do not cut"),
-        (["FILE", *SCORES, "--low", "nan", "--high", "3"], "between two"),
-        (["FILE", *SCORES, "--low", "0", "--high", "inf"], "between two"),
+        (["FILE", *SCORES, "--low", "nan", "--high", "3"], "finite bounds"),
+        (["FILE", *SCORES, "--low", "0", "--high", "inf"], "finite bounds"),
         (["FILE", *SCORES, "--low", "0", "--high", "1e40"], "32 bits"),
     ],
 )

@@ -127,7 +127,7 @@ def test_another_call_is_refused(
     else:
         source = texts_folder(tmp_path / "in", {"a.parquet": 5, "new.parquet": 3})
     said = typed(run, source, scored, *more, code=2)
-    assert f"was begun with another: {other}" in said
+    assert f"was begun with a different {other}" in said
     assert "--overwrite" in said
     assert outputs(scored) == before
 
@@ -150,7 +150,7 @@ def test_the_input_is_never_written_to(way: str, run: Path, tmp_path: Path) -> N
     target = {"below": source / "out", "above": source.parent, "link": tmp_path / "link"}
     place = f"file://{source}" if way == "file://" else str(target.get(way, source))
     before = outputs(tmp_path)
-    assert "is not apart from the input" in typed(run, source, place, code=2)
+    assert "overlaps the input" in typed(run, source, place, code=2)
     assert outputs(tmp_path) == before
 
 

@@ -88,9 +88,9 @@ def test_a_text_as_people_write_it_is_parted_into_words() -> None:
     ("kind", "passage", "question", "message"),
     [
         ("candidate", "a cat sat", "where is it", "@placeholder"),
-        ("candidate", "1 , 2", "@placeholder", "no word of it can be the answer"),
-        ("sentence", " ", "where", "there is no word in it"),
-        ("sentence", "A cat.", "", "there is no word in it"),
+        ("candidate", "1 , 2", "@placeholder", "none of its words can be the answer"),
+        ("sentence", " ", "where", "has no words"),
+        ("sentence", "A cat.", "", "has no words"),
     ],
 )
 def test_texts_that_cannot_be_marked_are_refused(

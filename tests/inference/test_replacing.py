@@ -20,7 +20,7 @@ def test_an_export_mends_what_another_left(run: Path, tmp_path: Path) -> None:
         CheckpointError, match=r"was killed.*\.replaced-model.*Export the run again"
     ):
         rss_rl.load(out)
-    with pytest.raises(CheckpointError, match="export already"):  # it is back
+    with pytest.raises(CheckpointError, match="already holds an export"):  # it is back
         export_run(run, out)
     rss_rl.load(out)
     aside_of(out).mkdir()

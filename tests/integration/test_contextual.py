@@ -197,9 +197,9 @@ def test_the_command(tiny: Callable[..., RunConfig], folder: Path, tmp_path: Pat
     done = CliRunner().invoke(app, ["data", "encode", str(copy), "--pretrained", str(folder)])
     assert done.exit_code == 0
     assert "GB in" in done.stderr
-    assert "8 numbers a word" in done.stdout
+    assert "8 numbers per word" in done.stdout
     shown = CliRunner().invoke(app, ["data", "show", str(copy)]).stdout
-    assert "8 numbers a token, float16" in shown
+    assert "8 numbers per token, float16" in shown
     missing = ["data", "encode", str(copy), "--pretrained", str(tmp_path / "none")]
     result = CliRunner().invoke(app, missing)
     assert result.exit_code == 2

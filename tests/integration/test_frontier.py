@@ -131,7 +131,7 @@ def test_sweeps_that_cannot_be(prepared: Path, tmp_path: Path) -> None:
     base = load_config(write_config(tmp_path, prepared))
     with pytest.raises(ConfigError, match="learns from no cost"):
         frontier_table("own.yaml", [], base, Sweep(("bernoulli",), costs=(1.0,)))
-    with pytest.raises(ConfigError, match=f"no target share steers policy '{OTHERWISE}'"):
+    with pytest.raises(ConfigError, match=f"policy '{OTHERWISE}' does not support"):
         frontier_table("own.yaml", [], base, Sweep(("rss", OTHERWISE), shares=(0.3,)))
     with pytest.raises(ConfigError, match="no cost would be tried"):
         frontier_table("own.yaml", [], base, Sweep(("rss", "top-k"), shares=(0.3,), costs=(1.0,)))

@@ -151,7 +151,7 @@ def test_another_search_is_refused(trained: Study, prepared: Path, tmp_path: Pat
     assert "other values of space model.dropout" in run_tune(space, config, *out).output
     with (
         trained.locked(),
-        pytest.raises(CheckpointError, match="another process searches there"),
+        pytest.raises(CheckpointError, match="another process is searching there"),
         trained.locked(),
     ):
         pass

@@ -166,7 +166,7 @@ def test_hovering_over_a_head_shows_what_it_looks_at(browser: Browser, facts: Fa
     order = [place for place in np.argsort(-attention[head]) if attention[head, place] > 0]
     assert told[::2] == [HOSTILE[place] for place in order]
     (table,) = [node for node in browser.spoken() if node.role == "table"]
-    assert table.name.startswith("Looks at")
+    assert table.name.startswith("Attends to")
     weights = browser.value(
         "[...document.querySelectorAll('.word')]"
         ".map(e => Number(e.style.getPropertyValue('--weight')))"

@@ -349,7 +349,7 @@ def test_the_picture(
     assert out.read_bytes()[:4] == b"\x89PNG"
     assert f"wrote {out}" in done.stderr
     wrong = CliRunner().invoke(app, [*asked, "agreement.jpg"])
-    assert (wrong.exit_code, "--figure wants a .png file" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "--figure needs a .png file" in wrong.stderr) == (2, True)
 
 
 def test_lines_of_the_picture_are_means_over_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,7 +412,7 @@ def test_the_command_adds_columns(trained: Path, marked: Prepared, tmp_path: Pat
     assert (twice.exit_code, "given twice" in twice.stderr) == (2, True)
     unknown = ask("--posthoc", "occlusoin")
     assert unknown.exit_code == 2
-    assert "no method 'occlusoin' to explain a classifier; did you mean" in unknown.stderr
+    assert "no post-hoc method 'occlusoin'; did you mean" in unknown.stderr
 
 
 def test_of_a_pair_a_text_without_a_mark_does_not_count() -> None:

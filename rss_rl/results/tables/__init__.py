@@ -1,1 +1,1 @@
-"""Tables of results: what they hold, the runs they need, and what those runs came to."""
+"""Tables of results: their specification, the runs they need, and the scores of those runs."""

@@ -1,4 +1,4 @@
-"""The data of a table: prepared once, when the first run needs them."""
+"""The data of a table, prepared once when a run first needs them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rss_rl.results.tables.spec import Table
 
 
 class TableData:
-    """Prepares the data of a table's runs where they are missing.
+    """Prepares missing data for a table's runs.
 
     Args:
-        root: of the datasets' folders and of files of vectors that are no paths from here.
-        vectors: files in place of those that table and dataset name, or None.
-        tell: called with a line about what is being prepared.
+        root: of the datasets' folders and of relative paths of vector files.
+        vectors: files instead of those that table and dataset name, or None.
+        tell: called with progress lines.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class TableData:
         return (fold.prepared / MANIFEST).is_file()
 
     def check_root(self, folds: Sequence[Fold]) -> None:
-        """Check, before any run, that --data-root is given where it is needed.
+        """Check, before any run, that --data-root is given if needed.
 
         Raises:
-            DataError: no root is given and something lies below it, or the root is no directory.
+            DataError: no root is given although it is needed, or it is no directory.
         """
         for fold in folds:
             if fold.dataset.source is None or self.is_prepared(fold):
@@ -62,18 +62,18 @@ class TableData:
                 )
 
     def prepare(self, fold: Fold) -> None:
-        """Prepare the data of a fold where they are missing; once, whatever commands want them.
+        """Prepare the data of a fold if they are missing; concurrent commands wait for each other.
 
         Raises:
-            DataError: what it is made of is missing or wrong, or was prepared otherwise before, or
-                the disk refuses.
+            DataError: input files are missing or wrong, the data were prepared with other
+                settings, or a write fails.
         """
         if fold.dataset.source is None:
             open_prepared(fold.prepared)
             return
         with disk_errors(fold.prepared, "cannot be written", FREE_SPACE, DataError):
             fold.prepared.parent.mkdir(parents=True, exist_ok=True)
-            waiting = f"another command prepares {fold.name}: waiting for it"
+            waiting = f"another command is preparing {fold.name}: waiting for it"
             lock = fold.prepared.with_name(f".{fold.name}.lock")
             with file_lock(lock, lambda: self.tell(waiting)):
                 self._prepare(fold, fold.dataset.source)
@@ -115,7 +115,7 @@ class TableData:
         number, folds = fold.number, fold.dataset.folds
         given = {} if number is None else {"fold": str(number), "folds": str(folds)}
         options = fold.dataset.options.items()
-        # As on the command line, whichever way the table writes them: `300` and `"300"` are one.
+        # As strings, as on the command line: `300` and `"300"` in the table are equal.
         texts = {name: v if isinstance(v, str) else json.dumps(v) for name, v in options}
         return {**texts, **given}
 
@@ -130,7 +130,7 @@ class TableData:
             return Path(name)
         if self._root is None:
             raise DataError(
-                "where the datasets are is not said",
+                "the folder of the datasets is not given",
                 where=name,
                 remedy="Give --data-root DIR, the directory with one folder for each dataset",
             )
@@ -138,7 +138,7 @@ class TableData:
 
 
 def _check_same(record: Path, request: dict[str, Any]) -> None:
-    """Refuse data that were prepared otherwise; those without a record were put there by hand."""
+    """Refuse data prepared with other settings; data without a record were put there by hand."""
     if not record.is_file():
         return
     before = read_json(record, remedy="Remove the prepared directory beside it, and the file")

@@ -1,6 +1,6 @@
-"""Training the runs of a table: in this process one after another, or by workers on a cluster.
+"""Training the runs of a table: one after another in this process, or by workers on a cluster.
 
-A run that fails stops no other; after a stop every run can be resumed.
+A failed run does not stop the others; after a stop, every run can be resumed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WAIT_S = 1.0
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended; `reason` where it failed."""
+    """How a run ended; `reason` if it failed."""
 
     run: PlannedRun
     outcome: Outcome
@@ -35,19 +35,19 @@ class RunResult:
 
 
 class Workers(Protocol):
-    """Trains runs, some at a time."""
+    """Trains several runs at a time."""
 
     def free(self) -> bool:
         """Whether a run can be submitted now."""
 
     def submit(self, run: PlannedRun, overwrite: bool) -> None:
-        """Take a run; with `overwrite` what is in its directory goes."""
+        """Start a run; with `overwrite` its directory is replaced."""
 
     def busy(self) -> bool:
-        """Whether a submitted run has not been collected."""
+        """Whether a submitted run has not been collected yet."""
 
     def collect(self, timeout_s: float) -> list[RunResult]:
-        """What has ended since the last call; waits at most `timeout_s` for the first."""
+        """Results since the last call; waits at most `timeout_s` for the first."""
 
 
 def execute(
@@ -58,16 +58,16 @@ def execute(
     stop: Callable[[], bool] = lambda: False,
     again: bool = False,
 ) -> Iterator[PlannedRun | RunResult]:
-    """Train the runs; yields each run that is started, and how each ended.
+    """Train the runs; yields each run when it starts, and its result.
 
     Args:
-        runs: that are not finished, in their order.
-        prepare: makes the data of a fold ready, or raises an RssError.
-        stop: polled; True starts no more, and stops those under way.
-        again: replace a run that was trained with another configuration.
+        runs: unfinished runs, in order.
+        prepare: prepares the data of a fold, or raises an RssError.
+        stop: polled; True starts no more runs, and stops the current ones.
+        again: replace runs that were trained with another configuration.
     """
     waiting = deque(runs)
-    lost: dict[str, str] = {}  # folds whose data cannot be had, and why
+    lost: dict[str, str] = {}  # folds without data, and the reason
     while True:
         while waiting and workers.free() and not stop():
             run = waiting.popleft()
@@ -93,7 +93,7 @@ def train_run(
     stop: Callable[[], bool],
     progress: Callable[[str], None] = lambda _: None,
 ) -> RunResult:
-    """Train or resume a run; its failure is a result and never raises."""
+    """Train or resume a run; failures are returned as a result and never raise."""
     started = time.monotonic()
     outcome: Outcome = "finished"
     reason = ""
@@ -108,13 +108,13 @@ def train_run(
                 outcome = "stopped"
     except RssError as error:
         outcome, reason = "failed", str(error)
-    except Exception as error:  # whatever is wrong with one run, the others are trained
+    except Exception as error:  # one failed run must not stop the others
         outcome, reason = "failed", f"{type(error).__name__}: {error}"
     return RunResult(run, outcome, time.monotonic() - started, reason)
 
 
 def _note_moved_data(run: PlannedRun) -> None:
-    """Tell an unfinished run where its data are now: the directory of tables may have moved."""
+    """Update the data path of an unfinished run: the directory of tables may have moved."""
     for path in (run.path, run.path / ALL_TOKENS):
         if not (path / CONFIG_FILE).is_file():
             continue
@@ -124,7 +124,7 @@ def _note_moved_data(run: PlannedRun) -> None:
 
 
 def _line(event: RunEvent) -> str:
-    """An event as a line; empty for most."""
+    """An event as a progress line; empty for most."""
     if isinstance(event, PhaseBegan):
         return f"{event.name}: from update {event.update + event.done}"
     if isinstance(event, Evaluated):
@@ -136,10 +136,10 @@ def _line(event: RunEvent) -> str:
 
 
 class LocalWorkers:
-    """This process, one run at a time, which is trained while it is collected.
+    """Trains in this process, one run at a time, inside `collect`.
 
     Args:
-        stop: polled after each update. progress: takes the latest line about a run.
+        stop: polled after each update. progress: called with each progress line of a run.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""A sparsity-accuracy frontier as a table: every policy with every target share or lambda.
+"""A sparsity-accuracy frontier as a table: every policy at every target share or lambda.
 
-The runs are those of any table, so they are planned, trained, resumed and read as such.
-frontier.md, frontier.csv and frontier.png lie beside them.
+Its runs are planned, trained, resumed and read like those of any table. frontier.md, frontier.csv
+and frontier.png are written next to them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _ALL_TOKENS = "all-tokens"
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a frontier goes through.
+    """The points of a frontier.
 
-    policies  names, as a configuration has them
+    policies  names, as in a configuration
     shares    target shares, each in (0, 1)
-    costs     values of lambda; beside shares, for policies that learn through gates
-    seeds     how many for each point
+    costs     values of lambda; if shares are given too, only for policies that learn through gates
+    seeds     per point
     """
 
     policies: tuple[str, ...]
@@ -48,7 +48,7 @@ class Sweep:
     def __post_init__(self) -> None:
         if not self.shares and not self.costs:
             raise ConfigError(
-                "a frontier goes through target shares or through values of lambda",
+                "a frontier needs target shares or values of lambda",
                 remedy="Give --shares, --costs or both",
             )
         if not all(0 < share < 1 for share in self.shares):
@@ -58,13 +58,13 @@ class Sweep:
 
 
 def frontier_table(config: str, overrides: Sequence[str], base: RunConfig, sweep: Sweep) -> Table:
-    """The table of a sweep over what the configuration `config` with `overrides` says.
+    """The table of a sweep over the configuration `config` with `overrides`.
 
     Args:
-        base: the same, read.
+        base: that configuration, loaded.
 
     Raises:
-        ConfigError: a sweep that the configuration does not fit.
+        ConfigError: the sweep does not fit the configuration.
     """
     pairs = (override.partition("=") for override in overrides)
     settings = {key: parse_value(text, where=key) for key, _, text in pairs}
@@ -75,9 +75,9 @@ def frontier_table(config: str, overrides: Sequence[str], base: RunConfig, sweep
     ]
     if sweep.shares and sweep.costs and not any("-cost-" in row["name"] for row in rows):
         raise ConfigError(
-            "shares steer all of these policies: no cost would be tried",
+            "all of these policies have target shares: no cost would be tried",
             where="--costs",
-            remedy="Leave --costs away, or --shares",
+            remedy="Leave out --costs or --shares",
         )
     if whole := _all_tokens(base):
         rows.append(whole)
@@ -100,9 +100,9 @@ def frontier_table(config: str, overrides: Sequence[str], base: RunConfig, sweep
 
 
 def setting_of(row: Row) -> tuple[str, float | None]:
-    """Policy of a row, and the target share or sparsity cost that it was given.
+    """Policy of a row, and its target share or sparsity cost.
 
-    Of the row that reads every token: `all tokens`, and None.
+    For the row that reads every token: `all tokens`, and None.
     """
     if row.name == _ALL_TOKENS:
         return "all tokens", None
@@ -117,7 +117,7 @@ def setting_of(row: Row) -> tuple[str, float | None]:
 
 
 def _slug(text: str) -> str:
-    """A text as the name of a row or dataset."""
+    """A text as a valid name of a row or dataset."""
     return re.sub(r"[^a-z0-9.-]", "-", text.lower()).strip("-.")[:60] or "data"
 
 
@@ -146,13 +146,13 @@ def _point(base: RunConfig, policy: str, what: str, value: float) -> dict[str, A
         raise ConfigError(f"policy '{policy}' learns from no cost", remedy="Give --shares")
     if component.can("budget"):
         row["settings"]["reward.target_share"] = None
-        # Where a number of tokens was given instead of a share, it gives way.
+        # The share replaces a fixed number of tokens.
         row["settings"]["policy.options"] = {
             name: given for name, given in options.items() if name != "tokens"
         } | {"share": value}
     elif component.can("random"):
-        # One chance for both roles of which either keeps a token; above one half the threshold
-        # would keep them all, so it is scored by what it draws.
+        # Either role keeps a token, so that each has probability 1 - sqrt(1 - share). It is scored
+        # by sampling: the threshold would keep all tokens or none.
         row["mode"] = "sampled"
         row["settings"] |= {
             "policy.options": options | {"probability": 1 - (1 - value) ** 0.5},
@@ -168,7 +168,7 @@ def _point(base: RunConfig, policy: str, what: str, value: float) -> dict[str, A
 
 
 def _options(base: RunConfig, policy: str) -> dict[str, Any]:
-    """Those of the configuration's own policy that this one has as well."""
+    """Options of the configuration's policy that `policy` also has."""
     known = find_component("policy", policy).options.model_fields
     return {name: value for name, value in base.policy.options.items() if name in known}
 
@@ -185,14 +185,14 @@ def _learns_through_gates(base: RunConfig, policy: str) -> bool:
 def _check_steered(policy: str) -> None:
     if not find_component("policy", policy).can("share"):
         raise ConfigError(
-            f"no target share steers policy '{policy}', which keeps by a rule of its own",
+            f"policy '{policy}' does not support a target share",
             where="--shares",
-            remedy="Give --costs too, which are for such policies, or leave that policy away",
+            remedy="Give --costs too, which are for such policies, or leave out that policy",
         )
 
 
 def _without_policy(base: RunConfig, policy: str) -> list[dict[str, Any]]:
-    """The phases in which the classifier learns, for a policy that does not."""
+    """The phases that train the classifier, for a policy that is not trained."""
     kept = [
         phase.model_copy(update={"policy": False, "alternate_every": None})
         for phase in base.phases
@@ -201,13 +201,13 @@ def _without_policy(base: RunConfig, policy: str) -> list[dict[str, Any]]:
     if not kept or kept[-1].selection != "sampled":
         raise ConfigError(
             f"no phase trains the classifier on what '{policy}' draws",
-            remedy="Leave that policy away, or add a phase with supervised: true",
+            remedy="Leave out that policy, or add a phase with supervised: true",
         )
     return [phase.model_dump(mode="json") for phase in kept]
 
 
 def _all_tokens(base: RunConfig) -> dict[str, Any] | None:
-    """Every token, for as many updates; none where the updates of a phase are not known."""
+    """The all-tokens row, with the same number of updates; None if that is not known."""
     steps = [phase.steps for phase in base.phases]
     if None in steps:
         return None
@@ -223,13 +223,13 @@ def _all_tokens(base: RunConfig) -> dict[str, Any] | None:
 
 
 def write_frontier(plan: Plan, show: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Read what is finished, and write the frontier of it; the files.
+    """Write the frontier of the finished runs; returns the files.
 
     Args:
-        show: is given the Markdown first: what cannot be written can still be read.
+        show: called with the Markdown first, so that it is shown even if writing fails.
 
     Raises:
-        CheckpointError: a report is damaged, or nothing can be written.
+        CheckpointError: a report is damaged, or a write fails.
     """
     results = collect_results(plan, {})
     metrics = [name for name in plan.table.metrics if any(name in r.metrics for r in results)]
@@ -247,7 +247,7 @@ def write_frontier(plan: Plan, show: Callable[[str], None] = lambda _: None) -> 
 
 
 def _lambda(plan: Plan, result: RowResult) -> float | None:
-    """The lambda that a target share came to, mean over the finished runs."""
+    """The final lambda under a target share, mean over the finished runs."""
     last = []
     for run in plan.runs_of(result.row, result.dataset):
         if state_of(run) == "finished":
@@ -274,7 +274,7 @@ def _markdown(
         body.append([*cells, f"{result.runs} of {result.planned}"])
     note = (
         "Mean (sample standard deviation) over the seeds, on test, from the checkpoint that was "
-        "best on dev; with a target share, of those within a point of it. λ: as it was at the end."
+        "best on dev; with a target share, the best within a point of it. λ: its final value."
     )
     return f"# {plan.table.title}\n\n{output.markdown_table(header, body)}\n\n{note}\n"
 
@@ -299,7 +299,7 @@ def _csv(
 
 
 def _draw(plan: Plan, results: Sequence[RowResult], metric: str) -> bytes:
-    """A PNG: the share kept across, the metric upwards, a line for each policy."""
+    """A PNG of the metric against the share kept, with a line for each policy."""
     figure, (axes,) = output.panels(1, 1, (6.4, 4.4))
     axes.set_title(plan.table.title, fontsize=11)
     axes.set_xlabel("tokens kept, % of test")

@@ -1,8 +1,8 @@
-"""The runs of a table for TensorBoard's HPARAMS tab: what differs between them, scores of dev.
+"""The runs of a table for TensorBoard's HPARAMS tab: differing settings and dev scores.
 
-    FOLDER/tensorboard/FOLD_ROW_seed-N/events...    settings that differ, scores of dev
+    FOLDER/tensorboard/FOLD_ROW_seed-N/events...    differing settings, dev scores
 
-Records are written as TensorBoard reads them, without TensorFlow; equal runs make equal files.
+Event files are written without TensorFlow, and are deterministic.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from rss_rl.runs.run_directory import REPORT_FILE
 
 _EVENTS = "events.out.tfevents.0.rss-rl"
 _ELSEWHERE = ("data", "seed")
-"""Keys of a configuration that the fold and the seed of a run tell."""
+"""Configuration keys left out, since the fold and seed of a run determine them."""
 _Value = bool | float | str
 
 
 def write_hparams(plan: Plan) -> None:
-    """Write what TensorBoard lists of the finished runs; those of runs that are gone go.
+    """Write an event file for each finished run, and remove those of runs that are gone.
 
     Raises:
-        CheckpointError: a report is damaged, or the disk refuses.
+        CheckpointError: a report is damaged, or a write fails.
     """
     folder = plan.folder / "tensorboard"
     finished = [(run, report) for run, report, _ in finished_runs(plan.runs)]
@@ -55,7 +55,7 @@ def write_hparams(plan: Plan) -> None:
 
 
 def _differing(runs: list[PlannedRun]) -> list[dict[str, _Value]]:
-    """Of each run: dataset, row and seed, and every key that has not the same value in all."""
+    """For each run: dataset, row, seed, and every key whose value differs between runs."""
     flat = [_flat(run.config.model_dump(mode="json")) for run in runs]
     keys = sorted({key for own in flat for key in own if key.split(".")[0] not in _ELSEWHERE})
     several = [key for key in keys if len({repr(own.get(key)) for own in flat}) > 1]
@@ -71,7 +71,7 @@ def _differing(runs: list[PlannedRun]) -> list[dict[str, _Value]]:
 
 
 def _flat(tree: Mapping[str, Any]) -> dict[str, _Value]:
-    """Keys joined by dots; lists of values as JSON, and nothing where there is no value."""
+    """Values by dotted key; lists as JSON, empty values left out."""
     found = {key: value for key, value in flat_settings(tree) if value not in (None, {}, [])}
     return {key: json.dumps(v) if isinstance(v, list) else v for key, v in found.items()}
 
@@ -79,7 +79,7 @@ def _flat(tree: Mapping[str, Any]) -> dict[str, _Value]:
 def _events(
     run: PlannedRun, settings: Mapping[str, _Value], scores: Mapping[str, float], step: int
 ) -> bytes:
-    """The content of an event file; its times are those of the report."""
+    """The content of an event file, with the time of the report."""
     now = (run.path / REPORT_FILE).stat().st_mtime
     started = summary_v2.hparams_pb(settings, trial_id=run.label, start_time_secs=now)
     values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scores.items()]

@@ -19,14 +19,14 @@ from rss_rl.runs.run_directory import CONFIG_FILE, REPORT_FILE, RunDirectory
 State = Literal["missing", "interrupted", "finished", "changed"]
 DATA_FOLDER = "data"
 MANIFEST = "manifest.json"
-"""Of a prepared directory; a run keeps a copy of its own."""
+"""Manifest of a prepared directory; each run keeps a copy."""
 
 
 @dataclass(frozen=True)
 class Fold:
     """A fold of a dataset, or the whole dataset.
 
-    number    of the fold; None for the whole
+    number    of the fold; None for the whole dataset
     prepared  directory of its data, absolute
     """
 
@@ -36,7 +36,7 @@ class Fold:
 
     @property
     def name(self) -> str:
-        """Of its directories."""
+        """Name of its directories."""
         name = self.dataset.name
         return name if self.number is None else f"{name}-fold-{self.number}"
 
@@ -59,9 +59,9 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs of what was chosen of a table, in the order in which they are made.
+    """The runs of the chosen part of a table, in the order of training.
 
-    folder  of the table: its runs, and its files
+    folder  of the table's runs and files
     """
 
     name: str
@@ -87,16 +87,15 @@ def plan_runs(
 ) -> Plan:
     """Plan the runs of a table under the directory `out`.
 
-    Every row gets its first seed before any gets its second, and every dataset its first fold
-    before any gets its second, so that an early table is whole. What another table under `out` has
-    finished with the same settings on the same data is not made again: it is read where it lies.
+    Runs are ordered by seed and fold, so that an early table has every row. A run that another
+    table under `out` has finished with the same settings and data is read from there.
 
     Raises:
-        ConfigError: a name that the table does not have, or a row whose configuration is refused.
+        ConfigError: a name that the table does not have, or an invalid configuration of a row.
     """
     out = out.resolve()
     if name == DATA_FOLDER:
-        raise ConfigError(f"a table cannot be called '{name}'", remedy="Name its file otherwise")
+        raise ConfigError(f"a table cannot be called '{name}'", remedy="Rename its file")
     chosen_rows, chosen_datasets = table.chosen(rows, datasets)
     runs: list[tuple[tuple[int, int], PlannedRun]] = []
     for dataset in chosen_datasets:
@@ -112,12 +111,12 @@ def plan_runs(
                     order = turn, fold.number or 0
                     runs.append((order, PlannedRun(row, fold, seed, path, own)))
     runs.sort(key=lambda item: item[0])
-    ordered = tuple(_made_elsewhere(run, out) for _, run in runs)
+    ordered = tuple(_finished_twin(run, out) for _, run in runs)
     return Plan(name, table, out / name, chosen_rows, chosen_datasets, ordered)
 
 
-def _made_elsewhere(run: PlannedRun, out: Path) -> PlannedRun:
-    """The run where another table has finished the same; as it is planned where none has."""
+def _finished_twin(run: PlannedRun, out: Path) -> PlannedRun:
+    """The same run finished by another table if there is one, else the planned one."""
     if run.path.exists():
         return run
     for report in sorted(out.glob(f"*/{run.fold.name}/*/seed-{run.seed}/{REPORT_FILE}")):
@@ -125,7 +124,7 @@ def _made_elsewhere(run: PlannedRun, out: Path) -> PlannedRun:
         try:
             if state_of(twin) == "finished":
                 return twin
-        except CheckpointError:  # the other table reports it
+        except CheckpointError:  # damaged: an error of the other table
             continue
     return run
 
@@ -146,7 +145,7 @@ def _seeds(table: Table, row: Row, dataset: Dataset, asked: Sequence[int] | None
 
 
 def configure(name: str, table: Table, row: Row, dataset: Dataset) -> RunConfig:
-    """The configuration of a row's runs on a dataset, but for the seed and where the data lie.
+    """The configuration of a row's runs on a dataset, without seed and data path.
 
     Raises:
         ConfigError: naming table and row.
@@ -165,9 +164,9 @@ def configure(name: str, table: Table, row: Row, dataset: Dataset) -> RunConfig:
         raise ConfigError(message, where=where, remedy=error.remedy) from error
     if config.sampler.backend != "local" or config.learner.actors:
         raise ConfigError(
-            "a run of a table has its sampler and learner in its own process",
+            "runs of a table have their sampler and learner in one process",
             where=where,
-            remedy="Set sampler.backend=local and learner.actors=0; give --jobs for more at a time",
+            remedy="Set sampler.backend=local and learner.actors=0; --jobs trains runs in parallel",
         )
     _check_mode(row, config, where)
     return config
@@ -187,7 +186,7 @@ def _check_mode(row: Row, config: RunConfig, where: str) -> None:
 
 
 def state_of(run: PlannedRun) -> State:
-    """The state of a run; `changed`: it was made with another configuration or other data.
+    """The state of a run; `changed`: trained with another configuration or other data.
 
     Raises:
         CheckpointError: its directory is damaged.
@@ -199,7 +198,7 @@ def state_of(run: PlannedRun) -> State:
         before = directory.parsed_config(Trust.of(run.config.model_dump(mode="json")))
     except ConfigError:  # a key that was removed since
         return "changed"
-    # Where the data lie is of no account: a directory of tables can be moved.
+    # Ignore the data path: a directory of tables can be moved.
     if before.model_copy(update={"data": run.config.data}) != run.config or _other_data(run):
         return "changed"
     return "finished" if (run.path / REPORT_FILE).is_file() else "interrupted"
@@ -209,5 +208,5 @@ def _other_data(run: PlannedRun) -> bool:
     own, present = (run.path / "inputs" / MANIFEST, run.fold.prepared / MANIFEST)
     if not (own.is_file() and present.is_file()):
         return False
-    before = read_json(own, remedy="Remove the run's directory to make it again")
+    before = read_json(own, remedy="Remove the run's directory to train it again")
     return before != read_json(present, remedy="Remove that directory to prepare the data again")

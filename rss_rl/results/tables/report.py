@@ -1,4 +1,4 @@
-"""A table's results for people and for programs: table.md, table.csv, runs.csv, table.png."""
+"""The output files of a table: table.md, table.csv, runs.csv, table.png."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 _OURS, _PUBLISHED = output.COLOURS[:2]
 _PANEL_WIDTH, _ROW_HEIGHT, _FRAME_HEIGHT = 5.8, 0.36, 1.3
 _BESIDE = 0.14
-"""Distance of our point and the published one from the middle of their row."""
+"""Vertical offset of our and the published point from the middle of their row."""
 
 
 def write_table(plan: Plan, show: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Read what is finished, and write the table of it; the files.
+    """Write the table of the finished runs; returns the files.
 
     Args:
-        show: is given the Markdown first: what cannot be written can still be read.
+        show: called with the Markdown first, so that it is shown even if writing fails.
 
     Raises:
-        CheckpointError: a report or the times are damaged, or nothing can be written.
+        CheckpointError: a report or the times are damaged, or a write fails.
     """
     machine, timings = fresh_timings(plan)
     results = collect_results(plan, timings)
@@ -51,10 +51,10 @@ def write_table(plan: Plan, show: Callable[[str], None] = lambda _: None) -> lis
 
 
 def as_markdown(plan: Plan, results: Sequence[RowResult], machine: Mapping[str, Any]) -> str:
-    """The title, an overview where there are several datasets, and a part for each dataset.
+    """The title, an overview if there are several datasets, and a section for each dataset.
 
     Args:
-        machine: that times were measured on.
+        machine: on which times were measured.
     """
     parts = [f"# {plan.table.title}", plan.table.note]
     if len(plan.datasets) > 1:
@@ -67,7 +67,7 @@ def as_markdown(plan: Plan, results: Sequence[RowResult], machine: Mapping[str, 
 
 
 def _overview(plan: Plan, results: Sequence[RowResult]) -> str:
-    """One metric of every dataset: ours, and what was published behind a slash."""
+    """One metric per dataset: ours / published."""
     found = {(result.row.name, result.dataset.name): result for result in results}
     header, columns = ["model"], [[row.label for row in plan.rows]]
     for dataset in plan.datasets:
@@ -118,7 +118,7 @@ def _label(result: RowResult) -> str:
 
 
 def _runs(result: RowResult) -> str:
-    """How many runs the row stands for; how many are missing."""
+    """The number of runs of a row, or how many of the planned are finished."""
     if result.planned == 0:
         return output.NONE
     if result.runs < result.planned:
@@ -139,7 +139,7 @@ def _published(result: RowResult, metric: str) -> str:
 
 
 def _figure(metric: str, value: float) -> str:
-    """A published figure with the decimals it was published with."""
+    """A published figure, with its published decimals."""
     if percent_scale(metric) == 1:
         return f"{value:.4f}"
     return f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}"
@@ -158,7 +158,7 @@ def _published_value(result: RowResult, name: str) -> float | None:
 
 
 def _extra(result: RowResult, name: str, scale: float = 1, unit: str = "") -> str:
-    """A published count or time, with as many decimals as were published."""
+    """A published count or time, with its published decimals."""
     value = _published_value(result, name)
     return output.NONE if value is None else f"{value * scale:g}{unit}"
 
@@ -191,22 +191,22 @@ def _time_ratio(result: RowResult, first: RowResult | None, name: str) -> float 
 
 def _footnote(results: Sequence[RowResult], machine: Mapping[str, Any]) -> str:
     notes = [
-        "Mean (sample standard deviation) over the runs, of cross validation over the folds. "
-        "Scores are of test, from the checkpoint of the last phase that was best on dev.",
+        "Mean (sample standard deviation) over the runs; for cross-validation, over the folds. "
+        "Scores are on test, from the checkpoint of the last phase that was best on dev.",
         "Kept: test's tokens that are head or dependent. Parameters: without embeddings, with the "
         "policy where it selects.",
     ]
     if any(result.timing for result in results) and machine:
         facts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in machine.items())
         notes.append(
-            "Times: of an epoch of the last phase, and of a pass over test; medians of interleaved "
+            "Times: an epoch of the last phase, and a pass over test; medians of interleaved "
             f"turns in one process after training; {facts}."
         )
     return " ".join(notes)
 
 
 def as_csv(plan: Plan, results: Sequence[RowResult]) -> str:
-    """A line for each row of each dataset; empty cells where something is not known."""
+    """One line per row and dataset; unknown values are empty cells."""
     first = {
         dataset.name: _first_timed([r for r in results if r.dataset is dataset])
         for dataset in plan.datasets
@@ -248,11 +248,10 @@ def _columns(name: str, pair: Sequence[float | None]) -> dict[str, float | None]
 
 
 def runs_as_csv(plan: Plan) -> str:
-    """A line for each finished run, with the commit that made it and all that its report has of
-    test.
+    """One line per finished run, with its commit and all test scores of its report.
 
     Raises:
-        CheckpointError: a report is damaged, or lacks the mode that counts.
+        CheckpointError: a report is damaged, or lacks the row's mode.
     """
     records = [
         {
@@ -270,15 +269,15 @@ def runs_as_csv(plan: Plan) -> str:
 
 
 def _commit(run: Path) -> str:
-    """Of the program that began a run; empty where that is not known."""
+    """The commit of the code that began a run; empty if unknown."""
     try:
         return str(RunDirectory.open(run).read_provenance().get("commit") or "")
-    except CheckpointError:  # of an earlier version
+    except CheckpointError:  # a run of an earlier version
         return ""
 
 
 def draw(plan: Plan, results: Sequence[RowResult]) -> bytes:
-    """A PNG with a panel for each dataset and metric: our points beside the published ones."""
+    """A PNG with a panel per dataset and metric: our and the published points."""
     shown = [
         (f"{dataset.label or dataset.name}: {heading(metric)}", metric, own)
         for dataset in plan.datasets
@@ -310,7 +309,7 @@ def _draw_panel(axes: Axes, title: str, metric: str, results: Sequence[RowResult
             ours.append((scale * found.mean, deviation, number - _BESIDE))
         if figure := result.row.figure(result.dataset.name, metric):
             published.append((figure[0], figure[1], number + _BESIDE))
-    # Both are drawn where there is no point too, so that any panel has the whole legend.
+    # Draw both even without points, so that every panel has the whole legend.
     for points, colour, marker, label in (
         (published, _PUBLISHED, "D", "published"),
         (ours, _OURS, "o", "ours"),

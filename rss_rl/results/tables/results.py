@@ -1,7 +1,7 @@
-"""What the finished runs of a table scored.
+"""Scores of a table's finished runs.
 
-Of a dataset: mean and standard deviation over the seeds. Of a cross validation: each fold's mean
-over its seeds first, then mean and standard deviation over the folds, as the papers do.
+For a dataset: mean and standard deviation over seeds. For cross-validation: first each fold's mean
+over its seeds, then mean and standard deviation over the folds, as in the papers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _KEPT = "kept"
 class RowResult:
     """A row on a dataset.
 
-    metrics     of test, those of the table that the reports have; none where no run is finished
-    runs        finished, of how many planned; folds: finished ones
-    seeds       of a fold, or of the dataset; the fewest
+    metrics     on test, those of the table that all reports have; empty if no run is finished
+    runs        finished runs, of `planned`. folds: with finished runs
+    seeds       per fold (the fewest), or of the dataset
     parameters  without embeddings
     kept        share of the tokens
-    timing      None where it was not measured
+    timing      None if not measured
     """
 
     row: Row
@@ -47,13 +47,13 @@ class RowResult:
 
 
 def collect_results(plan: Plan, timings: Mapping[str, Mapping[str, Timing]]) -> list[RowResult]:
-    """Every row of every dataset of the plan, in their order.
+    """Results of every row on every dataset of the plan, in order.
 
     Args:
         timings: by dataset and row.
 
     Raises:
-        CheckpointError: a report is damaged, or lacks the mode that counts.
+        CheckpointError: a report is damaged, or lacks the row's mode.
     """
     return [
         _result(plan, row, dataset, timings.get(dataset.name, {}).get(row.name))
@@ -89,7 +89,7 @@ def _result(plan: Plan, row: Row, dataset: Dataset, timing: Timing | None) -> Ro
 
 
 def over_folds(values: Sequence[tuple[str, float]]) -> Spread:
-    """Over seeds where all values are of one fold, else over the folds' means.
+    """Spread over seeds if all values are of one fold, else over the folds' means.
 
     >>> over_folds([("a", 1.0), ("a", 3.0), ("b", 4.0)])
     Spread(mean=3.0, deviation=1.4142135623730951)
@@ -105,7 +105,7 @@ def over_folds(values: Sequence[tuple[str, float]]) -> Spread:
 def finished_runs(
     runs: Iterable[PlannedRun],
 ) -> Iterator[tuple[PlannedRun, dict[str, Any], Mapping[str, Any]]]:
-    """Finished runs, each with its report and its scores of test in the mode that counts.
+    """Finished runs, each with its report and its test scores in the row's mode.
 
     Raises:
         CheckpointError: a report is damaged, or lacks that mode.
@@ -119,6 +119,6 @@ def finished_runs(
             raise CheckpointError(
                 f"the report has no scores of {_SPLIT} with mode '{run.row.mode}'",
                 where=str(run.path),
-                remedy="Remove the run's directory to make it again",
+                remedy="Remove the run's directory to train it again",
             )
         yield run, report, scores

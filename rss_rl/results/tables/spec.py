@@ -1,7 +1,7 @@
-"""What a table is: datasets, rows, the settings of each run, and the published figures.
+"""The specification of a table: datasets, rows, settings of each run, published figures.
 
-A table is a YAML file. Settings are dotted keys of a run's configuration. A run has those of its
-base, the table, the dataset, the row, and the row on that dataset: the later ones win.
+A table is a YAML file. Settings are dotted configuration keys, merged in the order base, table,
+dataset, row, row on that dataset: later ones win.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _Published = Annotated[float, Field(ge=-1)]
 _Named = TypeVar("_Named", "Dataset", "Row")
 
 Figure = tuple[float, float | None]
-"""A published mean, and its standard deviation where one was published."""
+"""A published mean, and its standard deviation if published."""
 
 
 def percent_scale(metric: str) -> int:
-    """What figures of the metric are multiplied by: shares stand in percent, as in papers."""
+    """Factor for display: 100 for shares, which are shown in percent as in papers, else 1."""
     return 100 if find_measure(metric).percent else 1
 
 
 def heading(metric: str) -> str:
-    """Of the metric's column."""
+    """Heading of the metric's column."""
     return find_measure(metric).label + (" %" if find_measure(metric).percent else "")
 
 
@@ -44,10 +44,10 @@ def _known(metric: str) -> str:
 
 
 class Base(Section):
-    """A configuration that runs begin from.
+    """A base configuration of runs.
 
-    config    as `rss-rl train` takes it
-    settings  that differ from it
+    config    as for `rss-rl train`
+    settings  overrides
     """
 
     config: str
@@ -57,13 +57,13 @@ class Base(Section):
 class Dataset(Section):
     """Data that rows are trained on, and the configurations that fit them.
 
-    name      of directories; label: of headings, default the name
-    source    as `rss-rl data list` shows it. folder: under the data root; options: of the source
-    prepared  in place of these three: a directory that is prepared already
-    vectors   in place of the table's
-    dim       width of the random vectors where there are no files of vectors
-    folds     of a cross validation: the source has the options fold and folds
-    bases     by the name that rows give; the first is that of rows that give none
+    name      for directories. label: for headings, default the name
+    source    as in `rss-rl data list`. folder: under the data root; options: of the source
+    prepared  instead of these three: a prepared directory
+    vectors   instead of the table's
+    dim       width of random vectors, if there are no vector files
+    folds     of cross-validation: the source must have the options fold and folds
+    bases     by the name that rows refer to; the first is the default
     """
 
     name: _Name
@@ -92,15 +92,15 @@ class Dataset(Section):
 class Row(Section):
     """A model of the table.
 
-    name         of directories; label: as it is shown
-    base         which of a dataset's
-    mode         the selections whose scores count: of a run that samples none, `all`
-    datasets     that it is trained on; default all of the table
-    seeds        how many, at most
-    settings     on all datasets; settings_on: by dataset
-    published    by dataset and metric a number or [mean, standard deviation]; also `parameters`,
+    name         for directories. label: as shown
+    base         name of one of the dataset's bases
+    mode         selection mode whose scores are shown; `all` for runs that select all tokens
+    datasets     to train on; default all of the table
+    seeds        at most
+    settings     on all datasets. settings_on: by dataset
+    published    by dataset and metric, a number or [mean, standard deviation]; also `parameters`,
                  `epoch_s` and `inference_s` (seconds)
-    runs         false: published figures alone
+    runs         false: published figures only
     """
 
     name: _Name
@@ -118,7 +118,7 @@ class Row(Section):
     runs: bool = True
 
     def figure(self, dataset: str, metric: str) -> Figure | None:
-        """What was published."""
+        """The published figure, if any."""
         value = self.published.get(dataset, {}).get(metric)
         if value is None or isinstance(value, tuple):
             return value
@@ -129,8 +129,8 @@ class Table(Section):
     """A table: every row is trained on every dataset, with every seed.
 
     metrics   columns; a dataset shows those that its reports have
-    vectors   files under the data root, put side by side
-    seeds     how many for each row and dataset
+    vectors   files under the data root, concatenated per word
+    seeds     per row and dataset
     """
 
     title: str
@@ -158,7 +158,7 @@ class Table(Section):
         for name in (*(row.datasets or ()), *row.settings_on, *row.published):
             if name not in known:
                 raise ValueError(
-                    f"row '{row.name}' names no dataset '{name}'{nearest(name, known)}"
+                    f"row '{row.name}' names an unknown dataset '{name}'{nearest(name, known)}"
                 )
         for dataset in self.datasets:
             bases = list(dataset.bases)
@@ -171,7 +171,7 @@ class Table(Section):
             if metric not in (*self.metrics, *_EXTRA):
                 columns = [*self.metrics, *_EXTRA]
                 raise ValueError(
-                    f"row '{row.name}' publishes '{metric}', which is no column"
+                    f"row '{row.name}' publishes '{metric}', which is not a column"
                     f"{nearest(metric, columns)}"
                 )
         self._check_figures(row)
@@ -194,13 +194,13 @@ class Table(Section):
         return row.runs and (row.datasets is None or dataset.name in row.datasets)
 
     def shows(self, row: Row, dataset: Dataset) -> bool:
-        """Whether the dataset's part of the table has the row."""
+        """Whether the dataset's section of the table has the row."""
         return self.trains(row, dataset) or dataset.name in row.published
 
     def chosen(
         self, rows: Sequence[str] | None = None, datasets: Sequence[str] | None = None
     ) -> tuple[tuple[Row, ...], tuple[Dataset, ...]]:
-        """The rows and datasets of the given names, in the table's order; all for None.
+        """The rows and datasets with the given names, in table order; all for None.
 
         Raises:
             ConfigError: a name that the table does not have.

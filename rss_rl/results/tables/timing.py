@@ -1,10 +1,10 @@
-"""How long training and inference take: measured after training, all rows of a dataset in turn.
+"""Training and inference times, measured after training for all rows of a dataset in turn.
 
-The times of training itself would compare rows that other work slowed down differently. Here one
-process holds all rows of a dataset with the weights they ended with, and gives each a few updates
-in turn, over and over; the median of a row's turns is its time. What is timed is an update of the
-last phase (of ReSAN: sampling, classifier and policy), and a pass over test with the selections
-that count, metrics included. Reading timing.json needs no torch.
+Times taken during training would not be comparable, as other load on the machine varies. Here, one
+process holds all rows of a dataset with their final weights and runs a few updates of each in turn,
+repeatedly; a row's time is the median of its turns. Timed are an update of the last phase (for
+ReSAN: sampling, classifier and policy), and a pass over test in the row's mode, metrics included.
+Reading timing.json does not need torch.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ TIMING_FILE = "timing.json"
 _VERSION = 1
 _ENDLESS = 10**9
 _WARM_UPDATES = 3
-"""Of each row before the first that counts."""
+"""Untimed updates of each row at the start."""
 _TURNS, _UPDATES = 5, 4
-"""Turns of each row, and updates in a turn."""
+"""Turns per row, and updates per turn."""
 _PASSES = 3
-"""Over test."""
+"""Passes over test."""
 _Seconds = Annotated[tuple[float, ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Of one row.
+    """Times of one row.
 
-    update_s     of an update in each turn
-    inference_s  of each pass over test
-    updates_an_epoch   so an epoch takes median(update_s) times this
-    run          what was measured, see `identity`
+    update_s     seconds per update, for each turn
+    inference_s  seconds of each pass over test
+    updates_an_epoch   an epoch takes median(update_s) times this
+    run          the measured configuration, see `identity`
     """
 
     update_s: _Seconds
@@ -74,13 +74,13 @@ _Timings = dict[str, dict[str, Timing]]
 
 
 def identity(run: PlannedRun) -> str:
-    """Tells the configuration that was measured from others, wherever its data lie."""
+    """A hash of the run's configuration, without data path and seed."""
     tree = run.config.model_dump(mode="json", exclude={"data", "seed"})
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_timings(path: Path) -> tuple[dict[str, Any], _Timings]:
-    """The machine, and timings by dataset and row; both empty where there is no file.
+    """The machine, and timings by dataset and row; both empty without a file.
 
     Raises:
         CheckpointError: the file is damaged.
@@ -99,7 +99,7 @@ def read_timings(path: Path) -> tuple[dict[str, Any], _Timings]:
 
 
 def write_timings(path: Path, described: Mapping[str, Any], timings: _Timings) -> None:
-    """Write timings and the machine they were measured on."""
+    """Write timings and a description of the machine."""
     datasets = TypeAdapter(_Timings).dump_python(timings, mode="json")
     tree = {"schema_version": _VERSION, "machine": dict(described), "datasets": datasets}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def write_timings(path: Path, described: Mapping[str, Any], timings: _Timings) -
 
 
 def fresh_timings(plan: Plan) -> tuple[dict[str, Any], _Timings]:
-    """The machine and timings of the plan's folder, for rows that are configured as they were then.
+    """The machine and timings of the plan's folder, for rows with unchanged configuration.
 
     Raises:
         CheckpointError: the file is damaged.
@@ -128,12 +128,12 @@ def time_rows(
     stop: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Measure every dataset that has a finished row without times; all rows of it together.
+    """Measure each dataset with a finished but untimed row, all of its rows together.
 
     Args:
         anew: measure all datasets again.
-        stop: polled between turns; what is measured by then is kept.
-        tell: called with a line about each dataset, also where it cannot be measured.
+        stop: polled between turns; datasets measured by then are kept.
+        tell: called with a line about each dataset, also if it cannot be measured.
 
     Raises:
         CheckpointError: the file of times is damaged or cannot be written.
@@ -150,11 +150,11 @@ def time_rows(
         try:
             measured = measure(runs, stop=stop)
         except RssError as error:
-            # Data that are gone: the scores are worth a table all the same.
+            # The data may be gone; the table is still written with its scores.
             tell(f"no times on {dataset.name}: {error}")
             continue
         if measured is not None:
-            # Rows that were left out this time were measured beside others: they are dropped.
+            # Older times of other rows are dropped: they were not measured in the same process.
             described, timings = here, timings | {dataset.name: measured}
             with disk_errors(plan.folder, "the table cannot be written", FREE_SPACE):
                 write_timings(path, described, timings)
@@ -172,8 +172,8 @@ def _first_runs(plan: Plan, dataset: Dataset) -> list[PlannedRun]:
     return [first[row.name] for row in plan.rows if row.name in first]
 
 
-class _Contender:
-    """A row with its final weights, ready for an update or a pass."""
+class _TimedRow:
+    """A row with its final weights, to be timed."""
 
     def __init__(self, run: PlannedRun, prepared: Prepared) -> None:
         from rss_rl.logs.events import NO_LOG
@@ -194,7 +194,7 @@ class _Contender:
         self._inference_s: list[float] = []
 
     def train(self, updates: int, *, counts: bool) -> None:
-        """Some updates; the seconds of one are noted where the turn counts."""
+        """Run some updates; if the turn counts, record the seconds per update."""
         started = time.perf_counter()
         for _ in range(updates):
             self._session.update()
@@ -202,13 +202,13 @@ class _Contender:
             self._update_s.append((time.perf_counter() - started) / updates)
 
     def infer(self) -> None:
-        """A pass over test, whose seconds are noted."""
+        """Run a pass over test and record its seconds."""
         started = time.perf_counter()
         self._learner.evaluate("test", [self._run.row.mode])
         self._inference_s.append(time.perf_counter() - started)
 
     def timing(self) -> Timing:
-        """What was noted."""
+        """The recorded times."""
         return Timing(
             tuple(self._update_s),
             tuple(self._inference_s),
@@ -226,20 +226,20 @@ def measure(
     *,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Timing] | None:
-    """Time finished runs of one fold, a run of each row; None where it was stopped.
+    """Time finished runs of one fold, one of each row; None if stopped.
 
     Raises:
-        RssError: a run that cannot be opened.
+        RssError: a run cannot be opened.
     """
     prepared = open_prepared(runs[0].fold.prepared)
-    contenders = {run.row.name: _Contender(run, prepared) for run in runs}
+    contenders = {run.row.name: _TimedRow(run, prepared) for run in runs}
     try:
         for turn in range(_TURNS + 1):
             for contender in contenders.values():
                 if stop():
                     return None
                 contender.train(_UPDATES if turn else _WARM_UPDATES, counts=turn > 0)
-        # After training, since samplers and learner share the weights' memory of the last update.
+        # After training, since samplers and learner share the memory of the weights.
         for _ in range(_PASSES):
             for contender in contenders.values():
                 if stop():
@@ -252,7 +252,7 @@ def measure(
 
 
 def machine() -> dict[str, Any]:
-    """The hardware and the library that times depend on."""
+    """The hardware and software that times depend on."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),

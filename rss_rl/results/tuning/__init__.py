@@ -1,1 +1,1 @@
-"""Search for settings: spaces, trials, what mattered, and the files that say so."""
+"""Hyperparameter search: spaces, trials, influence of each key, and reports."""

@@ -1,11 +1,10 @@
-"""What mattered: for each key of a space, how its values go together with the dev metric.
+"""Influence of each key of a search space on the dev metric.
 
-Trials that were stopped early are compared with the others where they still ran: at equal updates.
-There every trial has a rank by the best of the phase so far. Once they are finished those that miss
-a target share rank behind all that do not; before, being off the share costs a little. Numbers are
-judged by Spearman's rank correlation, choices by the mean rank of their trials and the
-Kruskal-Wallis test. Values of the keys are drawn independently, so that each can be looked at
-alone; with few trials that finds large effects only.
+Trials are compared at equal updates, so that those stopped early count as long as they ran. They
+are ranked by the best evaluation of the phase so far. Finished trials that miss the target share
+rank behind all others; before, a miss costs a penalty. Ranges are judged by Spearman's rank
+correlation, choices by the mean rank of their trials and the Kruskal-Wallis test. Values of the
+keys are drawn independently, so each key can be judged alone; few trials show only large effects.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from rss_rl.results.tuning.trial import Point, TrialRecord, points
 from rss_rl.types import Array
 
 _FEWEST = 4
-"""Trials of which a correlation says anything."""
+"""Fewest trials for a correlation."""
 
 
 @dataclass(frozen=True)
 class Influence:
-    """Of a key at one number of updates.
+    """Influence of a key after a number of updates.
 
-    trials       that are compared
-    correlation  of value and goodness, -1 to 1: above 0 the larger values were better; None for
-                 choices, or where there are too few trials
+    trials       number compared
+    correlation  of value and merit, -1 to 1, positive if larger values were better; None for
+                 choices, or with too few trials
     ranks        by choice: mean rank (1 is best) and number of trials; empty for ranges
-    p            of as much without any influence; None where there are too few trials
+    p            p-value under no influence; None with too few trials
     """
 
     key: str
@@ -48,7 +47,7 @@ class Influence:
 
 
 def value_of(base: Base, record: TrialRecord, key: str) -> Any:
-    """The value that a trial had: its own, or the one of the configuration as it is."""
+    """A trial's value of a key: drawn, or from the base configuration."""
     if key in record.settings:
         return record.settings[key]
     config = base.configure(record.settings)
@@ -65,17 +64,17 @@ def value_of(base: Base, record: TrialRecord, key: str) -> Any:
 
 
 def point_at(record: TrialRecord, progress: int) -> Point | None:
-    """The first evaluation after that many updates; None where the trial did not come so far."""
+    """The first evaluation after that many updates; None if the trial did not get there."""
     return next((point for point in points(record) if point.progress >= progress), None)
 
 
 def influences(
     space: Space, base: Base, records: Sequence[TrialRecord], progress: int, *, over: bool
 ) -> list[Influence]:
-    """Of each key, among the trials that made so many updates, the baseline among them.
+    """Influence of each key among the trials, with the baseline, that made `progress` updates.
 
     Args:
-        over: whether these are all updates of a trial.
+        over: whether `progress` is a trial's full number of updates.
     """
     found = [(record, point_at(record, progress)) for record in records]
     reached = [(record, point) for record, point in found if point is not None]
@@ -95,7 +94,7 @@ def influences(
 def _influence(
     key: str, progress: int, merits: Array, values: Sequence[Any], choices: list[str] | None
 ) -> Influence:
-    """`choices` are those of the space, in their order; None for a range."""
+    """Influence of one key; `choices` are those of the space in order, None for a range."""
     count = len(values)
     if choices is None:
         if count < _FEWEST or len(set(values)) < 2 or len(set(merits)) < 2:
@@ -121,5 +120,5 @@ def _kruskal(merits: Array, groups: Sequence[Sequence[int]]) -> float | None:
 
 
 def text_of(value: Any) -> str:
-    """A value of a key as tables and pictures show it."""
+    """A value of a key as shown in tables and figures."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SHOWN = 10
-"""Trials of the table; the CSV has all."""
+"""Trials shown in the table; the CSV has all."""
 _ROUNDING = 1e-9
-"""Of means over seeds."""
+"""Tolerance for rounding in means over seeds."""
 _STATES = {"running": "interrupted"}
 
 
 def ranked(records: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Trials from the best: finished ones by merit, then others by how far and how well."""
+    """Trials from best to worst: finished ones by merit, then others by progress and promise."""
 
     def order(record: TrialRecord) -> tuple[bool, int, float]:
         last = _last(record)
@@ -55,14 +55,14 @@ def _last(record: TrialRecord) -> Point | None:
 
 
 def write_search(study: Study, show: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Read what the trials came to, and write the files of it all.
+    """Write the results of the trials; returns the files.
 
     Args:
-        show: is given the Markdown first: what cannot be written can still be read.
+        show: called with the Markdown first, so that it is shown even if writing fails.
 
     Raises:
         ConfigError: every trial failed.
-        CheckpointError: a record is damaged, or nothing can be written.
+        CheckpointError: a record is damaged, or a write fails.
     """
     records = study.records()
     _refuse_failures(study, records)
@@ -106,7 +106,7 @@ def _markdown(
     said = ", ".join(f"{number} {what}" for what, number in counted.items() if number)
     parts = [
         f"# Search: {Path(study.space.where).stem} on {Path(study.base.where).stem}",
-        f"{len(records)} trials ({said}), {spent / 60:.1f} minutes of a core. " + _measure(study),
+        f"{len(records)} trials ({said}), {spent / 60:.1f} core minutes. " + _measure(study),
         _table(study, records),
         _notes(study, records),
         "## What mattered",
@@ -123,7 +123,7 @@ def _measure(study: Study) -> str:
     text = f"Compared by {find_measure(study.metric.name).label} on dev"
     if share is not None:
         text += f"; trials that do not keep {share:.0%} of the words, within a point, come last"
-    return text + f". {study.seeds} seed{'s' if study.seeds > 1 else ''} a trial."
+    return text + f". {study.seeds} seed{'s' if study.seeds > 1 else ''} per trial."
 
 
 def _table(study: Study, records: Sequence[TrialRecord]) -> str:
@@ -150,7 +150,7 @@ def _cells(point: Point, metric: BestMetric) -> list[str]:
 
 
 def _misses(point: Point, metric: BestMetric) -> bool:
-    """Whether a merit is below the metric's value, which only a share that was missed makes it."""
+    """Whether the target share was missed: only then is merit below the metric's value."""
     if point.best is None:
         return False
     better = -point.best if metric.lower_is_better else point.best
@@ -168,12 +168,12 @@ def _short(value: Any) -> str:
 
 def _notes(study: Study, records: Sequence[TrialRecord]) -> str:
     notes = [
-        "Of each trial the best checkpoint of its last phase; `updates` are those since words were"
-        " first selected."
+        "Scores are of the best checkpoint of each trial's last phase; `updates` counts those since"
+        " words were first selected."
         if study.config.phases[-1].selection == "sampled"
-        else "Of each trial the best checkpoint of its last phase.",
-        "The best of many dev scores is better than it will be on new data: train `best.yaml` with"
-        " other seeds before you believe it.",
+        else "Scores are of the best checkpoint of each trial's last phase.",
+        "The best of many dev scores is optimistic: train `best.yaml` with other seeds before you"
+        " rely on it.",
     ]
     best = ranked(records)[:1]
     if best and best[0].number == 0 and best[0].state == "finished":
@@ -204,11 +204,11 @@ def _influence_cell(found: Influence) -> str:
 
 def _influence_notes(study: Study) -> str:
     return (
-        "Ranges: Spearman's ρ of value and rank, above 0 where larger values did better. Choices:"
-        " mean rank, 1 is best. In brackets the number of trials. Every column compares trials at"
-        " equal updates: the first has all that came so far, later ones those that were not"
-        " stopped, which are the better ones of the column before. p: of as large a difference by"
-        f" chance, for one key; of {len(study.space.dimensions)} keys some are small by chance."
+        "Ranges: Spearman's ρ of value and rank, positive if larger values did better. Choices:"
+        " mean rank, 1 is best. In brackets the number of trials. Each column compares trials at"
+        " equal updates: the first has all that got there, later ones only those that were not"
+        " stopped, the better ones of the previous column. p: chance of so large a difference for"
+        f" one key; with {len(study.space.dimensions)} keys, some are small by chance."
     )
 
 
@@ -236,7 +236,7 @@ def _csv(study: Study, records: Sequence[TrialRecord]) -> str:
 
 
 def _best_config(study: Study, best: TrialRecord) -> dict[str, str | bytes]:
-    """The configuration that was searched from, and one that extends it with the best settings."""
+    """The base configuration, and one that extends it with the best settings."""
     base = dict(study.base.tree)
     changed = _differences(base, study.base.with_settings(best.settings))
     last = _last(best)
@@ -249,12 +249,12 @@ def _best_config(study: Study, best: TrialRecord) -> dict[str, str | bytes]:
     )
     text = yaml.safe_dump({"extends": "base.yaml"} | changed, sort_keys=False, allow_unicode=True)
     shown = yaml.safe_dump(base, sort_keys=False, allow_unicode=True)
-    origin = f"# What the search began with: {study.base.where} and KEY=VALUE settings.\n"
+    origin = f"# Base of the search: {study.base.where} and KEY=VALUE settings.\n"
     return {"base.yaml": origin + shown, "best.yaml": head + text}
 
 
 def _differences(base: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file that extends `base` says to mean `tree`."""
+    """The keys that a file extending `base` must set to be equal to `tree`."""
     changed = {}
     for key, value in tree.items():
         before: Any = base.get(key)
@@ -262,14 +262,14 @@ def _differences(base: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, 
             continue
         changed[key] = value
         sections = isinstance(before, dict) and isinstance(value, dict)
-        # A slot with another name is written whole, as it inherits no options.
+        # A component with another name is written in full, as it inherits no options.
         if sections and before.get("name") == value.get("name"):
             changed[key] = _differences(before, value)
     return changed
 
 
 def _draw(study: Study, records: Sequence[TrialRecord]) -> bytes:
-    """A PNG: the metric against updates for each trial, and against each key's values."""
+    """A PNG of the metric against updates for each trial, and against the values of each key."""
     keys = list(study.space.dimensions)
     figure, axes = output.panels(1 + len(keys), 3, (4.6, 3.4))
     metric, scale = study.metric.name, percent_scale(study.metric.name)
@@ -283,7 +283,7 @@ def _draw(study: Study, records: Sequence[TrialRecord]) -> bytes:
         for state, colour in colours.items():
             found = [(r, point_at(r, at)) for r in records if r.state == state]
             shown = [
-                (value_of(study.base, r, key), scale * _worth(p, study), r.number)
+                (value_of(study.base, r, key), scale * _signed_promise(p, study), r.number)
                 for r, p in found
                 if p is not None and p.promise > WORST
             ]
@@ -299,8 +299,8 @@ def _draw(study: Study, records: Sequence[TrialRecord]) -> bytes:
     return output.png(figure)
 
 
-def _worth(point: Point, study: Study) -> float:
-    """What a trial promises at a point, as the metric has it."""
+def _signed_promise(point: Point, study: Study) -> float:
+    """A trial's promise at a point, with the metric's sign."""
     return -point.promise if study.metric.lower_is_better else point.promise
 
 
@@ -343,7 +343,7 @@ def _scatter(
     colour: str,
     state: str,
 ) -> None:
-    """Points of one state; choices stand at their numbers, ranges on their scale."""
+    """Plot the trials of one state; choices at their index, ranges on their scale."""
     from matplotlib.ticker import NullLocator
 
     own = study.space.dimensions[key]
@@ -363,7 +363,7 @@ def _scatter(
         for value in (text_of(value_of(study.base, TrialRecord(0, {}), key)),):
             numbers.setdefault(value, len(numbers))
         axes.set_xticks(list(numbers.values()), list(numbers), fontsize=8)
-        # Beside each other, so that equal ones can be told apart.
+        # Jitter, so that equal values do not overlap.
         across = [numbers[text_of(v)] + 0.04 * ((7 * n) % 5 - 2) for v, _, n in shown]
     sizes = np.array([60 if number == 0 else 22 for _, _, number in shown])
     if shown:

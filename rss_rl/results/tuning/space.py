@@ -1,4 +1,4 @@
-"""Search spaces: which keys of a configuration are tried, and with which values.
+"""Search spaces: the configuration keys to tune, and their values.
 
 A space is a YAML file of dotted keys, each with one kind of values:
 
@@ -8,8 +8,8 @@ A space is a YAML file of dotted keys, each with one kind of values:
     policy.options.hidden: {integer: [50, 200]}
     phases.co-train.mixed_share: {uniform: [0, 0.8]}
 
-Settings are drawn at random and independently of each other. Those that the configuration refuses
-together are drawn again, and none is drawn twice.
+Values are drawn independently at random. Settings that are invalid together are drawn again, and
+none is returned twice.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from rss_rl.errors import ConfigError, RssError
 from rss_rl.seeding import generator
 
 _FORCED = ("sampler.backend=local", "learner.actors=0", "evaluation.all_tokens=false")
-"""Of every trial: it runs in one process, and trains nothing that is not compared."""
+"""Settings of every trial: it runs in one process, without the all-tokens comparison."""
 _NOT_TUNED = {
     "data": "Trials are compared on the same rows",
     "seed": "Give --seeds instead",
     "evaluation": "Trials are compared by the same measure",
-    "checkpoint": "It changes nothing that is learnt",
+    "checkpoint": "It does not change the training result",
     "sampler.backend": "A trial runs in one process",
     "sampler.actors": "A trial runs in one process",
     "learner.actors": "A trial runs in one process",
     "reward.target_share": "Trials are compared at the same share: set it as KEY=VALUE",
 }
 _TRIES = 200
-"""Draws in a row without new settings that fit, before a space counts as used up."""
+"""Draws in a row without new valid settings after which a space counts as exhausted."""
 _DIGITS = 4
 
 Settings = dict[str, Any]
@@ -58,7 +58,7 @@ Settings = dict[str, Any]
 
 
 class Dimension(Section):
-    """The values of one key: exactly one kind of them."""
+    """The values of one key, of exactly one kind."""
 
     choice: tuple[Any, ...] | None = Field(default=None, strict=False)
     uniform: tuple[float, float] | None = Field(default=None, strict=False)
@@ -81,7 +81,7 @@ class Dimension(Section):
         return self
 
     def draw(self, uniform: float) -> Any:
-        """The value at `uniform` in [0, 1) of the way."""
+        """The value at the quantile `uniform` in [0, 1)."""
         if self.choice is not None:
             return copy.deepcopy(self.choice[int(uniform * len(self.choice))])
         if self.integer is not None:
@@ -105,19 +105,19 @@ def _rounded(value: float, low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class Space:
-    """A search space, and the name of its file for messages."""
+    """A search space; `where` is its file, for messages."""
 
     dimensions: Mapping[str, Dimension]
     where: str
 
     def draw(self, generator_: np.random.Generator) -> Settings:
-        """One value for each key."""
+        """One value per key."""
         uniforms = generator_.random(len(self.dimensions))
         dimensions = self.dimensions.items()
         return {key: own.draw(float(u)) for (key, own), u in zip(dimensions, uniforms, strict=True)}
 
     def as_tree(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """JSON data."""
         return {
             key: own.model_dump(mode="json", exclude_none=True)
             for key, own in self.dimensions.items()
@@ -126,27 +126,27 @@ class Space:
 
 @dataclass(frozen=True)
 class Base:
-    """The configuration that trials begin from: a tree, as files and KEY=VALUE settings make it."""
+    """The base configuration of the trials: the tree from file and KEY=VALUE settings."""
 
     tree: Mapping[str, Any]
     where: str
 
     def with_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The tree with settings."""
+        """The tree with the given settings."""
         return with_overrides(self.tree, [f"{key}={json.dumps(v)}" for key, v in settings.items()])
 
     def configure(self, settings: Mapping[str, Any]) -> RunConfig:
         """The configuration of a trial.
 
         Raises:
-            ConfigError: it refuses these settings.
+            ConfigError: the settings are invalid.
         """
         tree = with_overrides(self.with_settings(settings), _FORCED)
         return parse_config(tree, where=self.where, trust=EVERYTHING)
 
 
 def load_base(file: Path, overrides: Sequence[str] = ()) -> Base:
-    """The configuration that trials begin from.
+    """Load the base configuration of the trials.
 
     Raises:
         ConfigError: see `rss_rl.config.load_config`.
@@ -156,7 +156,7 @@ def load_base(file: Path, overrides: Sequence[str] = ()) -> Base:
 
 
 def load_space(file: Path, base: Base) -> Space:
-    """Read a space, and try each value on the configuration.
+    """Read a space, and check choices and bounds against the configuration.
 
     Raises:
         ConfigError: naming file, key and remedy.
@@ -170,7 +170,7 @@ def load_space(file: Path, base: Base) -> Space:
         _check_key(key, where)
         if not isinstance(given, dict):
             raise ConfigError(
-                "that is no set of values",
+                "is not a set of values",
                 where=where,
                 remedy="Write {choice: [A, B]}, {uniform: [LOW, HIGH]}, {log: [LOW, HIGH]} or"
                 " {integer: [LOW, HIGH]}",
@@ -192,7 +192,7 @@ def _check_key(key: Any, where: str) -> None:
 
 
 def _check_value(space: Space, base: Base, key: str, value: Any) -> None:
-    """Refuse a value that the configuration never takes, alone or with others of the space."""
+    """Refuse a value that is invalid both alone and with other values of the space."""
     try:
         base.configure({key: value})
         return
@@ -214,10 +214,9 @@ def _check_value(space: Space, base: Base, key: str, value: Any) -> None:
 
 
 def draw_settings(space: Space, base: Base, seed: int = 0) -> Iterator[Settings]:
-    """The settings of trial 0, 1, ...: none of the first, which is the configuration as it is.
+    """The settings of trials 0, 1, ...; trial 0 has none, which is the unchanged base.
 
-    Equal spaces, configurations and seeds give equal settings in equal order. It ends when the
-    space is used up.
+    Deterministic for a given space, configuration and seed; ends when the space is exhausted.
     """
     seen = {base.configure({}).model_dump_json()}
     yield {}

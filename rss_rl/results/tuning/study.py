@@ -1,8 +1,8 @@
-"""A search on disk: its folder, what it was begun with, its trials, and when it is over.
+"""A search on disk: its folder, manifest, trials, rungs and end.
 
-OUT/tune.json    space, configuration and seeds that it was begun with
+OUT/tune.json    space, configuration and seeds of the search
 OUT/trials/NNN   a trial, see `trial`
-OUT/tune.md, trials.csv, tune.png, base.yaml, best.yaml   what came of it
+OUT/tune.md, trials.csv, tune.png, base.yaml, best.yaml   the results
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from rss_rl.storage import is_uri
 from rss_rl.training.trainer import find_best_metric
 
 REDUCTION = 3
-"""Of successive halving: the best third of the trials that reach a rung continue."""
+"""Reduction factor of successive halving: the best third of the trials at a rung continue."""
 _RUNGS = 2
 _MANIFEST, _TRIALS, _LOCK = "tune.json", "trials", "tune.lock"
 _GUESS = 36
-"""Evaluations of a run whose phases end by patience, for where the rungs are."""
+"""Assumed number of evaluations if phases end by patience, to place the rungs."""
 _FAILURES = 5
-"""Without a single trial that works, after which no more are begun."""
+"""Failed trials, without any other, after which no more are begun."""
 
 
 @dataclass(frozen=True)
 class Study:
     """A search for settings in a folder.
 
-    folder  absolute. seeds: of each trial
+    folder  absolute. seeds: per trial
     """
 
     folder: Path
@@ -53,17 +53,17 @@ class Study:
 
     @cached_property
     def config(self) -> RunConfig:
-        """Of the trial with the configuration as it is."""
+        """Configuration of trial 0, the unchanged base."""
         return self.base.configure({})
 
     @cached_property
     def metric(self) -> BestMetric:
-        """What trials are compared by, on dev."""
+        """The dev metric that trials are compared by."""
         return find_best_metric(self.config, open_prepared(self.config.data))
 
     @cached_property
     def updates(self) -> int:
-        """Updates of a trial that count, see `trial`; a guess where patience ends a phase."""
+        """Counted updates of a trial, see `trial`; a guess if patience ends a phase."""
         sampled = self.config.phases[-1].selection == "sampled"
         steps = [p.steps for p in self.config.phases if (p.selection == "sampled") == sampled]
         if None in steps:
@@ -74,7 +74,7 @@ class Study:
     def rungs(self) -> list[int]:
         """Progress at which trials are compared and the worse ones stopped.
 
-        Not before the second evaluation, nor while a scheduled share is still falling.
+        Never before the second evaluation, or while a scheduled share is still falling.
         """
         first = max(2 * self.config.evaluation.every, -(-self.updates // REDUCTION**_RUNGS))
         if falling := self.config.reward.share_schedule * (self.config.policy_updates or 0):
@@ -83,21 +83,21 @@ class Study:
         return [rung for rung in rungs if rung < self.updates]
 
     def trials(self) -> Iterator[Trial]:
-        """Trial 0, 1, ... until the space is used up."""
+        """Trials 0, 1, ... until the space is exhausted."""
         for number, settings in enumerate(draw_settings(self.space, self.base, self.config.seed)):
             yield self.trial(number, settings)
 
     def trial(self, number: int, settings: Settings) -> Trial:
-        """The trial of a number."""
+        """The trial with the given number and settings."""
         config = self.base.configure(settings)
         folder = self.folder / _TRIALS / f"{number:03}"
         return Trial(number, folder, settings, config, self.seeds)
 
     def records(self) -> list[TrialRecord]:
-        """Of all trials that were begun, by number.
+        """Records of all trials begun, sorted by number.
 
         Raises:
-            CheckpointError: one is damaged.
+            CheckpointError: a record is damaged.
         """
         found = (read_record(path) for path in sorted((self.folder / _TRIALS).glob("[0-9]*")))
         return sorted((r for r in found if r is not None), key=lambda record: record.number)
@@ -107,15 +107,15 @@ class Study:
         return [self.trial(r.number, r.settings) for r in self.records() if r.state == "running"]
 
     def fresh(self) -> Iterator[Trial]:
-        """Trials that were never begun."""
+        """Trials that have not begun."""
         begun = {record.number for record in self.records()}
         return (trial for trial in self.trials() if trial.number not in begun)
 
     def over(self, budget_s: float) -> bool:
-        """Whether no trial is left to resume, and none may be begun.
+        """Whether no trial is left to resume or to begin.
 
         Args:
-            budget_s: seconds of a core for all trials.
+            budget_s: core seconds for all trials.
         """
         records = self.records()
         if any(record.state == "running" for record in records):
@@ -124,19 +124,19 @@ class Study:
 
     @staticmethod
     def hopeless(records: list[TrialRecord]) -> bool:
-        """Whether so many trials failed, and none did not, that others would fail, too."""
+        """Whether all trials failed, and enough of them that further ones would fail, too."""
         failed = sum(record.state == "failed" for record in records)
         return failed >= _FAILURES and failed == len(records)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from searching in the folder.
+        """Lock the folder against other searches.
 
         Raises:
-            CheckpointError: one does.
+            CheckpointError: another process holds the lock.
         """
         busy = CheckpointError(
-            "another process searches there",
+            "another process is searching there",
             where=str(self.folder),
             remedy="Wait for it, stop it, or give another --out",
         )
@@ -149,13 +149,13 @@ class Study:
 def open_study(
     folder: Path, space: Space, base: Base, seeds: int = 1, *, begin: bool = True
 ) -> Study:
-    """Begin a search in `folder`, or resume the one that is there.
+    """Begin a search in `folder`, or resume the existing one.
 
     Args:
-        begin: write down what it is begun with; False leaves the disk as it is.
+        begin: write the manifest; False writes nothing.
 
     Raises:
-        CheckpointError: another one is there, or the folder cannot be written.
+        CheckpointError: the folder holds a different search, or cannot be written.
         ConfigError: there is nothing to search.
     """
     folder = folder.absolute()
@@ -171,19 +171,19 @@ def open_study(
         if not begin:
             return study
         check_folder(folder, "search")
-        _refuse_strangers(folder)
+        _refuse_stray_trials(folder)
         with disk_errors(folder, "the search cannot be written", FREE_SPACE):
             replace_file(manifest, json.dumps(present, indent=2) + "\n")
-    elif changed := _changed(read_json(manifest, remedy=_ELSEWHERE), present):
+    elif changed := _changed(read_json(manifest, remedy=_SAME_OR_ELSEWHERE), present):
         raise CheckpointError(
             f"a search was begun there with other values of {', '.join(changed)}",
             where=str(folder),
-            remedy=_ELSEWHERE,
+            remedy=_SAME_OR_ELSEWHERE,
         )
     return study
 
 
-_ELSEWHERE = "Give the same space, configuration and --seeds, or another --out"
+_SAME_OR_ELSEWHERE = "Give the same space, configuration and --seeds, or another --out"
 
 
 def _with_absolute_data(base: Base) -> Base:
@@ -194,7 +194,7 @@ def _with_absolute_data(base: Base) -> Base:
 
 
 def _manifest(study: Study) -> dict[str, Any]:
-    """Plain JSON data, as it is read back."""
+    """The contents of the manifest, as JSON data."""
     config = study.config.model_dump(mode="json")
     tree = {"space": study.space.as_tree(), "configuration": config, "seeds": study.seeds}
     manifest: dict[str, Any] = json.loads(json.dumps(tree))
@@ -202,7 +202,7 @@ def _manifest(study: Study) -> dict[str, Any]:
 
 
 def _changed(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """The parts of the manifest, and the sections in them, that differ."""
+    """Names of the parts and sections of the manifest that differ."""
     changed = []
     for name, value in now.items():
         other = before.get(name)
@@ -214,8 +214,8 @@ def _changed(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return changed
 
 
-def _refuse_strangers(folder: Path) -> None:
+def _refuse_stray_trials(folder: Path) -> None:
     if any((folder / _TRIALS).glob("*")):
         raise CheckpointError(
-            f"there are trials and no {_MANIFEST}", where=str(folder), remedy="Give another --out"
+            f"there are trials but no {_MANIFEST}", where=str(folder), remedy="Give another --out"
         )

@@ -1,12 +1,12 @@
-"""A trial: one choice of settings, trained with one or several seeds, and the record of it.
+"""A trial: one choice of settings, trained with one or several seeds, and its record.
 
-    trials/003/trial.json   settings, state, seconds of a core, the evaluations of each seed
-    trials/003/seed-0/      an ordinary run, without scores of test
+    trials/003/trial.json   settings, state, core seconds, evaluations of each seed
+    trials/003/seed-0/      an ordinary run, without test scores
 
-Seeds are trained side by side in one process, each up to its next evaluation in turn, so that a
-trial has a mean over them from the first. Only evaluations of what the last phase reads count: of
-sampled selections, or of all tokens where no selection is sampled at the end. Progress is the
-number of updates since the first of these.
+Seeds are trained interleaved in one process, each up to its next evaluation in turn, so that means
+over seeds are available from the first evaluation. Only evaluations in the last phase's mode count:
+of selections, or of all tokens if the last phase does not sample. Progress is the number of updates
+since the first of these.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rss_rl.training.trainer import Evaluated, Stopped, find_best_metric
 
 State = Literal["running", "finished", "stopped", "failed"]
 WORST = -1e9
-"""Merit where the metric is undefined: a number that a scheduler can compare."""
+"""Merit if the metric is undefined: finite, so that a scheduler can compare it."""
 _RECORD = "trial.json"
 _SPLITS = ("dev",)
 _LOCK_WAIT_S = 60.0
@@ -47,10 +47,10 @@ _LOCK_PAUSE_S = 0.25
 class Trial:
     """One choice of settings.
 
-    number   from 0, the configuration as it is
+    number   from 0, the unchanged base
     folder   of its record and runs
-    config   of its runs, but for the seed
-    seeds    how many runs: seed, seed + 1, ... of the configuration
+    config   of its runs, except the seed
+    seeds    number of runs, with the configuration's seed, seed + 1, ...
     """
 
     number: int
@@ -69,12 +69,11 @@ class Trial:
 
 
 class Evaluation(NamedTuple):
-    """An evaluation on dev of one seed: metric, kept share, and what that is worth.
+    """An evaluation of one seed on dev.
 
-    merit    as of a checkpoint: one that misses the target share is worth less than any that does
-             not
-    promise  the same during training, when the share still swings about its target: each
-             point of share that it is off costs as much as a point of the metric
+    merit    as for checkpoints: any that misses the target share is below all that meet it
+    promise  softer, for use during training while the share oscillates about its target: each
+             point off the target costs one point of the metric
     """
 
     phase: str
@@ -87,12 +86,12 @@ class Evaluation(NamedTuple):
 
 @dataclass
 class TrialRecord:
-    """What is known of a trial; the file keeps it through a kill.
+    """The state of a trial, kept in a file so that it survives a kill.
 
-    state        running also where it was interrupted; stopped: by the scheduler
+    state        `running` also if interrupted; `stopped`: by the scheduler
     reason       of a failure
-    core_s       seconds of processors that its processes have used
-    evaluations  of each seed, in their order
+    core_s       CPU seconds used by its processes
+    evaluations  of each seed, in order
     """
 
     number: int
@@ -107,12 +106,12 @@ _RECORDS = TypeAdapter(TrialRecord)
 
 
 class Point(NamedTuple):
-    """An evaluation that all seeds have: means over them.
+    """An evaluation that all seeds have: means over seeds.
 
-    update    of the run. progress: updates that count
+    update    of the run. progress: counted updates
     value     of the metric now. kept: share of tokens now
     best, best_kept, merit  of the best checkpoint of the phase so far
-    promise   the best of the phase so far
+    promise   best of the phase so far
     """
 
     phase: str
@@ -127,7 +126,7 @@ class Point(NamedTuple):
 
 
 def points(record: TrialRecord) -> list[Point]:
-    """The evaluations that all seeds of a trial have, in their order."""
+    """The evaluations that all seeds of a trial have, in order."""
     curves = [_curve(own) for own in record.evaluations]
     if not curves:
         return []
@@ -136,7 +135,7 @@ def points(record: TrialRecord) -> list[Point]:
 
 
 def _curve(evaluations: Sequence[Evaluation]) -> dict[tuple[str, int], Point]:
-    """By phase and progress, of one seed."""
+    """The points of one seed, by phase and progress."""
     curve: dict[tuple[str, int], Point] = {}
     best, promise = evaluations[0] if evaluations else None, WORST
     for now in evaluations:
@@ -171,7 +170,7 @@ def _mean(moment: tuple[str, int], found: Sequence[Point]) -> Point:
 
 
 def read_record(folder: Path) -> TrialRecord | None:
-    """The record of the trial in `folder`; None where it never began.
+    """The record of the trial in `folder`; None if it never began.
 
     Raises:
         CheckpointError: it is damaged.
@@ -193,7 +192,7 @@ def write_record(folder: Path, record: TrialRecord) -> None:
     """Replace the record of the trial in `folder`.
 
     Raises:
-        CheckpointError: the disk refuses.
+        CheckpointError: the write fails.
     """
     tree = _RECORDS.dump_python(record, mode="json")
     with disk_errors(folder, "the trial cannot be written", FREE_SPACE):
@@ -204,11 +203,11 @@ def write_record(folder: Path, record: TrialRecord) -> None:
 def train_trial(
     trial: Trial, stop: Callable[[], bool], tell: Callable[[TrialRecord], None]
 ) -> TrialRecord:
-    """Train or resume a trial; its failure is a state of the record and never raises.
+    """Train or resume a trial; failures are recorded as its state and never raise.
 
     Args:
-        stop: asked after each update; True leaves it `running`, to be resumed.
-        tell: takes the record after each evaluation; may raise SystemExit to end the trial.
+        stop: polled after each update; True leaves it `running`, to be resumed.
+        tell: called with the record after each evaluation; may raise SystemExit to end the trial.
     """
     record = read_record(trial.folder) or TrialRecord(trial.number, trial.settings)
     meter = _Meter(record.core_s)
@@ -227,7 +226,7 @@ def train_trial(
         pass
     except RssError as error:
         record.state, record.reason = "failed", str(error)
-    except Exception as error:  # whatever is wrong with one trial, the others are trained
+    except Exception as error:  # one failed trial must not stop the others
         record.state, record.reason = "failed", f"{type(error).__name__}: {error}"
     finally:
         for stream in streams:
@@ -242,7 +241,7 @@ class _Interrupted(Exception):
 
 
 class _Meter:
-    """Seconds of processors that this process uses, after those used before."""
+    """CPU seconds of this process, added to those used before."""
 
     def __init__(self, before: float) -> None:
         self._before, self._began = before, time.process_time()
@@ -252,7 +251,7 @@ class _Meter:
 
 
 def _rounds(streams: Sequence[Iterator[Evaluation]], record: TrialRecord) -> Iterator[None]:
-    """Advance each seed by an evaluation, in turn, until all are through; yields after a round."""
+    """Advance each seed by one evaluation in turn until all have ended; yields after a round."""
     going = dict(enumerate(streams))
     while going:
         for seed, stream in list(going.items()):
@@ -266,7 +265,7 @@ def _rounds(streams: Sequence[Iterator[Evaluation]], record: TrialRecord) -> Ite
 
 
 def _add(evaluations: list[Evaluation], found: Evaluation) -> None:
-    """A killed run may make an evaluation again, which comes out the same."""
+    """Append an evaluation; a resumed run may repeat earlier ones, with equal results."""
     while evaluations and evaluations[-1].update > found.update:
         evaluations.pop()
     if evaluations and evaluations[-1][:2] == found[:2]:
@@ -275,7 +274,7 @@ def _add(evaluations: list[Evaluation], found: Evaluation) -> None:
 
 
 def _evaluations(path: Path, config: RunConfig, stop: Callable[[], bool]) -> Iterator[Evaluation]:
-    """Train a run, or what is left of it; yields the evaluations that count."""
+    """Train or resume a run; yields the evaluations that count."""
     if (path / REPORT_FILE).is_file():
         return
     metric = find_best_metric(config, open_prepared(config.data))
@@ -301,7 +300,7 @@ def _evaluation(
 
 
 def _wait_for_locks(trial: Trial) -> None:
-    """Processes of a search that was killed may live for some seconds."""
+    """Wait for the run locks: processes of a killed search may live on for some seconds."""
     deadline = time.monotonic() + _LOCK_WAIT_S
     paths = [path for path, _ in trial.runs() if (path / CONFIG_FILE).is_file()]
     while time.monotonic() < deadline and any(lock_holder(path) for path in paths):
