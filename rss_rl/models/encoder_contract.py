@@ -204,9 +204,9 @@ class _Checked(Promises):
             f"a sentence without a selected token {what}",
             remedy,
         )
-        nobody = self._vectors(batch.embedded[:0], batch.valid[:0], batch.selection[:0])
+        no_rows = self._vectors(batch.embedded[:0], batch.valid[:0], batch.selection[:0])
         self.require(
-            tuple(nobody.shape) == (0, self._encoder.output_size),
+            tuple(no_rows.shape) == (0, self._encoder.output_size),
             "an empty batch does not give [0, output_size]",
             "Derive every shape from the inputs",
         )

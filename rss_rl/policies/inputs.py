@@ -66,12 +66,12 @@ def policy_inputs(
     """
     if reads_tokens(policy):
         return list(tokens)
-    shown = _vectors(embedding, tokens, valid, reads, states)
+    inputs = _vectors(embedding, tokens, valid, reads, states)
     if not isinstance(policy, SentencePolicy):
-        return shown
+        return inputs
     return [
         torch.cat([vectors, policy.ends(ids)[..., None].to(vectors.dtype)], -1)
-        for vectors, ids in zip(shown, tokens, strict=True)
+        for vectors, ids in zip(inputs, tokens, strict=True)
     ]
 
 

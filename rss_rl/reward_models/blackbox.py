@@ -174,7 +174,7 @@ class GatedBlackboxReward(BlackboxReward):
         (words,), (valid,), (gate,) = batch.tokens, batch.valid, gates
         samples = len(gate)
         joint = union(gate.flatten(0, 1))  # [K * B, N]
-        told = self._classifier.gated_log_probs(
+        log_probs = self._classifier.gated_log_probs(
             words.repeat(samples, 1), valid.repeat(samples, 1), joint
         )
         if self._classes is not None:
@@ -182,7 +182,7 @@ class GatedBlackboxReward(BlackboxReward):
         else:
             whole = self._classifier.gated_log_probs(words, valid, valid.to(gate.dtype))
             target = whole.detach().argmax(-1)
-        return -told.gather(1, target.repeat(samples)[:, None])[:, 0]
+        return -log_probs.gather(1, target.repeat(samples)[:, None])[:, 0]
 
 
 class _Function:

@@ -90,19 +90,19 @@ class _Checked(Promises):
         score = getattr(self.model, "score", self.model)
         self.require(callable(score), "has no `score`", "Give it score(batch, selections)")
         before = copy.deepcopy((batch, selections))
-        said = named_scores(score(batch, selections), len(batch), self.model)
+        terms = named_scores(score(batch, selections), len(batch), self.model)
         self.require(
             pickle.dumps(before) == pickle.dumps(copy.deepcopy((batch, selections))),
             "changes its arguments",
             "Work on a copy",
         )
-        for name, values in said.items():
+        for name, values in terms.items():
             self.require(
                 bool(np.isfinite(values).all()),
                 f"returned a '{name}' that is not finite",
                 "An empty selection has a finite score, too",
             )
-        return said
+        return terms
 
     def same(
         self, one: Mapping[str, Array], other: Mapping[str, Array], what: str, to: str
