@@ -214,7 +214,7 @@ def _of_rows(keys: Tensor, call: int, tokens: Packed, values: Tensor) -> Tensor:
 
 
 def _kept(by_position: Tensor, values: Tensor, dropped: int) -> Tensor:
-    """bool, shape of values: whether each element's lane is above the lowest `dropped` of 2^16.
+    """bool, shape of values: whether an element's lane exceeds the lowest `dropped` of 2^16 levels.
 
     The hash of four adjacent features is mix(that of the position + f G), f their group from 1.
     """

@@ -40,7 +40,7 @@ class Chain(NamedTuple):
 
     @classmethod
     def of(cls, unary: Tensor, pull: Tensor, valid: Tensor) -> Chain:
-        """With exact marginals, summed over all selections.
+        """The chain with exact marginals, summed over all selections.
 
         Args:
             unary: [B, R, N]. pull: [R, 1]. valid: bool [B, N], True first.

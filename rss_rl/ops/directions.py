@@ -222,7 +222,7 @@ def _backward(
 
 
 class _Directions(torch.autograd.Function):
-    """The directions one after the other."""
+    """Runs the directions one after the other."""
 
     @staticmethod
     def forward(

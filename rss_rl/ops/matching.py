@@ -54,7 +54,7 @@ def best_matches(of: Sequences, other: Sequences) -> Tensor:
 
 
 def _matches(of: Sequences, other: Sequences, start: int, end: int) -> Tensor:
-    """Of the tokens from `start` to `end`, [B, n, 2]."""
+    """`best_matches` of the tokens from `start` to `end`, [B, n, 2]."""
     tokens, vectors, keep = (part[:, start:end] for part in of)
     with torch.autocast(vectors.device.type, enabled=False):
         theirs = F.normalize(other.vectors, dim=-1)

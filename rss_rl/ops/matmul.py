@@ -49,7 +49,7 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _with_padding(left: Tensor) -> Tensor:
-    """With its padding rows, if it or the matrix it is a slice of is from `empty_rows`."""
+    """`left` with its padding rows, if it is, or is a slice of, a matrix from `empty_rows`."""
     whole, (stride, step) = _whole(len(left), left.dtype), left.stride()
     if whole * stride * left.element_size() != left.untyped_storage().nbytes():
         return left

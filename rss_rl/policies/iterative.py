@@ -106,7 +106,7 @@ class IterativePolicy(nn.Module):
         return Evaluated(bernoulli.both_roles(log_prob), entropy)
 
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """Of each bit given the thresholded bits before it; see `StochasticPolicy`."""
+        """Probability of each bit given the thresholded ones before it; see `StochasticPolicy`."""
         logits, _ = self._greedy(embedded, valid)
         return (torch.sigmoid(logits) * valid[:, None]).expand(-1, 2, -1)
 

@@ -51,7 +51,7 @@ class _Sentences(NamedTuple):
 
 
 def _sentences(embedded: Tensor, valid: Tensor) -> _Sentences:
-    """Of [B, N, E + 1], where the last number is 1 at the last token of a sentence, else 0."""
+    """The sentences of [B, N, E + 1], whose last feature is 1 at the end of a sentence, else 0."""
     ends = (embedded[..., -1] > 0) & valid
     before = torch.cat([torch.ones_like(ends[:, :1]), ends[:, :-1]], 1)
     starts = before & valid

@@ -57,7 +57,7 @@ class PooledEncoder(nn.Module):
 
     @classmethod
     def over(cls, context: TokenEncoder, setup: EncoderSetup) -> PooledEncoder:
-        """With the pooling for the setup."""
+        """The encoder with the pooling for the setup."""
         return cls(context, source2token(setup, context.output_size))
 
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ class ScoreFunction:
     def of(
         cls, options: BaselineOptions, correction: Correction | None, limit: float, bitwise: bool
     ) -> ScoreFunction:
-        """With the baseline that the options name."""
+        """The estimator with the baseline of the options."""
         averages = options.baseline == "moving-average"
         momentum = options.baseline_momentum if averages else None
         return cls(options.baseline, momentum, correction, limit, bitwise)

@@ -47,7 +47,7 @@ class LogProbEstimator(Protocol):
     bitwise: bool
 
     def advantages(self, rewards: Tensor, thresholded: Tensor | None) -> Tensor:
-        """Of rewards [K, B, S] and those of the thresholded selections [B, S]: [K, B, S]."""
+        """Advantages from rewards [K, B, S] and thresholded rewards [B, S]: [K, B, S]."""
 
 
 @runtime_checkable
