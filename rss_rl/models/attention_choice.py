@@ -1,6 +1,6 @@
-"""Which backend computes feature-wise attention: decided once, when a run begins.
+"""Choice of the backend of feature-wise attention: made once, when a run begins.
 
-A model that belongs to no run, such as one that is loaded to predict, decides when it is built.
+A model outside of a run, such as one loaded for prediction, chooses when it is built.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _log = logging.getLogger("rss_rl.attention")
 
 
 def settled_attention(config: ModelConfig) -> AttentionName:
-    """What all processes of a run use where the configuration says `auto`.
+    """The backend of all processes of a run whose configuration says `auto`.
 
-    Left to each of them, samplers on machines without a compiler would differ from the learner in
-    their last bits. An encoder without kernels keeps the name that it has.
+    If each chose its own, samplers on machines without a compiler would differ from the learner in
+    the last bits. For an encoder without kernels the setting stays.
     """
     if config.attention != "auto" or not config.encoder.can("kernels"):
         return config.attention
@@ -39,14 +39,13 @@ def settled_attention(config: ModelConfig) -> AttentionName:
 def attention_backend(name: AttentionName) -> KernelBackend:
     """The backend of a configuration's `model.attention`.
 
-    A model keeps one backend. Eager until the kernels are compiled, and compiled
-    from then on, would start sooner, but the two differ in their last bits: then a run would depend
-    on how long its processes took to compile, and neither any number of samplers nor a resumed run
-    would give the bits of an uninterrupted one.
+    A model keeps one backend. Eager until the kernels are compiled would start sooner, but the two
+    differ in the last bits: results would depend on compile times, and no longer be bit-identical
+    for any number of samplers and for resumed runs.
 
     Raises:
-        ConfigError: compiled is asked for, and this machine cannot compile for its CPU or for the
-            CUDA devices that it has.
+        ConfigError: compiled is requested, and this machine cannot compile for its CPU or its CUDA
+            devices.
     """
     if name == "eager":
         return "eager"
@@ -66,7 +65,7 @@ def attention_backend(name: AttentionName) -> KernelBackend:
 
 
 def outer_backend(config: ModelConfig) -> KernelBackend:
-    """Of a model's head, its policy and the optimiser: the model's own, eager where it has none."""
+    """Backend of a model's head, its policy and the optimiser: the model's own, else eager."""
     return attention_backend(config.attention) if config.encoder.can("kernels") else "eager"
 
 
@@ -76,10 +75,10 @@ def missing_for_kernels() -> str | None:
 
 
 def loadable_attention(config: ModelConfig) -> ModelConfig:
-    """For a trained model that is used: eager in place of `compiled` where nothing can compile.
+    """For using a trained model: eager in place of `compiled` if this machine cannot compile.
 
-    The two differ by rounding alone, so that a model goes where no compiler is. Resuming a run
-    is another matter: see `attention_backend`.
+    The two differ only by rounding. To resume a run, however, its backend is needed: see
+    `attention_backend`.
     """
     if config.attention != "compiled" or not config.encoder.can("kernels"):
         return config
@@ -92,6 +91,6 @@ def loadable_attention(config: ModelConfig) -> ModelConfig:
 
 @functools.cache
 def _report(backend: KernelBackend, missing: str | None) -> None:
-    """Once for each process."""
+    """Log once per process."""
     because = "" if missing is None else f", several times slower: {missing}"
     _log.info("feature-wise attention runs %s%s", backend, because)

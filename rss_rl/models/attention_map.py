@@ -1,4 +1,4 @@
-"""Attention from head to dependent, averaged over features: what a person can look at.
+"""Attention from head to dependent, averaged over features, for display.
 
 Legend: N tokens of one sentence or passage, D features.
 Source: figure 2 of Shen et al., Reinforced Self-Attention Network (IJCAI 2018).
@@ -24,16 +24,16 @@ def attention_map(
 ) -> Tensor | None:
     """Weights P^j_i of head j on dependent i, mean over the features of both directions.
 
-    A head looks at dependents before it in one direction and behind it in the other; those of each
-    side add up to 1. Rows of tokens that are no head, and columns of those that are no dependent,
-    are 0.
+    A head attends to dependents before it in one direction and after it in the other; the weights
+    of each side sum to 1. Rows of other tokens than heads and columns of other tokens than
+    dependents are 0.
 
     Args:
         classifier: the reward model. tokens: int64 [N]. selection: bool [2, N].
-        groups: int64 [N], the sentence of each token; tokens look at none of another sentence.
+        groups: int64 [N], the sentence of each token; tokens attend only within their sentence.
 
     Returns:
-        float32 [N, N]; None where the encoder has no attention between heads and dependents.
+        float32 [N, N]; None if the encoder has no attention between heads and dependents.
     """
     encoder = getattr(classifier, "encoder", None)
     if not isinstance(encoder, AttendingEncoder):

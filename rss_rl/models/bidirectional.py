@@ -1,6 +1,6 @@
-"""A recurrence in both directions, where the backward one starts at each sequence's own end.
+"""Bidirectional recurrence, whose backward direction starts at each sequence's own end.
 
-Legend: M sequences, N tokens, D features that come in, H hidden size of each direction.
+Legend: M sequences, N tokens, D input features, H hidden size of each direction.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from rss_rl.ops.masking import gather
 
 
 def _recurs_in_float32(device: torch.device) -> bool:
-    """Whether autocast asks for a precision in which torch has no LSTM here.
+    """Whether autocast requests a precision in which torch has no LSTM here.
 
-    On processors without AVX-512 it refuses bfloat16, with an error of oneDNN's.
+    On processors without AVX-512, oneDNN raises an error for bfloat16.
     """
     rounded = device.type == "cpu" and torch.is_autocast_enabled("cpu")
     return rounded and torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2")
@@ -24,9 +24,9 @@ def _recurs_in_float32(device: torch.device) -> bool:
 class Bidirectional(nn.Module):
     """h_i = [forward h_i; backward h_i] of torch's LSTM or GRU, one layer each.
 
-    The backward one reads each sequence from its last token, so that there too padding comes
-    behind, where it reaches nothing. That costs less than sequences packed by their lengths: with
-    those the gradient of torch's GRU takes time with the square of N on a CPU.
+    The backward one reads each sequence from its last token, so that padding comes last there too
+    and affects nothing. That is cheaper than torch's packed sequences, with which the gradient of a
+    GRU takes O(N^2) time on a CPU.
 
     Args:
         cell: `nn.LSTM` or `nn.GRU`. inputs: D. hidden: H.
@@ -48,8 +48,8 @@ class Bidirectional(nn.Module):
     def forward(self, values: Tensor, valid: Tensor) -> Tensor:
         """[M, N, D] and bool [M, N] (valid tokens first) to [M, N, 2 H]; zeros on padding."""
         if not valid.numel():
-            # Read one padding all the same: learners in a group need the gradient of every
-            # parameter from each of them, also from one whose shard is empty.
+            # Reads one padding token, as every learner of a group must have a gradient of every
+            # parameter, even if its shard is empty.
             longer = F.pad(values, (0, 0, 0, 1, 0, 1))
             read = self(longer, valid.new_zeros(longer.shape[:2]))
             return read[: len(valid), : valid.shape[1]]  # type: ignore[no-any-return]
@@ -64,11 +64,11 @@ class Bidirectional(nn.Module):
             forward, _ = self.ahead(values)
             backward, _ = self.back(back)
         both = torch.cat([forward, gather(backward, turned)], -1)
-        return both.to(dtype) * valid[..., None]  # autocast leaves its own precision
+        return both.to(dtype) * valid[..., None]  # autocast may have lowered the precision
 
 
 def both_ends(hidden: Tensor, valid: Tensor) -> Tensor:
-    """[forward h_n; backward h_1] of a `Bidirectional`'s [M, N, 2 H]: [M, 2 H], 0 of no token."""
+    """[forward h_n; backward h_1] of a `Bidirectional`, [M, N, 2 H] to [M, 2 H]; 0 if empty."""
     if not valid.shape[1]:
         return hidden.sum(1)
     size = hidden.shape[-1] // 2

@@ -1,4 +1,4 @@
-"""From a configuration to modules."""
+"""Builds modules from a configuration."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def build_classifier(
         labels: what is predicted.
         sentences: sentence slots of an example, 1 or 2.
         vectors: float32 [V, E] word vectors. trainable: leading rows that are fine-tuned.
-        lengths: of the training sentences, words: of the ids, where they are known.
+        lengths: of the training sentences. words: of the token ids. None if unknown.
 
     Raises:
-        ConfigError: the classifier does not serve these labels, or options do not do.
+        ConfigError: the classifier does not support these labels, or options are invalid.
     """
     setup = ClassifierSetup(
         labels,
@@ -66,10 +66,10 @@ def build_classifier(
 
 
 def classifier_for(config: ModelConfig, labels: LabelSpec) -> ClassifierChoice:
-    """The configured classifier, or the built-in one that serves such labels.
+    """The configured classifier, or the built-in one for such labels.
 
     Raises:
-        ConfigError: the configured one does not serve them.
+        ConfigError: the configured one does not support them.
     """
     built_in = [ClassifierChoice(name=name) for name in built_in_names("classifier")]
     fitting = [choice for choice in built_in if choice.can(labels.kind)]
@@ -93,7 +93,7 @@ def build_encoder(
     """The configured sentence encoder, reading `inputs` features.
 
     Raises:
-        ConfigError: options that do not do.
+        ConfigError: invalid options.
     """
     return cast(Encoder, config.encoder.build(_setup(config, inputs, lengths, words)))
 
@@ -103,10 +103,10 @@ def build_context(
 ) -> TokenEncoder:
     """The configured encoder's layer over a sequence of sentences, reading `inputs` features.
 
-    Without one each sentence stays as it is.
+    Without one, sentence vectors stay as they are.
 
     Raises:
-        ConfigError: options that do not do.
+        ConfigError: invalid options.
     """
     component = config.encoder.component
     if not isinstance(component, EncoderComponent) or component.context is None:
@@ -134,6 +134,6 @@ def _setup(
 
 
 def parameter_count(module: nn.Module, *, without: nn.Module | None = None) -> int:
-    """Number of parameters, those of `without` (the embeddings, say) left out."""
+    """Number of parameters, except for those of `without`, such as the embeddings."""
     left_out = set() if without is None else {id(p) for p in without.parameters()}
     return sum(p.numel() for p in module.parameters() if id(p) not in left_out)

@@ -9,7 +9,7 @@
 Dropout is on the input of each GRU. W_s and the output start from U(-0.01, 0.01), GRUs from
 N(0, 0.1^2).
 
-Legend: M examples, N_s tokens of slot s, C candidates of the example that has most, H hidden size
+Legend: M examples, N_s tokens of slot s, C candidates of the example with the most, H hidden size
 of a direction, E embedding size.
 Source: Brarda, Yeres and Bowman, Sequential Attention (2017); Chen, Bolton and Manning (2016).
 """
@@ -37,16 +37,16 @@ from rss_rl.ops.grouping import first_places, group_counts, group_sums, present_
 from rss_rl.ops.masking import gather, kept_indices, masked_softmax
 
 FLOOR = 1e-6
-"""Added to each candidate's attention, so that one whose words were removed keeps a probability."""
+"""Added to each candidate's attention, so that one whose words were removed has a probability."""
 
 _BOUND = 0.01
 
 
 class Evidence(NamedTuple):
-    """What a reader saw of a batch.
+    """What a reader extracts from a batch.
 
     summary  o, [M, 2 H]
-    weights  alpha of the tokens left, [M, L]
+    weights  alpha of the kept tokens, [M, L]
     marks    int64 [M, L], their candidates
     words    int64 [M, C], token id of each candidate, read before any token was removed
     present  bool [M, C], which candidates an example has
@@ -63,7 +63,7 @@ class Answering(Protocol):
     """A score for each candidate."""
 
     def __call__(self, evidence: Evidence, embedding: WordEmbedding) -> Tensor:
-        """[M, C]; of no meaning where a candidate is absent."""
+        """[M, C]; meaningless where a candidate is absent."""
 
 
 def small_uniform(rows: int, columns: int) -> nn.Parameter:
@@ -93,7 +93,7 @@ class EntityOutput(nn.Module):
             raise DataError(
                 f"an example has {count} candidates, the model {len(self.weight)}",
                 where="model.classifier.options.entities",
-                remedy="Give a number as large as that, or another output",
+                remedy="Raise it to that number, or choose another output",
             )
         return (evidence.summary @ self.weight[:count].T).to(evidence.summary.dtype)
 
@@ -112,7 +112,7 @@ class WordOutput(nn.Module):
 
 
 class PointerOutput(nn.Module):
-    """log of the attention that a candidate's tokens get together; it has no parameters."""
+    """log of the total attention on a candidate's tokens; it has no parameters."""
 
     def forward(self, evidence: Evidence, embedding: WordEmbedding) -> Tensor:
         """See `Answering`."""
@@ -123,7 +123,7 @@ _SPREAD = 0.1
 
 
 class PassageAttention(Protocol):
-    """How much each passage token looks like the answer."""
+    """Scores each passage token as the answer."""
 
     def __call__(self, passage: Tensor, query: Tensor, valid: Tensor) -> Tensor:
         """h [M, N, 2 H], j [M, 2 H] and bool [M, N] to logits [M, N]."""
@@ -138,8 +138,8 @@ def initial_gru(inputs: int, hidden: int) -> Bidirectional:
 
 
 def _read(gru: Bidirectional, values: Tensor, valid: Tensor) -> Tensor:
-    """What a bi-GRU makes of [M, N, D]; [M, N, 2 H] in the precision of its weights."""
-    # A recurrence in lower precision would round its own rounding again at every token.
+    """The bi-GRU over [M, N, D]: [M, N, 2 H] in the precision of its weights."""
+    # In lower precision a recurrence would accumulate rounding errors over the tokens.
     with torch.autocast(values.device.type, enabled=False):
         return gru(values.to(gru.matrices()[0].dtype), valid)  # type: ignore[no-any-return]
 
@@ -179,7 +179,7 @@ class ClozeReader(nn.Module):
     given with the question and stays.
 
     Args:
-        attention, output: how the passage is looked at, and candidates scored.
+        attention, output: how the passage is attended to, and candidates are scored.
         hidden: H. dropout: on the input of each GRU.
         task: what the logits mean.
     """
@@ -215,10 +215,10 @@ class ClozeReader(nn.Module):
             marks: int64 [M, N_0], candidate that each passage token is, see `Batch`.
 
         Raises:
-            ValueError: no marks. DataError: more candidates than the output knows.
+            ValueError: no marks. DataError: more candidates than the output supports.
         """
         if marks is None:
-            raise ValueError("cloze reading needs marks: the candidate that each token is")
+            raise ValueError("cloze reading needs marks: the candidate number of each token")
         selected = valid
         if selections is not None:
             selected = [v & s.any(1) for v, s in zip(valid, selections, strict=True)]
@@ -249,7 +249,7 @@ class ClozeReader(nn.Module):
 
 
 def _kept(tokens: Tensor, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The kept tokens in front, which they are, and where they stood; each [M, L]."""
+    """Kept tokens moved to the front, their mask, and their positions; each [M, L]."""
     found = kept_indices(keep)
     return torch.where(found.kept, gather(tokens, found.index), 0), found.kept, found.index
 
@@ -264,13 +264,13 @@ def _candidates(tokens: Tensor, marks: Tensor, present: Tensor) -> Tensor:
 class _ClozeOptions(Options):
     attention: Literal["stanford", "sequential"] = Field(
         default="sequential",
-        description="To the passage: by a bilinear form, or by a GRU over its products.",
+        description="Attention to the passage: a bilinear form, or a GRU over products.",
     )
     hidden: int = Field(default=128, ge=1, description="Hidden size of each direction of the GRUs.")
     output: Literal["entities", "words", "pointer"] = Field(
         default="pointer",
-        description="Score of a candidate. entities: a weight row of its number (the papers, for"
-        " anonymous entities); words: by its word vector; pointer: the attention on it.",
+        description="Score of a candidate. entities: by a weight row of its number (the papers, for"
+        " anonymous entities); words: by its word vector; pointer: by the attention on it.",
     )
     entities: int = Field(
         default=600, ge=1, description="Candidate numbers that output=entities has rows for."

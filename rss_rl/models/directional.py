@@ -1,4 +1,4 @@
-"""One direction of feature-wise self-attention: who attends, to whom, and the fusion gate.
+"""One direction of feature-wise self-attention, with its fusion gate.
 
 Legend: M sentences, N tokens, J selected heads, I selected dependents, E embedding size, D hidden;
 R tokens of all sentences, X heads of them, U words of heads or dependents.
@@ -25,7 +25,7 @@ from rss_rl.ops.packing import Packed, Rows, Shared
 
 
 class Fusion(NamedTuple):
-    """What a direction's fusion gate reads, of one shape [..., D]; u = F h + (1 - F) s.
+    """Inputs of a direction's fusion gate, each [..., D]; u = F h + (1 - F) s.
 
     hidden h; context s; the logit of F is gate + more.
     """
@@ -37,7 +37,7 @@ class Fusion(NamedTuple):
 
 
 def fused(directions: Sequence[Fusion], backend: KernelBackend) -> Tensor:
-    """Outputs of the directions side by side, [..., 2D]."""
+    """Concatenated outputs of the directions, [..., 2D]."""
     if has_kernels(directions[0].hidden, backend):
         return gate_mix(directions)
     outputs = [torch.lerp(s, h, torch.sigmoid(gate + more)) for h, s, gate, more in directions]
@@ -45,7 +45,7 @@ def fused(directions: Sequence[Fusion], backend: KernelBackend) -> Tensor:
 
 
 def each_of(directions: nn.ModuleList) -> Iterator[DirectionalAttention]:
-    """The directions that a module has, with their type."""
+    """The directions of a module, typed."""
     for direction in directions:
         assert isinstance(direction, DirectionalAttention)
         yield direction
@@ -54,7 +54,7 @@ def each_of(directions: nn.ModuleList) -> Iterator[DirectionalAttention]:
 def trained_together(
     directions: Sequence[DirectionalAttention], words: Rows, tokens: Packed
 ) -> Tensor:
-    """Outputs of both directions in one step, [R, 2D], where every token looks and is seen."""
+    """Outputs of both directions in one step, [R, 2D]; every token is head and dependent."""
     given = [direction.for_rows(words.vectors) for direction in directions]
     settings = tokens, directions[0].project.activation, directions[0].scale
     dropouts = [direction.project.dropout for direction in directions]
@@ -69,7 +69,7 @@ def trained_together(
 
 
 class AttentionSettings(NamedTuple):
-    """Of both directions.
+    """Settings of both directions.
 
     activation, dropout  of Dense
     scale    c of the attention logit
@@ -92,7 +92,7 @@ class DirectionalAttention(nn.Module):
 
     Args:
         inputs: E. hidden: D.
-        forward: True = a head looks at the tokens before it, False = after it.
+        forward: True = a head attends to the tokens before it, False = after it.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class DirectionalAttention(nn.Module):
         self._error = settings.error
 
     def trains_together(self, values: Tensor) -> bool:
-        """`trained_together` takes what is computed of `values`."""
+        """Whether `trained_together` supports `values`."""
         kernels = self._error is None and has_kernels(values, self._backend)
         return kernels and torch.is_grad_enabled()
 
     def attend(self, hidden: Tensor, heads: Shared, dependents: Shared) -> Tensor:
-        """Context s of the heads alone, [X, D], of the words' h, [W, D].
+        """Context s of the heads only, [X, D], from the words' h, [W, D].
 
-        A word is mapped once, and only if a head, or a dependent, is one.
+        A word is mapped once, and only if it occurs among the heads, or the dependents.
         """
         looking, seen = heads.of_used(hidden), dependents.of_used(hidden)
         v, u = heads.spread(self._by_head(looking)), dependents.spread(self.dependent_score(seen))
@@ -141,7 +141,7 @@ class DirectionalAttention(nn.Module):
         return self.head_score(looking) + self.score_bias  # type: ignore[no-any-return]
 
     def for_rows(self, embedded: Tensor) -> Direction:
-        """What `directional_attention` reads of this direction."""
+        """This direction's part of the arguments of `directional_attention`."""
         bias = self.gate_input.bias + self.gate_context.bias + self.gate_bias
         weights = Weights(
             *(self.project.linear.weight, self.project.linear.bias),
@@ -153,7 +153,7 @@ class DirectionalAttention(nn.Module):
     def gated_context(self, hidden: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """Context of every token, [M, N, D], each dependent weighted by its gate [M, N].
 
-        Always exact: an error of both sums could be a large one of their quotient.
+        Always exact: small errors of the two sums could be a large one of their quotient.
         """
         positions = torch.arange(valid.shape[1], device=valid.device).expand_as(valid)
         everything = Gathered(positions, valid)
@@ -180,7 +180,7 @@ class DirectionalAttention(nn.Module):
         return tokens.unpadded(causal_means(*padded, forward=self._looks_back))
 
     def mix(self, hidden: Tensor, context: Tensor, gate: Tensor) -> Fusion:
-        """The fusion gate of h and s, [..., D], with h's part of it at hand."""
+        """The fusion gate of h and s, [..., D], given h's part of its logit."""
         layer, bias = self.gate_context, self.gate_bias
         if has_kernels(hidden, self._backend):
             more = linear(context, layer.weight, layer.bias + bias, self._backend)

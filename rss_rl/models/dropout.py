@@ -1,11 +1,11 @@
-"""Dropout whose masks can be keyed by example, whoever shares the batch.
+"""Dropout whose masks can be keyed by example, independent of the rest of the batch.
 
-torch's dropout takes its numbers from a generator in the order of the batch, so that a batch cut
-into shards draws other masks than the whole. Under `keyed_dropout` the mask of an element is a hash
-of its example's key, the number of the dropout call, its position and its feature: alone or in a
-batch, padded or not, in one process or in several, an example meets the same masks. Where rows are
-parts of examples (the sentences of a passage), `part_keys` gives each part a key of its own. Where
-rows are tokens of many sequences without padding, `packed_rows` says which.
+torch's dropout draws from a generator in the order of the batch, so a batch cut into shards gets
+other masks than the whole. Under `keyed_dropout` the mask of an element is a hash of its example's
+key, the number of the dropout call, its position and its feature: an example gets the same masks
+alone or in a batch, padded or not, in one process or in several. Where rows are parts of examples
+(the sentences of a passage), `part_keys` gives each part a key of its own. Where rows are packed
+tokens, `packed_rows` says which.
 
 Legend: M examples, N positions, R rows, D features.
 """
@@ -28,12 +28,12 @@ from rss_rl.ops.dropping import LEVELS, Drop
 from rss_rl.ops.packing import Packed
 
 _LANES = 4
-"""Uniform numbers of 16 bits that one hash of 64 bits gives."""
+"""16-bit uniform numbers in a 64-bit hash."""
 _NATIVE = (torch.float32, torch.float64)
 
 
 def _signed(value: int) -> int:
-    """An unsigned 64-bit constant as torch's int64 has it."""
+    """An unsigned 64-bit constant as int64."""
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -43,7 +43,7 @@ _SECOND = _signed(0x94D049BB133111EB)
 
 
 class _Keys:
-    """The keys of a forward pass, how many dropout calls it has made, and rows that are packed."""
+    """The keys of a forward pass, its number of dropout calls so far, and its packed rows."""
 
     def __init__(self, keys: Tensor) -> None:
         self.keys = keys
@@ -58,11 +58,11 @@ _current: ContextVar[_Keys | None] = ContextVar("keyed_dropout", default=None)
 def keyed_dropout(keys: Tensor | None) -> Iterator[None]:
     """Within it, dropout in training mode draws by example; outside, as torch's dropout does.
 
-    A forward pass calls its dropout layers in one order, so the call's number identifies the layer.
+    A forward pass calls its dropout layers in a fixed order, so the call's number identifies one.
 
     Args:
-        keys: int64 [M], of the examples along dimension 0 of all that is dropped; None changes
-            nothing, for what `part_keys` returns.
+        keys: int64 [M], of the examples along dimension 0 of all values; None, which `part_keys`
+            may return, changes nothing.
 
     Raises:
         ValueError: keys of another dtype or rank; in a dropout call, another M.
@@ -81,9 +81,9 @@ def keyed_dropout(keys: Tensor | None) -> Iterator[None]:
 
 @contextmanager
 def packed_rows(tokens: Packed) -> Iterator[None]:
-    """Within it, all that is dropped is [R, D], and a row drops what its token would in [M, N, D].
+    """Within it, all values are [R, D], and a row gets the mask of its token in [M, N, D].
 
-    There each sequence's tokens come first, without a gap. A `keyed_dropout` within it hides it.
+    There each sequence's tokens come first, without a gap. A nested `keyed_dropout` overrides it.
 
     Args:
         tokens: of M sequences, one for each key.
@@ -102,8 +102,8 @@ def packed_rows(tokens: Packed) -> Iterator[None]:
 def part_keys(example: Tensor, number: Tensor) -> Tensor | None:
     """Keys for rows that are parts of examples, int64 [R]; None outside of `keyed_dropout`.
 
-    They are functions of an example's key, of the part's number in it and of the place of this call
-    among the dropout calls, so that neither other parts nor other examples change a part's masks.
+    They depend on the example's key, the part's number in it and the number of this call among the
+    dropout calls, but not on other parts or other examples.
 
     Args:
         example: int64 [R], row of the example that each part is of.
@@ -118,11 +118,10 @@ def part_keys(example: Tensor, number: Tensor) -> Tensor | None:
 
 
 def batch_seed() -> int | None:
-    """A seed that follows from the keys of all examples and the place of this call.
+    """A seed from the keys of all examples and the number of this call.
 
-    For modules of other libraries, whose dropout draws from torch's generator: what it draws is the
-    same again when a run resumes, but not whoever shares the batch. None outside of
-    `keyed_dropout`.
+    For modules of other libraries, whose dropout draws from torch's generator: a resumed run draws
+    the same masks, but they depend on the batch. None outside of `keyed_dropout`.
     """
     current = _current.get()
     if current is None:
@@ -133,9 +132,9 @@ def batch_seed() -> int | None:
 
 
 def slot_keys(slots: int) -> Tensor | None:
-    """Keys for the sentences of each slot, int64 [S, M]; None where they need none of their own.
+    """Keys for the sentences of each slot, int64 [S, M].
 
-    So it is outside of `keyed_dropout`, and with one slot.
+    None outside of `keyed_dropout`, and with one slot, which needs no keys of its own.
     """
     current = _current.get()
     if current is None or slots == 1:
@@ -152,8 +151,8 @@ class Dropout(nn.Module):
     Args:
         rate: in [0, 1); under `keyed_dropout` in steps of 2^-16.
 
-    `kernels` set to True lets the package's kernel compute on a CPU where it can be compiled: one
-    pass, and to the bit what torch's operations do.
+    `kernels` set to True uses the package's CPU kernel where it can be compiled: one pass,
+    bit-identical to torch's operations.
     """
 
     def __init__(self, rate: float) -> None:
@@ -175,7 +174,7 @@ class Dropout(nn.Module):
         return values * kept.to(values.dtype).mul_(drop.scale)
 
     def keyed(self, values: Tensor) -> Drop | None:
-        """What `keyed_dropout` makes of this call; None where nothing is dropped, or not by key."""
+        """The keyed mask of this call; None if nothing is dropped, or not by key."""
         current = _current.get()
         if current is None or not self.drops:
             return None
@@ -187,7 +186,7 @@ class Dropout(nn.Module):
 
     @property
     def drops(self) -> bool:
-        """Not in evaluation, and not at a rate of 0."""
+        """Whether it is in training mode at a rate above 0."""
         return self.training and self.rate > 0
 
     def extra_repr(self) -> str:
@@ -204,25 +203,24 @@ def _positions(keys: Tensor, call: int, values: Tensor) -> Tensor:
 
 
 def _of_rows(keys: Tensor, call: int, tokens: Packed, values: Tensor) -> Tensor:
-    """int64 [R], what `_positions` gives each row's token."""
+    """int64 [R], the result of `_positions` for each row's token."""
     if len(keys) != len(tokens.starts) - 1 or values.shape[:-1] != tokens.position.shape:
         raise ValueError(
-            f"{len(keys)} keys for {len(tokens)} rows of {len(tokens.starts) - 1} sequences,"
-            f" which are {tuple(values.shape)}"
+            f"{len(keys)} keys for {len(tokens)} rows of {len(tokens.starts) - 1} sequences"
+            f" and values {tuple(values.shape)}"
         )
     by_example = _mix(keys + _steps(call + 1, keys.device)[call])  # [M]
     return _mix(by_example[tokens.sequence] + (tokens.rank + 1) * _GOLDEN)
 
 
 def _kept(by_position: Tensor, values: Tensor, dropped: int) -> Tensor:
-    """bool, shape of values; each element's own lane decides with `dropped` levels of 2^16.
+    """bool, shape of values: whether an element's lane exceeds the lowest `dropped` of 2^16 levels.
 
-    The hash of four neighbouring features is mix(that of the position + f G), where the group of
-    features f counts from 1.
+    The hash of four adjacent features is mix(that of the position + f G), f their group from 1.
     """
     features = values.shape[-1]
     groups = _steps(-(-features // _LANES), by_position.device)
-    # A sum of its own choosing need not be contiguous where a size is 0 or 1.
+    # A sum without `out` need not be contiguous where a size is 0 or 1.
     hashes = by_position.new_empty(*by_position.shape, len(groups))  # [M, N, D / 4]
     _mix(torch.add(by_position[..., None], groups, out=hashes))
     # As signed numbers the lanes are uniform on [-2^15, 2^15).
@@ -231,7 +229,7 @@ def _kept(by_position: Tensor, values: Tensor, dropped: int) -> Tensor:
 
 
 class _Drop(torch.autograd.Function):
-    """The same in one pass on a CPU, to the last bit; masks are made again in the backward pass."""
+    """The same in one pass on a CPU, bit-identical; the backward pass recomputes the masks."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, drop: Drop) -> Tensor:
@@ -257,5 +255,5 @@ def _mix(state: Tensor) -> Tensor:
 
 
 def _fold(state: Tensor, shift: int) -> Tensor:
-    """state ^ (state >>> shift); int64 shifts fill with the sign, which the mask takes away."""
+    """state ^ (state >>> shift); int64 shifts fill with the sign, which the mask removes."""
     return state.bitwise_xor_((state >> shift).bitwise_and_((1 << (64 - shift)) - 1))

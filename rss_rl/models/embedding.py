@@ -1,4 +1,4 @@
-"""Word vectors: those of training words are fine-tuned, the rest stay fixed.
+"""Word vectors: those of training words are fine-tuned, the rest is fixed.
 
 Legend: V rows that are fine-tuned, R of them, E embedding size.
 """
@@ -16,18 +16,18 @@ from rss_rl.ops.packing import Rows
 from rss_rl.types import Array
 
 _FEW = 0.75
-"""Distinct words are looked up once each where they are at most so large a share of the tokens."""
+"""Words are looked up once each if the distinct ones are at most this share of the tokens."""
 
 
 class RowAverage:
-    """What makes a table the running average of another, brought up to date where it is read.
+    """Makes a table the exponential moving average of another, updated lazily.
 
-    The average follows the leader by f <- k f + (1 - k) l in every update. While a row of the
-    leader stands still, n updates come to f <- K f + (1 - K) l, K the product of their k. So a
-    row is written when its leader moves, and otherwise found from K = exp(clock - since), where
-    `clock` is the sum of log k of all updates and `since` what that was when the row was written.
+    The average follows the leader by f <- k f + (1 - k) l in every update. While a leader row is
+    unchanged, n updates amount to f <- K f + (1 - K) l, K the product of their k. So a row is
+    written when its leader changes, and otherwise computed from K = exp(clock - since), where
+    `clock` is the sum of log k of all updates and `since` its value when the row was written.
 
-    leader  float32 [V, E], the table that is followed
+    leader  float32 [V, E], the table that is averaged
     clock   float64 []
     since   float64 [V]
     """
@@ -38,11 +38,11 @@ class RowAverage:
         self.since = torch.zeros(len(leader), dtype=torch.float64)
 
     def read(self, table: Tensor, rows: Tensor) -> Tensor:
-        """The average of rows int64 [...] of `table`, where they were written: [..., E]."""
+        """The current average of rows int64 [...], last written in `table`: [..., E]."""
         return self._settled(F.embedding(rows, table), F.embedding(rows, self.leader), rows)
 
     def read_all(self, table: Tensor) -> Tensor:
-        """The average of every row of `table`, [V, E]."""
+        """The current average of every row of `table`, [V, E]."""
         return self._settled(table, self.leader, slice(None))
 
     def _settled(self, written: Tensor, led: Tensor, rows: Tensor | slice) -> Tensor:
@@ -51,29 +51,28 @@ class RowAverage:
 
     @torch.no_grad()
     def settle(self, table: Tensor, rows: Tensor) -> None:
-        """Write rows int64 [R] of `table` as they are now: before their leaders move."""
+        """Write the current average to rows int64 [R] of `table`, before their leaders change."""
         table.index_copy_(0, rows, self.read(table, rows))
         self.since[rows] = self.clock
 
     @torch.no_grad()
     def follow(self, table: Tensor, rows: Tensor, keep: float) -> None:
-        """The update by k = `keep`, of whose rows those int64 [R] were settled and then moved."""
+        """One update by k = `keep`; rows int64 [R] were settled, then their leaders changed."""
         self.clock = self.clock + math.log(keep)
         table.index_copy_(0, rows, torch.lerp(table[rows], self.leader[rows], 1 - keep))
         self.since[rows] = self.clock
 
 
 class WordEmbedding(nn.Module):
-    """Rows below `trainable` are parameters; the rest is a buffer that no snapshot carries.
+    """Rows below `trainable` are parameters; the rest is a buffer that snapshots omit.
 
     Args:
         vectors: float32 [V, E], row 0 is padding.
         trainable: number of leading rows that are fine-tuned.
 
     `gradient_by_row` set to True gives the parameters sparse gradients, of the rows of a batch.
-    `beyond` is the id whose vector all ids behind the table have; None = there are no such ids.
-    With an `average` the rows are as they were last written, and what is read, and saved by
-    `state_dict`, is as they are now.
+    `beyond` is the id whose vector all ids after the table have; None = there are no such ids.
+    With an `average` the stored rows may be stale; reads and `state_dict` give current ones.
     """
 
     fixed: Tensor
@@ -120,9 +119,9 @@ class WordEmbedding(nn.Module):
                 destination[f"{prefix}trainable"] = self.average.read_all(self.trainable)
 
     def rows(self, tokens: Tensor, *, once: bool) -> Rows:
-        """Of tokens int64 [R]; `once` looks up each word once where that saves work.
+        """Vectors of tokens int64 [R]; `once` looks up each word once where that saves work.
 
-        It does not where gradients are wanted, for which kernels keep what they made of each row.
+        With gradients it does not, as kernels then save results for each row.
         """
         if once and not torch.is_grad_enabled():
             words, at = torch.unique(tokens, return_inverse=True)

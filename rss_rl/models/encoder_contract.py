@@ -1,4 +1,4 @@
-"""Contract tests that anybody can run on an encoder of their own.
+"""Contract tests for custom encoders.
 
     from rss_rl.testing import check_encoder
     check_encoder(MY_ENCODER, inputs=8)
@@ -26,7 +26,7 @@ _LENGTHS = (5, 1, 0, 3, 7)
 _SEEDS = range(3)
 _ROUNDING = 1e-9  # in float64
 _PADDING = 3
-_MASK = "Look at valid tokens alone: mask sums, means, maxima, softmaxes and recurrences"
+_MASK = "Read only valid tokens: mask sums, means, maxima, softmaxes and recurrences"
 
 
 def check_encoder(
@@ -36,33 +36,32 @@ def check_encoder(
     options: Mapping[str, Any] | None = None,
     hidden: int = 4,
 ) -> None:
-    """Check all that a run relies on, of each capability that the encoder declares.
+    """Check all that a run relies on, for each capability that the encoder declares.
 
-    The vector of a sentence alone is that in a padded batch, and nothing on padding reaches it; a
-    sentence without a token, or none selected, gives zeros; every parameter gets gradient; no
-    argument is changed; in evaluation mode equal inputs give equal vectors; its copy by pickle, and
-    another one that loads its state_dict, give its vectors. With `gates`, gates of 0 and 1 give
-    what that selection gives. With `kept_only`, what stands at unselected words is irrelevant to
-    the bit. Of a component also: equal seeds give equal weights, and its context layer keeps the
-    same promises. Takes a second.
+    A sentence has the same vector alone and in a padded batch, whatever the padding; a sentence
+    without tokens, or without selected ones, gives zeros; every parameter gets a gradient;
+    arguments are not changed; in evaluation mode equal inputs give equal vectors, as do a pickled
+    copy and one that loads the state_dict. With `gates`, gates of 0 and 1 give the vectors of that
+    selection. With `kept_only`, unselected words do not change a bit. For a component also: equal
+    seeds give equal weights, and its context layer keeps the same promises. Takes a second.
 
     Args:
-        encoder: a component of kind `encoder`, of which everything is checked, or a module in place
-            of one, whose weights do not change.
+        encoder: a component of kind `encoder`, of which everything is checked, or a module, whose
+            weights are not changed.
         inputs: E, the size of embeddings that it reads.
-        options: of the component, where they are not to be its defaults.
-        hidden: D of the setup that the component is given.
+        options: of the component, if not its defaults.
+        hidden: D of the component's setup.
 
     Raises:
-        EncoderError: the first promise that it breaks, with what to do about it.
-        ConfigError: it is no encoder, or it refuses the options.
+        EncoderError: the first broken promise, with a remedy.
+        ConfigError: not an encoder, or invalid options.
     """
     if isinstance(encoder, Component):
         _check_component(encoder, inputs, options or {}, hidden)
         return
     if not (isinstance(encoder, nn.Module) and hasattr(encoder, "output_size")):
         raise ConfigError(
-            f"{type(encoder).__name__} is no encoder: neither a component nor a module with"
+            f"{type(encoder).__name__} is not an encoder: neither a component nor a module with"
             " output_size and reads_unselected",
             where="check_encoder",
             remedy="See rss_rl.models.encoders.protocol",
@@ -98,7 +97,7 @@ def _check_component(
         promises.require(
             torch.equal(one, other),
             f"equal seeds give other weights in '{label}'",
-            "Draw weights from torch's global generator alone",
+            "Draw weights only from torch's global generator",
         )
     gates = component.can("gates", options)
     promises.require(
@@ -128,7 +127,7 @@ class _Batch:
 
 
 class _Checked(Promises):
-    """An encoder that is asked, and what is asked of it."""
+    """An encoder under test, with the checks."""
 
     def __init__(self, module: Any, name: str) -> None:
         super().__init__(EncoderError, name)
@@ -141,7 +140,7 @@ class _Checked(Promises):
         kept_only: bool,
         build: Callable[[], Any] | None = None,
     ) -> None:
-        """All but what only a component has."""
+        """All checks that apply to components and modules."""
         for seed in _SEEDS:
             batch = _Batch(inputs, seed)
             self._check_vectors(batch)
@@ -181,7 +180,7 @@ class _Checked(Promises):
         for selection in batch.selections:
             together = self._vectors(batch.embedded, batch.valid, selection)
             same = _close(together, self._vectors(padding, batch.valid, selection))
-            self.require(same, "what stands on padding reaches a vector", _MASK)
+            self.require(same, "values on padding reach a vector", _MASK)
             for row, length in enumerate(_LENGTHS):
                 one = slice(row, row + 1)
                 parts = batch.embedded[one, :length], batch.valid[one, :length]
@@ -205,11 +204,11 @@ class _Checked(Promises):
             f"a sentence without a selected token {what}",
             remedy,
         )
-        nobody = self._vectors(batch.embedded[:0], batch.valid[:0], batch.selection[:0])
+        no_rows = self._vectors(batch.embedded[:0], batch.valid[:0], batch.selection[:0])
         self.require(
-            tuple(nobody.shape) == (0, self._encoder.output_size),
-            "a batch without a sentence does not give [0, output_size]",
-            "Let every shape follow from the inputs",
+            tuple(no_rows.shape) == (0, self._encoder.output_size),
+            "an empty batch does not give [0, output_size]",
+            "Derive every shape from the inputs",
         )
 
     def _check_kept_only(self, batch: _Batch) -> None:
@@ -238,7 +237,7 @@ class _Checked(Promises):
             self.require(
                 torch.isfinite(slope).all() and slope.any(),
                 "gates get no finite gradient",
-                "Let the vector depend on them differentiably, at 0 and 1, too",
+                "Make the vector differentiable in the gates, at 0 and 1 too",
             )
 
     def _check_copies(self, batch: _Batch, build: Callable[[], Any] | None) -> None:
@@ -261,7 +260,7 @@ class _Checked(Promises):
             )
 
     def _check_gradients(self, batch: _Batch) -> None:
-        """Through a random point: at the first weights, zeros can hide what they multiply."""
+        """At random weights: initial zeros can hide what they multiply."""
         copy = self.pickled(self._encoder)
         draw = torch.Generator().manual_seed(3)
         for parameter in copy.parameters():
@@ -274,12 +273,12 @@ class _Checked(Promises):
             self.require(
                 slope is not None and torch.isfinite(slope).all() and slope.any(),
                 f"no finite gradient reaches {label}",
-                "Detach nothing, and keep no parameter that is not used",
+                "Do not detach, and remove unused parameters",
             )
 
 
 def _vectors(encoder: Any, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
-    """As a classifier asks for them: unselected tokens are removed unless they are read."""
+    """As a classifier calls it: unselected tokens are removed unless the encoder reads them."""
     if not encoder.reads_unselected:
         positions = torch.arange(valid.shape[1]).expand_as(valid)
         index, valid, selection = remove_unselected(positions, valid, selection)
@@ -288,7 +287,7 @@ def _vectors(encoder: Any, embedded: Tensor, valid: Tensor, selection: Tensor) -
 
 
 def _check_context(layer: Any, promises: Promises, inputs: int) -> None:
-    """The layer over a sequence of sentences: as the encoder, at every position."""
+    """Check the layer over a sequence of sentences like the encoder, at every position."""
     layer = promises.pickled(layer).double().eval()
     batch = _Batch(inputs, seed=5)
     together = layer(batch.embedded, batch.valid)
@@ -312,5 +311,5 @@ def _close(one: Tensor, other: Tensor) -> bool:
 
 
 def _weighed(vectors: Tensor) -> Tensor:
-    """A sum in which every feature has a weight of its own."""
+    """A sum in which every feature has a different weight."""
     return (vectors * torch.arange(1.0, vectors.shape[1] + 1)).sin().sum()

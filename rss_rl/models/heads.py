@@ -75,7 +75,7 @@ class SentencesHead(nn.Module):
 
 
 class Task(Protocol):
-    """What logits mean: how wrong they are about a label, and which label they predict."""
+    """What logits mean: their loss for a label, and the label that they predict."""
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Loss of each example, [M]; its negative is the log-likelihood of the reward."""
@@ -100,8 +100,8 @@ class ScoreTask:
     """A real score in [low, high] as the mean over evenly spaced bins.
 
     Args:
-        loss: `divergence`, the KL divergence to the two bins beside the score (the papers), or
-            `squared`, half the squared error (the released program's default).
+        loss: `divergence`, the KL divergence to the two bins next to the score (the papers), or
+            `squared`, half the squared error (the default of the released code).
     """
 
     def __init__(self, low: float, high: float, loss: str) -> None:

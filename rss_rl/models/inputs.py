@@ -12,7 +12,7 @@ from rss_rl.types import Array, Batch
 
 
 class TensorBatch(NamedTuple):
-    """A batch's arrays of the same names on a device; states are float32."""
+    """A batch's arrays under the same names, on a device; states are float32."""
 
     tokens: list[Tensor]
     valid: list[Tensor]

@@ -1,4 +1,4 @@
-"""Layers that several encoders and heads share.
+"""Layers shared by encoders and heads.
 
 Legend: M sentences, N tokens, E embedding size, D features.
 """
@@ -40,7 +40,7 @@ class _Linear(nn.Linear):
 
 def linear(values: Tensor, weight: Tensor, bias: Tensor | None, backend: KernelBackend) -> Tensor:
     """W x + b in the type of W, [..., inputs] to [..., outputs], by one of the backends."""
-    if torch.is_autocast_enabled("cpu"):  # in full precision torch's own is one pass, too
+    if torch.is_autocast_enabled("cpu"):  # in full precision torch's own takes one pass, too
         if has_kernels(values, backend):
             return linear_maps(values, [weight], [bias])[0]
         if values.ndim == 2 and values.device.type == "cpu" and not is_exporting():
@@ -53,7 +53,7 @@ def glorot_linear(
 ) -> nn.Linear:
     """A linear layer with Glorot-uniform weights and zero bias.
 
-    Under autocast the matrix product alone runs in the lower precision: sums, gates and softmaxes
+    Under autocast only the matrix product runs in the lower precision: sums, gates and softmaxes
     stay in that of the weights.
 
     Args:
@@ -67,7 +67,7 @@ def glorot_linear(
 
 
 def glorot_blocks(weight: Tensor, blocks: int) -> None:
-    """Draw each of the `blocks` matrices that are stacked in `weight` as if it stood alone."""
+    """Initialise each of the `blocks` matrices stacked in `weight` on its own."""
     for block in weight.chunk(blocks):
         nn.init.xavier_uniform_(block)
 
@@ -125,7 +125,7 @@ class Source2Token(nn.Module):
     e = sum_i P_i * x_i. Source: Shen et al., DiSAN, section 3.2.
 
     Args:
-        by_feature: False = one weight for all features of a token, f(x_i) is a number: vanilla
+        by_feature: False = one weight for all features of a token, f(x_i) is a scalar: vanilla
             attention without a query.
         backend: what computes it.
     """
@@ -164,7 +164,7 @@ class Source2Token(nn.Module):
     def packed_shared(
         self, rows: Tensor, cells: Tensor, tokens: Packed, times: int, common: Tensor
     ) -> Tensor:
-        """`packed` of sequences that share what is not their own; see `packed_shared_pooling`.
+        """`packed` of sequences that share all rows but their own; see `packed_shared_pooling`.
 
         Args:
             rows: [T, D]. common: [R, D].

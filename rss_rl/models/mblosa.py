@@ -1,6 +1,6 @@
 """mBloSA, masked block self-attention: local context within blocks, global context between them.
 
-A sentence of n tokens costs n r + (n / r)^2 pairs in blocks of r tokens, and not n^2.
+A sentence of n tokens costs n r + (n / r)^2 pairs in blocks of r tokens, instead of n^2.
 
 Legend: M sequences, N tokens, L blocks, R tokens of a block (N padded to L R), E embedding size,
 D hidden.
@@ -22,7 +22,7 @@ from rss_rl.ops.masking import Gathered
 
 
 class BlockSettings(NamedTuple):
-    """Of every layer of mBloSA.
+    """Settings of every layer of mBloSA.
 
     block_length  R
     activation, dropout  of each Dense
@@ -46,7 +46,7 @@ class MaskedSelfAttention(nn.Module):
 
     Args:
         size: D.
-        forward: True = a head looks at what is before it, False = after it.
+        forward: True = a head attends to what is before it, False = after it.
     """
 
     def __init__(self, size: int, settings: BlockSettings, *, forward: bool) -> None:
@@ -59,7 +59,7 @@ class MaskedSelfAttention(nn.Module):
         self._backend: KernelBackend = settings.backend
 
     def forward(self, values: Tensor, kept: Tensor) -> Tensor:
-        """[..., N, D] with kept bool [..., N] to the same shape; 0 where nothing may be looked at.
+        """[..., N, D] with kept bool [..., N] to the same shape; 0 for heads without dependents.
 
         Leading dimensions are independent sequences.
         """
@@ -86,7 +86,7 @@ class BlockSelfAttention(nn.Module):
 
     Args:
         inputs: E. hidden: D.
-        forward: True = a head looks at what is before it, False = after it.
+        forward: True = a head attends to what is before it, False = after it.
     """
 
     def __init__(self, inputs: int, hidden: int, settings: BlockSettings, *, forward: bool) -> None:
@@ -106,7 +106,7 @@ class BlockSelfAttention(nn.Module):
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `TokenEncoder`; [M, N, D]."""
         tokens = valid.shape[1]
-        # A batch of short sentences is one block: it need not be padded to the length of others.
+        # A batch of short sentences is one block, which need not be padded to the block length.
         length = max(1, min(self._length, tokens))
         blocks = -(-tokens // length)
         hidden = self.project(embedded)  # [M, N, D]

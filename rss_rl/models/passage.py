@@ -34,16 +34,16 @@ from rss_rl.ops.masking import gather, kept_indices
 from rss_rl.ops.packing import Packed
 
 _LIMITS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
-"""Sentences are encoded in pieces, cut at these lengths: one long sentence would otherwise pad all
-others to its length, and pairs of tokens grow with its square."""
+"""Sentences are encoded in groups bounded by these lengths: one long sentence would otherwise pad
+all others, and pairs of tokens grow with the square of the length."""
 
 
 class PassageClassifier(nn.Module):
-    """Passage (slot 0, marked with sentence numbers), question (slot 1), selections: to logits.
+    """A passage (slot 0, marked with sentences), a question (slot 1) and selections to logits.
 
     Unselected words are removed from passage and question before anything reads them, except from
-    the passage where the encoder reads them; a sentence that lost all its words keeps its place. In
-    the question a word counts where it is selected as either.
+    the passage if the encoder reads them; a sentence without words keeps its number. A word of the
+    question is kept if it is selected in either role.
 
     Args:
         encoder: of sentences. context: over sentences, reading 4 D features.
@@ -110,7 +110,7 @@ class PassageClassifier(nn.Module):
         return self.question(vector)  # type: ignore[no-any-return]
 
     def _sentences(self, tokens: Tensor, selection: Tensor, grouped: Grouped) -> Tensor:
-        """Vectors of the sentences, [R, D]; where they are padded, in pieces of like length."""
+        """Vectors of the sentences, [R, D]; padded ones are encoded in groups of similar length."""
         keys = part_keys(grouped.example, grouped.number)
         cells, bits = tokens.reshape(-1), selection.transpose(1, 2).reshape(-1, 2)
         encoder = self.encoder

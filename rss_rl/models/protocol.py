@@ -1,4 +1,4 @@
-"""What a classifier is, the task model around an encoder, and what it is built from.
+"""The interface of a classifier, the task model around an encoder, and its setup.
 
 Legend: M examples (or selections of examples), N_s tokens of sentence slot s, C outputs.
 """
@@ -23,10 +23,10 @@ class ClassifierSetup:
 
     labels       what is predicted; its kind is a capability of classifiers
     sentences    sentence slots of an example, 1 or 2; of passages 2, passage and question
-    embedding    of words, to be held as the classifier's `embedding`
-    encoder      makes the sentence encoder, reading so many features
-    context      makes the layer that fuses a sequence of sentence vectors, reading so many
-    hidden       D of the encoder. head_hidden: of the layers behind it
+    embedding    of words; the classifier keeps it as `embedding`
+    encoder      builds the sentence encoder for a number of input features
+    context      builds the layer that fuses a sequence of sentence vectors, likewise
+    hidden       D of the encoder. head_hidden: of the layers after it
     activation   relu or elu. dropout: rate on the input of each layer
     backend      what computes the layers
     """
@@ -44,7 +44,7 @@ class ClassifierSetup:
 
 
 class TaskModel(Protocol):
-    """What a run asks of a classifier.
+    """What a run requires of a classifier.
 
     embedding  of words; policies read it, too
     """
@@ -71,7 +71,7 @@ class TaskModel(Protocol):
         Args:
             tokens: S x int64 [M, N_s]. valid: S x bool [M, N_s].
             selections: S x bool [M, 2, N_s]; None selects every token in both roles.
-            marks: int64 [M, N_0], of passages alone, see `Batch`.
+            marks: int64 [M, N_0], only of passages, see `Batch`.
         """
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -82,4 +82,4 @@ class TaskModel(Protocol):
 
 
 class Classifier(nn.Module, TaskModel):
-    """What a classifier is to the runtime: nobody has to inherit from it."""
+    """The type that the runtime uses; a classifier need not inherit from it."""

@@ -1,7 +1,7 @@
 """ReSA, reinforced self-attention: soft attention between selected heads and dependents only.
 
 Legend: M sentences, N tokens, K selections of each, E embedding size, D hidden; R tokens of all
-sentences, W words of these, X tokens that come out.
+sentences, W words of these, X output tokens.
 Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.2; the directional
 form is that of DiSAN (Shen et al., AAAI 2018).
 """
@@ -33,10 +33,10 @@ class Contextual(NamedTuple):
     """Tokens with their context, under K selections of the same rows.
 
     vectors   [X, 2D]
-    tokens    which they are, of K M sequences
-    cells     which they are of the K R, int64 [X]
-    baseline  vectors of all tokens as if unselected, [R, 2D], which the others of the K R have;
-              None: the others are left out
+    tokens    the tokens, of K M sequences
+    cells     their flat index in [K, R], int64 [X]
+    baseline  vectors of all tokens as if unselected, [R, 2D], for the other cells of [K, R]; None:
+              the others are left out
     """
 
     vectors: Tensor
@@ -51,12 +51,12 @@ class ReSA(nn.Module):
     With every token selected it is DiSA, and a `TokenEncoder`.
 
     Args:
-        keep_unselected: True = every real token comes out, an unselected one with mean context (the
-            paper's ReSA); False = only the selected heads come out (its 'w/o unselected heads',
-            the faithful form).
+        keep_unselected: True = every real token is output, an unselected one with mean context (the
+            paper's ReSA); False = only the selected heads are (its 'w/o unselected heads', the
+            faithful form).
         unselected_context: which tokens the context of an unselected head averages: all `real` ones
-            that its position mask allows (the released program) or only the selected `dependents`
-            (the paper's text).
+            that its position mask allows (the released code) or only the selected `dependents` (the
+            paper's text).
         inputs, hidden, settings: see `DirectionalAttention`.
     """
 
@@ -81,7 +81,7 @@ class ReSA(nn.Module):
 
     @property
     def shares(self) -> bool:
-        """What several selections have in common depends on none of them."""
+        """Whether the computation that selections share is independent of them."""
         return not self._keep_unselected or self._unselected_context == "real"
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class ReSA(nn.Module):
         return padded.index_put((tokens.sequence, tokens.position), vectors)
 
     def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Contextual:
-        """Context-aware representations of the tokens that stay.
+        """Context-aware representations of the output tokens.
 
         Args:
             words: with E features. roles: the selections, bool [K, R, 2]; K is 1 unless `shares`.
@@ -135,8 +135,8 @@ class ReSA(nn.Module):
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
         """Representations of all tokens, [M, N, 2D], with gates [M, 2, N] for a selection.
 
-        Where unselected tokens stay, a head's context is g s + (1 - g) mean: with a gate of 0 or 1
-        one of the two.
+        If unselected tokens are kept, a head's context is g s + (1 - g) mean: one of the two for a
+        gate of 0 or 1.
         """
         outputs = []
         for direction in each_of(self.directions):

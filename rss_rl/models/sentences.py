@@ -1,7 +1,7 @@
 """The classifier of one or two sentences: embedding, shared sentence encoder, task head.
 
 Legend: M examples (or B, of which there are M = K * B selections, sample-major), N_s tokens of
-sentence slot s, L tokens left of the fullest sentence, R of all sentences.
+sentence slot s, L kept tokens of the fullest sentence, R of all sentences.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SentencesClassifier(nn.Module):
     """
 
     shares_sentences = True
-    """Takes more selections than examples."""
+    """Takes several selections of each example."""
 
     def __init__(self, embedding: WordEmbedding, encoder: Encoder, head: Head, task: Task) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class SentencesClassifier(nn.Module):
         self.head = head
         self._task = task
         self._reads_words = isinstance(encoder, WordEncoder)
-        if self._reads_words:  # word vectors are the policy's alone, and nothing moves them
+        if self._reads_words:  # only the policy reads word vectors, and nothing trains them
             embedding.trainable.requires_grad_(False)
 
     @property
@@ -97,14 +97,14 @@ class SentencesClassifier(nn.Module):
             tokens: S x int64 [B, N_s]. valid: S x bool [B, N_s].
             selections: S x bool [M, 2, N_s]; None selects every token in both roles. Where M is a
                 multiple of B, what several selections of a sentence share is computed once, if
-                the encoder can. Of a float dtype they are gates in [0, 1], see `GatedEncoder`,
-                one for each example.
-            marks: of no meaning here, see `Batch`.
+                the encoder can. Floats are gates in [0, 1], see `GatedEncoder`, one selection for
+                each example.
+            marks: unused, see `Batch`.
         """
         if selections is None:
             selections = [mask[:, None].expand(-1, 2, -1) for mask in valid]
         if isinstance(self.encoder, PackedEncoder):
-            if is_exporting():  # sizes follow from shapes alone: unselected tokens have gates of 0
+            if is_exporting():  # sizes may depend only on shapes: unselected tokens have gates of 0
                 selections = [each.to(self.embedding.trainable.dtype) for each in selections]
             elif not selections[0].is_floating_point():
                 return self.head(self._encode_packed(self.encoder, tokens, valid, selections))
@@ -154,7 +154,7 @@ class SentencesClassifier(nn.Module):
         return self.encoder(self._looked_up(tokens), valid, selection)
 
     def _looked_up(self, tokens: Tensor) -> Tensor:
-        """What the encoder reads of tokens [..., N]: their vectors [..., N, E], or themselves."""
+        """The encoder's input for tokens [..., N]: their vectors [..., N, E], or their ids."""
         return tokens if self._reads_words else self.embedding(tokens)
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -175,7 +175,7 @@ class _SentencesOptions(Options):
         description="Loss of scores: KL divergence to bins, or half squared error.",
     )
     score_bins: int | None = Field(
-        default=None, ge=2, description="Bins of scores; null: one for each whole score."
+        default=None, ge=2, description="Bins of scores; null: one for each integer score."
     )
 
 
@@ -203,7 +203,7 @@ def _build(setup: ClassifierSetup, options: _SentencesOptions) -> SentencesClass
 
 
 def _task(labels: LabelSpec, options: _SentencesOptions) -> tuple[Task, int]:
-    """What logits mean, and how many there are."""
+    """The task that the logits are for, and their number."""
     if labels.kind == "classes":
         return ClassTask(), len(labels.names)
     whole = float(labels.low).is_integer() and float(labels.high).is_integer()

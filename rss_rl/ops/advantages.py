@@ -1,6 +1,6 @@
 """Baselines of the score-function estimator: advantage = reward - baseline.
 
-Legend: K selections an example, B examples; S sentences.
+Legend: K selections per example, B examples, S sentences.
 """
 
 from __future__ import annotations

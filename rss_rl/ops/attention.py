@@ -24,18 +24,18 @@ from rss_rl.ops.native import OutOfRange, one_kind
 from rss_rl.ops.packing import kept_cells
 
 KernelBackend = Literal["eager", "compiled"]
-"""What computes: torch's own operations block by block, or kernels.
+"""Which implementation runs: torch operations block by block, or compiled kernels.
 
-compiled  the package's own in C++ on the CPU, for attention, pooling, linear maps and gates; for
-          attention by Triton on CUDA where that is installed
+compiled  C++ kernels on the CPU, for attention, pooling, linear maps and gates; Triton kernels on
+          CUDA, for attention, where Triton is installed
 
-They agree within rounding, and not in their last bits.
+They agree within rounding, not bit for bit.
 """
 
 _BLOCK_ELEMENTS = 1 << 19
-"""Pair features of a block: 2 MB in float32, so that the passes over it stay in the cache."""
+"""Elements of a block: 2 MB in float32, so that repeated passes over it stay in the cache."""
 _BLOCK_ELEMENTS_ON_DEVICE = 1 << 24
-"""64 MB on an accelerator, where starting a kernel for each small block would take longer."""
+"""64 MB on an accelerator, where kernel launches for small blocks would dominate."""
 
 
 def feature_wise_attention(
@@ -49,23 +49,22 @@ def feature_wise_attention(
     """s_j = sum_i P^j_i * h_i with P^j = softmax over allowed i of c tanh((u_i + v_j) / c).
 
     Each feature has its own softmax. The logit never exceeds c, so exp(logit - c) needs no running
-    maximum. A head without an allowed dependent gets 0. Types shorter than float32 are computed in
-    float32.
+    maximum. A head without an allowed dependent gets 0. Half precision is computed in float32.
 
     Args:
         head_scores: v = W2 x_j + b, [M, J, D].
         dependent_scores: u = W1 x_i, [M, I, D].
         values: h, [M, I, D].
-        pairs: which pairs are allowed; also as bool [M, J, I].
+        pairs: which pairs are allowed; or as bool [M, J, I].
         scale: c > 0.
-        backend: kernels are for float32 and `Pairs`, those of the CPU for scores in the range where
-            their quotients are exact; what else they are given goes to eager, exact for all.
+        backend: kernels support float32 and `Pairs`, on the CPU only scores for which their
+            quotients are exact; all else falls back to eager, which is always exact.
 
     Returns:
-        [M, J, D], of the values' type.
+        [M, J, D], in the type of `values`.
 
     Raises:
-        ValueError: on shapes that do not fit.
+        ValueError: shapes that do not fit.
     """
     _check(head_scores, dependent_scores, values, pairs)
     given = head_scores, dependent_scores, values
@@ -112,13 +111,13 @@ def packed_attention(
 
     Args:
         head_scores: [X, D]. dependent_scores, values: [Y, D].
-        backend: the kernels of a CPU are for float32 and float64; what else is given is padded.
+        backend: the CPU kernels support float32 and float64; other input is padded.
 
     Returns:
         [X, D].
 
     Raises:
-        ValueError: on shapes or types that do not fit.
+        ValueError: shapes or types that do not fit.
         KernelsError: this machine cannot compile the kernels.
     """
     given = head_scores, dependent_scores, values
@@ -149,7 +148,7 @@ def _padded(
 def _runs(
     v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, backend: KernelBackend
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, PackedPairs]]:
-    """Runs of sequences, each padded to its own longest: blocks where torch computes on a CPU."""
+    """Runs of sequences, each padded to its own longest; blocks for eager on the CPU."""
     sequences = len(pairs.heads.starts) - 1
     step = sequences
     if backend == "eager" and h.device.type == "cpu":
@@ -161,7 +160,7 @@ def _runs(
         for side in (pairs.heads, pairs.dependents)
     )
     looking, seen = ([len(part) for part in parts] for parts in (heads, dependents))
-    # Gradients of `split` are put together once; those of slices would be as often as there are.
+    # `split` assembles its gradient once; slices would do so once per slice.
     rows = zip(torch.split(v, looking), torch.split(u, seen), torch.split(h, seen), strict=True)
     for tensors, head_side, dependent_side in zip(rows, heads, dependents, strict=True):
         yield *tensors, PackedPairs(head_side, dependent_side, pairs.order)
@@ -190,7 +189,7 @@ def _allowed(pairs: Pairs | Tensor, sequences: slice, heads: slice) -> Tensor:
 def attention_weights(
     head_scores: Tensor, dependent_scores: Tensor, allowed: Tensor, scale: float
 ) -> Tensor:
-    """P of all pairs at once, [M, J, I, D]; arguments as those of `feature_wise_attention`."""
+    """P of all pairs at once, [M, J, I, D]; arguments as for `feature_wise_attention`."""
     pairs = head_scores[:, :, None, :] + dependent_scores[:, None, :, :]
     weights = torch.exp(scale * torch.tanh(pairs / scale) - scale) * allowed[..., None]
     total = weights.sum(2, keepdim=True)
@@ -198,9 +197,9 @@ def attention_weights(
 
 
 def _blocks(head_scores: Tensor, values: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Cuts of sequences and heads whose temporaries, [m, j, I, D] each, are at most a block.
+    """Slices of sequences and heads whose temporaries, [m, j, I, D] each, fit in a block.
 
-    A sequence is cut between its heads only where it is longer than a block.
+    The heads of a sequence are split only if that sequence alone exceeds a block.
     """
     sequences, heads = head_scores.shape[:2]
     block = _BLOCK_ELEMENTS if values.device.type == "cpu" else _BLOCK_ELEMENTS_ON_DEVICE

@@ -1,4 +1,4 @@
-"""Feature-wise attention by the package's own kernels for a CPU: O(M (J + I) D) memory.
+"""Feature-wise attention by the package's CPU kernels: O(M (J + I) D) memory.
 
 Legend: D features; X heads and Y dependents of all sequences, R rows of either.
 """
@@ -23,14 +23,13 @@ def native_attention(
     pairs: PackedPairs,
     scale: float,
 ) -> Tensor:
-    """As `packed_attention`, of tensors on the CPU of one type, float32 or float64.
+    """`packed_attention` for CPU tensors of one type, float32 or float64.
 
-    A row's result does not depend, not even in its last bit, on what else is in the batch or on the
-    number of threads.
+    A row's result is bit-identical whatever else is in the batch and however many threads run.
 
     Raises:
         OutOfRange: a score or the scale is too large, or not a number.
-        KernelsError: they cannot be compiled here.
+        KernelsError: this machine cannot compile the kernels.
     """
     inputs = head_scores, dependent_scores, values
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
@@ -47,7 +46,7 @@ def side_of(tokens: Packed) -> tuple[Tensor, Tensor]:
 
 
 def _given(v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, scale: float) -> tuple[Any, ...]:
-    """What the kernels are given: v [X, D], u, no bias, h [Y, D], both sides, order and scale."""
+    """Kernel arguments: v [X, D], u, no bias, h [Y, D], both sides, order and scale."""
     heads = side_of(pairs.heads)
     dependents = heads if pairs.dependents is pairs.heads else side_of(pairs.dependents)
     v, u, h = (tensor.detach().contiguous() for tensor in (v, u, h))
@@ -55,7 +54,7 @@ def _given(v: Tensor, u: Tensor, h: Tensor, pairs: PackedPairs, scale: float) ->
 
 
 class _Native(torch.autograd.Function):
-    """The gradient by head is made in the forward pass, those by dependent in the backward pass."""
+    """Computes ds_j / dv_j in the forward pass, the gradients of u and h in the backward pass."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""Which heads may look at which dependents, derived from positions: O(M n) numbers, not O(M n²).
+"""Which heads may attend to which dependents, from positions: O(M n) numbers, not O(M n²).
 
 Legend: M sequences, J heads, I dependents.
 """
@@ -15,14 +15,14 @@ from rss_rl.ops.masking import Gathered
 from rss_rl.ops.packing import Packed
 
 Order = Literal["before", "after", "others"]
-"""A head looks at dependents strictly before it, strictly after it, or at all but itself."""
+"""A head attends to dependents strictly before it, strictly after it, or to all but itself."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The allowed pairs of gathered heads and dependents: kept ones in the given order.
+    """The allowed pairs of gathered heads and dependents: both kept, in the given order.
 
-    heads       positions [M, J], those of kept ones rising
+    heads       positions [M, J], ascending among the kept ones
     dependents  positions [M, I], the same
     """
 
@@ -44,7 +44,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class PackedPairs:
-    """`Pairs` of heads and dependents that stand in rows."""
+    """`Pairs` of packed heads and dependents."""
 
     heads: Packed
     dependents: Packed
@@ -56,7 +56,7 @@ class PackedPairs:
 
 
 def allowed_pairs(heads: Gathered, dependents: Gathered, order: Order) -> Tensor:
-    """Which dependents a head may look at: kept ones before it, after it, or all but itself.
+    """Which dependents a head may attend to: kept ones before it, after it, or all but itself.
 
     Args:
         heads: positions [M, J]. dependents: positions [M, I].

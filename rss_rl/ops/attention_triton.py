@@ -1,6 +1,6 @@
-"""Feature-wise attention by Triton's kernels on CUDA: O(M (J + I) D) memory, and no waiting.
+"""Feature-wise attention by Triton kernels on CUDA: O(M (J + I) D) memory.
 
-Which sequences are out of the range of the quotient form is found and used on the device.
+Scores out of the quotient form's range are detected on the device, without synchronisation.
 
 Legend: M sequences, J heads, I dependents, D features.
 """
@@ -20,22 +20,22 @@ from rss_rl.ops.attention_triton_tiles import FEATURES, ROWS
 from rss_rl.ops.masking import Gathered
 
 _LARGEST_SCORE = 20.0
-"""The device rounds 2u/c twice on the way to E, which moves a weight by up to 6e-8 |u| each time.
+"""The device rounds 2u/c twice to get E, which shifts a weight by up to 6e-8 |u| each time.
 
-Half of what the CPU's kernels allow, as their power function rounds once.
+Half the limit of the CPU kernels, whose power function rounds once.
 """
 _LARGEST_EXPONENT = 40.0
-"""E F stays under e^80, and neither E nor F is rounded to 0."""
+"""Keeps E F below e^80, and E and F from underflowing to 0."""
 _MIRRORED: dict[Order, Order] = {"before": "after", "after": "before", "others": "others"}
 
 
 def triton_attention(
     head_scores: Tensor, dependent_scores: Tensor, values: Tensor, pairs: Pairs, scale: float
 ) -> Tensor:
-    """As `feature_wise_attention`, of float32 tensors that are not empty.
+    """`feature_wise_attention` for non-empty float32 tensors.
 
-    They are on a CUDA device, or anywhere else where Triton interprets its kernels. A row's result
-    does not depend, not even in its last bit, on what else is in the batch.
+    They are on a CUDA device, or on any device if Triton interprets its kernels. A row's result is
+    bit-identical whatever else is in the batch.
     """
     inputs = head_scores, dependent_scores, values
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
@@ -46,14 +46,14 @@ def triton_attention(
 
 @dataclass(frozen=True)
 class _Rows:
-    """What the kernels read, in place of the scores that it is made of.
+    """Kernel inputs computed from the scores.
 
     f           e^(2v/c), or v where far, [M, J, D]
     e           e^(2u/c), or u where far, [M, I, D]
     values      h, [M, I, D]
     heads       positions, int32 [M, J]; -1 where none is kept
     dependents  the same, [M, I]
-    far         int32 [M, tiles of features]
+    far         int32 [M, tiles of features], 1 = scores out of range
     """
 
     f: Tensor
@@ -69,7 +69,7 @@ class _Rows:
     def take(
         cls, head_scores: Tensor, dependent_scores: Tensor, values: Tensor, pairs: Pairs, c: float
     ) -> _Rows:
-        """Of what `triton_attention` is given."""
+        """From the arguments of `triton_attention`."""
         v, u, h = (t.detach().contiguous() for t in (head_scores, dependent_scores, values))
         heads = _positions(pairs.heads)
         same = pairs.dependents is pairs.heads
@@ -87,13 +87,13 @@ class _Rows:
     def forward(self, *, train: bool) -> list[Tensor]:
         """The context and, for training, 1 / sum of weights and ds_j / dv_j; each [M, J, D]."""
         results = [torch.empty_like(self.f) for _ in range(3 if train else 1)]
-        written = (results * 3)[:3]  # without training the kernel leaves the last two alone
+        written = (results * 3)[:3]  # the kernel writes the last two only for training
         constants = {"ORDER": self.order, "TRAIN": train}
         self._launch(forward_kernel, written, self.f.shape[1], constants)
         return results
 
     def backward(self, context: Tensor, scaled: Tensor) -> list[Tensor]:
-        """dh and du, [M, I, D], of the context and of g / sum of weights, [M, J, D]."""
+        """dh and du, [M, I, D], from the context and g / sum of weights, [M, J, D]."""
         results = [torch.empty_like(self.e) for _ in range(2)]
         constants = {"ORDER": _MIRRORED[self.order]}
         self._launch(backward_kernel, [context, scaled, *results], self.e.shape[1], constants)
@@ -122,7 +122,7 @@ def _positions(tokens: Gathered) -> Tensor:
 
 
 class _Attention(torch.autograd.Function):
-    """The gradient by head is made in the forward pass, those by dependent in the backward pass."""
+    """Computes ds_j / dv_j in the forward pass, the gradients of u and h in the backward pass."""
 
     @staticmethod
     def forward(

@@ -1,18 +1,18 @@
-"""Triton kernels of feature-wise attention: a program owns rows and features, and walks the pairs.
+"""Triton kernels of feature-wise attention: a program owns a tile of rows and features.
 
-The mathematics is that of `attention_kernels`: a weight is exp(-2 c q) with q = 1 / (1 + E_i F_j).
+The formulas are those of `kernels/attention.cpp`: a weight is exp(-2 c q), q = 1 / (1 + E_i F_j).
 Where E = e^(2u/c) and F = e^(2v/c) would not be exact enough, their tensors hold u and v instead,
-and q is made of the sum, at the price of a third power.
+and q is computed from the sum, at the cost of a third exponential.
 
-A program's rows are heads in the forward pass and dependents in the backward pass. It adds up what
-the others contribute one after the other. So there are no atomics, each run has the same bits, and
-others that a row is not paired with add zeros: its bits do not depend on the rest of the batch.
+A program's rows are heads in the forward pass and dependents in the backward pass. It accumulates
+the other side's contributions sequentially, without atomics, and unpaired tokens add zeros: a row
+has the same bits in each run and whatever else is in the batch.
 
 `heads` and `dependents` are int32 positions, [M, J] and [M, I], -1 where none is kept. ORDER says
 which others a row is paired with: those "before" it, those "after" it or all "others".
 
 Legend: M sequences, J heads, I dependents, D features, SCALE c. Importing this module imports
-Triton; with TRITON_INTERPRET=1 in the environment by then, NumPy computes, on any device.
+Triton; if TRITON_INTERPRET=1 is set by then, NumPy runs the kernels, on any device.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from rss_rl.ops.attention_triton_tiles import (
 )
 
 _SIZES = ["count_j", "count_i", "features"]
-"""J, I and D, of which one kernel does for all."""
+"""J, I and D; one compiled kernel serves all their values."""
 
 
 @triton.jit(do_not_specialize=_SIZES)
 def prepare_kernel(
     v, u, heads, dependents, f, e, far, count_j, count_i, features, bound, SCALE: tl.constexpr
 ):
-    """F and E of a sequence in a tile of features, or v and u: then far, [M, tiles], is 1."""
+    """F and E of a sequence in a tile of features; or v and u, and far [M, tiles] is 1."""
     part = tl.program_id(0)
     tiles = tl.cdiv(features, FEATURES)
     columns = part % tiles * FEATURES + tl.arange(0, FEATURES)[None, :]
@@ -73,7 +73,7 @@ def _sums(
     ORDER: tl.constexpr,
     TRAIN: tl.constexpr,
 ):
-    """Over dependents, of weights w, w h and, with TRAIN, x = w q (1 - q) and x h; each [R, C]."""
+    """Sums over dependents of w, w h and, with TRAIN, x = w q (1 - q) and x h; each [R, C]."""
     total = tl.zeros([ROWS, FEATURES], tl.float32)
     weighted, slopes, sloped = total, total, total
     first, last = reach(own, dependents, count_i, ORDER)

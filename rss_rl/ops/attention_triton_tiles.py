@@ -1,4 +1,4 @@
-"""What the kernels of `attention_triton_kernels` are made of; the legend is there.
+"""Building blocks of `attention_triton_kernels`; the legend is there.
 
 A tile has R rows and C features.
 """
@@ -11,19 +11,19 @@ import triton.language as tl
 
 ROWS = tl.constexpr(16)
 FEATURES = tl.constexpr(64)
-"""R and C: 8 pair features in each step for each of a program's 128 threads."""
+"""R and C: each of a program's 128 threads computes 8 elements per step."""
 
 _SCAN = tl.constexpr(32)
-"""Rows that are looked at in one go where no pairs are computed."""
+"""Rows read per step where no pairs are computed."""
 _BEYOND = tl.constexpr(2**31 - 1)
-"""After every position."""
+"""Greater than every position."""
 _BASE = tl.constexpr(2.8853900817779268)
 """2 / ln 2: e^(2x) is 2 to the power of this times x."""
 
 
 @triton.jit
 def own_positions(positions, rows, count, ORDER: tl.constexpr):
-    """Those of a tile's rows; of rows that are not kept one that nothing is paired with."""
+    """Positions of a tile's rows; a row that is not kept gets one that pairs with nothing."""
     own = tl.load(positions + rows, mask=rows < count, other=-1)
     if ORDER == "after":
         own = tl.where(own >= 0, own, _BEYOND)
@@ -32,7 +32,7 @@ def own_positions(positions, rows, count, ORDER: tl.constexpr):
 
 @triton.jit
 def paired_with(other, own, ORDER: tl.constexpr):
-    """Whether; but of all "others" also with rows that are not kept, which are to be left out."""
+    """Whether they pair. With "others" the caller must exclude own rows that are not kept."""
     if ORDER == "before":
         ordered = other < own
     elif ORDER == "after":
@@ -43,14 +43,14 @@ def paired_with(other, own, ORDER: tl.constexpr):
 
 
 _PTX = tl.constexpr(isinstance(paired_with, triton.JITFunction) and torch.version.hip is None)
-"""The kernels are compiled for NVIDIA's devices."""
+"""Whether the kernels are compiled for NVIDIA devices."""
 
 
 @triton.jit
 def own_tile(rows, features, ORDER: tl.constexpr):
-    """Sequence, its tile of features in all, rows [R] and features [1, C] of this program.
+    """This program's sequence, feature tile (counted over all), rows [R] and features [1, C].
 
-    The rows with most pairs are begun first: the device would wait for them in the end.
+    Rows with the most pairs start first, else the device would wait for them at the end.
     """
     tiles = tl.cdiv(rows, ROWS)
     tile = tl.program_id(0) % tiles
@@ -65,7 +65,7 @@ def own_tile(rows, features, ORDER: tl.constexpr):
 
 @triton.jit
 def reach(own, others, count, ORDER: tl.constexpr):
-    """First, and last + 1, of the others that any of the rows `own` [R] is paired with."""
+    """First, and last + 1, of the others that pair with any of the rows `own` [R]."""
     limit = tl.max(own, 0)
     if ORDER == "after":
         limit = tl.min(own, 0)
@@ -85,7 +85,7 @@ def reach(own, others, count, ORDER: tl.constexpr):
 @triton.jit
 def _exp2(x):
     if _PTX:
-        # Without the care that exp2 takes of denormal results, at three times the instructions.
+        # Skips exp2's handling of denormal results, which triples the instructions.
         y = tl.inline_asm_elementwise(
             "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1
         )
@@ -110,7 +110,7 @@ def weigh(e, f, paired, far, SCALE: tl.constexpr):
     """q and the weight of each pair, [R, C]."""
     divisor = 1.0 + e * f
     if far:
-        # Up to 2^126 nothing is infinite, and q = 2^-126 weighs as much as 0.
+        # Up to 2^126 nothing overflows, and q = 2^-126 gives the same weight as 0.
         divisor = 1.0 + _exp2(tl.minimum((e + f) * (_BASE / SCALE), 126.0))
     q = _reciprocal(divisor)
     return q, tl.where(paired, _exp2(q * (-_BASE * SCALE)), 0.0)

@@ -1,8 +1,8 @@
-"""How much each word of a text counts for what a trained model says of it.
+"""Attribution: how much each word of a text contributes to a model's output.
 
-A value is one number that a model gives a text, such as the log-odds of a class. Functions take it
-as a function of which words are left, or of the words' vectors, and return a score for each word:
-the higher, the more the word speaks for the value.
+A value is one number that a model computes for a text, such as the log-odds of a class, passed as
+a function of the kept words or of the word vectors. The result is a score for each word: the
+higher, the more the word raises the value.
 
 Legend: n words of a text, K variants of it, E embedding size.
 """
@@ -15,20 +15,20 @@ import torch
 from torch import Tensor
 
 OfWords = Callable[[Tensor], Tensor]
-"""The values [K] of a text of which bool [K, n] words are left."""
+"""Maps bool [K, n], the words kept in each variant of a text, to the values [K]."""
 OfVectors = Callable[[Tensor], Tensor]
-"""The value, a scalar, of a text with word vectors [n, E]; differentiable."""
+"""Maps word vectors [n, E] to the value, a differentiable scalar."""
 
 
 def occlusion(value: OfWords, words: int, width: int = 1) -> Tensor:
-    """What the value loses without a word: float64 [n].
+    """Drop in the value when a word is removed: float64 [n].
 
-    Windows of `width` words next to each other are left out in turn; a word has the mean loss of
-    the windows that it is in. (Zeiler and Fergus, Visualizing and understanding convolutional
+    Windows of `width` adjacent words are removed in turn; a word's score is the mean drop over the
+    windows that contain it. (Zeiler and Fergus, Visualizing and understanding convolutional
     networks, ECCV 2014.)
 
     Args:
-        words: n. width: at least 1; a text that is shorter is one window.
+        words: n. width: at least 1; a shorter text is one window.
     """
     if words < 0 or width < 1:
         raise ValueError(f"{words} words and windows of {width}")
@@ -56,8 +56,8 @@ def gradient_times_input(value: OfVectors, vectors: Tensor) -> Tensor:
 def integrated_gradients(value: OfVectors, vectors: Tensor, steps: int = 32) -> Tensor:
     """sum_e x_e * integral from 0 to 1 of dF(t x)/dx_e dt of each word's vector x: float64 [n].
 
-    The words' scores sum up to F(x) - F(0), but for the error of the midpoint rule. (Sundararajan
-    et al., Axiomatic attribution for deep networks, ICML 2017; the baseline is vectors of zeros.)
+    The scores sum to F(x) - F(0), up to the error of the midpoint rule. (Sundararajan et al.,
+    Axiomatic attribution for deep networks, ICML 2017; the baseline is zero vectors.)
 
     Args:
         vectors: [n, E]. steps: points of the integral.
@@ -81,16 +81,15 @@ def _gradient(value: OfVectors, vectors: Tensor) -> Tensor:
 
 
 def random_drops(uniforms: Tensor) -> Tensor:
-    """Which words are left: bool [K, n]; of the first variant all.
+    """Random subsets of the words: bool [K, n], True = kept; the first variant keeps all.
 
-    A variant leaves out a share of the words that is itself uniform, so that the number left is
-    equally likely to be any of 0 to n.
+    The share removed is itself uniform, so the number of kept words is uniform over 0 to n.
 
     Args:
-        uniforms: [K, n + 1] in (0, 1): of each variant the share left out, and a number a word.
+        uniforms: [K, n + 1] in (0, 1): for each variant the share removed, and a number per word.
     """
     if uniforms.dim() != 2 or not uniforms.numel():
-        raise ValueError(f"uniforms {tuple(uniforms.shape)} are no [K, n + 1]")
+        raise ValueError(f"uniforms {tuple(uniforms.shape)} are not [K, n + 1]")
     left = uniforms[:, 1:] >= uniforms[:, :1]
     left[0] = True
     return left

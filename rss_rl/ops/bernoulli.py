@@ -1,4 +1,4 @@
-"""Bernoulli selections given by logits, of bits that are independent or drawn in sequence.
+"""Bernoulli selections from logits, with bits independent or drawn in sequence.
 
 Legend: K samples, B sentences, R roles, N tokens. p = sigmoid(logit).
 """

@@ -1,4 +1,4 @@
-"""How long the blocks of block self-attention should be.
+"""Block length for block self-attention.
 
 Source: Shen et al., Bi-directional Block Self-Attention (ICLR 2018), appendix A.
 """
@@ -9,7 +9,7 @@ import math
 
 
 def expected_longest(mean: float, spread: float, batch: int) -> float:
-    """Bound of the expected longest of `batch` lengths from N(mean, spread^2).
+    """Upper bound on the expected longest of `batch` lengths from N(mean, spread^2).
 
     E[longest] <= mean + spread sqrt(2 ln batch).
 
@@ -25,10 +25,10 @@ def expected_longest(mean: float, spread: float, batch: int) -> float:
 
 
 def block_length(mean: float, spread: float = 0.0, batch: int = 1) -> int:
-    """Tokens of a block r that take the least memory, in whole numbers and at least 1.
+    """Block length r, in tokens, that needs the least memory; rounded, at least 1.
 
     Attention within n / r blocks and between them takes n r + (n / r)^2, least at r = (2 n)^(1/3).
-    Sentences of one length need only `mean`; else n is the expected longest of a batch.
+    n is the expected longest of a batch, or `mean` if all sentences have one length.
 
     Args:
         mean, spread: of the lengths, in tokens. batch: sentences, 1 or more.

@@ -1,4 +1,4 @@
-"""Feature-wise attention on a grid where that is faster and keeps to the error a user allows.
+"""Feature-wise attention on a grid, where that is faster and within the user's error bound.
 
 Legend: X heads and Y dependents of all sequences, D features.
 """
@@ -14,16 +14,16 @@ from rss_rl.ops.grid_scan import Plan
 from rss_rl.ops.linear_attention import linear_attention, make_plan
 
 _FEWEST = 96
-"""Heads and dependents: with fewer no plan is worth making, whatever range and error."""
+"""With fewer heads or dependents the grid never pays, whatever the range and error."""
 _PAIR_COST = {torch.float32: 1.2, torch.float64: 2.3}
-"""Time of a pair on the grid over that of one in the eager exact kernel, as measured.
+"""Measured time of a pair on the grid over that of one in the eager exact kernel.
 
-Forward and backward at D = 300: the crossover lies where these make both equal.
+Forward and backward at D = 300: costs are equal at the measured crossover.
 """
 PAIR_SPEED: dict[KernelBackend, float] = {"eager": 1.0, "compiled": 33.0}
-"""Pairs that a backend of the exact attention weighs in the time of one of the eager one.
+"""Pairs that an exact backend computes in the time of one eager pair.
 
-Measured on a CPU; on CUDA it may be another number.
+Measured on a CPU; may differ on CUDA.
 """
 
 
@@ -36,19 +36,19 @@ def attention_within(
     scale: float,
     speed: float = 1.0,
 ) -> Tensor | None:
-    """`linear_attention` to this error; None where the exact attention is to be computed instead.
+    """`linear_attention` within this error; None where exact attention should be used instead.
 
-    That is without an error, where no plan keeps to it, and where the exact kernel is faster. Types
-    shorter than float32 are computed in float32.
+    That is without an error, if no plan meets it, or if the exact kernel is faster. Half precision
+    is computed in float32.
 
     Args:
         error: of the result, relative to the largest value of a feature; None = always exact.
         head_scores: v, [X, D]. dependent_scores: u, [Y, D]. values: h, [Y, D].
-        pairs: which dependents a head may look at. scale: c > 0.
-        speed: pairs of the exact kernel in the time of one of the eager one.
+        pairs: which dependents a head may attend to. scale: c > 0.
+        speed: pairs of the exact kernel in the time of one eager pair.
 
     Returns:
-        [X, D] of the values' type, or None.
+        [X, D] in the type of `values`, or None.
     """
     heads, dependents = pairs.heads, pairs.dependents
     sizes = heads.longest, dependents.longest

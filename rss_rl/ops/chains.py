@@ -1,19 +1,19 @@
-"""Selections as a chain of bits that pull on their neighbours: a linear-chain CRF of two states.
+"""Selections from a linear-chain CRF with two states: neighbouring bits are coupled.
 
     p(z) ~ exp(sum_i unary_i z_i + pull sum_i [z_i = z_{i+1}])
 
-over the real tokens of a sentence, which come first. With the message that a bit gets from
-those after it, as log-odds,
+over the real tokens of a sentence, which come first. With the message to bit i from the bits
+after it, as log-odds,
 
     later_i = phi(unary_{i+1} + later_{i+1}),    phi(s) = log (1 + e^(pull + s)) / (e^pull + e^s)
 
-and `earlier` likewise from those before it, a marginal has the logit unary + earlier + later, and a
-bit after the bit a has unary + later + pull (2 a - 1). Both recurrences are products of 2 x 2
-matrices, and drawing is a composition of functions of one bit: all of these are associative, so
-they take log2 N steps over whole tensors (Hillis and Steele 1986) in place of N.
+and `earlier` likewise from those before it, the marginal logit is unary + earlier + later, and the
+logit given the preceding bit a is unary + later + pull (2 a - 1). Both recurrences are products of
+2 x 2 matrices, and sampling composes functions of one bit: all are associative, so a parallel scan
+takes log2 N steps over whole tensors (Hillis and Steele 1986) instead of N.
 
 Legend: K samples, B sentences, R roles, N tokens.
-Source: Lafferty, McCallum and Pereira, ICML 2001; for drawing, Scott, JASA 2002 (filtering
+Source: Lafferty, McCallum and Pereira, ICML 2001; for sampling, Scott, JASA 2002 (filtering
 backward and sampling forward; the paper has it the other way round).
 """
 
@@ -29,9 +29,9 @@ from torch import Tensor
 class Chain(NamedTuple):
     """A distribution over the bits of sentences.
 
-    marginal  logits of the bits, [B, R, N]; those of padding are of no meaning
-    first     logits of a bit but for what the one before it adds, [B, R, N]
-    pull      nats by which two equal neighbours are likelier, [R, 1]
+    marginal  logits of the bits, [B, R, N]; meaningless on padding
+    first     logits without the preceding bit's contribution, [B, R, N]
+    pull      nats by which equal neighbours are favoured, [R, 1]
     """
 
     marginal: Tensor
@@ -40,7 +40,7 @@ class Chain(NamedTuple):
 
     @classmethod
     def of(cls, unary: Tensor, pull: Tensor, valid: Tensor) -> Chain:
-        """With marginals summed over all selections.
+        """The chain with exact marginals, summed over all selections.
 
         Args:
             unary: [B, R, N]. pull: [R, 1]. valid: bool [B, N], True first.
@@ -53,18 +53,18 @@ class Chain(NamedTuple):
 
 
 def _messages(unary: Tensor, pull: Tensor, valid: Tensor) -> Tensor:
-    """Message that each bit gets from all behind it, log-odds [B, R, N]; 0 from none."""
+    """Message to each bit from all bits after it, log-odds [B, R, N]; 0 if there are none."""
     tokens = unary.shape[-1]
     if tokens < 2:
         return torch.zeros_like(unary)
-    # What bit i sends to the one before it, log-weights [B, R, N, 2 before, 2 own]. Padding sends
-    # nothing: all weights are equal.
+    # Message from bit i to the one before it, log-weights [B, R, N, 2 before, 2 own]. Padding sends
+    # none: all weights are equal.
     score = torch.stack([torch.zeros_like(unary), unary], -1)[..., None, :]
     alike = (torch.eye(2, dtype=unary.dtype, device=unary.device) * pull[..., None])[:, None]
     products = (score + alike) * valid[:, None, :, None, None]
     reach = 1
     while reach < tokens:
-        behind = F.pad(products[:, :, reach:], (0, 0, 0, 0, 0, reach))  # nobody there: equal
+        behind = F.pad(products[:, :, reach:], (0, 0, 0, 0, 0, reach))  # past the end: equal
         left, right = products[..., :, :, None], behind[..., None, :, :]
         products = torch.logaddexp(
             left[..., 0, :] + right[..., 0, :], left[..., 1, :] + right[..., 1, :]
@@ -75,14 +75,14 @@ def _messages(unary: Tensor, pull: Tensor, valid: Tensor) -> Tensor:
 
 
 def _spread(chain: Chain) -> Tensor:
-    """What the bit before adds if it is 1, and takes if it is 0, [R, N]; 0 for the first token."""
+    """What the preceding bit adds if 1 and subtracts if 0, [R, N]; 0 for the first token."""
     tokens = chain.first.shape[-1]
     behind = torch.arange(tokens, device=chain.pull.device) > 0
     return chain.pull * behind
 
 
 def conditional_logits(chain: Chain, bits: Tensor) -> Tensor:
-    """Logits of each bit given those before it, [K, B, R, N], of bits of that shape.
+    """Logits of each bit given those before it, [K, B, R, N], as are `bits`.
 
     Their log-probs add up to that of the whole selection.
     """
@@ -100,8 +100,8 @@ def draw(chain: Chain, uniforms: Tensor, valid: Tensor) -> Tensor:
         raise ValueError(
             f"uniforms {tuple(uniforms.shape)} do not fit a chain {tuple(chain.first.shape)}"
         )
-    # A bit as a function of the one before it; then of ever earlier ones, until of none. A bit that
-    # depends on none has two equal values, so it does not matter what stands before the first.
+    # Each bit as a function of the one before it, then of ever earlier ones, until it depends on
+    # none: both values are then equal, so the value assumed before the first token is irrelevant.
     after_0 = uniforms < torch.sigmoid(chain.first - _spread(chain))
     after_1 = uniforms < torch.sigmoid(chain.first + _spread(chain))
     reach = 1
@@ -116,7 +116,7 @@ def draw(chain: Chain, uniforms: Tensor, valid: Tensor) -> Tensor:
 
 
 def entropy(chain: Chain, valid: Tensor) -> Tensor:
-    """In nats, of all bits together over their number, [B]; 0 for an empty sentence.
+    """Joint entropy of the bits in nats, divided by their number, [B]; 0 for an empty sentence.
 
     H = sum_i E[H(z_i | z_{i-1})], exact.
     """

@@ -1,4 +1,4 @@
-"""Heads by the chunk of dependents in which what they may look at ends.
+"""Heads grouped by the chunk of dependents in which their range ends.
 
 Legend: M sequences, J heads, I dependents, C chunks of T dependents each, P rows of H <= T heads.
 """
@@ -18,10 +18,10 @@ from rss_rl.ops.masking import Gathered
 class Rows:
     """Heads that share a sequence and a chunk, in rows of H.
 
-    chunk_index  int64 [P]  m C + b: the row's heads look at all of the chunks before b of
-                          sequence m and at the first ones of chunk b itself
-    slots  int64 [P, H]   the heads, m J + j; M J where there is none
-    limit  int64 [P, H]   how many dependents of chunk b each may look at, 1 to T; 0 where none is
+    chunk_index  int64 [P]     m C + b: the row's heads attend to all chunks before b of sequence m
+                               and to the first dependents of chunk b
+    slots        int64 [P, H]  the heads, m J + j; M J where there is none
+    limit        int64 [P, H]  how many dependents of chunk b each attends to, 1 to T; 0 for no head
     """
 
     chunk_index: Tensor
@@ -30,15 +30,15 @@ class Rows:
 
 
 def reaches(heads: Gathered, dependents: Gathered, order: Order) -> list[tuple[bool, Tensor]]:
-    """How many dependents each head may look at, from the first one on or from the last.
+    """How many dependents each head may attend to, counted from the first or from the last.
 
     Args:
-        heads: positions [M, J]. dependents: positions [M, I], rising among the kept ones, which
+        heads: positions [M, J]. dependents: positions [M, I], ascending among the kept ones, which
             come first.
 
     Returns:
         One or two of (reversed, int64 [M, J]): the number of dependents among the first (reversed:
-        the last) of the I cells, cells without one included.
+        the last) of the I cells, empty cells included.
     """
     tokens = dependents.index.shape[1]
     beyond = torch.iinfo(torch.int64).max

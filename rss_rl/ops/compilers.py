@@ -14,13 +14,13 @@ import torch
 from rss_rl.ops.native import KernelsError, load_kernels
 
 _OLDEST = (7, 0)
-"""Compute capability from which torch itself uses Triton."""
+"""Lowest compute capability for which torch itself uses Triton."""
 
 
 def missing_compiler() -> str | None:
     """What this machine lacks to compile kernels for its CPU; None if nothing.
 
-    They are compiled to find out, unless an earlier process has left them in the cache.
+    Compiles the kernels to find out, unless they are cached.
     """
     try:
         load_kernels()
@@ -47,5 +47,5 @@ def _missing_headers() -> str | None:
 
 @functools.cache
 def runs_triton(device: torch.device) -> bool:
-    """Triton's kernels can be compiled here, and run on this CUDA device."""
+    """Whether Triton kernels can be compiled here and run on this CUDA device."""
     return missing_triton() is None and torch.cuda.get_device_capability(device) >= _OLDEST

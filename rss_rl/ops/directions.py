@@ -1,11 +1,10 @@
-"""Directional self-attention of rows without padding: both directions in one training step.
+"""Directional self-attention of packed rows: both directions in one autograd function.
 
     h = sigma(W_h drop(x) + b_h);   s = attention of v = W_2 h + b and u = W_1 h over h
     out = F h + (1 - F) s,   F = sigmoid(W_f1 h + W_f2 s + b_f)
 
-What a product leaves is read as it is, in bfloat16 under autocast, by the kernel that needs it, and
-what the next one multiplies is written in that type: half the passes over memory of the same
-layers one by one.
+Under autocast, kernels read matrix products in bfloat16 as they are and write the next product's
+input in bfloat16: half the memory passes of separate layers.
 
 Legend: R tokens of M sequences, E inputs, D features, K directions.
 Source: Shen et al., DiSAN (AAAI 2018), section 4.1.
@@ -60,7 +59,7 @@ class Weights(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """weights; which tokens a head looks at; what is dropped of rows x, or None."""
+    """weights; which tokens a head attends to; the dropout of rows x, or None."""
 
     weights: Weights
     order: Order
@@ -70,7 +69,7 @@ class Direction(NamedTuple):
 def directional_attention(
     values: Tensor, directions: Sequence[Direction], tokens: Packed, activation: str, scale: float
 ) -> Tensor:
-    """Outputs of the directions side by side, [R, K D]; all tokens look and are seen.
+    """Concatenated outputs of the directions, [R, K D]; every token is head and dependent.
 
     Args:
         values: x, [R, E], float32 or float64 on the CPU.
@@ -78,7 +77,7 @@ def directional_attention(
 
     Raises:
         ValueError: tensors that do not fit.
-        KernelsError: this machine cannot compile what computes it.
+        KernelsError: this machine cannot compile the kernels.
     """
     _check(values, directions, tokens)
     given = [tensor for direction in directions for tensor in direction.weights]
@@ -91,7 +90,7 @@ def directional_attention(
 def _parts(
     values: Tensor, given: Direction, tokens: Packed, activation: str, scale: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same layer by layer, for scores of any size."""
+    """The fallback, layer by layer, for scores of any size."""
     layers = given.weights
     (hidden,) = linear_maps(
         values, [layers.hidden], [layers.hidden_bias], activation=activation, drop=given.drop
@@ -107,7 +106,7 @@ def _parts(
 
 
 def _check(values: Tensor, directions: Sequence[Direction], tokens: Packed) -> None:
-    """Checked here because kernels read whatever they are pointed at."""
+    """Kernels trust their pointers, so tensors are checked here."""
     size, inputs = directions[0].weights.hidden.shape
     square, vector = (size, size), (size,)
     shapes = [(size, inputs), vector, square, square, vector, square, square, vector]
@@ -118,18 +117,18 @@ def _check(values: Tensor, directions: Sequence[Direction], tokens: Packed) -> N
     if not fits or not one_kind(every):
         found = [(tuple(tensor.shape), tensor.dtype) for tensor in every]
         raise ValueError(
-            f"values, weights and biases {found} and what is dropped do not fit {len(tokens)}"
-            " tokens on the CPU"
+            f"values, weights and biases {found} and dropout keys do not fit {len(tokens)} tokens"
+            " on the CPU"
         )
 
 
 class _Saved(NamedTuple):
     """What the backward pass of one direction needs.
 
-    rows     drop(x) as it was multiplied, [R, E]; hidden_rows, context_rows: h and s likewise
-    maps     W_2 h, W_1 h and W_f1 h side by side, [R, 3 D]; more: W_f2 s
-    inverse, by_head  see the kernels of attention
-    weights  as they were multiplied
+    rows     drop(x) in the type of products, [R, E]; hidden_rows, context_rows: h and s likewise
+    maps     W_2 h, W_1 h and W_f1 h, concatenated, [R, 3 D]; more: W_f2 s
+    inverse, by_head  see `attention_forward`
+    weights  in the type of products
     """
 
     rows: Tensor
@@ -148,13 +147,13 @@ class _Saved(NamedTuple):
     gate_bias: Tensor
 
     def attention(self, sides: Sequence[Tensor], order: Order, scale: float) -> tuple[Any, ...]:
-        """What the attention kernels are given."""
+        """Arguments of the attention kernels."""
         head, dependent, _ = self.maps.chunk(3, 1)
         given = head, dependent, self.score_bias, self.hidden
         return *given, *sides, *sides, order, scale
 
     def gate(self) -> tuple[Tensor, ...]:
-        """What the gate's kernels are given."""
+        """Arguments of the gate kernels."""
         logit = self.maps.chunk(3, 1)[2]
         return self.hidden, self.context, logit, self.more, self.gate_bias
 
@@ -162,10 +161,10 @@ class _Saved(NamedTuple):
 def _forward(
     values: Tensor, direction: Direction, sides: Sequence[Tensor], activation: str, scale: float
 ) -> _Saved:
-    """All but the gate."""
+    """One direction without its gate."""
     given, order, drop = direction
     lower, (count, size) = product_type(values), (len(values), len(given.hidden))
-    once = lower == values.dtype  # what the kernels write is what is multiplied
+    once = lower == values.dtype  # products take what the kernels write
     hidden, context, inverse, by_head = (values.new_empty(count, size) for _ in range(4))
     hidden_rows = hidden if once else empty_rows(count, size, lower)
     context_rows = context if once else empty_rows(count, size, lower)
@@ -194,12 +193,12 @@ def _backward(
     activation: str,
     scale: float,
 ) -> tuple[Tensor, list[Tensor]]:
-    """The gradients by W_h drop(x) and by the parameters, of that by the output [R, D].
+    """Gradients of W_h drop(x) and of the parameters, given that of the output, [R, D].
 
-    Rows of `gradient` may be parts of longer ones.
+    `gradient` may be a column slice of a wider matrix.
     """
     dtype, lower, (count, size) = gradient.dtype, saved.rows.dtype, saved.hidden.shape
-    flow = empty_rows(count, 3 * size, lower)  # by the maps
+    flow = empty_rows(count, 3 * size, lower)  # gradient of the maps
     by_gate = flow.chunk(3, 1)[2]
     by_hidden, by_context = (torch.empty_like(saved.hidden) for _ in range(2))
     gate_sums, hidden_sums = (row_sums(saved.hidden, count, size) for _ in range(2))
@@ -223,7 +222,7 @@ def _backward(
 
 
 class _Directions(torch.autograd.Function):
-    """The directions one after the other."""
+    """Runs the directions one after the other."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""Dropout in one pass on a CPU, with masks that are hashes of a position's key.
+"""Dropout in one pass on the CPU; masks are hashes of a position's key.
 
 Legend: R positions, D features of each.
 """
@@ -13,14 +13,14 @@ from torch import Tensor
 from rss_rl.ops.operators import dropout
 
 LEVELS = 1 << 16
-"""Of the uniform number that decides on an element: one of 16 bits, of which a hash gives four."""
+"""Values of the 16-bit uniform number that decides on an element; a hash yields four."""
 
 
 class Drop(NamedTuple):
     """Which elements of [R, D] are dropped.
 
     keys     int64 [R] in any shape
-    dropped  levels, of LEVELS, at which an element is set to 0
+    dropped  at how many of the LEVELS an element is set to 0
     """
 
     keys: Tensor
@@ -28,15 +28,15 @@ class Drop(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """Of what is not dropped."""
+        """Factor of the kept elements."""
         return LEVELS / (LEVELS - self.dropped)
 
     def applied(self, values: Tensor, out: Tensor | None = None) -> Tensor:
-        """The values [R, D] that are kept, scaled up, and zeros; a gradient's likewise.
+        """Dropout of values [R, D] or of their gradient: kept elements are scaled up, others 0.
 
         Args:
-            values: on a CPU; float64, float32, or bfloat16 to be made float32.
-            out: contiguous, for the result if it is of another type: bfloat16 of float32.
+            values: on the CPU; float64, float32, or bfloat16 with a float32 `out`.
+            out: contiguous; for a result of another type: float32 to bfloat16 or back.
 
         Raises:
             ValueError: tensors of another shape or type, or a number of keys other than R.
@@ -45,7 +45,7 @@ class Drop(NamedTuple):
         result = torch.empty_like(given) if out is None else out
         if result.shape != values.shape or not result.is_contiguous():
             raise ValueError(
-                f"what is left of {tuple(values.shape)} goes to a contiguous tensor of that shape,"
+                f"dropout of {tuple(values.shape)} needs a contiguous `out` of that shape,"
                 f" not {tuple(result.shape)}"
             )
         flat, keys = given.flatten(0, -2), self.keys.contiguous().flatten()

@@ -1,7 +1,7 @@
 """Gradients of the expected reward with respect to the logits of independent bits.
 
-Of f(b) with b_i ~ Bernoulli(p_i), p = sigmoid(phi), an estimate of d E f / d phi_i. A bit is drawn
-as b_i = [u_i < p_i]; in a pair the second selection is that of 1 - u.
+Each estimates d E f(b) / d phi_i for b_i ~ Bernoulli(p_i), p = sigmoid(phi). A bit is drawn as
+b_i = [u_i < p_i]; the second selection of an antithetic pair uses 1 - u.
 
 Legend: K selections, B sentences, R roles, N tokens.
 """
@@ -15,14 +15,14 @@ from torch import Tensor
 
 
 class BitRewards(NamedTuple):
-    """Selections, what they earned, and what they were drawn from; nothing here has a gradient.
+    """Selections, their rewards, and what they were drawn from; all without gradient.
 
     logits     phi, [B, R, N]
     valid      bool [B, N]
-    uniforms   u, [K, B, R, N], those that each selection was drawn from
+    uniforms   u, [K, B, R, N], that the selections were drawn from
     selection  bool [K, B, R, N]
     rewards    f, [K, B]
-    flipped    [K, B, R, N], f of the selection with this bit flipped; None where not asked for
+    flipped    [K, B, R, N], f of the selection with this bit flipped; None if not requested
     """
 
     logits: Tensor
@@ -34,7 +34,7 @@ class BitRewards(NamedTuple):
 
 
 def antithetic(uniforms: Tensor) -> Tensor:
-    """The first half of [K, ...] and, in place of the second, its mirror 1 - u; K even."""
+    """The first half of u [K, ...], then its mirror 1 - u; K even."""
     half = len(uniforms) // 2
     if len(uniforms) % 2:
         raise ValueError(f"{len(uniforms)} selections cannot be drawn in pairs")

@@ -1,4 +1,4 @@
-"""Masked reductions with gates in place of masks: what a selection does, made differentiable.
+"""Masked reductions with gates instead of masks, so that a selection is differentiable.
 
 A gate g in [0, 1] multiplies the weight of its token. Where gates are 0 and 1, results are those of
 the functions of `masking` and `attention` with the mask g = 1, and gates of 0 still get a gradient.
@@ -20,7 +20,7 @@ _LARGEST_SURPLUS = 20.0
 
 
 def _quotient(total: Tensor, weight: Tensor) -> Tensor:
-    """total / weight, and 0 with gradient 0 where there is no weight."""
+    """total / weight; 0, with gradient 0, where the weight is 0."""
     some = weight > 0
     return torch.where(some, total / torch.where(some, weight, 1.0), 0.0)
 
@@ -28,9 +28,9 @@ def _quotient(total: Tensor, weight: Tensor) -> Tensor:
 def union(gates: Tensor) -> Tensor:
     """Gate of a token in either role, the larger one: [M, 2, N] to [M, N].
 
-    Equal gates have half of the gradient each. A policy that draws one bit for both roles then has
-    the whole of it, whether the bit is 0 or 1; 1 - (1 - head)(1 - dependent), of the same value,
-    would give a bit that is 1 none.
+    Equal gates get half of the gradient each, so a policy that draws one bit for both roles gets
+    all of it, whether the bit is 0 or 1; 1 - (1 - head)(1 - dependent) has the same value, but no
+    gradient where the bit is 1.
     """
     return torch.maximum(gates[:, 0], gates[:, 1])
 
@@ -80,7 +80,7 @@ def gated_attention(
 ) -> Tensor:
     """s_j = sum_i g_i w_ji h_i / sum_i g_i w_ji with the weights w of `feature_wise_attention`.
 
-    Both sums are that attention itself, of g h and of g: their common divisor cancels.
+    Both sums are computed as that attention, over g h and over g: the common divisor cancels.
 
     Args:
         head_scores, dependent_scores, values, pairs, scale, backend: see there, over all valid

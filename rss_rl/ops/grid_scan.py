@@ -24,18 +24,18 @@ _BLOCK_ELEMENTS = 1 << 19
 """Elements of a temporary: 2 MB in float32, so that the passes over it stay in the cache."""
 _BLOCK_ELEMENTS_ON_DEVICE = 1 << 24
 _LARGEST_EXPONENT = 60.0
-"""Of exp(2 v / c), which even the largest exp(2 x / c) leaves finite; tanh is 1 long before."""
+"""Bound of |2 v / c|: E F stays finite even for the largest E; tanh saturates long before."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What an attention over some dependents is computed with.
+    """How an attention over some dependents is computed.
 
     nodes   R
     chunk   T
     dtype   of the sums
     centre  float64 [M, D]  middle of the range of each feature's dependent scores
-    half    float64 [M, D]  half its width, a little at least
+    half    float64 [M, D]  half its width, bounded below
     """
 
     nodes: int
@@ -46,10 +46,10 @@ class Plan:
 
 
 class Grid:
-    """The nodes of each sequence and feature, and scores in their terms.
+    """The nodes of each sequence and feature, and scores relative to them.
 
     Args:
-        plan: of the dependents. scale: c.
+        plan: for the dependents. scale: c.
     """
 
     def __init__(self, plan: Plan, scale: float) -> None:
@@ -74,7 +74,7 @@ class Grid:
         return F.pad(factors.flatten(0, 1).mul_(self.unit), (0, 0, 0, 1))
 
     def dependent_factors(self, dependent_scores: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Places in [-1, 1] of u [M, I, D], and E there; both [M, I, D]."""
+        """u [M, I, D] scaled to [-1, 1], and E of it; both [M, I, D]."""
         half = self.plan.half[:, None]
         offset = dependent_scores.detach() - self.plan.centre[:, None]
         offset.div_(half).masked_fill_(~kept[..., None], 0.0)
@@ -93,11 +93,11 @@ class Grid:
 
 
 class Scan:
-    """All dependents in their order, cut into chunks; or in the reverse order.
+    """All dependents in their order, or reversed, cut into chunks.
 
     Args:
         grid: for them. dependent_scores: u, [M, I, D]. values: h, [M, I, D]. kept: bool [M, I].
-        reversed_: begin with the last.
+        reversed_: start with the last.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Scan:
         return cut.transpose(1, 2).to(self._grid.plan.dtype).contiguous()
 
     def _joined(self, values: Tensor) -> Tensor:
-        """[N, D, T] to [M, I, D]; the reverse of a cut."""
+        """[N, D, T] to [M, I, D]; the inverse of `_cut`."""
         whole = values.transpose(1, 2).reshape(self._sequences, -1, values.shape[1])
         whole = whole[:, : self._tokens]
         return whole.flip(1) if self._reversed else whole
@@ -138,18 +138,18 @@ class Scan:
         return self._accumulated(own) @ self._grid.matrix.to(own.dtype)
 
     def _accumulated(self, own: Tensor) -> Tensor:
-        """Sums over the chunks before each one, of sums of each, [N, ...]."""
+        """Sums over the chunks before each one, from each chunk's own sums, [N, ...]."""
         by_sequence = own.view(self._sequences, self.chunks, *own.shape[1:])
         before = torch.zeros_like(by_sequence)
         before[:, 1:] = by_sequence[:, :-1].cumsum(1, dtype=torch.float64)
         return before.flatten(0, 1)
 
     def _parts(self) -> Iterator[slice]:
-        """Chunks whose bases together are a block."""
+        """Slices of chunks whose bases fit in a block."""
         return _blocks(self._points, self._grid.plan.nodes)
 
     def _pairs(self, rows: Rows) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Place, slots, columns' E and allowed pairs of some rows at a time."""
+        """Chunk index, slots, E of the columns and allowed pairs, for a block of rows at a time."""
         chunk, count = self._grid.plan.chunk, self._grid.plan.nodes
         steps = torch.arange(
             -count, chunk, device=rows.chunk_index.device
@@ -181,7 +181,7 @@ class Scan:
         """Gradients of u and h, [M, I, D]; that of v is added to `by_head` [M J + 1, D].
 
         Args:
-            flow: gradient of the sums that `forward` gives, [M J + 1, 2, D].
+            flow: gradient of the sums of `forward`, [M J + 1, 2, D].
         """
         by_far, by_near = torch.zeros_like(self._far), torch.zeros_like(self._summed[:, :, 0])
         by_point, count = torch.zeros_like(self._near), self._grid.plan.nodes
@@ -203,7 +203,7 @@ class Scan:
     def _through_grid(
         self, by_far: Tensor, by_score: Tensor, by_value: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The gradients with what the sums on the grid add to them."""
+        """The gradients including what flows through the sums on the grid."""
         later = self._accumulated_after(by_far) @ self._grid.matrix.T.to(by_far.dtype)
         half = self._grid.plan.half.repeat_interleave(self.chunks, 0)[..., None]  # [N, D, 1]
         for part in self._parts():
@@ -229,7 +229,7 @@ def _heads(factors: Tensor, slots: Tensor) -> Tensor:
 
 
 def _blocks(chunks: Tensor, columns: int, rows: int | None = None) -> Iterator[slice]:
-    """Cuts of the chunks [N, D, T], or of so many rows, that with `columns` each are a block."""
+    """Slices of the chunks [N, D, T], or of so many rows, that fit in a block of `columns` each."""
     block = _BLOCK_ELEMENTS if chunks.device.type == "cpu" else _BLOCK_ELEMENTS_ON_DEVICE
     step = max(1, block // max(1, math.prod(chunks.shape[1:]) * columns))
     for start in range(0, len(chunks) if rows is None else rows, step):

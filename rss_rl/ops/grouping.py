@@ -1,7 +1,7 @@
-"""Tokens by the group that a mark names: the sentences of a passage, the candidates of a question.
+"""Tokens grouped by marks: the sentences of a passage, the candidates of a question.
 
 Legend: M examples, N tokens, R groups of all examples together, L kept tokens of the fullest group,
-C groups of the example that has most, D features. A mark of -1 belongs to no group.
+C groups of the example with the most, D features. A mark of -1 means no group.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch import Tensor
 class Grouped:
     """The kept tokens of each group, moved to the front of a row of their own.
 
-    example  int64 [R]      example that the group is of
+    example  int64 [R]      example of the group
     number   int64 [R]      the group's number in its example
     index    int64 [R, L]   of each kept token, its cell of the examples' M * N; 0 where none is
-    kept     bool [R, L]    True = a kept token stands here
+    kept     bool [R, L]    True = a kept token
     """
 
     example: Tensor
@@ -29,7 +29,7 @@ class Grouped:
 
 
 def group_counts(marks: Tensor) -> Tensor:
-    """Groups of each example, int64 [M]: its largest mark and one, at least 1."""
+    """Groups of each example, int64 [M]: its largest mark plus one, at least 1."""
     if marks.dtype != torch.int64 or marks.ndim != 2:
         raise ValueError(f"marks must be int64 [M, N], got {marks.dtype} {tuple(marks.shape)}")
     if not marks.shape[1]:
@@ -46,7 +46,7 @@ def present_groups(counts: Tensor) -> Tensor:
 def regroup(keep: Tensor, marks: Tensor, counts: Tensor) -> Grouped:
     """A row for each group of each example, with its kept tokens in their order.
 
-    A group that keeps no token has an empty row all the same.
+    A group without kept tokens still has a row, an empty one.
 
     Args:
         keep: bool [M, N]. marks: int64 [M, N], below `counts`. counts: int64 [M].
@@ -77,7 +77,7 @@ def padded_groups(values: Tensor, grouped: Grouped, present: Tensor) -> Tensor:
 
 
 def first_places(marks: Tensor, present: Tensor) -> Tensor:
-    """Where each group's first token stands, int64 [M, C]; 0 for groups that have none."""
+    """Position of each group's first token, int64 [M, C]; 0 for groups without tokens."""
     groups, tokens = present.shape[1], marks.shape[1]
     positions = torch.arange(tokens, device=marks.device).expand_as(marks)
     column = torch.where(marks < 0, groups, marks)

@@ -1,27 +1,26 @@
-"""Corrections of the policy-gradient loss for selections that an older policy drew.
+"""Off-policy corrections of the policy-gradient loss.
 
-An episode is one decision: the selections of all sentences of an example, which its rewards depend
-on together. The importance ratio of that decision is the product over the bits of all its slots of
-r_i = p(bit i) / p_behaviour(bit i), the target policy over the behaviour policy, whether bits are
-independent or p(bit i) is that under the bits before it (the chain rule). Every form weighs the
-score function of a bit by some w_i; the gradient of its loss is
+An episode is one decision: the selections of all sentences of an example, on which its rewards
+depend jointly. The importance ratio of that decision is the product over the bits of all its slots
+of r_i = p(bit i) / p_behaviour(bit i), the target policy over the behaviour policy, whether bits
+are independent or p(bit i) is conditional on the bits before it (the chain rule). Every form
+weights the score function of a bit by some w_i; the gradient of its loss is
 
     -sum_s A_s sum_(i in s) w_i d log p_i
 
-Where both policies are one, every w_i is 1: the loss of `policy_gradient_loss`.
+On policy every w_i is 1, as in `policy_gradient_loss`.
 
-truncated-sum    w = min(rho_max, prod of all r_j), one weight an example. While nothing is
-                 truncated its expectation is the target policy's gradient. The ratio of a slot
-                 alone would not do: A_s pays for what the other slots selected, too.
-truncated-token  w_i = min(rho_max, r_i). The other bits, of this slot and of the others alike, are
-                 taken as the behaviour policy draws them: exact where no other bit's probability
-                 has moved, so its bias is of first order in the lag at any rho_max; its variance
-                 does not grow with the number of bits. To weigh by the other slots and not by the
-                 other bits of the slot itself would have the variance of the first form and the
-                 bias of the second.
-clipped-token    the same with PPO's clipping, which takes the gradient from bits that have moved
-                 far. It leaves out of the other bits what PPO leaves out of the states'
-                 distribution: the trust region keeps that small, not the weights.
+truncated-sum    w = min(rho_max, prod of all r_j), one weight per example. Unbiased while nothing
+                 is truncated. The ratio of one slot alone would not be: A_s depends on the other
+                 slots' selections, too.
+truncated-token  w_i = min(rho_max, r_i). All other bits, of this slot and of the others, count as
+                 on policy: exact if no other bit's probability has changed, so the bias is of first
+                 order in the policy lag at any rho_max; the variance does not grow with the number
+                 of bits. Weighting by the other slots but not by the slot's other bits would have
+                 the variance of the first form and the bias of the second.
+clipped-token    the same with PPO's clipping, which zeroes the gradient of bits that have moved
+                 far. It ignores the change of the other bits as PPO ignores that of the state
+                 distribution: the trust region keeps it small, not the weights.
 
 Legend: S slots, K selections, B examples, R roles, N_s tokens of slot s; A advantage, r importance
 ratio.
@@ -38,14 +37,14 @@ import torch
 from torch import Tensor
 
 _LARGEST_LOG_RATIO = 20.0
-"""A bit that the behaviour policy held for impossible must not make an infinite loss."""
+"""A bit that is impossible under the behaviour policy must not make the loss infinite."""
 
 
 class Weighted(NamedTuple):
-    """Corrected losses and how they came about; all but the losses without gradient.
+    """Corrected losses and their weights; only the losses have a gradient.
 
     losses   S x [K, B] of each selection
-    ratio    r, one [K, B] of the examples' decisions, or S x [K, B, R, N_s] of the bits
+    ratio    r, one [K, B] of the decisions, or S x [K, B, R, N_s] of the bits
     weight   w of the same shapes
     clipped  bool, True = truncation or clipping changed the weight
     counted  bool, False = nothing was decided here: padding, or certain under both policies
@@ -65,7 +64,7 @@ Correction = Callable[[Sequence[Tensor], Sequence[Tensor], Tensor, float], Weigh
 def _check(
     log_prob: Sequence[Tensor], behaviour: Sequence[Tensor], advantages: Tensor, *, summed: bool
 ) -> None:
-    """Refuse what does not fit together."""
+    """Raise ValueError unless the shapes fit."""
     fit = len(log_prob) == len(behaviour) == advantages.shape[-1] and advantages.ndim == 3
     for now, before in zip(log_prob, behaviour, strict=False):
         shape = now.shape
@@ -82,7 +81,7 @@ def _check(
 def truncated_sum(
     log_prob: Sequence[Tensor], behaviour: Sequence[Tensor], advantages: Tensor, ratio_max: float
 ) -> Weighted:
-    """-w A_s sum_i log p_si with w = min(rho_max, prod_s prod_i r_si), one weight an example.
+    """-w A_s sum_i log p_si with w = min(rho_max, prod_s prod_i r_si), one weight per example.
 
     Args:
         log_prob: S x [K, B, R, N_s], differentiable. behaviour: S x [K, B], sums over the bits.
@@ -167,9 +166,9 @@ def clipped_token(
 
 
 def ratio_sums(weighted: Weighted) -> Tensor:
-    """Sums over what counts of [1, r, clipped, w, w^2], and the largest r: float64 [6].
+    """Sums over counted entries of [1, r, clipped, w, w^2], and the largest r: float64 [6].
 
-    Those of several shards add up, except the last, whose maximum is that of the whole.
+    Over several shards the sums add up; of the last entry the maximum is taken.
     """
     parts = []
     for ratio, weight, clipped, counted in zip(*weighted[1:], strict=True):

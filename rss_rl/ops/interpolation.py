@@ -1,14 +1,14 @@
-"""How few grid scores stand for all others: h(x + v) = exp(c tanh((x + v) / c)), interpolated in x.
+"""Chebyshev interpolation in x of h(x + v) = exp(c tanh((x + v) / c)), with the fewest nodes.
 
 With Chebyshev nodes x_r over the range of x, h(x + v) = sum_r L_r(x) h(x_r + v) up to an error that
 falls geometrically with the number of nodes R, whatever v is: h is analytic within pi c / 2 of the
-real line. So a dependent with score x is worth the R nodes with weights L_r(x), and weights of many
-dependents add up. A Fourier series of h needs more terms than there are nodes (33 and 29 for 1e-5
-where x and v each span 15; 49 and 41 for 2e-6 where they span 20), two transcendental functions for
-each of them where a node takes one, and a bound on v.
+real line. So a dependent with score x equals the R nodes with weights L_r(x), and the weights of
+many dependents add up. A Fourier series of h needs more terms than there are nodes (33 and 29 for
+1e-5 where x and v each span 15; 49 and 41 for 2e-6 where they span 20), two transcendental
+functions per term where a node takes one, and a bound on v.
 
 Legend: R nodes, in [-1, 1] until scaled by half the width of the range. All errors are relative to
-h(x + v) and the largest over x and v.
+h(x + v), maxima over x and v.
 Source: Trefethen, Approximation Theory and Approximation Practice (2013), chapters 4 and 8.
 """
 
@@ -22,20 +22,20 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_NODES = 96
-"""Where more would be needed, pairs are cheaper for all but the longest texts."""
+"""If more were needed, exact pairs would be cheaper for all but the longest texts."""
 
 _SAFETY = 1.25
-"""The error is measured on a grid, whose points lie beside the largest ones."""
+"""Errors are measured on a grid, which misses the exact maximum."""
 
 _STEP = 1.06
-"""Widths are rounded up to a power of this, so that few are ever measured."""
+"""Widths are rounded up to a power of this, so that few have to be measured."""
 
 Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Of an interpolation, relative to h(x + v).
+    """Errors of an interpolation, relative to h(x + v).
 
     value       of h
     derivative  of its derivatives by x and by v, whichever is larger
@@ -69,9 +69,9 @@ def coefficients(count: int) -> Array:
 
 
 def growth(scale: float, width: float) -> float:
-    """Largest h(x + v) over smallest among scores x within `width`, at the worst v.
+    """Largest over smallest h(x + v) of scores x within `width`, at the worst v.
 
-    exp(2 c tanh(width / (2 c))): where the range lies evenly around -v.
+    exp(2 c tanh(width / (2 c))), reached where the range is centred on -v.
     """
     return math.exp(2 * scale * math.tanh(width / (2 * scale)))
 
@@ -111,7 +111,7 @@ def errors(scale: float, width: float, count: int) -> Errors:
 
 
 def rounded_width(scale: float, width: float) -> float:
-    """The next wider of few widths, so that errors are measured for few; at least c / 100.
+    """`width` rounded up to one of few, so that errors are measured for few; at least c / 100.
 
     >>> rounded_width(5.0, 0.0), round(rounded_width(5.0, 7.9), 3)
     (0.05, 7.954)
@@ -122,7 +122,7 @@ def rounded_width(scale: float, width: float) -> float:
 
 @lru_cache(maxsize=1024)
 def fewest_nodes(scale: float, width: float, error: float) -> int | None:
-    """Nodes for half of `error` in h and `error` in its derivatives; None where too many.
+    """Fewest nodes for `error` / 2 in h and `error` in its derivatives; None if too many.
 
     Args:
         scale: c > 0. width: of the range of x, above 0. error: relative, rounding aside.

@@ -1,12 +1,12 @@
-"""Feature-wise additive attention in linear time, to an error that the caller bounds.
+"""Feature-wise additive attention in linear time, within an error bound of the caller's.
 
-Dependents far from a head are summed onto R grid scores (see `interpolation`), which it looks at as
-if they were dependents; those of its own chunk it looks at one by one. A head so costs T + R pairs
-and a dependent R products, however long the text: O(n (T + R) D) time. The sums over what precedes
-each chunk are (n / T) 2 R D numbers, and T >= R, so that memory is O(M n D).
+Dependents far from a head are summed onto R grid scores (see `interpolation`), to which it attends
+as if they were dependents; to those of its own chunk it attends one by one. So a head costs T + R
+pairs and a dependent R products, however long the text: O(n (T + R) D) time. The prefix sums of the
+chunks are (n / T) 2 R D numbers, and T >= R, so memory is O(M n D).
 
-The sums alternate in sign. Where weights lie near exp(-c) they cancel, and rounding is multiplied
-by up to max h / min h (`growth`): the range of the scores decides whether they must be float64.
+The sums alternate in sign. They cancel where weights are near exp(-c), which amplifies rounding by
+up to max h / min h (`growth`): the range of the scores decides whether float64 is needed.
 
 Legend: M sequences, J heads, I dependents, D features, T dependents of a chunk, R nodes.
 """
@@ -30,26 +30,26 @@ _SMALLEST_CHUNK = 32
 _ROUNDING = 1.0
 """Rounding errors of a head's weights, in units of the last place of the largest one at a node.
 
-The worst that was found is 0.2, where weights hardly differ, and 0.04 where sums cancel.
+The worst observed is 0.2 where weights hardly differ, and 0.04 where sums cancel.
 """
 
 
 def make_plan(
     dependent_scores: Tensor, dependents: Gathered, scale: float, error: float
 ) -> Plan | None:
-    """Nodes and precision for the range of the scores; None where no plan keeps to `error`.
+    """Nodes and precision for the range of the scores; None if no plan meets `error`.
 
     Args:
         dependent_scores: u, [M, I, D]. dependents: kept [M, I].
         scale: c. error: see `linear_attention`.
 
     Raises:
-        ValueError: on an error that is not between 0 and 1.
+        ValueError: an error that is not between 0 and 1.
     """
     if not 0 < error < 1:
         raise ValueError(f"the error of attention must be between 0 and 1, not {error}")
     scores = dependent_scores.detach()
-    # Weights off by a share e move the mean of values by at most e / (1 - e) times the largest.
+    # A relative error e of weights moves the mean by at most e / (1 - e) times the largest value.
     share = error / (1 + error) - torch.finfo(dependent_scores.dtype).eps
     if not scores.numel() or share <= 0:
         return None
@@ -82,7 +82,7 @@ def linear_attention(
     scale: float,
     plan: Plan,
 ) -> Tensor:
-    """What `feature_wise_attention` computes, to the error e that `plan` was made for.
+    """`feature_wise_attention` within the error e that `plan` was made for.
 
     |result - exact| <= e max |h_i| of the feature, over the dependents of the sequence. Gradients
     are those of the approximation (the grid is held fixed); with P the exact attention and g the
@@ -93,15 +93,15 @@ def linear_attention(
         head_scores: v = W2 x_j + b, [M, J, D].
         dependent_scores: u = W1 x_i, [M, I, D].
         values: h, [M, I, D].
-        heads: positions [M, J]. dependents: positions [M, I], rising, the kept ones first.
-        order: which dependents a head may look at. scale: c > 0.
+        heads: positions [M, J]. dependents: positions [M, I], ascending, the kept ones first.
+        order: which dependents a head may attend to. scale: c > 0.
         plan: of `make_plan` for these dependents.
 
     Returns:
-        [M, J, D]; 0 for a head that may look at nothing.
+        [M, J, D]; 0 for a head without an allowed dependent.
 
     Raises:
-        ValueError: on shapes that do not fit.
+        ValueError: shapes that do not fit.
     """
     if (
         dependent_scores.shape != values.shape
@@ -121,7 +121,7 @@ def linear_attention(
 
 
 class _Linear(torch.autograd.Function):
-    """Saves inputs and results alone; backward makes the sums anew."""
+    """Saves only inputs and results; backward recomputes the sums."""
 
     @staticmethod
     def forward(
@@ -151,7 +151,7 @@ class _Linear(torch.autograd.Function):
         head_scores, dependent_scores, values, kept, context, inverse = ctx.saved_tensors
         reach, grid = ctx.settings
         factors, scaled = grid.head_factors(head_scores), gradient * inverse
-        # What flows into the sums of w h and of w; a last row of zeros for slots without a head.
+        # Gradients of the sums of w h and of w; a last row of zeros for slots without a head.
         flow = torch.stack([scaled, -scaled * context], 2).flatten(0, 1)  # [M J, 2, D]
         flow = torch.cat([flow, flow.new_zeros(1, *flow.shape[1:])])
         by_head = torch.zeros_like(factors)

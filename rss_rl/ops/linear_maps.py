@@ -1,4 +1,4 @@
-"""Linear maps of the same values, with all that stands around their products in one pass each.
+"""Linear maps of the same values, with bias, activation and dropout fused into single passes.
 
 Legend: R rows (tokens of all sequences), I inputs, K maps of O outputs each.
 """
@@ -23,7 +23,7 @@ _KINDS = (torch.float32, torch.float64)
 
 
 def has_kernels(values: Tensor, backend: KernelBackend) -> bool:
-    """`linear_maps` and `gate_mix` can be used in place of torch's own operations."""
+    """Whether `linear_maps` and `gate_mix` can replace torch's own operations."""
     if backend != "compiled" or values.device.type != "cpu" or values.dtype not in _KINDS:
         return False
     lower = torch.is_autocast_enabled("cpu")
@@ -40,16 +40,16 @@ def linear_maps(
 ) -> tuple[Tensor, ...]:
     """activation(W_k drop(x) + b_k) for each k, [..., O].
 
-    Under autocast to bfloat16 the products alone are in bfloat16, those of the gradients too.
+    Under autocast to bfloat16 only the products are in bfloat16, in the backward pass too.
 
     Args:
         values: x, [..., I], float32 or float64 on the CPU. weights: K x [O, I].
         biases: K x [O], or None for 0.
-        activation: none, relu or elu. drop: of the rows of x.
+        activation: none, relu or elu. drop: dropout of the rows of x.
 
     Raises:
         ValueError: tensors of another shape or type.
-        KernelsError: this machine cannot compile them.
+        KernelsError: this machine cannot compile the kernels.
     """
     first = weights[0]
     _check([values, *weights, *(bias for bias in biases if bias is not None)])
@@ -67,17 +67,17 @@ def linear_maps(
 
 
 def gate_mix(parts: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:
-    """F h + (1 - F) s with F = sigmoid(a + b) of each part (h, s, a, b), side by side.
+    """F h + (1 - F) s with F = sigmoid(a + b) of each part (h, s, a, b), concatenated.
 
     Args:
-        parts: K x 4 x [R, D], or of more dimensions before D.
+        parts: K x 4 x [R, D], or with more dimensions before D.
 
     Returns:
         [R, K D].
 
     Raises:
         ValueError: tensors of different shapes or types.
-        KernelsError: this machine cannot compile it.
+        KernelsError: this machine cannot compile the kernels.
     """
     given = [tensor for part in parts for tensor in part]
     _check(given)
@@ -89,14 +89,14 @@ def gate_mix(parts: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:
 
 
 def _check(given: Sequence[Tensor]) -> None:
-    """Checked here because a kernel reads whatever it is pointed at."""
+    """Kernels trust their pointers, so tensors are checked here."""
     if not one_kind(given):
         kinds = {(tensor.dtype, tensor.device.type) for tensor in given}
         raise ValueError(f"tensors of one type, float32 or float64, on the CPU: got {kinds}")
 
 
 def product_type(values: Tensor) -> torch.dtype:
-    """Of products with `values`, as autocast has it."""
+    """Type of products with `values` under the current autocast."""
     lower = torch.is_autocast_enabled("cpu") and values.dtype == torch.float32
     if lower and torch.get_autocast_dtype("cpu") == torch.bfloat16:
         return torch.bfloat16
@@ -104,7 +104,7 @@ def product_type(values: Tensor) -> torch.dtype:
 
 
 def stacked(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    """K x [O, I] to [K O, I], copied and rounded at once."""
+    """K x [O, I] to [K O, I], copied and rounded in one pass."""
     if len(weights) == 1:
         return weights[0].to(dtype)
     first = weights[0]
@@ -115,7 +115,7 @@ def stacked(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
 
 
 def factor(values: Tensor, drop: Drop | None, lower: torch.dtype) -> Tensor:
-    """What is multiplied of values [R, I] under `drop`, in the type of products."""
+    """Values [R, I] after dropout, in the type of products."""
     if lower == values.dtype:
         return values if drop is None else drop.applied(values)
     room = empty_rows(len(values), values.shape[1], lower)
@@ -123,7 +123,7 @@ def factor(values: Tensor, drop: Drop | None, lower: torch.dtype) -> Tensor:
 
 
 def row_sums(like: Tensor, rows: int, features: int) -> Tensor:
-    """For the sums over rows that a kernel takes, [(R + 63) / 64, features]."""
+    """Output for a kernel's sums over rows, [(R + 63) / 64, features]; uninitialised."""
     return like.new_empty(parts_of(rows), features)
 
 
@@ -178,7 +178,7 @@ class _Maps(torch.autograd.Function):
 
 
 class _Mix(torch.autograd.Function):
-    """The gates are made again in the backward pass."""
+    """Recomputes the gates in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, *given: Tensor) -> Tensor:

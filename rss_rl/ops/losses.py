@@ -18,7 +18,7 @@ def _bins(count: int, low: float, high: float, like: Tensor) -> Tensor:
 def score_targets(scores: Tensor, bins: int, low: float, high: float) -> Tensor:
     """The distribution over evenly spaced bin values whose mean is the score (Tai et al. 2015).
 
-    The mass is shared between the two bins beside the score; y = high gives the last bin 1.
+    The mass is shared between the two bins next to the score; y = high gives the last bin 1.
 
     Args:
         scores: [M] in [low, high].

@@ -17,7 +17,7 @@ class Gathered:
     """Kept tokens moved to the front of each sequence, in order.
 
     index  int64 [M, L]  position of each kept token; 0 where there is none
-    kept   bool [M, L]   True = a kept token stands here
+    kept   bool [M, L]   True = a kept token
     """
 
     index: Tensor
@@ -45,7 +45,7 @@ def kept_indices(keep: Tensor) -> Gathered:
     counts = keep.sum(1)  # [M]
     if is_exporting():
         positions = torch.arange(keep.shape[1], device=keep.device)
-        # Other programs' sorts need not be stable, so no two keys are equal.
+        # Sorts of other runtimes need not be stable, so no two keys are equal.
         order = torch.argsort(torch.where(keep, positions, positions + keep.shape[1]), dim=1)
         kept = positions < counts[:, None]
         return Gathered(torch.where(kept, order, 0), kept)
@@ -58,7 +58,7 @@ def kept_indices(keep: Tensor) -> Gathered:
 def gather(values: Tensor, index: Tensor) -> Tensor:
     """Rows `index` [M, L] of `values` [M, N, ...], giving [M, L, ...]."""
     sequences, tokens = values.shape[:2]
-    # Whole rows by number: gathering element by element costs an index for each feature.
+    # Selects whole rows: `torch.gather` would need an index for each feature.
     first = torch.arange(sequences, device=index.device)[:, None] * tokens
     rows = values.reshape(sequences * tokens, *values.shape[2:])
     taken = rows.index_select(0, (first + index).reshape(-1))
@@ -74,7 +74,7 @@ def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
     """
     _check(logits, keep)
     kept = keep[..., None]
-    # Minus infinities alone would give NaN, and in the gradient even where it is replaced.
+    # A row of -inf would give NaN, in the gradient even if the output is replaced.
     filler = torch.where(keep.any(1), float("-inf"), 0.0).to(logits.dtype)[:, None, None]
     return torch.softmax(torch.where(kept, logits, filler), 1) * kept
 
@@ -107,5 +107,5 @@ def causal_means(values: Tensor, keep: Tensor, *, forward: bool) -> Tensor:
         sums, counts = sums - kept, counts - weights
     else:
         sums, counts = sums[:, -1:] - sums, counts[:, -1:] - counts
-    # A difference of running sums leaves rounding dust where nothing is kept.
+    # A difference of cumulative sums leaves rounding errors where nothing is kept.
     return torch.where((counts > 0)[..., None], sums / counts.clamp_min(1.0)[..., None], 0.0)

@@ -1,4 +1,4 @@
-"""What the tokens of one sequence have in common with another, without parameters.
+"""Parameter-free features of how the tokens of one sequence match another.
 
 Legend: B pairs of sequences, N tokens of the first, M of the other, E embedding size.
 """
@@ -15,7 +15,7 @@ from torch.compiler import is_exporting
 from rss_rl.ops.masking import masked_mean
 
 MATCH_SIZE = 2
-"""Numbers of `best_matches` for a token."""
+"""Features of `best_matches` for a token."""
 
 _PAIRS_AT_A_TIME = 1 << 22
 
@@ -29,21 +29,21 @@ class Sequences(NamedTuple):
 
 
 def best_matches(of: Sequences, other: Sequences) -> Tensor:
-    """How near the nearest of the other sequence's real tokens is to each token.
+    """Similarity of each token to the nearest real token of the other sequence.
 
-    m_i = max_j x_i . y_j / (|x_i| |y_j|), 0 for a vector of zeros; e_i = 1 where some id of the
-    other is that of token i, else 0.
+    m_i = max_j x_i . y_j / (|x_i| |y_j|), 0 for a vector of zeros; e_i = 1 if the other contains
+    the id of token i, else 0.
 
     Returns:
         [m; e], [B, N, 2]; 0 on padding and where the other has no real token. In the precision of
-        the vectors, whatever autocast says: samplers and learners must read the same.
+        the vectors, regardless of autocast: samplers and learners must read the same.
 
     Raises:
         ValueError: shapes that do not fit.
     """
     _check(of, other)
     longest = of.tokens.shape[1]
-    # While a graph is exported the sizes are not known, nor how many pieces there would be.
+    # During export the sizes, and so the number of pieces, are unknown.
     if is_exporting():
         return _matches(of, other, 0, longest)
     if not other.tokens.shape[1]:
@@ -54,7 +54,7 @@ def best_matches(of: Sequences, other: Sequences) -> Tensor:
 
 
 def _matches(of: Sequences, other: Sequences, start: int, end: int) -> Tensor:
-    """Of the tokens from `start` to `end`, [B, n, 2]."""
+    """`best_matches` of the tokens from `start` to `end`, [B, n, 2]."""
     tokens, vectors, keep = (part[:, start:end] for part in of)
     with torch.autocast(vectors.device.type, enabled=False):
         theirs = F.normalize(other.vectors, dim=-1)
@@ -67,9 +67,9 @@ def _matches(of: Sequences, other: Sequences, start: int, end: int) -> Tensor:
 
 
 def beside(of: Sequences, other: Sequences) -> Tensor:
-    """Each token with what is known of the other sequence: [x_i; x_i * q; q; m_i; e_i].
+    """Each token with features of the other sequence: [x_i; x_i * q; q; m_i; e_i].
 
-    q is the mean vector of the other's real tokens, 0 where it has none; m and e are those of
+    q is the mean vector of the other's real tokens, 0 if it has none; m and e are those of
     `best_matches`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Products of matrices in the types that training in lower precision asks for.
+"""Matrix products for mixed-precision training on the CPU.
 
 Legend: R rows, O outputs, I inputs.
 """
@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 _TILE = 32
-"""Columns that are multiplied at once."""
+"""Columns that a kernel multiplies at once."""
 
 
 def empty_rows(rows: int, features: int, dtype: torch.dtype) -> Tensor:
-    """An empty matrix [R, features] on the CPU, a first factor of `matmul`.
+    """An uninitialised matrix [R, features] on the CPU, a first factor of `matmul`.
 
-    Some more rows stand behind it, of zeros.
+    Its storage continues with some padding rows of zeros.
     """
     room = torch.empty(_whole(rows, dtype), features, dtype=dtype)
     room[rows:].zero_()
@@ -24,19 +24,19 @@ def empty_rows(rows: int, features: int, dtype: torch.dtype) -> Tensor:
 
 
 def pad_rows(values: Tensor) -> Tensor:
-    """[R, I] and zeros behind it: under autocast torch's own products, too, are of few numbers."""
+    """[R, I] and padding rows of zeros: torch's own products under autocast see few row counts."""
     more = _whole(len(values), torch.get_autocast_dtype("cpu")) - len(values)
     return F.pad(values, (0, 0, 0, more)) if more else values
 
 
 def matmul(left: Tensor, right: Tensor) -> Tensor:
-    """In the type of its factors, whatever autocast would make of them.
+    """left @ right in the type of the factors, regardless of autocast.
 
-    torch builds a program for each number of rows that a product in bfloat16 has, in 5 to 15 ms. Of
-    a first factor by `empty_rows` it takes the rows behind it, too, so that there are few numbers.
+    torch builds a kernel for each number of rows of a bfloat16 product, in 5 to 15 ms. A first
+    factor from `empty_rows` is multiplied with its padding rows, so that there are few row counts.
 
-    Such a program may multiply what stands behind a row, up to 32 columns, with 0: it has to be a
-    number. Where it is in a longer row, which may be half written, the factor is copied.
+    Such a kernel may read up to 32 columns past a row and multiply them by 0: they must be finite.
+    A factor that is part of longer rows, which may be only partly written, is copied.
     """
     rows, (stride, step) = len(left), left.stride()
     given = left
@@ -49,7 +49,7 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _with_padding(left: Tensor) -> Tensor:
-    """With the rows behind it, where `empty_rows` made it or the rows that it is a part of."""
+    """`left` with its padding rows, if it is, or is a slice of, a matrix from `empty_rows`."""
     whole, (stride, step) = _whole(len(left), left.dtype), left.stride()
     if whole * stride * left.element_size() != left.untyped_storage().nbytes():
         return left
@@ -57,7 +57,7 @@ def _with_padding(left: Tensor) -> Tensor:
 
 
 def _whole(rows: int, dtype: torch.dtype) -> int:
-    """At least `rows`, one of 16 numbers between powers of two."""
+    """`rows` rounded up to one of 16 numbers between powers of two."""
     if dtype != torch.bfloat16:
         return rows
     step = max(8, 1 << max(0, rows.bit_length() - 5))
@@ -67,7 +67,7 @@ def _whole(rows: int, dtype: torch.dtype) -> int:
 def weight_gradient(flow: Tensor, rows: Tensor, dtype: torch.dtype) -> Tensor:
     """sum_r flow_r rows_r^T, [R, O] and [R, I] of one type to [O, I] of type `dtype`.
 
-    The zeros behind both are multiplied, too, where there are as many: few numbers of rows.
+    Padding rows are included if both factors have as many, so that there are few row counts.
     """
     if flow.dtype == torch.bfloat16:
         longer = _with_padding(flow), _with_padding(rows)

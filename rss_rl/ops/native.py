@@ -1,7 +1,7 @@
-"""The package's C++ kernels, compiled for the processor at hand and kept for the next process.
+"""The package's C++ kernels, compiled for this processor and cached for later processes.
 
-A file of the cache is named by a hash of all that it depends on: the source, the compiler and its
-options, the processor. It is put there in one step, so that processes may compile at once.
+A cached file is named by a hash of all that it depends on: the source, the compiler and its
+options, the processor. It is moved into place atomically, so processes may compile concurrently.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ _SOURCES = Path(__file__).with_name("kernels")
 _OPTIONS = ("-std=gnu++17", "-O2", "-fno-math-errno", "-fPIC", "-pthread", "-w")
 _TUNED = ("-march=native",)
 _FLAGS_VARIABLE = "RSS_RL_KERNEL_FLAGS"
-"""Of the environment: options in place of `_TUNED`, such as those of a sanitizer."""
+"""Environment variable: options in place of `_TUNED`, such as those of a sanitizer."""
 _LINKED = ("-shared",)
 _LIBRARIES = ("-ldl",)
 _LONGEST_S = 300.0
-"""For a compiler: the longest file takes some four seconds of a core."""
+"""Timeout of a compiler; the longest file takes about four seconds on one core."""
 
 
 _SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 _WORTH_THREADS, _WORTH_NEW_THREADS = 1 << 16, 1 << 20
-"""Steps of the innermost loop, of a third of a nanosecond, where threads are at hand, which costs
-some microseconds, and where they are started, 0.1 ms."""
+"""Innermost-loop steps, of a third of a nanosecond, from which threads pay: those of torch's pool,
+which cost some microseconds, and new ones, which cost 0.1 ms."""
 
 
 _once = threading.Lock()
 
 
 class KernelsError(Exception):
-    """Why there are no kernels on this machine."""
+    """This machine cannot compile or load the kernels."""
 
 
 class OutOfRange(Exception):
-    """Numbers that a kernel does not compute exactly; NaN is one of them."""
+    """Input for which a kernel is not exact, NaN included."""
 
 
 def load_kernels() -> ctypes.CDLL:
-    """The kernels of the folder `kernels`; compiled where the cache does not have them.
+    """The kernels of the folder `kernels`, compiled unless they are cached.
 
     Raises:
-        KernelsError: there is no C++ compiler (`CXX`, or g++), or it does not compile them.
+        KernelsError: there is no C++ compiler (`CXX`, or g++), or it fails.
     """
     flags = os.environ.get(_FLAGS_VARIABLE)
     with _once:
@@ -69,11 +69,11 @@ def load_kernels() -> ctypes.CDLL:
 
 
 def load_ahead() -> None:
-    """Start what `load_kernels` does in a thread, while the caller does something else."""
+    """Start `load_kernels` in a background thread."""
 
     def load() -> None:
         # Callers that need kernels get the error from `load_kernels`; an interpreter that is
-        # ending starts no threads.
+        # shutting down starts no threads.
         with suppress(KernelsError, RuntimeError):
             load_kernels()
 
@@ -81,28 +81,27 @@ def load_ahead() -> None:
 
 
 def one_kind(tensors: Iterable[Tensor]) -> bool:
-    """All of one type, float32 or float64, and on the CPU: what kernels take."""
+    """Whether all are on the CPU and of one type, float32 or float64, as kernels require."""
     kinds = {(tensor.dtype, tensor.device.type) for tensor in tensors}
     return len(kinds) == 1 and kinds <= {(dtype, "cpu") for dtype in _SUFFIXES}
 
 
 def has_kernels_for(dtype: torch.dtype) -> bool:
-    """float32 and float64."""
+    """Whether it is float32 or float64."""
     return dtype in _SUFFIXES
 
 
 def address(
     tensor: Tensor | None, dtype: torch.dtype, shape: Sequence[int], stride: int | None = None
 ) -> ctypes.c_void_p:
-    """Where a tensor begins in memory, once it is all that a kernel takes it for; null for None.
+    """Pointer to a tensor that has been checked for all that a kernel assumes; null for None.
 
     Args:
-        shape: whole, [R, D] where there is a stride.
-        stride: numbers from a row to the next; None: the tensor is contiguous.
+        shape: of the tensor, [R, D] if there is a stride.
+        stride: elements from one row to the next; None: the tensor is contiguous.
 
     Raises:
-        ValueError: it is of another type, on another device, of another shape, its rows are at
-            other distances or lie across each other, or a note says to negate what is read.
+        ValueError: another type, device, shape or stride, overlapping rows, or a lazy negation.
     """
     if tensor is None:
         return ctypes.c_void_p()
@@ -124,9 +123,9 @@ def address(
 
 
 def row_stride(*tensors: Tensor) -> int:
-    """Numbers from a row to the next one of tensors [R, D] that agree on it.
+    """Row stride, in elements, that tensors [R, D] share.
 
-    A dimension of size 1 may have any stride, which says nothing.
+    A dimension of size 1 may have any stride, so a tensor of one row is ignored.
 
     Raises:
         ValueError: they do not agree.
@@ -142,13 +141,13 @@ def run_kernel(name: str, dtype: torch.dtype, *arguments: Any) -> None:
 
     Args:
         dtype: float32 or float64, of all tensors that are not integers.
-        arguments: structures; addresses; tensors that are contiguous, of this type or int64; None
-            for a null pointer; whole and other numbers.
+        arguments: structures; addresses; contiguous tensors of this type or int64; None for a null
+            pointer; integers and floats.
 
     Raises:
-        ValueError: a tensor is not that.
-        OutOfRange: the kernel says so.
-        MemoryError: it found none.
+        ValueError: a tensor is not contiguous or of another type.
+        OutOfRange: the kernel reports it.
+        MemoryError: the kernel cannot allocate memory.
         KernelsError: see `load_kernels`.
     """
     given = (_argument(value, dtype) for value in arguments)
@@ -156,17 +155,17 @@ def run_kernel(name: str, dtype: torch.dtype, *arguments: Any) -> None:
     if outcome == 1:
         raise OutOfRange
     if outcome:
-        raise MemoryError(f"{name.replace('_', ' ')} found no memory")
+        raise MemoryError(f"{name.replace('_', ' ')} ran out of memory")
 
 
 @functools.cache
 def _function(name: str) -> Any:
-    """Looked up once: to find the library takes as long as a small kernel."""
+    """Cached, as the lookup takes as long as a small kernel."""
     return getattr(load_kernels(), name)
 
 
 def threads_for(steps: int) -> int:
-    """Threads for a kernel whose innermost loop is gone through `steps` times."""
+    """Threads for a kernel whose innermost loop runs `steps` times."""
     worth = _WORTH_THREADS if _has_team() else _WORTH_NEW_THREADS
     return torch.get_num_threads() if steps >= worth else 1
 
@@ -189,8 +188,8 @@ def _argument(value: Any, dtype: torch.dtype) -> Any:
 
 @functools.cache
 def _tried(compiler: str, flags: str | None, cache: Path) -> ctypes.CDLL | KernelsError:
-    """Tried once: a compiler that does not compile them takes its time, too."""
-    # Where the processor's own options are asked for by nobody, a compiler need not know them.
+    """Cached, failures too: a failing compiler also takes its time."""
+    # By default a compiler need not support `_TUNED`.
     choices = [_TUNED, ()] if flags is None else [tuple(flags.split())]
     try:
         return _loaded(compiler, choices, cache)
@@ -199,19 +198,19 @@ def _tried(compiler: str, flags: str | None, cache: Path) -> ctypes.CDLL | Kerne
 
 
 def _loaded(compiler: str, choices: Sequence[tuple[str, ...]], cache: Path) -> ctypes.CDLL:
-    """By the first of these options that the compiler takes."""
+    """Compiled with the first of these options that the compiler accepts."""
     path = shutil.which(compiler)
     if path is None:
         raise KernelsError(f"there is no C++ compiler '{compiler}'")
     library = cache / f"{_identity(path, choices[0])}.so"
-    with suppress(OSError):  # it is not there yet, or is not whole
+    with suppress(OSError):  # missing or incomplete
         return ctypes.CDLL(str(library))
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             os.replace(_compiled(path, choices, Path(folder)), library)
         return ctypes.CDLL(str(library))
-    except OSError:  # a cache that cannot be written, or lies where nothing may be executed
+    except OSError:  # the cache is not writable, or its file system is mounted noexec
         with tempfile.TemporaryDirectory() as folder:
             return _opened(_compiled(path, choices, Path(folder)))
 
@@ -220,11 +219,11 @@ def _opened(library: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(library))
     except OSError as error:
-        raise KernelsError(f"what the compiler made cannot be loaded: {error}") from None
+        raise KernelsError(f"the compiled kernels cannot be loaded: {error}") from None
 
 
 def _identity(compiler: str, tuned: tuple[str, ...]) -> str:
-    """Of what the machine's code depends on."""
+    """Hash of all that the compiled code depends on."""
     parts = [path.read_bytes() for path in sorted(_SOURCES.glob("*.[ch]*"))]
     parts.extend((_output([compiler, "--version"]).encode(), _processor().encode()))
     parts.extend(option.encode() for option in (compiler, *_OPTIONS, *tuned, *_LINKED, *_LIBRARIES))
@@ -250,7 +249,7 @@ def _compiled(compiler: str, choices: Sequence[tuple[str, ...]], folder: Path) -
 
 
 def _built(command: list[str], folder: Path) -> Path:
-    """All files with the same options, which their vectors depend on."""
+    """Compiles all files with the same options, on which their vectors depend."""
     units = _units(folder)
     objects = [str(unit.with_suffix(".o")) for unit in units]
     with ThreadPoolExecutor(len(units)) as pool:
@@ -264,9 +263,9 @@ def _built(command: list[str], folder: Path) -> Path:
 
 
 def _units(folder: Path) -> list[Path]:
-    """Two files of all sources, those apart that ask for more optimisation than the others.
+    """Two files that include all sources, split by whether these ask for more optimisation.
 
-    The headers take the compiler as long as most of the kernels: here it reads them twice.
+    The headers take the compiler as long as most kernels; so it reads them only twice.
     """
     groups: dict[bool, list[str]] = {}
     for source in sorted(_SOURCES.glob("*.cpp")):

@@ -1,13 +1,13 @@
-"""The kernels of a CPU as operators of torch, `torch.ops.rss_rl`, and all that they may be given.
+"""The CPU kernels as torch operators, `torch.ops.rss_rl`, with checks of all their arguments.
 
-A kernel reads and writes wherever it is pointed. So every pointer that one gets goes through
-`address`, which asks for a type, a device, a shape and a distance of rows; and numbers of
-rows that other tensors hold are held against the rows that there are.
+A kernel reads and writes wherever it is pointed. So every pointer goes through `address`, which
+checks type, device, shape and row stride, and row numbers held in other tensors are checked against
+the number of rows.
 
-An operator writes its results into tensors that the caller has made, and returns nothing. It has no
-gradient: given a tensor that asks for one it refuses. Gradients are those of the autograd functions
-that call it, and which call other operators for them. All are for tensors on the CPU, float32 or
-float64 of one type; what a matrix product reads or has made may be bfloat16 where that is float32.
+An operator writes its results into tensors that the caller allocates, and returns nothing. It has
+no gradient, and refuses tensors that require one: the autograd functions that call it call other
+operators for gradients. All tensors are on the CPU and of one type, float32 or float64; with
+float32, inputs and results of matrix products may be bfloat16.
 
 Legend: R rows, D features; X heads, Y dependents, M sequences of attention; P parts of 64 rows, the
 last one shorter.
@@ -32,20 +32,20 @@ from rss_rl.ops.native import (
 )
 
 ACTIVATIONS = {"none": 0, "relu": 1, "elu": 2}
-"""Their numbers in the kernels' source."""
+"""Their numbers in the C++ source."""
 _ORDERS = {"before": 0, "after": 1, "others": 2}
 _PART = 64
-"""Rows of a part, `kRows` of the kernels' source."""
+"""Rows of a part, `kRows` in the C++ source."""
 _STEPS = 2
-"""Of a kernel's innermost loop, a number is as long as so many."""
+"""Innermost-loop steps, see `threads_for`, that an element of a row-wise kernel is worth."""
 
 _LARGEST_SCORE = 40.0
-"""Processors without fused products round 2 u / c, which moves E by up to 6e-8 |2 u / c| and a
-weight by c / 2 times that: 2.4e-6."""
+"""Processors without FMA round 2 u / c, which shifts E by up to 6e-8 |2 u / c| and a weight by
+c / 2 times that: 2.4e-6."""
 _LARGEST_EXPONENT = 40.0
-"""E F stays under e^80, and neither E nor F is rounded to 0."""
+"""Keeps E F below e^80, and E and F from underflowing to 0."""
 _LARGEST_SCALE = 40.0
-"""A weight is e^(-2c) or more, and stays a normal number."""
+"""Weights are at least e^(-2c), which stays a normal number."""
 
 registered: set[str] = set()
 """Full names of the operators."""
@@ -53,10 +53,10 @@ _LIBRARY: Any = torch.library.Library("rss_rl", "DEF")  # type: ignore[no-untype
 
 
 def _operator(schema: str) -> Callable[[Callable[..., None]], Any]:
-    """Register the decorated function, which checks what it is given, as what runs on a CPU.
+    """Register the decorated function, which checks its arguments, as the CPU implementation.
 
-    A call by `Library` takes 3 microseconds more than one of the function, where it takes 30 more
-    by `torch.library.custom_op`; the smallest kernels take 4.
+    `Library` adds 3 microseconds to a call, `torch.library.custom_op` would add 30; the smallest
+    kernels take 4.
     """
     name = schema.partition("(")[0]
 
@@ -65,7 +65,7 @@ def _operator(schema: str) -> Callable[[Callable[..., None]], Any]:
             if torch.is_grad_enabled() and any(
                 isinstance(tensor, Tensor) and tensor.requires_grad for tensor in given
             ):
-                raise RuntimeError(f"rss_rl::{name} has no gradient: its callers have")
+                raise RuntimeError(f"rss_rl::{name} has no gradient; its callers define it")
             run(*given)
 
         registered.add(f"rss_rl::{name}")
@@ -79,12 +79,12 @@ def _operator(schema: str) -> Callable[[Callable[..., None]], Any]:
 
 
 def parts_of(rows: int) -> int:
-    """P, of the sums that kernels take over rows."""
+    """P, the number of partial sums over rows."""
     return -(-rows // _PART)
 
 
 def _kinds(number: Tensor, product: Tensor) -> tuple[torch.dtype, torch.dtype]:
-    """Types of numbers, and of what a matrix product reads or has made."""
+    """Types of the tensors, and of inputs and results of matrix products."""
     kind, lower = number.dtype, product.dtype
     if not has_kernels_for(kind) or (
         lower != kind and (kind, lower) != (torch.float32, torch.bfloat16)
@@ -105,7 +105,7 @@ def _activation(name: str, *, least: int = 0) -> int:
 
 
 def _starts(starts: Tensor, rows: int) -> ctypes.c_void_p:
-    """Of M sequences that share `rows` among them, [M + 1]."""
+    """Pointer to the starts [M + 1] of M sequences, which must rise from 0 to `rows`."""
     first, found = address(starts, torch.int64, (starts.numel(),)), starts.tolist()
     if not found or found[0] or found[-1] != rows or found != sorted(found):
         raise ValueError(f"starts of {len(found) - 1} sequences do not rise from 0 to {rows}")
@@ -113,7 +113,7 @@ def _starts(starts: Tensor, rows: int) -> ctypes.c_void_p:
 
 
 def _fields(pointers: str, integers: str = "", numbers: str = "") -> tuple[tuple[str, Any], ...]:
-    """Of a structure of the kernels' source, by name; a pointer is of a tensor, or null."""
+    """Fields of a structure of the C++ source, by name; pointers are to tensors, or null."""
     kinds = (pointers, ctypes.c_void_p), (integers, ctypes.c_int64), (numbers, ctypes.c_double)
     return tuple((name, kind) for names, kind in kinds for name in names.split())
 
@@ -162,7 +162,7 @@ def _attention(
     scale: float,
     *more: Tensor,
 ) -> tuple[_Attention, int]:
-    """And the distance of rows of scores, and of `more` tensors.
+    """The kernel's arguments, and the row stride that the scores and `more` tensors share.
 
     Raises:
         OutOfRange: the scale is too large.
@@ -202,14 +202,13 @@ def _attention(
     " Tensor(c!)? by_head, Tensor(d!)? rounded)"
 )
 def attention_forward(*given: Any) -> None:
-    """s [X, D]; of it what a backward pass needs; s once more, in the type of the scores.
+    """s [X, D]; what a backward pass needs; s again, in the type of the scores.
 
     Args:
-        head_scores: v [X, D], to which `bias` [D] is added; dependent_scores: u [Y, D]. Their rows
-            may be parts of longer ones, as long as each other's.
-        values: h [Y, D]. heads, dependents: positions [X] and [Y], rising
-            within a sequence.
-        head_starts, dependent_starts: first rows of the sequences, and what is behind the last.
+        head_scores: v [X, D], to which `bias` [D] is added; dependent_scores: u [Y, D]. They may be
+            column slices of wider matrices, with equal row strides.
+        values: h [Y, D]. heads, dependents: positions [X] and [Y], ascending within a sequence.
+        head_starts, dependent_starts: first rows of the sequences, then the number of rows.
         order: before, after or others. scale: c.
         inverse, by_head: 1 / sum of weights and ds_j / dv_j, [X, D]; both or neither.
 
@@ -220,13 +219,13 @@ def attention_forward(*given: Any) -> None:
     values, (context, inverse, by_head, rounded) = given[3], given[10:]
     kind, lower, shape = values.dtype, given[0].dtype, given[0].shape
     if (inverse is None) != (by_head is None):
-        raise ValueError("a backward pass needs both of what the forward pass makes for it")
+        raise ValueError("a backward pass needs both inverse and by_head")
     made = _Forward(
         *(address(tensor, kind, shape) for tensor in (context, inverse, by_head)),
         address(rounded, lower, shape),
     )
     if rounded is not None and lower == kind:
-        raise ValueError("what is not rounded is made once")
+        raise ValueError("rounded is only for scores in bfloat16")
     run_kernel("attention_forward", kind, problem, made)
 
 
@@ -236,14 +235,14 @@ def attention_forward(*given: Any) -> None:
     " Tensor(b!) by_dependent_score, Tensor(c!) by_value, Tensor(d!)? head_sums)"
 )
 def attention_backward(*given: Any) -> None:
-    """The gradients by v, u and h, [X, D] and [Y, D]; that by v summed over each sequence, [M, D].
+    """Gradients of v, u and h, [X, D] and [Y, D]; that of v summed over each sequence, [M, D].
 
     Args:
-        context, inverse, by_head: of the forward pass, which found all in range. The ten before
-            them are what it was given.
-        gradient, more_gradient: whose sum is the gradient by s; the second is of the scores' type.
-        adds: to what stands in `by_value`.
-        by_head_score, by_dependent_score: as v and u are, in rows as far apart.
+        context, inverse, by_head: results of the forward pass, which must have been in range. The
+            ten arguments before them are the forward pass's.
+        gradient, more_gradient: their sum is the gradient of s; the second has the scores' type.
+        adds: whether to add to `by_value` in place.
+        by_head_score, by_dependent_score: with the row stride of v and u.
     """
     *made, gradient, more, adds, by_head_score, by_dependent_score, by_value, sums = given[10:]
     problem, stride = _attention(*given[:10], by_head_score, by_dependent_score)
@@ -292,7 +291,7 @@ def pooling_forward(
     largest: Tensor,
     inverse: Tensor,
 ) -> None:
-    """Each sequence's mean, weighted by a softmax for each feature; its largest score, 1 / sum.
+    """Each sequence's mean, weighted by a softmax for each feature; largest score; 1 / sum.
 
     Args:
         scores, values: [R, D]. starts: int64 [M + 1].
@@ -320,11 +319,11 @@ def shared_pooling_forward(
     starts: Tensor,
     pooled: Tensor,
 ) -> None:
-    """`pooling_forward` of K times the tokens, some of which have scores and values of their own.
+    """`pooling_forward` of K copies of the tokens, some with scores and values of their own.
 
     Args:
         scores, values: [R, D]. own_scores, own_values: [U, D].
-        own: which of these a token has, int64 [K R]; negative where it has none.
+        own: each token's row in these, int64 [K R]; negative if it has none.
         starts: int64 [M + 1]. pooled: [K M, D].
     """
     kind, (rows, features), count = pooled.dtype, scores.shape, len(own_scores)
@@ -348,11 +347,12 @@ def shared_pooling_forward(
     " Tensor(a!) by_score, Tensor(b!) by_value)"
 )
 def pooling_backward(*given: Any) -> None:
-    """The gradients by scores and by values, [R, D].
+    """Gradients of scores and values, [R, D].
 
     Args:
-        pooled, largest, inverse: of the forward pass; the three before them are what it was given.
-        gradient: by `pooled`, [M, D].
+        pooled, largest, inverse: results of the forward pass; the three arguments before them are
+            its own.
+        gradient: of `pooled`, [M, D].
     """
     (scores, *_), of_sequences, of_tokens = given[:3], given[3:7], given[7:]
     problem = _pooling(*given[:3])
@@ -372,10 +372,10 @@ def pooling_backward(*given: Any) -> None:
 def activate(
     product: Tensor, bias: Tensor | None, activation: str, out: Tensor, rounded: Tensor | None
 ) -> None:
-    """activation(product + bias), [R, D]; the same once more in the product's type.
+    """activation(product + bias), [R, D]; `rounded` is the same in the product's type.
 
     Args:
-        product: whose rows may be parts of longer ones. activation: none, relu or elu.
+        product: may be a column slice of a wider matrix. activation: none, relu or elu.
     """
     (kind, lower), (rows, features) = _kinds(out, product), out.shape
     stride = row_stride(product)
@@ -402,16 +402,16 @@ def activate_back(
     flow: Tensor,
     sums: Tensor,
 ) -> None:
-    """The gradient by a product, [R, D] in its type; summed over each part of its rows, [P, D].
+    """Gradient of a product, [R, D] in its type, and its sums over each part of the rows, [P, D].
 
     Args:
-        gradient: by what `activate` made; `more` of the product's type is added. out: that, if
-            there is an activation. flow: whose rows may be parts of longer ones.
+        gradient: of `activate`'s result; `more`, of the product's type, is added. out: that result,
+            if there is an activation. flow: may be a column slice of a wider matrix.
     """
     (kind, lower), (rows, features) = _kinds(gradient, flow), gradient.shape
     number, stride = _activation(activation), row_stride(flow)
     if number and out is None:
-        raise ValueError(f"the gradient of {activation} is made of its result")
+        raise ValueError(f"the gradient of {activation} needs its result")
     run_kernel(
         _name("activate_back", lower),
         kind,
@@ -463,8 +463,8 @@ def mix(
     """F h + (1 - F) s with F = sigmoid(a + c + b), all [R, D] but b [D].
 
     Args:
-        gate, more: a and c, which products may have left. Rows of a and `out` may be parts of
-            longer ones.
+        gate, more: a and c, in the type of products. a and `out` may be column slices of wider
+            matrices.
     """
     problem = _gate(hidden, context, gate, more, bias, out)
     made = address(out, hidden.dtype, hidden.shape, problem.side_stride)
@@ -487,11 +487,11 @@ def mix_back(
     by_gate: Tensor,
     sums: Tensor | None,
 ) -> None:
-    """The gradients by h, s and the logit, [R, D]; the last summed over each part, [P, D].
+    """Gradients of h, s and the logit, [R, D]; the last summed over each part, [P, D].
 
     Args:
-        gradient: by what `mix` made, whose rows may be parts of longer ones. by_gate: in rows as
-            far apart as those of `gate`, and of its type.
+        gradient: of `mix`'s result; may be a column slice of a wider matrix. by_gate: of the row
+            stride and type of `gate`.
     """
     problem = _gate(hidden, context, gate, more, bias, gradient, by_gate)
     kind, lower, shape = hidden.dtype, gate.dtype, hidden.shape
@@ -512,16 +512,16 @@ _DROPOUTS = {
     (torch.float32, torch.bfloat16): "dropout_to_bfloat16",
     (torch.bfloat16, torch.float32): "dropout_of_bfloat16",
 }
-"""By the types of values and results."""
+"""Kernels by the types of values and results."""
 
 
 @_operator("dropout(Tensor values, Tensor keys, int lowest, float scale, Tensor(a!) out)")
 def dropout(values: Tensor, keys: Tensor, lowest: int, scale: float, out: Tensor) -> None:
-    """The values [R, D] that are kept, times `scale`, and zeros.
+    """Values [R, D], times `scale` where kept, else 0.
 
     Args:
         keys: int64 [R]. lowest: of the hash's lanes, signed 16 bits, that keep an element.
-        out: of another type where one of the two is float32 and the other bfloat16.
+        out: of the type of `values`, or one is float32 and the other bfloat16.
     """
     name, (rows, features) = _DROPOUTS.get((values.dtype, out.dtype)), values.shape
     if name is None or not -(1 << 15) <= lowest < 1 << 15:
@@ -548,7 +548,7 @@ class _Products(ctypes.Structure):
 
 
 def _sentences(valid: Tensor, starts: Tensor, rows: int) -> tuple[ctypes.c_void_p, ...]:
-    """Which tokens are real, bool [B, N], and the first row of each sentence's, int64 [B + 1]."""
+    """Pointers to `valid`, bool [B, N], and to the sentences' first rows, int64 [B + 1]."""
     counts, first = valid.sum(1), _starts(starts, rows)
     if not torch.equal(starts.diff(), counts):
         raise ValueError("starts are not those of the sentences' real tokens")
@@ -596,7 +596,7 @@ def _selectors(
     last: Tensor,
     activation: str,
 ) -> tuple[_Selectors, _Products, int]:
-    """And the activation's number."""
+    """The kernel's arguments, the last of them the activation's number."""
     kind, lower = _kinds(bias, by_row)
     (sentences, width), (rows, columns), count = valid.shape, by_row.shape, last.numel()
     if not count or columns % count:
@@ -617,7 +617,7 @@ def _selectors(
 
 @_operator(f"selector_logits({_MADE}, Tensor(a!) logits)")
 def selector_logits(*given: Any) -> None:
-    """w . activation(rows + means + b) + c, [B, K, N]; 0 where no token is. K selectors, H hidden.
+    """w . activation(rows + means + b) + c, [B, K, N]; 0 on padding. K selectors, H hidden.
 
     Args:
         valid, starts: see `selector_rows`. by_row, by_sentence: products of rows [T, K H] and of
@@ -637,12 +637,12 @@ def selector_logits(*given: Any) -> None:
     " Tensor(c!) weight_sums, Tensor(d!) last_sums)"
 )
 def selector_back(*given: Any) -> None:
-    """The gradient by the products' sum, [T, K H]; over each sentence, sums of it and of that by w,
-    [B, K H], and of that by c, [B, K].
+    """Gradient of the products' sum, [T, K H]; sums over each sentence of it and of w's gradient,
+    [B, K H], and of c's, [B, K].
 
     Args:
-        gradient: by the logits, [B, K, N]; what stands where no token is is not read. Those before
-            it are what `selector_logits` was given.
+        gradient: of the logits, [B, K, N]; padding is not read. The arguments before it are those
+            of `selector_logits`.
     """
     *made, gradient, flow, flow_sums, weight_sums, last_sums = given
     sentences, products, activation = _selectors(*made)

@@ -1,7 +1,7 @@
-"""Tokens of many sequences in rows, one sequence's after the other's, without padding.
+"""Packed tokens: those of many sequences in consecutive rows, without padding.
 
-Legend: M sequences, N tokens of a padded one, L of the longest, R rows, W words of these (or R),
-K selections, X rows that are chosen, U words of these (or X), D features.
+Legend: M sequences, N tokens of a padded one, L of the longest, R rows, W distinct words of these
+(or R), K selections, X chosen rows, U distinct words of these (or X), D features.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from rss_rl.ops.masking import Gathered
 class Packed:
     """Which token each row is.
 
-    sequence  int64 [R], rising
-    position  int64 [R], in the padded sequence; rising within a sequence
+    sequence  int64 [R], ascending
+    position  int64 [R], in the padded sequence; ascending within a sequence
     starts    int64 [M + 1], the first row of each sequence, and R
     """
 
@@ -34,7 +34,7 @@ class Packed:
 
     @classmethod
     def of(cls, kept: Sequence[Tensor]) -> Packed:
-        """The tokens of padded sequences, in groups bool [m, n], where `kept` is True."""
+        """The kept tokens of padded sequences, given as groups of masks, bool [m, n]."""
         found_at = [group.nonzero() for group in kept]  # [r, 2]
         before = itertools.accumulate((len(group) for group in kept), initial=0)
         sequence = torch.cat([found[:, 0] + m for found, m in zip(found_at, before, strict=False)])
@@ -46,7 +46,7 @@ class Packed:
         return len(self.position)
 
     def chosen(self, rows: Tensor) -> Packed:
-        """Some of the rows alone, int64 [T], rising; of as many sequences."""
+        """Only these rows, int64 [T], ascending, of the same number of sequences."""
         sequence = self.sequence[rows]
         counts = torch.bincount(sequence, minlength=len(self.starts) - 1)
         return Packed(sequence, self.position[rows], _starts(counts))
@@ -59,7 +59,7 @@ class Packed:
         return Packed(sequence, self.position[rows], starts - starts[0])
 
     def repeated(self, times: int) -> Packed:
-        """Of as many sequences as often, the first of each, then the second, and so on."""
+        """`times` copies of all sequences, one copy after the other."""
         device = self.position.device
         copies, sequences = torch.arange(times, device=device), len(self.starts) - 1
         return Packed(
@@ -74,7 +74,7 @@ class Packed:
         )
 
     def padded(self, values: Tensor) -> Tensor:
-        """[R, D] to [M, L, D], zeros behind each sequence's last row."""
+        """[R, D] to [M, L, D], zeros after each sequence's last row."""
         shape = len(self.starts) - 1, self.longest, values.shape[-1]
         cells = values.new_zeros(shape).flatten(0, 1)
         return cells.index_copy(0, self._cells, values).view(shape)
@@ -96,38 +96,38 @@ class Packed:
 
     @functools.cached_property
     def rank(self) -> Tensor:
-        """Of each row in its sequence, from 0, int64 [R]."""
+        """Index of each row in its sequence, from 0, int64 [R]."""
         return torch.arange(len(self), device=self.position.device) - self.starts[self.sequence]
 
     @functools.cached_property
     def _cells(self) -> Tensor:
-        """int64 [R], of the M * L."""
+        """Flat index of each row in [M, L], int64 [R]."""
         return self.sequence * self.longest + self.rank
 
 
 class Rows(NamedTuple):
-    """Rows of which several may be one word: what depends on the word alone is made once.
+    """Rows with repeated words: what depends only on the word is computed once.
 
     vectors  of the words, [W, D]
-    at       of each row, which word it is, int64 [R]; None: row r is word r
+    at       the word of each row, int64 [R]; None: row r is word r
     """
 
     vectors: Tensor
     at: Tensor | None = None
 
     def spread(self, values: Tensor) -> Tensor:
-        """Of each word, [W, ...], to each row, [R, ...]."""
+        """Expands values of the words, [W, ...], to the rows, [R, ...]."""
         return values if self.at is None else values.index_select(0, self.at)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Rows that are chosen, K times over, and what they have in common.
+    """Rows chosen by K selections, and the words they share.
 
-    cells   of each, among the K R, int64 [X], rising
-    used    words that are chosen at all, int64 [U], rising
-    at      of each, where in `used` its word is, int64 [X]; None: the X words are its own
-    tokens  which they are, of K M sequences
+    cells   flat index of each in [K, R], int64 [X], ascending
+    used    words of the chosen rows, int64 [U], ascending
+    at      index in `used` of each one's word, int64 [X]; None: each has a word of its own
+    tokens  the chosen tokens, of K M sequences
     """
 
     cells: Tensor
@@ -137,7 +137,7 @@ class Shared:
 
     @classmethod
     def of(cls, tokens: Packed, chosen: Tensor, words: Rows) -> Shared:
-        """Of rows of `tokens` that are chosen, bool [K, R], and the words they are."""
+        """From which rows of `tokens` are chosen, bool [K, R], and the rows' words."""
         cells = chosen.flatten().nonzero()[:, 0]
         once = len(chosen) == 1
         picked = (tokens if once else tokens.repeated(len(chosen))).chosen(cells)
@@ -149,11 +149,11 @@ class Shared:
         return cls(cells, somewhere.nonzero()[:, 0], (somewhere.cumsum(0) - 1)[each], picked)
 
     def of_used(self, values: Tensor) -> Tensor:
-        """Of each word, [W, D], to each used one, [U, D]."""
+        """Reduces values of all words, [W, D], to the used ones, [U, D]."""
         return values if len(self.used) == len(values) else values.index_select(0, self.used)
 
     def spread(self, values: Tensor) -> Tensor:
-        """Of each used word, [U, D], to each chosen row, [X, D]."""
+        """Expands values of the used words, [U, D], to the chosen rows, [X, D]."""
         return values if self.at is None else values.index_select(0, self.at)
 
 
@@ -162,7 +162,7 @@ def _starts(counts: Tensor) -> Tensor:
 
 
 def kept_cells(tokens: Gathered) -> tuple[Tensor, Packed]:
-    """Where kept tokens stand among the M * L, int64 [R], and which they are."""
+    """Flat indices of the kept tokens in [M, L], int64 [R], and the packed tokens."""
     cells = tokens.kept.flatten().nonzero()[:, 0]
     sequence = cells // max(1, tokens.kept.shape[1])
     position = tokens.index.flatten().index_select(0, cells)

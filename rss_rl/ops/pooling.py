@@ -1,4 +1,4 @@
-"""Means of tokens, weighted by a softmax for each feature: source2token's last step.
+"""Means of tokens, weighted by a softmax for each feature: the last step of source2token.
 
 Legend: M sequences, N tokens, D features; T tokens that are one sequence's own.
 """
@@ -27,7 +27,7 @@ def feature_wise_pooling(
 
     Args:
         scores: [M, N, D], or [M, N, 1] for all features. values: x, [M, N, D]. kept: bool [M, N].
-        backend: compiled kernels are for float32 on the CPU and a score for each feature.
+        backend: compiled kernels need float32 on the CPU and a score for each feature.
 
     Returns:
         [M, D].
@@ -55,14 +55,14 @@ def packed_pooling(
 
     Args:
         scores: [R, D], or [R, 1] for all features. values: x, [R, D].
-        backend: compiled kernels are for float32 and float64 on the CPU and a score for each
-            feature; what else is given is padded.
+        backend: compiled kernels need float32 or float64 on the CPU and a score for each feature;
+            other input is padded.
 
     Returns:
         [M, D].
 
     Raises:
-        ValueError: on shapes or types that do not fit.
+        ValueError: shapes or types that do not fit.
         KernelsError: this machine cannot compile the kernels.
     """
     by_feature = scores.shape[1:] == values.shape[1:]
@@ -92,17 +92,17 @@ def packed_shared_pooling(
     common: tuple[Tensor, Tensor],
     backend: KernelBackend = "compiled",
 ) -> Tensor:
-    """`packed_pooling` of `tokens`, repeated, of which some have scores and values of their own.
+    """`packed_pooling` of K copies of `tokens`, some with scores and values of their own.
 
     Args:
-        rows: scores and values of those, [T, D] each. cells: int64 [T], which of the K R they are.
+        rows: scores and values of those, [T, D] each. cells: their flat index in [K, R], int64 [T].
         times: K. common: scores and values [R, D] of all others.
 
     Returns:
         [K M, D].
 
     Raises:
-        ValueError: on shapes or types that do not fit.
+        ValueError: shapes or types that do not fit.
         KernelsError: this machine cannot compile the kernels.
     """
     _check_rows(len(cells), *rows)

@@ -1,4 +1,4 @@
-"""Indices into rows of different lengths that lie one behind the other."""
+"""Indices into concatenated rows of different lengths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def ragged_rows(start: Tensor, count: Tensor) -> Tensor:
-    """Indices start_r, start_r + 1, ..., start_r + count_r - 1 of one row r after the other.
+    """Indices start_r, start_r + 1, ..., start_r + count_r - 1 of all rows r, concatenated.
 
     Args:
         start: int64 [R]. count: int64 [R], 0 or more.
@@ -22,7 +22,7 @@ def ragged_rows(start: Tensor, count: Tensor) -> Tensor:
 
 
 def ranks(count: Tensor) -> Tensor:
-    """Numbers 0, 1, ..., count_r - 1 of one row r after the other: int64 [sum of count].
+    """Numbers 0, 1, ..., count_r - 1 of all rows r, concatenated: int64 [sum of count].
 
     >>> ranks(torch.tensor([2, 0, 3])).tolist()
     [0, 1, 0, 1, 2]

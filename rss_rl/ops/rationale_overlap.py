@@ -1,11 +1,11 @@
-"""How well a selection agrees with the words that people marked, on numpy arrays.
+"""Agreement of a selection with human rationales, on numpy arrays.
 
-A document is one text of n tokens; `kept` is what was selected of it and `wanted` what people
-marked, both bool [n]; `scores` [n] rank its tokens. Figures over documents are those of ERASER
-(DeYoung et al., ERASER: a benchmark to evaluate rationalized NLP models, ACL 2020, section 4, and
-where the paper leaves a choice, the program that its authors published). Those of `ranked_scores`
-are what Brinner and Zarriess report (Rationalizing transformer predictions via end-to-end
-differentiable self-training, EMNLP 2024), as the program that they published computes them.
+A document is one text of n tokens; `kept` are the selected ones and `wanted` those that annotators
+marked, both bool [n]; `scores` [n] rank its tokens. Metrics over documents are those of ERASER
+(DeYoung et al., ERASER: a benchmark to evaluate rationalized NLP models, ACL 2020, section 4; where
+the paper leaves a choice, its authors' code). Those of `ranked_scores` are what Brinner and
+Zarriess report (Rationalizing transformer predictions via end-to-end differentiable self-training,
+EMNLP 2024), as their code computes them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 from rss_rl.types import Array
 
 IOU_MATCH = 0.5
-"""Intersection over union from which on a selected span counts as one that people marked. ERASER's
-paper says 'more than', its program, which made the published figures, 'at least'."""
+"""Intersection over union from which a selected span matches an annotated one. ERASER's paper says
+'more than', its code, which produced the published figures, 'at least'."""
 _TWENTIETHS = range(1, 20)
 BUDGETS = tuple(part / 20 for part in _TWENTIETHS)
 """Shares of a document's tokens, .05, .10, ..., .95, over which figures are averaged."""
@@ -32,10 +32,10 @@ def _check_document(first: Array, second: Array) -> None:
 
 
 def document_scores(kept: Array, wanted: Array) -> tuple[float, float, float] | None:
-    """Token precision, recall and F1 of a document; None where nothing is kept nor wanted.
+    """Token precision, recall and F1 of a document; None if nothing is kept or wanted.
 
-    A document of which nothing is kept has precision 0, one without a marked word recall 0. Means
-    over documents, F1 too, are ERASER's macro average.
+    Precision is 0 if nothing is kept, recall 0 if nothing is wanted. Means over documents, also of
+    F1, are ERASER's macro average.
     """
     _check_document(kept, wanted)
     if not (kept.any() or wanted.any()):
@@ -51,7 +51,7 @@ def _harmonic(precision: float, recall: float) -> float:
 
 
 def spans(bits: Array) -> Array:
-    """Runs of True as rows (first, end), int64 [spans, 2]; `end` is the position behind the last.
+    """Runs of True as rows (first, end), int64 [spans, 2]; `end` is exclusive.
 
     >>> spans(np.array([True, True, False, True])).tolist()
     [[0, 2], [3, 4]]
@@ -61,7 +61,7 @@ def spans(bits: Array) -> Array:
 
 
 class SpanScores(NamedTuple):
-    """Spans of one document: those selected that match one of people, selected and wanted ones."""
+    """Numbers of spans of one document: kept ones that match a wanted one, kept, wanted."""
 
     matched: int
     kept: int
@@ -116,10 +116,9 @@ def mean_overlap_f1(kept: Array, wanted: Array) -> float:
 
 
 def matched_span_f1(kept: Array, wanted: Array) -> float:
-    """F1 of a document's spans, found where the IOU is more than IOU_MATCH: 0 without any.
+    """F1 of a document's spans, which match if their IOU exceeds IOU_MATCH; 0 without any.
 
-    A span has more than half of itself in common with one other at most, so that the pairs found
-    are as many as the kept and as the wanted spans found.
+    A span shares more than half of itself with at most one other, so matches are one to one.
     """
     found = _span_overlaps(kept, wanted) > IOU_MATCH
     if not found.size:
@@ -128,28 +127,26 @@ def matched_span_f1(kept: Array, wanted: Array) -> float:
 
 
 def best_tokens(scores: Array, count: int) -> Array:
-    """The `count` tokens of highest score, bool [n]; of equal scores the later one goes first."""
+    """The `count` tokens of highest score, bool [n]; ties go to the later token."""
     kept = np.zeros(len(scores), dtype=bool)
     kept[np.argsort(scores, kind="stable")[len(scores) - count :]] = True
     return kept
 
 
 def budget_count(tokens: int, twentieths: int) -> int:
-    """How many of so many tokens score above the one at the rank of a budget.
+    """How many of n tokens rank above the threshold of a budget p = twentieths / 20.
 
-    With p = twentieths / 20, that one has the rank floor((1 - p) n), from 0, among the n scores in
-    ascending order, and does not belong to those above it.
+    The threshold is the token of rank floor((1 - p) n), from 0, by ascending score; it is excluded.
     """
     return tokens - 1 - (20 - twentieths) * tokens // 20
 
 
 class RankedScores(NamedTuple):
-    """What a ranking of a document's tokens is worth.
+    """Metrics of a ranking of a document's tokens.
 
     budget_token_f1, budget_iou_f1  mean over BUDGETS of the token F1 and of `mean_overlap_f1` of
-                                    the tokens above each budget's rank
-    count_token_f1, count_iou_f1    token F1 and `matched_span_f1` of as many tokens as people
-                                    marked
+                                    the tokens above each budget's threshold
+    count_token_f1, count_iou_f1    token F1 and `matched_span_f1` of as many tokens as are wanted
     """
 
     budget_token_f1: float
@@ -181,7 +178,7 @@ def budget_token_f1s(scores: Array, wanted: Array) -> list[float]:
 
 
 def _budgets(scores: Array) -> list[Array]:
-    """The tokens above the rank of each budget, bool [n] each."""
+    """The tokens above each budget's threshold, bool [n] each."""
     return [best_tokens(scores, budget_count(len(scores), part)) for part in _TWENTIETHS]
 
 
@@ -194,8 +191,8 @@ def precision_recall_area(scores: Array, wanted: Array) -> float | None:
     """Area under a document's precision-recall curve, by trapezoids; None without a wanted token.
 
     One point for each different score, tokens of at least that score being kept, and (recall 0,
-    precision 1): the points of scikit-learn's `precision_recall_curve`, under which its `auc` is
-    this area. Of tokens that all score alike the area is (1 + share wanted) / 2.
+    precision 1): the points of scikit-learn's `precision_recall_curve`, whose `auc` is this area.
+    If all scores are equal, the area is (1 + share wanted) / 2.
     """
     _check_document(scores, wanted)
     total = int(wanted.sum())
@@ -210,24 +207,24 @@ def precision_recall_area(scores: Array, wanted: Array) -> float | None:
 
 
 def roc_area(scores: Array, wanted: Array) -> float | None:
-    """Chance that a wanted token scores above another one, ties by half; None where all are alike.
+    """Area under the ROC curve of a document's tokens; None if all or none are wanted.
 
-    This is the area under the ROC curve.
+    The chance that a wanted token scores above another one, ties counting half.
     """
     _check_document(scores, wanted)
     total, others = int(wanted.sum()), int((~wanted).sum())
     if not total or not others:
         return None
-    from scipy import stats  # takes a second to load, which most runs do without
+    from scipy import stats  # takes a second to import, and most runs do not need it
 
     above = float(stats.rankdata(scores)[wanted].sum()) - total * (total + 1) / 2
     return above / (total * others)
 
 
 def pair_overlap(maps: Sequence[Array]) -> tuple[float, float] | None:
-    """How well people agree: mean over ordered pairs of annotators' maps of ROC area and F1.
+    """Agreement of annotators: mean ROC area and F1 over ordered pairs of their maps, of bits.
 
-    One's map, of bits, scores the tokens that another one wanted. None where no pair can be scored.
+    The first map of a pair serves as scores, the second is wanted. None if no pair can be scored.
     """
     pairs = list(permutations(maps, 2))
     areas = [roc_area(one.astype(float), other) for one, other in pairs]
@@ -240,7 +237,7 @@ def pair_overlap(maps: Sequence[Array]) -> tuple[float, float] | None:
 def top_share(scores: Array, valid: Array, share: float) -> Array:
     """The tokens of highest score, `share` of each document's and at least one: bool [B, N].
 
-    Of equal scores the earlier token goes first.
+    Ties go to the earlier token.
 
     Args:
         scores: [B, N]. valid: bool [B, N], True = real token. share: in [0, 1].
@@ -261,7 +258,7 @@ def moved_at_random(selection: Array, valid: Array, uniforms: Array) -> Array:
     Args:
         selection: bool [B, R, N]. valid: bool [B, N]. uniforms: [B, N], the order of the tokens.
     """
-    # Real tokens lead in a random order, padding follows: a permutation of each.
+    # Real tokens first, in random order, then padding: a permutation of each.
     order = np.argsort(np.where(valid, uniforms, 2.0), axis=1)  # [B, N]
     moved: Array = np.take_along_axis(selection, order[:, None, :], axis=2) & valid[:, None]
     return moved

@@ -1,4 +1,4 @@
-"""The recurrence of a simple recurrent unit, whose gates do not read its state.
+"""The recurrence of a simple recurrent unit (SRU), whose gates do not depend on its state.
 
 Legend: M sequences, N tokens, D features.
 Source: Lei and Zhang, Training RNNs as Fast as CNNs (2017), equation 5.
@@ -21,13 +21,13 @@ def gated_average(values: Tensor, forget: Tensor, *, forward: bool) -> Tensor:
         values: x, [M, N, D].
         forget: f in [0, 1], [M, N, D].
         forward: True = from the first token to the last; False = from the last to the first, where
-            zeros in `values` behind a sentence's last token leave the state at 0.
+            zeros in `values` after a sentence's last token leave the state at 0.
 
     Returns:
         c, [M, N, D].
 
     Raises:
-        ValueError: on shapes that do not fit.
+        ValueError: shapes that do not fit.
     """
     if values.ndim != 3 or values.shape != forget.shape:
         raise ValueError(
@@ -38,13 +38,13 @@ def gated_average(values: Tensor, forget: Tensor, *, forward: bool) -> Tensor:
 
 
 def _steps(tokens: int, *, forward: bool) -> Iterator[tuple[int, int]]:
-    """Each token but the first one met, with the one met before it."""
+    """Each token but the first processed, with the one processed before it."""
     order = range(tokens) if forward else range(tokens - 1, -1, -1)
     return zip(order[1:], order, strict=False)
 
 
 class _GatedAverage(torch.autograd.Function):
-    """One multiply-add for each token in place, and the same backwards: no graph of N steps."""
+    """One in-place multiply-add per token, forward and backward: no autograd graph of N steps."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, forget: Tensor, forward: bool) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 def straight_through(logits: Tensor, valid: Tensor, uniforms: Tensor, temperature: float) -> Tensor:
     """Gates b = [u < p] with the gradient of y = sigmoid((logit - logit(u)) / temperature).
 
-    Forward it is `bernoulli.sample` of the same uniforms, as numbers. y > 1/2 where b = 1.
+    The forward value is `bernoulli.sample` of the same uniforms, as floats. y > 1/2 where b = 1.
 
     Args:
         logits: [B, R, N]. valid: bool [B, N]. uniforms: [K, B, R, N] in (0, 1).
@@ -37,13 +37,12 @@ def kuma_log_tail(a: Tensor, b: Tensor, point: float) -> Tensor:
 def kuma_gates(a: Tensor, b: Tensor, uniforms: Tensor, low: float, high: float) -> Tensor:
     """min(1, max(0, low + (high - low) k)) with k = (1 - (1 - u)^(1/b))^(1/a).
 
-    With low < 0 and high > 1 the ends 0 and 1 have probabilities of their own; the gradient there
-    is 0.
+    With low < 0 and high > 1 the ends 0 and 1 have positive probability; the gradient there is 0.
 
     Args:
         a, b: > 0, [B, R, N]. uniforms: [K, B, R, N] in (0, 1).
     """
-    base = -torch.expm1(torch.log1p(-uniforms) / b)  # 1 - (1 - u)^(1/b), also where that is tiny
+    base = -torch.expm1(torch.log1p(-uniforms) / b)  # 1 - (1 - u)^(1/b), exact even if tiny
     tiny = torch.finfo(base.dtype).tiny
     k = torch.exp(torch.log(base.clamp_min(tiny)) / a)
     return (low + (high - low) * k).clamp(0.0, 1.0)
@@ -68,7 +67,7 @@ def changes(kept: Tensor, valid: Tensor) -> Tensor:
 def expected_cost(
     kept: Tensor, valid: Tensor, *, sparsity: float, product: bool, coherence: float
 ) -> Tensor:
-    """What selections of a sentence cost on average, for independent bits; [B], in nats.
+    """Expected cost of a sentence's selections, for independent bits; [B], in nats.
 
     sparsity * (H + D) or, as a product, sparsity * H * D, with H and D the expected shares of heads
     and of dependents, plus coherence * expected changes / n.

@@ -15,7 +15,7 @@ def score_metrics(predicted: Array, gold: Array) -> dict[str, float]:
     predicted, gold = predicted.astype(np.float64), gold.astype(np.float64)
     metrics = {"mse": float(np.mean((predicted - gold) ** 2))}
     if len(gold) > 1 and np.ptp(predicted) > 0 and np.ptp(gold) > 0:
-        from scipy import stats  # takes a second to load, which most runs do without
+        from scipy import stats  # takes a second to import, and most runs do not need it
 
         metrics["pearson"] = float(stats.pearsonr(predicted, gold).statistic)
         metrics["spearman"] = float(stats.spearmanr(predicted, gold).statistic)
@@ -23,8 +23,8 @@ def score_metrics(predicted: Array, gold: Array) -> dict[str, float]:
 
 
 def choice_metrics(predicted: Array, gold: Array) -> dict[str, float]:
-    """accuracy of predictions [n] against `gold` [n], and majority_accuracy: that of always saying
-    what `gold` says most often, below which a model has learnt nothing.
+    """accuracy of predictions [n], and majority_accuracy: that of the most frequent class of `gold`
+    [n], below which a model has learnt nothing.
     """
     counts = np.unique_counts(gold).counts
     return {
@@ -36,12 +36,11 @@ def choice_metrics(predicted: Array, gold: Array) -> dict[str, float]:
 def class_metrics(predicted: Array, gold: Array, odds: Array | None = None) -> dict[str, float]:
     """accuracy, majority_accuracy and macro_f1 of predicted classes, and roc_auc of two.
 
-    macro_f1 is the mean over the classes that occur, be it in `gold` or predicted, of
-    F1 = 2 TP / (2 TP + FP + FN).
+    macro_f1 is the mean of F1 = 2 TP / (2 TP + FP + FN) over the classes in `gold` or `predicted`.
 
     Args:
         predicted, gold: int64 [n].
-        odds: [n], rising with the chance of class 1, where there are two classes.
+        odds: [n], increasing with the chance of class 1, if there are two classes.
 
     Returns:
         roc_auc is absent where it is not defined.
@@ -58,16 +57,16 @@ def class_metrics(predicted: Array, gold: Array, odds: Array | None = None) -> d
 
 
 def roc_auc(scores: Array, positive: Array) -> float | None:
-    """Area under the receiver operating characteristic: how often a positive outscores a negative.
+    """Area under the ROC curve: how often a positive outscores a negative.
 
-    AUC = P(score of a positive > score of a negative) + P(equal) / 2, by the sum of the positives'
-    ranks. Source: Fawcett, An introduction to ROC analysis (2006).
+    AUC = P(score of a positive > score of a negative) + P(equal) / 2, from the positives' rank sum.
+    Source: Fawcett, An introduction to ROC analysis (2006).
 
     Args:
         scores: [n]. positive: bool [n].
 
     Returns:
-        None where all are positive, or none is.
+        None if all or none are positive.
     """
     positives = int(positive.sum())
     negatives = len(positive) - positives
@@ -88,17 +87,17 @@ def precision_recall_f1(found: int, kept: int, wanted: int) -> tuple[float, floa
 
 
 def ranking_metrics(scores: Array, right: Array, questions: Array) -> dict[str, float]:
-    """How high the right answers of each question stand when its answers are sorted by score.
+    """How high the right answers of each question rank when its answers are sorted by score.
 
     AP = mean over the right answers of (right ones down to it) / (its rank); RR = 1 / (rank of the
-    first right one). Answers of one score stand in every order equally often: AP and RR are the
-    means over those orders, so that neither a constant score nor the order of rows is favoured.
+    first right one). With ties, AP and RR are means over all orders of the tied answers, so neither
+    a constant score nor the order of rows is favoured.
 
     Args:
-        scores: [n]. right: bool [n]. questions: int64 [n], answers of a question have one number.
+        scores: [n]. right: bool [n]. questions: int64 [n], the number of each answer's question.
 
     Returns:
-        map, mrr: means over the questions that have right and wrong answers; absent where none has.
+        map, mrr: means over the questions with right and wrong answers; absent if there are none.
         map_all, mrr_all: over all questions, 0 for those without a right answer.
 
     >>> ranking_metrics(np.array([3.0, 2.0, 1.0]), np.array([False, True, True]), np.zeros(3, int))
@@ -119,7 +118,7 @@ def ranking_metrics(scores: Array, right: Array, questions: Array) -> dict[str, 
 
 
 def _expected_ranks(scores: Array, right: Array) -> tuple[float, float]:
-    """Mean AP and RR of one question over the orders of equal scores, which fall in `scores`.
+    """Mean AP and RR of one question over the orders of tied answers; `scores` are descending.
 
     Source: McSherry and Najork, Computing information retrieval performance measures efficiently in
     the presence of tied scores (2008).

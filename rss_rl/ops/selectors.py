@@ -1,4 +1,4 @@
-"""Logits of selecting tokens by the kernels of a CPU: what RSS modules compute, without padding.
+"""Selection logits of RSS modules by the CPU kernels, without padding.
 
 Legend: B sentences, N tokens of a padded one, T real tokens of all, E features, R selectors of D
 hidden features each.
@@ -22,9 +22,9 @@ from rss_rl.ops.native import one_kind
 
 
 class Selector(NamedTuple):
-    """The parameters of one.
+    """The parameters of one RSS module.
 
-    hidden  W [D, 3 E], of a token, of its sentence's mean and of their product, and b [D]
+    hidden  W [D, 3 E], for a token, its sentence's mean and their product, and b [D]
     last    w [1, D] and c [1]
     """
 
@@ -35,7 +35,7 @@ class Selector(NamedTuple):
 
 
 def has_selectors(tokens: Tensor, selectors: Sequence[Selector], backend: KernelBackend) -> bool:
-    """`selector_logits` can be used: kernels for tokens that ask for no gradient, one type."""
+    """Whether `selector_logits` can be used: kernels, one type, tokens that need no gradient."""
     given = (tensor for selector in selectors for tensor in selector)
     return has_kernels(tokens, backend) and not tokens.requires_grad and one_kind([tokens, *given])
 
@@ -43,20 +43,20 @@ def has_selectors(tokens: Tensor, selectors: Sequence[Selector], backend: Kernel
 def selector_logits(
     tokens: Tensor, valid: Tensor, selectors: Sequence[Selector], activation: str
 ) -> Tensor:
-    """w . activation(W [x; mean; x * mean] + b) + c, of the mean of each sentence's tokens.
+    """w . activation(W [x; mean; x * mean] + b) + c, with the mean of each sentence's tokens.
 
-    Under autocast to bfloat16 products alone are in bfloat16, those of the gradients too.
+    Under autocast to bfloat16 only the products are in bfloat16, in the backward pass too.
 
     Args:
         tokens: x [B, N, E], float32 or float64 on the CPU, without gradient. valid: bool [B, N].
         selectors: of one shape. activation: relu or elu.
 
     Returns:
-        [B, R, N], 0 where no token is.
+        [B, R, N], 0 on padding.
 
     Raises:
-        ValueError: tensors of another shape or type, or tokens that ask for a gradient.
-        KernelsError: this machine cannot compile them.
+        ValueError: tensors of another shape or type, or tokens that require a gradient.
+        KernelsError: this machine cannot compile the kernels.
     """
     given = [tensor for selector in selectors for tensor in selector]
     hidden, features = selectors[0].hidden_bias.numel(), tokens.shape[-1]
@@ -73,7 +73,7 @@ def selector_logits(
 
 
 def _factors(hidden: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Of rows [x, x * mean], [R D, 2 E], and of means, [R D, E]."""
+    """Weights of the rows [x, x * mean], [R D, 2 E], and of the means, [R D, E]."""
     features = hidden[0].shape[1] // 3
     shape = len(hidden), len(hidden[0]), 2, features
     of_rows = hidden[0].new_empty(shape, dtype=dtype)
@@ -86,7 +86,7 @@ def _factors(hidden: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tens
 
 
 class _Logits(torch.autograd.Function):
-    """What the activation gives is made again in the backward pass."""
+    """Recomputes the activations in the backward pass."""
 
     @staticmethod
     def forward(
@@ -123,7 +123,7 @@ class _Logits(torch.autograd.Function):
         dtype, (sentences, features) = gradient.dtype, mean_rows.shape
         selectors, columns = made[-1].numel(), made[0].shape[1]
         flow = empty_rows(len(rows), columns, rows.dtype)
-        sums = gradient.new_empty(2, sentences, columns)  # by what the mean adds, and by w
+        sums = gradient.new_empty(2, sentences, columns)  # gradients of the means' term and of w
         last_sums = gradient.new_empty(sentences, selectors)
         given = valid, starts, *made, ctx.activation, gradient.contiguous()
         operators.selector_back(*given, flow, sums[0], sums[1], last_sums)

@@ -2,10 +2,10 @@
 
     smooth_i = sum_j height_j g((i - j) / width_j) / sqrt(width_j sqrt(pi)),  g(x) = exp(-x^2 / 2)
 
-A bump's energy, the sum of its squares, is that of its height alone whatever its width, so that
-heights which are independent give sums of the same size. Beyond three widths a bump is cut off.
+A bump's energy, the sum of its squares, depends on its height but not on its width, so independent
+heights give sums of the same size. Bumps are cut off beyond three widths.
 
-Legend: B sentences, R roles, N tokens, W places that a bump reaches.
+Legend: B sentences, R roles, N tokens, W positions that a bump reaches.
 Sources: Brinner and Zarriess, Model Interpretability and Rationale Extraction by Input Mask
 Optimization (MaRC), Findings of ACL 2023; the same, Rationalizing Transformer Predictions via
 End-to-end Differentiable Self-training (RTP), EMNLP 2024.
@@ -29,7 +29,7 @@ def bumps(heights: Tensor, widths: Tensor, largest: float) -> Tensor:
     Args:
         heights: [B, R, N], 0 where there is no bump, as on padding.
         widths: [B, R, N], tokens, in (0, largest].
-        largest: width that none exceeds: what decides how far is summed.
+        largest: upper bound of the widths; decides how far bumps are summed.
 
     Returns:
         [B, R, N].
@@ -42,7 +42,7 @@ def bumps(heights: Tensor, widths: Tensor, largest: float) -> Tensor:
     distance = torch.arange(-reach, reach + 1, device=heights.device, dtype=heights.dtype)  # [W]
     scaled = heights / (widths * math.sqrt(math.pi)).sqrt()
     sharpness = -0.5 / widths.square()
-    # Of the W tokens around each one, [B, R, N, W]: views, nothing is copied.
+    # The W tokens around each one, [B, R, N, W]: views, nothing is copied.
     near = F.pad(scaled, (reach, reach)).unfold(-1, 2 * reach + 1, 1)
     sharp = F.pad(sharpness, (reach, reach)).unfold(-1, 2 * reach + 1, 1)
     return (near * torch.exp(sharp * distance.square())).sum(-1)

@@ -1,4 +1,4 @@
-"""Policies that do less than the runtime asks of one, made whole.
+"""Adapters that add the methods that the runtime needs and a policy lacks.
 
 Legend: K samples, B sentences, N tokens.
 """
@@ -28,15 +28,15 @@ _Rule = Callable[[Tensor, Tensor], Tensor]
 
 
 class PolicyModule(nn.Module, StochasticPolicy):
-    """What a policy is to the runtime; nobody has to inherit from it.
+    """The type of a policy that the runtime uses; a policy need not inherit from it.
 
-    One made of a `RelaxedPolicy` without log-probs has no `evaluate`: ask `isinstance` with the
-    Protocol of a capability before relying on it.
+    One adapted from a `RelaxedPolicy` without log-probs has no `evaluate`: check `isinstance` with
+    the Protocol of a capability before relying on it.
     """
 
 
 class _Adapter(nn.Module):
-    """A policy inside another one that has more methods; what it says of itself still holds."""
+    """Wraps a policy to add methods; its attributes are kept."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class GatedPolicy(_Adapter):
         return self.inner.gates(embedded, valid, uniforms)
 
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
-        """Selections as of `StochasticPolicy`; their log-prob is not known and given as 0."""
+        """Selections as of `StochasticPolicy`; their log-prob is unknown and returned as 0."""
         gates = self.inner.gates(embedded, valid, uniforms)
         return Sampled(gates > 0, gates.new_zeros(gates.shape))
 
@@ -94,9 +94,9 @@ class GatedPolicy(_Adapter):
 
 
 class LogitsPolicy(_Adapter, IndependentBits):
-    """A policy that says logits of independent bits, with all else that follows from them.
+    """A policy with logits of independent bits, and all else that follows from them.
 
-    What the policy has of its own stays: a `threshold` by another rule, or `gates`.
+    Its own methods are kept, such as a `threshold` by another rule, or `gates`.
     """
 
     inner: nn.Module
@@ -118,7 +118,7 @@ class LogitsPolicy(_Adapter, IndependentBits):
 
 
 class GatedLogitsPolicy(LogitsPolicy):
-    """The same of a policy that has gates, too."""
+    """The same for a policy that also has gates."""
 
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
         """See `RelaxedPolicy`."""
@@ -131,31 +131,30 @@ _MARKS: Mapping[str, tuple[str, ...]] = {
     "logits": ("logits",),
     "gates": ("gates",),
 }
-"""Methods of which one is enough to show what a policy is meant to be."""
+"""Methods by capability; any one of them shows that a policy is meant to have it."""
 _METHODS = ("threshold", "probabilities", "sample", "evaluate", "logits", "gates")
 _NEAR = 0.8
-"""Similarity from which on another name counts as a misspelt one."""
+"""Similarity from which another name counts as misspelt."""
 
 
 def adapt(
     policy: object, declared: frozenset[str] | None = None, *, where: str = "policy.name"
 ) -> PolicyModule:
-    """The policy as the runtime uses it; itself where it is stochastic, or was adapted before.
+    """The policy as the runtime uses it; unchanged if it is stochastic or already adapted.
 
     Args:
-        declared: capabilities of its component; None = nothing was declared, and its methods are
-            what it is judged by.
-        where: what is named in an error.
+        declared: capabilities of its component; None = nothing declared, its methods decide.
+        where: named in errors.
 
     Raises:
-        ConfigError: it is no torch module; it has some methods of a capability but not all; it has
-            not what is declared, or has what is not.
+        ConfigError: it is not a torch module, has some methods of a capability but not all, or
+            does not match what is declared.
     """
     if not isinstance(policy, nn.Module):
         raise ConfigError(
-            f"{type(policy).__name__} is no torch module",
+            f"{type(policy).__name__} is not a torch module",
             where=where,
-            remedy="Derive it from torch.nn.Module, also if it has no parameters",
+            remedy="Derive it from torch.nn.Module, even if it has no parameters",
         )
     if isinstance(policy, CertainPolicy | GatedPolicy | LogitsPolicy):
         return cast(PolicyModule, policy)
@@ -177,7 +176,7 @@ def adapt(
 def _check_methods(
     policy: nn.Module, has: set[str], declared: frozenset[str] | None, where: str
 ) -> None:
-    """Refuse a policy that lacks a method of what it is meant to be."""
+    """Refuse a policy that lacks a method of a capability that it is meant to have."""
     kind = type(policy).__name__
     meant = {mark for mark, names in _MARKS.items() if has & set(names)}
     meant |= (declared or frozenset()) & set(_MARKS)
@@ -209,14 +208,14 @@ def _check_methods(
             )
     if hint := _misspelt(policy, set(_METHODS) - has):
         raise ConfigError(
-            f"{kind} has a method that nobody calls{hint}",
+            f"{kind} has a method that is never called{hint}",
             where=where,
-            remedy="Correct its name, or begin it with an underscore",
+            remedy="Correct its name, or start it with an underscore",
         )
 
 
 def _misspelt(policy: nn.Module, names: set[str]) -> str:
-    """A hint at a method of the policy's own class that one of these may have been meant by."""
+    """A hint if a method of the policy's own class looks like one of these names."""
     own = [
         name
         for parent in type(policy).__mro__
@@ -231,14 +230,14 @@ def _misspelt(policy: nn.Module, names: set[str]) -> str:
 
 
 def _check_declared(policy: nn.Module, has: set[str], declared: frozenset[str], where: str) -> None:
-    """Refuse a policy that has what its component does not declare, or the other way round."""
+    """Refuse a policy that does not match what its component declares."""
     kind = type(policy).__name__
     for capability, names in _MARKS.items():
         if has & set(names) and capability not in declared:
             raise ConfigError(
                 f"{kind} has `{names[0]}`, and its component does not declare {capability}",
                 where=where,
-                remedy=f'Add "{capability}" to its capabilities, or begin the name with an'
+                remedy=f'Add "{capability}" to its capabilities, or start the name with an'
                 " underscore",
             )
     if reads_tokens(policy) != ("token_ids" in declared):

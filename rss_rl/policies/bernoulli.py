@@ -1,4 +1,4 @@
-"""The random floor: each token with one chance.
+"""Random selection: each token with the same probability.
 
 Legend: B sentences, N tokens.
 """
@@ -18,9 +18,9 @@ from rss_rl.types import ROLES
 
 
 class BernoulliPolicy(IndependentBits):
-    """Each token in each role with the same fixed probability: the random floor.
+    """Each token in each role with the same fixed probability, a lower bound for other policies.
 
-    Its threshold is all or nothing, as one chance holds for every token.
+    Its threshold keeps all tokens or none.
     """
 
     def __init__(self, setup: PolicySetup, options: BernoulliOptions) -> None:
@@ -34,17 +34,17 @@ class BernoulliPolicy(IndependentBits):
 
 
 class BernoulliOptions(Options):
-    """Of the random floor."""
+    """Options of random selection."""
 
     probability: float = Field(
-        default=0.5, gt=0, lt=1, description="Of keeping a token, in each role."
+        default=0.5, gt=0, lt=1, description="Probability of keeping a token, in each role."
     )
 
 
 BERNOULLI = Component(
     kind="policy",
     name="bernoulli",
-    help="Each token in each role with the same fixed probability: the random floor.",
+    help="Random selection: each token in each role with the same fixed probability.",
     build=BernoulliPolicy,
     options=BernoulliOptions,
     capabilities=frozenset({"log_probs", "logits", "random"}),

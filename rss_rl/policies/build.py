@@ -26,7 +26,7 @@ def build_policy(
         backend: see `PolicySetup`.
 
     Raises:
-        ConfigError: what the component builds is no policy, or cannot what it declares.
+        ConfigError: the component builds no policy, or one that does not match its declaration.
     """
     component, options = config.component, config.component.parse(config.options)
     policy = component.build(PolicySetup(inputs, activation, words, backend), options)

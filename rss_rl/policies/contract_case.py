@@ -1,4 +1,4 @@
-"""A padded batch for a policy's contract tests, and what is asked of tensors there.
+"""A padded batch for a policy's contract tests, with checks of tensors.
 
 Legend: K samples, B sentences, N tokens, E embedding size.
 """
@@ -22,7 +22,7 @@ VOCABULARY = ("<pad>", "<unk>", "the", "film", "is", "not", "good", ".", "of", "
 
 
 class Case:
-    """A policy, a padded batch for it and what is asked of it there."""
+    """A policy, a padded batch for it, and checks."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Case:
         )
 
     def twice(self, name: str, call: Callable[[], Tensor]) -> Tensor:
-        """What a call returns, once it returned the same twice."""
+        """The result of a call, after checking that two calls agree."""
         first, second = call(), call()
         self.require(
             torch.equal(first, second),
@@ -81,7 +81,7 @@ class Case:
         return first
 
     def unit(self, name: str, value: Tensor) -> None:
-        """Raise unless all lies in [0, 1] and is 0 on padding."""
+        """Raise unless all values are in [0, 1], and 0 on padding."""
         within = torch.isfinite(value).all() and value.min() >= 0 and value.max() <= 1
         self.require(within, f"{name} leave [0, 1]", "Use a sigmoid, or clamp them")
         self.zero_on_padding(name, value)
@@ -97,9 +97,9 @@ class Case:
     def gradient(self, name: str, total: Tensor) -> None:
         """Raise unless every parameter gets a finite gradient."""
         named = dict(self.policy.named_parameters())
-        remedy = "Drop unused parameters, detach nothing, and mask before dividing or taking logs"
+        remedy = "Drop unused parameters, do not detach, and mask before dividing or taking logs"
         self.require(
-            total.requires_grad, f"{name} give no gradient to any parameter", "Detach nothing"
+            total.requires_grad, f"{name} give no gradient to any parameter", "Do not detach"
         )
         found = torch.autograd.grad(
             total, list(named.values()), allow_unused=True, retain_graph=True

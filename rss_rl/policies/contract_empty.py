@@ -1,4 +1,4 @@
-"""Contract tests on nothing: a batch without a sentence, and sentences without a token.
+"""Contract tests on empty input: a batch without a sentence, and sentences without a token.
 
 Legend: K samples, B sentences, R = 1 or 2 bits that are drawn for a token, N tokens.
 """
@@ -25,11 +25,11 @@ class _Method(NamedTuple):
 
 
 def check_empty(case: Case) -> None:
-    """A learner's shard may hold no example, and a sentence no token: both give zeros.
+    """A learner's shard may have no example, and a sentence no token: both must give zeros.
 
     Raises:
-        PolicyError: a method fails, or returns another shape, what is not 0 or a gradient that is
-            not finite: one such number would spoil the update of a whole batch.
+        PolicyError: a method fails, or returns another shape, nonzero values or a non-finite
+            gradient, which would spoil the update of a whole batch.
     """
     nowhere, unseen = torch.zeros_like(case.valid), torch.zeros_like(case.tokens)
     for where, tokens, valid, uniforms in (
@@ -52,7 +52,7 @@ def check_empty(case: Case) -> None:
 
 
 def _methods(policy: Any, tokens: Tensor, valid: Tensor, uniforms: Tensor) -> Iterator[_Method]:
-    """Those that the policy has."""
+    """The methods that the policy has."""
     drawn, single = uniforms.shape, uniforms.shape[1:]  # [K, B, 2, N] and [B, 2, N]
     none = torch.zeros_like(uniforms, dtype=torch.bool)
     yield _Method("threshold", lambda: [policy.threshold(tokens, valid)], [single])
@@ -61,7 +61,7 @@ def _methods(policy: Any, tokens: Tensor, valid: Tensor, uniforms: Tensor) -> It
     if isinstance(policy, StochasticPolicy):
         yield _Method("evaluate", lambda: policy.evaluate(tokens, valid, none), [drawn, single[:1]])
     if isinstance(policy, FactorisedPolicy):
-        # On padding they may be anything, and there is nothing else here.
+        # Logits are arbitrary on padding, and there is nothing but padding here.
         yield _Method(
             "logits",
             lambda: [policy.logits(tokens, valid).where(valid[:, None], 0).expand(single)],
@@ -74,7 +74,7 @@ def _methods(policy: Any, tokens: Tensor, valid: Tensor, uniforms: Tensor) -> It
 def _check_zero(case: Case, name: str, values: Sequence[Tensor]) -> None:
     for value in values:
         case.require(
-            not value.detach().any(),  # NaN counts as something
+            not value.detach().any(),  # NaN counts as nonzero
             f"{name} is not 0",
             "Mask by valid before dividing, and divide by at least 1",
         )
@@ -85,5 +85,5 @@ def _check_zero(case: Case, name: str, values: Sequence[Tensor]) -> None:
     case.require(
         all(bool(torch.isfinite(gradient).all()) for gradient in found if gradient is not None),
         f"{name} gives a gradient that is not finite",
-        "Mask before dividing or taking logs: 0 times infinity is no number",
+        "Mask before dividing or taking logs: 0 times infinity is NaN",
     )

@@ -1,11 +1,11 @@
 """A linear-chain CRF over the bits of each role: selections are runs of words.
 
-Two neighbours that are both kept, or both not, are likelier than two that differ, by a score that
-is learnt or given. Log-prob, entropy and marginals are exact, see `rss_rl.ops.chains`.
+Equal neighbouring bits are favoured by a score that is learnt or fixed. Log-prob, entropy and
+marginals are exact, see `rss_rl.ops.chains`.
 
-Legend: K samples, B sentences, N tokens, R = 1 or 2 roles that have modules of their own.
-Source: Lafferty, McCallum and Pereira, ICML 2001; as a policy over rationales, Lei, Barzilay and
-Jaakkola, EMNLP 2016, ask for runs by a cost instead.
+Legend: K samples, B sentences, N tokens, R = 1 or 2 roles with modules of their own.
+Source: Lafferty, McCallum and Pereira, ICML 2001. For rationales, Lei, Barzilay and Jaakkola, EMNLP
+2016, encourage runs by a cost instead.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from rss_rl.types import HEAD, ROLES
 
 
 class CRFOptions(SelectorOptions):
-    """Of chains of bits."""
+    """Options of chains of bits."""
 
     initial_probability: float = Field(
-        default=0.5, gt=0, lt=1, description="Of selecting a token that has no neighbour, at first."
+        default=0.5, gt=0, lt=1, description="Initial probability of keeping a lone token."
     )
     pull: float = Field(
         default=2.0,
@@ -36,9 +36,9 @@ class CRFOptions(SelectorOptions):
         " start.",
     )
     temperature: float = Field(
-        default=1.0, gt=0, description="Of the gates' gradient, where it learns through its gates."
+        default=1.0, gt=0, description="Temperature of the gates' gradient, for pathwise learning."
     )
-    learns_pull: bool = Field(default=True, description="Otherwise it stays as it is given.")
+    learns_pull: bool = Field(default=True, description="Whether pull is learnt, or fixed.")
 
 
 class CRFPolicy(nn.Module):
@@ -72,7 +72,7 @@ class CRFPolicy(nn.Module):
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
         """The same bits as `sample`, straight through each bit's chance given those before it.
 
-        The gradient leaves out what a bit does to the bits behind it. See `RelaxedPolicy`.
+        The gradient ignores the effect of a bit on the bits after it. See `RelaxedPolicy`.
         """
         chain = self._chain(embedded, valid)
         drawn = uniforms[:, :, : chain.first.shape[1]]
@@ -99,7 +99,7 @@ class CRFPolicy(nn.Module):
 CRF = Component(
     kind="policy",
     name="crf",
-    help="A chain of bits in which neighbours pull on each other: selections are runs of words.",
+    help="A chain of bits in which equal neighbours are favoured: selections are runs of words.",
     build=CRFPolicy,
     options=CRFOptions,
     capabilities=frozenset({"learns", "log_probs", "gates", "share"}),

@@ -1,4 +1,4 @@
-"""Selection and probabilities of a policy together, with what both rest on computed once."""
+"""Selection and probabilities of a policy together, with what they share computed once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Decided(NamedTuple):
 
 
 def decide(policy: StochasticPolicy | RelaxedPolicy, embedded: Tensor, valid: Tensor) -> Decided:
-    """What `threshold` and `probabilities` say, of any policy; arguments as theirs."""
+    """Results of `threshold` and `probabilities` of any policy; arguments as theirs."""
     token = _memory.set([])
     try:
         return Decided(policy.threshold(embedded, valid), policy.probabilities(embedded, valid))
@@ -34,8 +34,8 @@ def decide(policy: StochasticPolicy | RelaxedPolicy, embedded: Tensor, valid: Te
 def once(owner: object, compute: Callable[..., Tensor], *given: Tensor) -> Tensor:
     """`compute(*given)`; within `decide` once for an owner and the same tensors.
 
-    A policy's methods may be replaced one by one in a class of its own, so they are called, and it
-    is what they share that remembers.
+    A derived policy may replace single methods, so these are called, and only what they share is
+    cached.
     """
     memory = _memory.get()
     if memory is None:

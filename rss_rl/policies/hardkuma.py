@@ -4,7 +4,7 @@
 
 a_i and b_i are softplus of the scores of two RSS modules for each role.
 
-Legend: K samples, B sentences, N tokens, R = 1 or 2 roles that have modules of their own.
+Legend: K samples, B sentences, N tokens, R = 1 or 2 roles with modules of their own.
 Source: Bastings, Aziz and Titov, Interpretable Neural Predictions with Differentiable Binary
 Variables (ACL 2019).
 """
@@ -26,18 +26,18 @@ from rss_rl.policies.rss import RSSModule, RSSModules, SelectorOptions
 from rss_rl.types import HEAD, ROLES
 
 _SMALLEST, _LARGEST = 1e-3, 100.0
-"""Bounds of a and b, within which float32 keeps the probabilities of 0 and 1 apart from certain."""
+"""Bounds of a and b, within which P(gate = 0) and P(gate = 1) are not rounded to 0 or 1."""
 _INITIAL_B = math.log(2.0)  # softplus(0), as published
 
 
 class HardKumaOptions(SelectorOptions):
-    """Of stretched and clipped Kumaraswamy gates."""
+    """Options of stretched and clipped Kumaraswamy gates."""
 
     initial_probability: float = Field(
-        default=0.5, gt=0, lt=1, description="Of a gate that is not 0, at the start, scores of 0."
+        default=0.5, gt=0, lt=1, description="Initial probability of a nonzero gate, at score 0."
     )
-    low: float = Field(default=-0.1, lt=0, description="Where the stretch of the gates begins.")
-    high: float = Field(default=1.1, gt=1, description="Where the stretch of the gates ends.")
+    low: float = Field(default=-0.1, lt=0, description="Lower end of the stretched gates.")
+    high: float = Field(default=1.1, gt=1, description="Upper end of the stretched gates.")
 
 
 class HardKumaPolicy(nn.Module):
@@ -95,9 +95,9 @@ class HardKumaPolicy(nn.Module):
         return (log_open.exp() * valid[:, None]).expand(-1, ROLES, -1)
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """All but the tokens whose likeliest gate is 0, as against 1 or a value between them.
+        """All tokens but those whose likeliest gate is 0, rather than 1 or a value between them.
 
-        The paper gives a token whose likeliest gate is between them the mean; here it is selected.
+        If a value between them is likeliest, the paper takes the mean; here the token is selected.
         """
         return self.steered(embedded, valid) > 0.5
 

@@ -1,4 +1,4 @@
-"""What follows from the logits of independent bits: drawing them, their log-probs, a threshold.
+"""What follows from the logits of independent bits: samples, log-probs, a threshold.
 
 Legend: K samples, B sentences, R = 1 or 2 bits that are drawn for a token, N tokens.
 """
@@ -14,7 +14,7 @@ from rss_rl.types import HEAD, ROLES
 
 
 class IndependentBits(nn.Module):
-    """A `FactorisedPolicy`, once a class derived from it has `logits`."""
+    """Base class of a `FactorisedPolicy`; a derived class defines `logits`."""
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `FactorisedPolicy`."""

@@ -1,4 +1,4 @@
-"""What a policy reads of an example, for all callers of a policy.
+"""The inputs of a policy, for all its callers.
 
 Legend: B examples, S sentences of an example, N_s tokens of slot s, E embedding size.
 """
@@ -18,11 +18,11 @@ from rss_rl.policies.sentences import SentencePolicy
 
 
 def input_size(reads: Reads, embedding: int, states: int | None = None) -> int:
-    """Numbers that a policy reads of a token.
+    """Input features of a policy for each token.
 
     Args:
-        embedding: numbers of a word vector.
-        states: of what a pretrained encoder says of a token; None where the policy does not ask.
+        embedding: size of a word vector.
+        states: size of a pretrained encoder's states; None if the policy does not read them.
     """
     if states is not None:
         return embedding + states
@@ -30,14 +30,14 @@ def input_size(reads: Reads, embedding: int, states: int | None = None) -> int:
 
 
 def check_reads(reads: Reads, sentences: int) -> None:
-    """Refuse a policy that shall read whole examples where there is no more than it reads anyway.
+    """Refuse a policy that reads whole examples if these have one sentence.
 
     Raises:
-        ConfigError: the task has one sentence an example.
+        ConfigError: the task has one sentence per example.
     """
     if reads == "example" and sentences == 1:
         raise ConfigError(
-            "the task has one sentence an example, so there is no other to read beside it",
+            "the task has one sentence per example, so there is no other to read",
             where="policy.reads",
             remedy="Set policy.reads=sentence",
         )
@@ -51,28 +51,27 @@ def policy_inputs(
     reads: Reads = "sentence",
     states: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
-    """What the policy reads of each sentence, whichever selections are then asked for.
+    """The policy's inputs for each sentence.
 
     Args:
         embedding: word vectors of ids, the classifier's.
         tokens: S x int64 [B, N_s]. valid: S x bool [B, N_s], True = real token.
-        reads: `sentence`: its own vectors. `example`: those and what it has in common with the
-            other sentences of the example, see `beside`. `contextual`: its own vector, and
-            the token as a pretrained encoder sees it in its whole text.
+        reads: `sentence`: its word vectors. `example`: those and features of the other sentences of
+            the example, see `beside`. `contextual`: those and the states of a pretrained encoder.
         states: S x [B, N_s, H], for a policy that reads `contextual`.
 
     Returns:
-        S x [B, N_s, `input_size`]; the ids themselves for a policy that reads those; for one of
-        whole sentences one number more, 1 where a sentence ends.
+        S x [B, N_s, `input_size`]; the ids for a policy that reads ids; for one of whole sentences
+        one feature more, 1 where a sentence ends.
     """
     if reads_tokens(policy):
         return list(tokens)
-    shown = _vectors(embedding, tokens, valid, reads, states)
+    inputs = _vectors(embedding, tokens, valid, reads, states)
     if not isinstance(policy, SentencePolicy):
-        return shown
+        return inputs
     return [
         torch.cat([vectors, policy.ends(ids)[..., None].to(vectors.dtype)], -1)
-        for vectors, ids in zip(shown, tokens, strict=True)
+        for vectors, ids in zip(inputs, tokens, strict=True)
     ]
 
 
@@ -99,5 +98,5 @@ def _vectors(
 
 
 def _joined(slots: Sequence[Sequences]) -> Sequences:
-    """The sentences of each example one behind the other."""
+    """The sentences of each example, concatenated."""
     return Sequences(*(torch.cat(parts, 1) for parts in zip(*slots, strict=True)))

@@ -1,7 +1,7 @@
-"""Iterative sampling: each bit is drawn knowing the bits before it, the sequential baseline of RSS.
+"""Iterative sampling: each bit is drawn given the bits before it, the sequential baseline of RSS.
 
-Legend: K samples, B sentences, R roles that have a module of their own, N tokens, E embedding
-size, D hidden, G gates of the cell.
+Legend: K samples, B sentences, R roles with a module of their own, N tokens, E embedding size,
+D hidden, G gates of the cell.
 Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), appendix A, after Lei et al.,
 Rationalizing Neural Predictions (EMNLP 2016).
 """
@@ -51,11 +51,11 @@ class IterativeModule(nn.Module):
 
 
 class _Weights(NamedTuple):
-    """Of all modules, stacked, so that one product serves both roles.
+    """Weights of all modules, stacked, so that one product serves both roles.
 
-    seen    [R, 1, B, N, D + G D], what x_i gives to the hidden layer and to the cell, biases added
-    bit     [R, 1, 1, G D], what z_i gives to the cell
-    state   [R, D, D + G D], of the product with h
+    seen    [R, 1, B, N, D + G D], terms of x_i in the hidden layer and in the cell, biases added
+    bit     [R, 1, 1, G D], term of z_i in the cell
+    state   [R, D, D + G D], for the product with h
     score   [R, D, 1] and its bias [R, 1, 1]
     """
 
@@ -69,9 +69,8 @@ class _Weights(NamedTuple):
 class IterativePolicy(nn.Module):
     """Bits in the order of the tokens, with two untied modules for heads and dependents.
 
-    What the tokens give is computed for the whole sentence at once, and the selections of a
-    sentence and both roles go through the recurrence together; the recurrence itself is
-    sequential. Valid tokens come first, padding behind them.
+    The terms of the tokens are computed for the whole sentence at once, and the recurrence is
+    batched over selections and roles; only over tokens it is sequential. Padding comes last.
     """
 
     def __init__(self, setup: PolicySetup, options: IterativeOptions) -> None:
@@ -97,8 +96,8 @@ class IterativePolicy(nn.Module):
     def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
         """See `StochasticPolicy`.
 
-        The entropy of a bit is that under the bits before it, as they are in `selection`: its mean
-        over selections that the policy drew estimates the true one.
+        The entropy of a bit is conditional on the bits before it in `selection`: its mean over
+        selections drawn from the policy estimates the true one.
         """
         bits = selection[:, :, HEAD : HEAD + len(self.modules_by_role)]
         logits = self._logits(embedded, bits)
@@ -107,12 +106,12 @@ class IterativePolicy(nn.Module):
         return Evaluated(bernoulli.both_roles(log_prob), entropy)
 
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """Of each bit after the thresholded bits before it; see `StochasticPolicy`."""
+        """Probability of each bit given the thresholded ones before it; see `StochasticPolicy`."""
         logits, _ = self._greedy(embedded, valid)
         return (torch.sigmoid(logits) * valid[:, None]).expand(-1, 2, -1)
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """Each token, in order, if over one half likely; see `StochasticPolicy`."""
+        """Each token, in order, with probability over one half; see `StochasticPolicy`."""
         return self._greedy(embedded, valid)[1].expand(-1, 2, -1)
 
     def _greedy(self, embedded: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,7 +140,7 @@ class IterativePolicy(nn.Module):
         )
 
     def _score(self, hidden: Tensor, weights: _Weights) -> Tensor:
-        """Logits [R, M] of what enters the activation, [R, M, D]."""
+        """Logits [R, M] from the activation's inputs, [R, M, D]."""
         product = torch.bmm(self._activation(hidden), weights.score).to(hidden.dtype)
         return (product + weights.score_bias).squeeze(-1)
 
@@ -152,7 +151,7 @@ class IterativePolicy(nn.Module):
         samples: int,
         choose: Callable[[int, Tensor], Tensor],
     ) -> tuple[Tensor, Tensor]:
-        """Logits and bits [K, B, R, N], each bit as `choose` says of token and logit [R, K, B]."""
+        """Logits and bits [K, B, R, N]; `choose` gives the bit for a token and logit [R, K, B]."""
         weights, size = self._weights(embedded), self._size
         roles, (sentences, tokens) = len(self.modules_by_role), valid.shape
         state = embedded.new_zeros(roles, samples * sentences, size)
@@ -176,12 +175,12 @@ class IterativePolicy(nn.Module):
         return torch.stack(logits).permute(2, 3, 1, 0), torch.stack(bits).permute(2, 3, 1, 0)
 
     def _logits(self, embedded: Tensor, bits: Tensor) -> Tensor:
-        """Logits of given bits [K, B, R, N]: only the states are computed one after another."""
+        """Logits of given bits [K, B, R, N]: only the states are computed sequentially."""
         weights, size = self._weights(embedded), self._size
         samples, sentences, roles, tokens = bits.shape
         known = bits.permute(2, 0, 1, 3)[..., None]  # [R, K, B, N, 1]
         read = weights.seen[..., size:] + known * weights.bit[:, None]  # [R, K, B, N, G D]
-        # Taken apart once: the gradient of an index into the whole would be as large as the whole.
+        # Unbound once: the gradient of each index would be as large as the whole tensor.
         by_token = read.permute(3, 0, 1, 2, 4).flatten(2, 3).unbind(0)  # N x [R, K B, G D]
         recurrent = weights.state[..., size:]
         states = [embedded.new_zeros(roles, samples * sentences, size)]
@@ -218,22 +217,22 @@ _CELLS: dict[Cell, tuple[int, Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
 
 
 class IterativeOptions(Options):
-    """Of bits that are drawn in the order of the tokens."""
+    """Options of bits drawn in the order of the tokens."""
 
     hidden: int = Field(default=300, ge=1, description="Hidden size D, also of the cell's state.")
     shared: bool = Field(
         default=False, description="One module for both roles, heads and dependents."
     )
-    cell: Cell = Field(default="rnn", description="What remembers the bits drawn so far.")
+    cell: Cell = Field(default="rnn", description="Recurrent cell over the bits drawn so far.")
     initial_probability: float = Field(
-        default=0.5, gt=0, lt=1, description="Of selecting a token, at the start."
+        default=0.5, gt=0, lt=1, description="Initial probability of selecting a token."
     )
 
 
 ITERATIVE = Component(
     kind="policy",
     name="iterative",
-    help="Each bit is drawn knowing the bits before it: the sequential baseline.",
+    help="Each bit is drawn given the bits before it: the sequential baseline.",
     build=IterativePolicy,
     options=IterativeOptions,
     capabilities=frozenset({"learns", "log_probs", "share"}),

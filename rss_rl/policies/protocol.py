@@ -1,26 +1,25 @@
-"""What a selection policy can be, by capability: deterministic, stochastic, factorised, relaxed.
+"""The interfaces of selection policies: deterministic, stochastic, factorised, relaxed.
 
-A policy is a torch module with at least one of these sets of methods; several fit together. The
-runtime works with what a policy offers (`adapt`): a policy that only thresholds is evaluated and
-drawn from as a certain one, one with `logits` alone is given all else that independent bits have, a
-relaxed one learns through its gates, a stochastic one from rewards. What a component declares and
-what its policy has are compared when it is built.
+A policy is a torch module with at least one of these sets of methods; they can be combined. The
+runtime adds what follows from them (`adapt`): a policy that only thresholds becomes a distribution
+with one certain selection, one with only `logits` gets all other methods of independent bits. A
+relaxed one learns through its gates, a stochastic one from rewards. When it is built, a policy is
+compared with what its component declares.
 
-A policy reads the embedded tokens, float [B, N, E]: detached, as a policy never changes the
-classifier's embeddings. With `policy.reads: example` what it reads of a token also says what the
-other sentence of the example has in common with it, and E is larger: a policy takes it from
-`PolicySetup.inputs` and needs to know no more. One with the attribute `reads_tokens = True`, which
-declares the capability `token_ids`, reads token ids, int64 [B, N], instead; `PolicySetup.words`
-says which words they are. One that draws a single bit for both roles of a token says so with the
-attribute `bits_per_token = 1`.
+A policy reads the embedded tokens, float [B, N, E], detached: it never changes the classifier's
+embeddings. With `policy.reads: example` they include features of the example's other sentence, and
+E, which is `PolicySetup.inputs`, is larger. A policy with the attribute `reads_tokens = True`,
+which declares the capability `token_ids`, reads token ids, int64 [B, N], instead; their words are
+`PolicySetup.words`. One that draws a single bit for both roles of a token has the attribute
+`bits_per_token = 1`.
 
-A policy is in training mode while it learns, which is in `evaluate`, `logits` or `gates` as its
-learner calls them, and in evaluation mode everywhere else: where selections are drawn for rewards,
-where a split is scored or shown, and in a model that was loaded. Dropout thus acts on what is
-learnt and never on what is selected. Where an older policy drew, importance ratios compare the two.
+A policy is in training mode only where its learner calls `evaluate`, `logits` or `gates`, and in
+evaluation mode everywhere else: when selections are drawn for rewards, when a split is scored or
+shown, and in a loaded model. So dropout affects gradients but never selections. For selections of
+an older policy, importance ratios compare the two.
 
-All randomness comes in through `uniforms`, so equal arguments give equal selections, whoever calls.
-A sentence must get the same alone and in a padded batch.
+All randomness comes from `uniforms`, so equal arguments give equal selections, whoever calls. A
+sentence must get the same selection alone and in a padded batch.
 
 Legend: K samples, B sentences, N tokens, E embedding size, R = 1 or 2 bits that are drawn for a
 token; role 0 = head, 1 = dependent.
@@ -40,9 +39,9 @@ from rss_rl.types import ROLES
 
 @dataclass(frozen=True)
 class PolicySetup:
-    """What a policy is built from, beside its options.
+    """What a policy is built from, besides its options.
 
-    inputs      E, numbers that are read of a token: the size of the embeddings, or more
+    inputs      E, input features of a token: the size of the embeddings, or more
     activation  `relu` or `elu`, that of the classifier
     words       word of each token id, 0 = padding; empty where there is no vocabulary
     backend     `compiled` where the run computes with kernels, see `model.attention`
@@ -57,9 +56,9 @@ class PolicySetup:
 class Sampled(NamedTuple):
     """selection bool [K, B, 2, N], False on padding; log_prob [K, B, 2, N] of its bits.
 
-    The log-prob is 0 on padding, and its sum over role and token is that of the selection. A policy
-    that draws bits in sequence gives that of each bit under the bits before it; one that draws a
-    bit for both roles gives it to the head.
+    The log-prob is 0 on padding, and its sum over role and token is that of the selection. If bits
+    are drawn in sequence, it is that of each bit given the bits before it; if one bit is drawn for
+    both roles, it is the head's.
     """
 
     selection: Tensor
@@ -69,8 +68,8 @@ class Sampled(NamedTuple):
 class Evaluated(NamedTuple):
     """log_prob [K, B, 2, N] of given selections; entropy [B], mean over the bits, in nats.
 
-    Where bits are drawn in sequence the entropy is that of each bit under the bits before it,
-    averaged over the given selections; its gradient leaves out how those came to be drawn.
+    If bits are drawn in sequence, the entropy is that of each bit given the bits before it,
+    averaged over the given selections; its gradient ignores how those were drawn.
     """
 
     log_prob: Tensor
@@ -79,7 +78,7 @@ class Evaluated(NamedTuple):
 
 @runtime_checkable
 class DeterministicPolicy(Protocol):
-    """Says which tokens are kept: the least that a policy can do, and all that use needs."""
+    """Decides which tokens are kept: the minimum for a policy, and all that inference needs."""
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """The deterministic selection used at test time, bool [B, 2, N]; False on padding."""
@@ -98,15 +97,15 @@ class StochasticPolicy(DeterministicPolicy, Protocol):
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Probability of selection of each token and role, [B, 2, N]; 0 on padding.
 
-        Where bits are drawn in sequence, that after the thresholded bits before it. For a target
-        share, `threshold` must keep what is over one half, or what `SteeredPolicy` says: a run with
+        If bits are drawn in sequence, that given the thresholded bits before it. For a target
+        share, `threshold` must keep what is over one half, or follow `SteeredPolicy`: a run with
         another rule is refused.
         """
 
 
 @runtime_checkable
 class FactorisedPolicy(StochasticPolicy, Protocol):
-    """Independent bits: for estimators that weigh each bit.
+    """Independent bits: for estimators that weight each bit.
 
     A bit is drawn as `uniform < sigmoid(logit)`.
     """
@@ -117,9 +116,9 @@ class FactorisedPolicy(StochasticPolicy, Protocol):
 
 @runtime_checkable
 class RelaxedPolicy(DeterministicPolicy, Protocol):
-    """Gates that the reward model multiplies its attention with: for pathwise gradients.
+    """Gates by which the reward model multiplies its attention: for pathwise gradients.
 
-    A gate of exactly 0 is a token that is not selected, any other is selected.
+    A token is selected unless its gate is exactly 0.
     """
 
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
@@ -134,12 +133,12 @@ class RelaxedPolicy(DeterministicPolicy, Protocol):
 
 @runtime_checkable
 class SteeredPolicy(Protocol):
-    """A policy with a threshold by another rule than one half, which a target share can steer."""
+    """A policy whose threshold follows another rule than one half, for use with a target share."""
 
     def steered(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """Numbers in [0, 1], over one half where `threshold` keeps a token, [B, 2, N].
 
-        The share charges `probabilities`, which must rise with it.
+        The target share's cost is on `probabilities`, which must increase with them.
         """
 
 
@@ -149,12 +148,12 @@ def reads_tokens(policy: object) -> bool:
 
 
 def bits_per_token(policy: object) -> int:
-    """R, the bits that the policy draws for a token: one for each role where it does not say."""
+    """R, the bits that the policy draws for a token: by default one for each role."""
     return int(getattr(policy, "bits_per_token", ROLES))
 
 
 def missing_attributes(found: object, protocol: type) -> list[str]:
-    """What a protocol asks for, methods and attributes, and an object does not have, sorted."""
+    """Methods and attributes of a protocol that an object lacks, sorted."""
     names = {
         name
         for parent in protocol.__mro__

@@ -34,22 +34,22 @@ from rss_rl.types import ROLES
 Context = Literal["none", "lstm", "gru", "conv"]
 Pool = Literal["mean", "learnt", "none"]
 _CONVOLUTIONS, _WINDOW = 2, 5
-"""Layers of context=conv, and tokens that each sees at once: a token sees nine."""
+"""Layers of context=conv and the window of each: a receptive field of nine tokens."""
 
 
 class RSSModule(nn.Module):
     """Logit of selecting each token: w . sigma(W [x_i; pool; x_i * pool] + b_R) + b.
 
-    pool is the mean over the real tokens of the sentence, or what source2token makes of them;
-    without one W reads x_i alone. With a context layer x_i is what it makes of the tokens.
+    pool is the mean over the real tokens of the sentence, or source2token of them; without one W
+    reads only x_i. With a context layer x_i is its output.
 
     Args:
         inputs: E. hidden: D, also of the context layer (of each direction of a recurrent one).
         initial_probability: sigmoid(b) at the start; the paper's zero bias is 0.5.
-        context: `none` (the paper), a bidirectional `lstm` or `gru`, or gated convolutions below
-            all this.
+        context: layer below all this: `none` (the paper), a bidirectional `lstm` or `gru`, or
+            `conv`, gated convolutions.
         pool: `mean` (the paper), `learnt`: source2token, where a few words can outweigh others, or
-            `none`: a module that cannot learn its sentences by heart.
+            `none`: a module that cannot memorise its sentences.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class RSSModule(nn.Module):
 
     @property
     def reads_mean_alone(self) -> bool:
-        """It has no layer of its own below: modules that read the same can be computed at once."""
+        """Whether it reads only tokens and their mean, so that such modules can be fused."""
         return self.reads_pool and self.pool is None and isinstance(self.context, NoContext)
 
     @property
     def selector(self) -> Selector:
-        """What it reads tokens and their mean with."""
+        """Its weights, for `selector_logits`."""
         hidden, score = self.hidden, self.score
         return Selector(hidden.weight, hidden.bias, score.weight, score.bias)
 
@@ -98,8 +98,8 @@ class RSSModules(nn.ModuleList):
     """RSS modules of one size, activation and context; what they have in common is computed once.
 
     Args:
-        backend: compiled = by kernels, without a context layer and where tokens have them and ask
-            for no gradient.
+        backend: compiled = by kernels, if there is no context layer and kernels support the tokens,
+            which must not require a gradient.
     """
 
     def __init__(self, modules: Iterable[RSSModule], backend: KernelBackend = "eager") -> None:
@@ -121,9 +121,9 @@ class RSSModules(nn.ModuleList):
 
 
 def _logits(modules: Sequence[RSSModule], tokens: Tensor, pool: Tensor) -> Tensor:
-    """Of R modules of one size and activation, that read tokens [B, N, E] and pool [B, E]."""
-    # [x_i; pool; x_i * pool] is never made: it is three times as large as the tokens, and what
-    # W makes of the pool is the same for all of them.
+    """Logits [B, R, N] of R modules of one size and activation, of tokens and pool [B, E]."""
+    # [x_i; pool; x_i * pool] is never materialised: it is three times as large as the tokens, and
+    # the pool's term is the same for all of them.
     hidden = torch.cat([module.hidden.weight for module in modules])
     bias = torch.cat([module.hidden.bias for module in modules])
     of_token, of_pool, of_product = hidden.chunk(3, 1)  # [R D, E] each
@@ -147,7 +147,7 @@ def _context_layer(context: Context, inputs: int, hidden: int) -> TokenEncoder:
 class RSSPolicy(IndependentBits):
     """Two untied RSS modules for heads and dependents, or one for both roles.
 
-    A module for both roles decides them with one bit a token (the paper's 'w/o dependency
+    A module for both roles decides them with one bit per token (the paper's 'w/o dependency
     restricted'); its log-prob counts that bit once.
     """
 
@@ -170,7 +170,7 @@ class RSSPolicy(IndependentBits):
 
 
 class SelectorOptions(Options):
-    """Of policies that score tokens by RSS modules."""
+    """Options of policies that score tokens by RSS modules."""
 
     hidden: int = Field(
         default=300, ge=1, description="Hidden size D, also of each direction of the context layer."
@@ -182,14 +182,14 @@ class SelectorOptions(Options):
     )
     context: Context = Field(
         default="none",
-        description="A layer below the policy that shows each token those around it: bidirectional"
-        " and recurrent, or two gated convolutions, which cost a fraction of that.",
+        description="A layer below the policy that adds each token's context: bidirectional and"
+        " recurrent, or two gated convolutions, which cost a fraction of that.",
     )
     pool: Pool = Field(
         default="mean",
-        description="What a token sees of the whole sentence: the mean of its tokens, attention"
-        " over them that learns which words count, or nothing, for data so small that a policy"
-        " would learn its sentences by heart.",
+        description="Summary of the sentence that each token reads: the mean of its tokens, learnt"
+        " attention over them, or nothing, for data so small that a policy would memorise its"
+        " sentences.",
     )
 
     def module(self, setup: PolicySetup, initial_probability: float = 0.5) -> RSSModule:
@@ -210,13 +210,13 @@ class SelectorOptions(Options):
 
 
 class RSSOptions(SelectorOptions):
-    """Of independent bits."""
+    """Options of independent bits."""
 
     initial_probability: float = Field(
-        default=0.5, gt=0, lt=1, description="Of selecting a token, at the start."
+        default=0.5, gt=0, lt=1, description="Initial probability of selecting a token."
     )
     temperature: float = Field(
-        default=1.0, gt=0, description="Of the gates' gradient, where it learns through its gates."
+        default=1.0, gt=0, description="Temperature of the gates' gradient, for pathwise learning."
     )
 
 

@@ -1,4 +1,4 @@
-"""Every token: warm-up, and the model without hard attention.
+"""Every token is selected: for warm-up, and the model without hard attention.
 
 Legend: K samples, B sentences, N tokens.
 """
@@ -14,7 +14,7 @@ from rss_rl.policies.protocol import Evaluated, Sampled
 
 
 class SelectAllPolicy(nn.Module):
-    """Every token is head and dependent: warm-up, and the model without hard attention."""
+    """Every token is head and dependent."""
 
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
         """See `StochasticPolicy`."""
@@ -22,7 +22,7 @@ class SelectAllPolicy(nn.Module):
         return Sampled(selection, embedded.new_zeros(uniforms.shape))
 
     def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
-        """See `StochasticPolicy`; a bit that is missing is impossible."""
+        """See `StochasticPolicy`; leaving out a token has probability 0."""
         missing = valid[:, None] & ~selection  # [K, B, 2, N]
         log_prob = embedded.new_zeros(missing.shape).masked_fill(missing, -math.inf)
         return Evaluated(log_prob, embedded.new_zeros(len(valid)))

@@ -1,14 +1,14 @@
-"""Any policy, deciding about whole sentences: one bit covers all tokens of a sentence.
+"""Selection of whole sentences by any policy: one bit for all tokens of a sentence.
 
-The policy inside is shown one vector for each sentence, the mean of what is read of its tokens, and
-selects sentences as it would select tokens. All tokens of a sentence get its bit, so log-prob,
-entropy and gradient are those of the policy inside, and a selection that parts a sentence has
-probability 0. The log-prob of a sentence stands at its first token.
+The inner policy reads one vector for each sentence, the mean of its tokens' inputs, and selects
+sentences as it would select tokens. All tokens of a sentence get its bit, so log-prob, entropy and
+gradient are those of the inner policy, and a selection that splits a sentence has probability 0.
+The log-prob of a sentence is at its first token.
 
-A sentence ends at the last of some tokens in a row that consist of '.', '!' and '?' alone. This
-holds for any text, whoever cut it into words.
+A sentence ends at the last of consecutive tokens that consist only of '.', '!' and '?', whatever
+the tokenizer.
 
-Legend: K samples, B texts, N tokens, U sentences of the longest text, E numbers read of a token,
+Legend: K samples, B texts, N tokens, U sentences of the longest text, E input features of a token,
 R = 1 or 2 bits that are drawn for a sentence.
 """
 
@@ -46,12 +46,12 @@ class _Sentences(NamedTuple):
         return values.gather(-1, self.of[:, None].expand(*values.shape[:-1], -1))
 
     def at_first(self, values: Tensor) -> Tensor:
-        """Of values of tokens [..., B, R, N] those of first tokens, [..., B, R, U]."""
+        """Values of tokens [..., B, R, N] at first tokens, [..., B, R, U]."""
         return values.gather(-1, self.first[:, None].expand(*values.shape[:-1], -1))
 
 
 def _sentences(embedded: Tensor, valid: Tensor) -> _Sentences:
-    """Of [B, N, E + 1], where the last number is 1 at the last token of a sentence, else 0."""
+    """The sentences of [B, N, E + 1], whose last feature is 1 at the end of a sentence, else 0."""
     ends = (embedded[..., -1] > 0) & valid
     before = torch.cat([torch.ones_like(ends[:, :1]), ends[:, :-1]], 1)
     starts = before & valid
@@ -70,7 +70,7 @@ class SentencePolicy(nn.Module):
     """A `StochasticPolicy` of whole sentences.
 
     Args:
-        inner: with log-probs; reads the vector of a sentence in place of that of a token.
+        inner: with log-probs; reads vectors of sentences in place of tokens.
         words: word of each token id.
 
     Raises:
@@ -91,7 +91,7 @@ class SentencePolicy(nn.Module):
         self.inner = inner
         self.bits_per_token = bits_per_token(inner)
         ids = [number for number, word in enumerate(words) if word and set(word) <= _STOPS]
-        # Of the vocabulary, not learnt: a checkpoint need not carry it.
+        # Derived from the vocabulary: a checkpoint need not store it.
         self.register_buffer("stops", torch.tensor(ids, dtype=torch.int64), persistent=False)
 
     def ends(self, tokens: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class SentencePolicy(nn.Module):
         return stops & ~more
 
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
-        """See `StochasticPolicy`; a sentence is drawn by the number of its first token."""
+        """See `StochasticPolicy`; a sentence uses the uniform number of its first token."""
         text = _sentences(embedded, valid)
         drawn = self.inner.sample(text.vectors, text.valid, text.at_first(uniforms))
         selection = text.spread(drawn.selection) & valid[:, None]
@@ -129,7 +129,7 @@ class SentencePolicy(nn.Module):
 
 
 class RelaxedSentencePolicy(SentencePolicy):
-    """The same of a policy that has gates."""
+    """The same for a policy with gates."""
 
     def gates(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Tensor:
         """See `RelaxedPolicy`."""
@@ -145,7 +145,7 @@ def _placed(text: _Sentences, log_prob: Tensor) -> Tensor:
 
 
 def by_sentence(policy: PolicyModule, words: Sequence[str]) -> PolicyModule:
-    """The policy, deciding about whole sentences.
+    """The policy, selecting whole sentences.
 
     Raises:
         ConfigError: see `SentencePolicy`.

@@ -2,13 +2,13 @@
 
     logit_i = b + m + sum_j (height_j - m) g((i - j) / width_j)       see `rss_rl.ops.smoothing`
 
-with m the mean height of the sentence: many bumps lie over each token, so that without it a common
-change of all heights would move the logits several times as far, and no share would settle.
+with m the mean height of the sentence: many bumps overlap at each token, so without it a common
+change of all heights would move the logits several times as far, and no target share would settle.
 Heights are scores of an RSS module for each role; a role has one width, or a module that scores
-widths, too. Bits are independent given the
-logits, which change slowly along the text: what people mark are phrases, not words.
+widths. Bits are independent given the logits, which change slowly along the text, as people mark
+phrases, not words.
 
-Legend: K samples, B sentences, N tokens, R = 1 or 2 roles that have modules of their own.
+Legend: K samples, B sentences, N tokens, R = 1 or 2 roles with modules of their own.
 Sources: Brinner and Zarriess, Findings of ACL 2023 (MaRC) and EMNLP 2024 (RTP).
 """
 
@@ -34,15 +34,15 @@ _LEAST_WIDTH = 0.5
 
 
 class SmoothOptions(RSSOptions):
-    """Of smooth masks."""
+    """Options of smooth masks."""
 
     width: float = Field(
-        default=4.0, gt=_LEAST_WIDTH, description="Tokens; of every bump, at the start."
+        default=4.0, gt=_LEAST_WIDTH, description="Initial width of every bump, in tokens."
     )
-    largest_width: float = Field(default=16.0, gt=0, description="Tokens; none gets wider.")
+    largest_width: float = Field(default=16.0, gt=0, description="Largest width, in tokens.")
     widths: Literal["role", "word"] = Field(
         default="role",
-        description="One learnt width for a role, or one for each word by a module of its own.",
+        description="One learnt width per role, or one per word by a module of its own.",
     )
 
     @model_validator(mode="after")
@@ -99,7 +99,7 @@ class SmoothPolicy(nn.Module):
 SMOOTH = Component(
     kind="policy",
     name="smooth",
-    help="Independent bits whose logits are bumps of a height and a width for each token.",
+    help="Independent bits whose logits are sums of bumps, with height and width for each token.",
     build=SmoothPolicy,
     options=SmoothOptions,
     capabilities=frozenset({"learns", "log_probs", "logits", "gates", "gates_first", "share"}),

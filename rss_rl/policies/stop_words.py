@@ -1,4 +1,4 @@
-"""The heuristic of leaving out function words and punctuation.
+"""A heuristic that drops function words and punctuation.
 
 Legend: B sentences, N tokens.
 """
@@ -38,12 +38,12 @@ FUNCTION_WORDS = frozenset(word for group in _GROUPS for word in group.split())
 
 
 class StopWordsPolicy(nn.Module):
-    """Keeps, in both roles, each word that is neither a function word nor without letter or digit.
+    """Keeps, in both roles, all but function words and tokens without a letter or digit.
 
-    A word that the vocabulary does not have is kept.
+    Out-of-vocabulary words are kept.
 
     Args:
-        words: left out in place of `FUNCTION_WORDS`; case is ignored.
+        words: dropped in place of `FUNCTION_WORDS`; case is ignored.
 
     Raises:
         ConfigError: there is no vocabulary to look words up in.
@@ -66,7 +66,7 @@ class StopWordsPolicy(nn.Module):
             for number, word in enumerate(setup.words)
             if word.lower() in stop or not any(c.isalnum() for c in word)
         ]
-        # Of the vocabulary, not learnt: a checkpoint need not carry it.
+        # Derived from the vocabulary: a checkpoint need not store it.
         self.register_buffer("left_out", torch.tensor(ids, dtype=torch.int64), persistent=False)
 
     def threshold(self, tokens: Tensor, valid: Tensor) -> Tensor:
@@ -76,18 +76,18 @@ class StopWordsPolicy(nn.Module):
 
 
 class StopWordsOptions(Options):
-    """Of the list of words that are left out."""
+    """Options of the list of dropped words."""
 
     words: tuple[str, ...] | None = Field(
         default=None,
-        description="Left out in place of English function words; case is ignored. null: those.",
+        description="Words to drop; case is ignored. null: English function words.",
     )
 
 
 STOP_WORDS = Component(
     kind="policy",
     name="stop-words",
-    help="Keeps each word that is neither a function word nor without letter or digit.",
+    help="Keeps all but function words and tokens without a letter or digit.",
     build=lambda setup, options: StopWordsPolicy(setup, options.words),
     options=StopWordsOptions,
     capabilities=frozenset({"token_ids"}),

@@ -2,10 +2,10 @@
 
 Learnt through its gates: forward they are 1 on the k highest of score + Gumbel noise, which is a
 draw without replacement in proportion to exp(score), and 0 elsewhere; backward each is
-sigmoid((score + noise - t) / temperature) with t half-way between the k-th and the next. A log-prob
-is not offered: that of a set is a sum over k! orders.
+sigmoid((score + noise - t) / temperature) with t half-way between the k-th and the next. There is
+no log-prob: that of a set is a sum over k! orders.
 
-Legend: K samples, B sentences, N tokens, R = 1 or 2 roles that have modules of their own.
+Legend: K samples, B sentences, N tokens, R = 1 or 2 roles with modules of their own.
 Sources: Vieira 2014 and Kool et al. 2019 (Gumbel-top-k); Bengio et al. 2013 (straight-through).
 """
 
@@ -31,9 +31,9 @@ class TopKOptions(SelectorOptions):
         default=None,
         gt=0,
         le=1,
-        description="Of a sentence's tokens, rounded, at least one token; give this or `tokens`.",
+        description="Share of a sentence's tokens, rounded, at least one; give this or `tokens`.",
     )
-    temperature: float = Field(default=1.0, gt=0, description="Of the gates' gradient.")
+    temperature: float = Field(default=1.0, gt=0, description="Temperature of the gates' gradient.")
 
     @model_validator(mode="after")
     def _has_one_budget(self) -> TopKOptions:
@@ -62,7 +62,7 @@ class TopKPolicy(nn.Module):
         if self._tokens is not None:
             return lengths.clamp_max(self._tokens)
         assert self._share is not None
-        # In double: a share of 0.3 of 10 tokens must not depend on how float32 rounds.
+        # In float64: a share of 0.3 of 10 tokens must not depend on how float32 rounds.
         wanted = torch.floor(lengths.double() * self._share + 0.5).long()
         return torch.minimum(wanted.clamp_min(1), lengths)
 
@@ -82,7 +82,7 @@ class TopKPolicy(nn.Module):
         last = ordered.gather(-1, (budget - 1).clamp_min(0).expand(*scores.shape[:-1], 1))
         width = scores.shape[-1] - 1
         after = ordered.gather(-1, budget.clamp_max(width).expand(*scores.shape[:-1], 1))
-        # Where all are kept there is no next one, whether or not padding stands in its place.
+        # If all are kept there is no next one, even if padding is at its position.
         followed = (budget <= width) & after.isfinite()
         line = torch.where(followed, (last + after) / 2, last - 1)
         line = torch.where(line.isfinite(), line, 0.0)
@@ -97,7 +97,7 @@ class TopKPolicy(nn.Module):
         return (chosen.to(soft.dtype) + (soft - soft.detach())).expand(-1, -1, ROLES, -1)
 
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
-        """The soft form without noise: how far a token is above or below the line, in (0, 1)."""
+        """The soft form without noise, in (0, 1): over one half above the threshold t."""
         return self._gates(self._scores(embedded, valid), valid)[1].expand(-1, ROLES, -1)
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""Pretrained transformers: their folders, pieces of words, and reading what is kept of a text."""
+"""Pretrained transformers: their folders, subword pieces, and reading the kept words of a text."""

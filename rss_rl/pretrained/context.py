@@ -1,4 +1,4 @@
-"""Words as a frozen transformer sees them in their whole text: what a contextual policy reads.
+"""States of words in their whole text, by a frozen transformer, for contextual policies.
 
 Legend: B examples, N tokens of the longest sentence, H hidden size.
 """
@@ -16,7 +16,7 @@ from rss_rl.pretrained.reader import WordReader
 
 
 class ContextReader:
-    """A transformer that nothing trains, loaded when it first reads.
+    """A frozen transformer, loaded on first use.
 
     Args:
         name: of its folder, or on the Hugging Face hub.
@@ -41,11 +41,11 @@ class ContextReader:
         return WordReader(self.pretrained, model, self._words).eval()
 
     def add_words(self, words: Sequence[str]) -> None:
-        """Give the next ids to words that are read from now on."""
+        """Add words, with the ids after the existing ones."""
         self._reader.table.add(words)
 
     def states(self, tokens: Tensor, valid: Tensor) -> Tensor:
-        """Each token as the transformer sees it, the mean of its pieces in the last layer.
+        """State of each token: the mean of its pieces in the last layer.
 
         Args:
             tokens: int64 [B, N]. valid: bool [B, N].

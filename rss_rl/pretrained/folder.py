@@ -1,7 +1,7 @@
-"""A pretrained transformer on disk: opened without running code from it, and refused with a reason.
+"""A pretrained transformer on disk: opened without running code from it, or refused with a reason.
 
-A folder in the form of the `transformers` library holds config.json, tokenizer.json and weights as
-safetensors. Weights in pickle form are refused, as is code that a folder brings along.
+A folder in the format of the `transformers` library holds config.json, tokenizer.json and weights
+as safetensors. Pickled weights are refused, as is code in a folder.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 _PATTERNS = [_CONFIG, "*.safetensors", *_WEIGHTS[1:], "tokenizer*", "vocab*", "merges*", "special*"]
 _INSTALL = "Install it with `pip install 'rss-rl[transformers]'`"
 _ENCODER_REMEDY = (
-    "Name an encoder of the kind of BERT, RoBERTa, DeBERTa, ELECTRA or ModernBERT, saved by"
+    "Name an encoder such as BERT, RoBERTa, DeBERTa, ELECTRA or ModernBERT, saved by"
     " save_pretrained with its tokenizer"
 )
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A folder that has all its files.
+    """A folder with all its files.
 
-    name    as it was given
-    folder  where it lies
+    name    as given
+    folder  its path
     """
 
     name: str
@@ -45,23 +45,23 @@ class Pretrained:
 
     @cached_property
     def config(self) -> Any:
-        """Of the library, such as a `BertConfig`."""
+        """The library's configuration, such as a `BertConfig`."""
         with _blamed_on(self.name, "its config.json cannot be used"):
             return _library().AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
 
     @cached_property
     def tokenizer(self) -> Any:
-        """Fast, of the library.
+        """The library's fast tokenizer.
 
         Raises:
-            ConfigError: it has none, or a damaged one.
+            ConfigError: there is none, or it is damaged.
         """
         with _blamed_on(self.name, "its tokenizer cannot be used"):
             try:
                 found = _library().AutoTokenizer.from_pretrained(
                     self.folder, use_fast=True, trust_remote_code=False
                 )
-            except Exception:  # the library has many, and few say which file is at fault
+            except Exception:  # the library raises many types, and few name the file
                 _check_tokenizer(self.name, self.folder / _TOKENIZER)
                 raise
         if not getattr(found, "is_fast", False):
@@ -74,7 +74,7 @@ class Pretrained:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what makes up its answers: configuration, tokenizer and weights."""
+        """SHA-256 of what determines its output: configuration, tokenizer and weights."""
         kinds = (_CONFIG, "*tokenizer*.json", "special_tokens_map.json", "*.safetensors")
         files = sorted({path for kind in kinds for path in self.folder.glob(kind)})
         sums = [f"{path.name} {file_sha256(path)}" for path in files]
@@ -82,22 +82,22 @@ class Pretrained:
 
     @property
     def longest(self) -> int:
-        """Pieces that it reads at once, special ones included."""
+        """Maximum length in pieces, special ones included."""
         limits = [getattr(self.config, "max_position_embeddings", 0) - self.first_position]
         limits.append(int(min(self.tokenizer.model_max_length, 1 << 20)))
         return min(limit for limit in limits if limit > 0)
 
     @property
     def first_position(self) -> int:
-        """Number of a text's first position: RoBERTa and its kin leave out those of padding."""
+        """Number of a text's first position: RoBERTa and similar models skip those of padding."""
         padded = getattr(self.config, "model_type", "") in _PADDED_POSITIONS
         return int(self.config.pad_token_id) + 1 if padded else 0
 
     def encoder(self) -> nn.Module:
-        """The encoder with its weights, in training mode, without what it pools.
+        """The encoder with its weights, in training mode, without its pooler.
 
         Raises:
-            ConfigError: it is no encoder, or its weights do not fit.
+            ConfigError: it is not an encoder, or its weights do not fit.
         """
         self._refuse_decoders()
         model = self._model(_library().AutoModel)
@@ -106,15 +106,15 @@ class Pretrained:
         return model.train()
 
     def classifier(self) -> nn.Module:
-        """The classifier of texts with its weights, in evaluation mode.
+        """The text classifier with its weights, in evaluation mode.
 
         Raises:
-            ConfigError: it is none, or its weights do not fit.
+            ConfigError: it is not a text classifier, or its weights do not fit.
         """
         kinds = getattr(self.config, "architectures", None) or []
         if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
             raise ConfigError(
-                f"is no classifier of texts but {' or '.join(kinds) or 'of no kind that it says'}",
+                f"is not a text classifier but {' or '.join(kinds) or 'of unknown architecture'}",
                 where=self.name,
                 remedy="Name a folder that AutoModelForSequenceClassification was saved to",
             )
@@ -130,10 +130,10 @@ class Pretrained:
         if causal or any(
             getattr(config, name, False) for name in ("is_encoder_decoder", "is_decoder")
         ):
-            raise ConfigError("is no encoder", where=self.name, remedy=_ENCODER_REMEDY)
+            raise ConfigError("is not an encoder", where=self.name, remedy=_ENCODER_REMEDY)
 
     def _model(self, kind: Any) -> nn.Module:
-        if torch.empty(0).device.type == "meta":  # to be counted, not to be run
+        if torch.empty(0).device.type == "meta":  # only to count parameters
             return cast(nn.Module, kind.from_config(self.config))
         with _blamed_on(self.name, "its weights cannot be used"):
             model, report = kind.from_pretrained(
@@ -147,7 +147,7 @@ class Pretrained:
         wrong = sorted([*lacking, *map(str, report["mismatched_keys"])])
         if wrong:
             raise ConfigError(
-                f"its weights lack {len(wrong)} tensors that its config.json asks for, such as"
+                f"its weights lack {len(wrong)} tensors that its config.json requires, such as"
                 f" {wrong[0]}",
                 where=self.name,
                 remedy="Save model and configuration together, by save_pretrained",
@@ -159,7 +159,7 @@ _PADDED_POSITIONS = frozenset({"roberta", "xlm-roberta", "camembert", "longforme
 
 
 def open_pretrained(name: str) -> Pretrained:
-    """The transformer of a folder, or of a name on the Hugging Face hub, fetched where need be.
+    """The transformer of a folder, or of a name on the Hugging Face hub, downloaded if needed.
 
     Raises:
         ConfigError: the libraries are not installed, there is no such folder or name, or it lacks
@@ -186,7 +186,7 @@ def _checked(name: str, folder: Path) -> Pretrained:
     if not any((folder / weights).is_file() for weights in _WEIGHTS):
         pickled = any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
         raise ConfigError(
-            "has its weights in pickle form only, which can run code when they are read"
+            "has its weights only in pickle form, which can run code when they are loaded"
             if pickled
             else "has no weights (model.safetensors)",
             where=name,
@@ -198,33 +198,33 @@ def _checked(name: str, folder: Path) -> Pretrained:
         raise ConfigError(
             f"has no {_TOKENIZER}",
             where=name,
-            remedy="Save its fast tokenizer beside the model, by save_pretrained",
+            remedy="Save its fast tokenizer next to the model, by save_pretrained",
         )
     return Pretrained(name, folder)
 
 
 def _check_whole(name: str, path: Path) -> None:
-    """That a file of weights was not cut off: its header says how long it is."""
+    """Refuse a truncated file of weights: its header gives its length."""
     try:
         with safe_open(path, "np"):
             pass
     except (OSError, SafetensorError) as error:
         raise ConfigError(
-            f"{path.name} is no whole file of weights ({error})",
+            f"{path.name} is not a complete file of weights ({error})",
             where=name,
             remedy="Save, copy or download it again",
         ) from error
 
 
 def _check_tokenizer(name: str, path: Path) -> None:
-    """That a file of a tokenizer was not cut off, and is one."""
+    """Refuse a truncated file, or one that is not a tokenizer."""
     from tokenizers import Tokenizer
 
     try:
         Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
         raise ConfigError(
-            f"{path.name} is no whole tokenizer ({error})",
+            f"{path.name} is not a complete tokenizer ({error})",
             where=name,
             remedy="Save, copy or download it again",
         ) from error
@@ -232,18 +232,18 @@ def _check_tokenizer(name: str, path: Path) -> None:
 
 @lru_cache(maxsize=8)
 def _fetched(name: str) -> Path:
-    """The folder of a name on the hub: the copy on this machine, or a new one."""
+    """The folder of a name on the hub: the cached copy, or a new download."""
     from huggingface_hub import snapshot_download
 
     given: dict[str, Any] = {"repo_id": name, "allow_patterns": _PATTERNS}
     try:
         return Path(snapshot_download(**given, local_files_only=True))
-    except Exception:  # there is no copy; the library has many names for that
+    except Exception:  # not cached; the library raises many types for that
         try:
             return Path(snapshot_download(**given))
         except Exception as error:
             raise ConfigError(
-                "is no folder here and cannot be fetched from the hub"
+                "is not a local folder and cannot be downloaded from the hub"
                 f" ({str(error).strip().splitlines()[0] if str(error).strip() else error!r:.200})",
                 where=name,
                 remedy="Check the name and the network, or give a folder that has the model",
@@ -252,7 +252,7 @@ def _fetched(name: str) -> Path:
 
 @contextmanager
 def _blamed_on(name: str, what: str) -> Iterator[None]:
-    """Whatever the library raises, as an error that names the folder."""
+    """Turn whatever the library raises into an error that names the folder."""
     try:
         yield
     except ConfigError:
@@ -264,7 +264,7 @@ def _blamed_on(name: str, what: str) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    """The `transformers` library, silent."""
+    """The `transformers` library, without its output."""
     try:
         import transformers
     except ImportError as error:

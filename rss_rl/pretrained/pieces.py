@@ -1,6 +1,6 @@
-"""Which pieces each word of a vocabulary consists of, for a tokenizer of a transformer.
+"""The subword pieces of each word of a vocabulary, for the tokenizer of a transformer.
 
-Words are cut each by itself, behind a space: as they stand in a text whose words are apart.
+Each word is tokenized by itself, after a space, as in a text whose words are joined by spaces.
 
 Legend: V words, R words of some texts, P pieces of these.
 """
@@ -20,7 +20,7 @@ _SPECIAL_WORDS = 2
 
 
 class PieceTable(nn.Module):
-    """The pieces of every word, one after the other; buffers that are not saved.
+    """The pieces of every word, concatenated; buffers that are not saved.
 
     Args:
         tokenizer: a fast one of `transformers`.
@@ -42,7 +42,7 @@ class PieceTable(nn.Module):
 
     def _cut(self, words: Sequence[str]) -> list[list[int]]:
         backend = self._tokenizer.backend_tokenizer
-        backend.no_padding()  # which its file may ask for
+        backend.no_padding()  # its file may enable both
         backend.no_truncation()
         found = backend.encode_batch([f" {word}" for word in words], add_special_tokens=False)
         return [encoding.ids or self._unknown for encoding in found]
@@ -51,7 +51,7 @@ class PieceTable(nn.Module):
         return len(self.starts) - 1
 
     def add(self, words: Sequence[str]) -> None:
-        """Words behind those that are there."""
+        """Add words, with the ids after the existing ones."""
         lists = self._cut(words)
         self._most = max(self._most, max(map(len, lists), default=0))
         starts, pieces = _packed(lists)
@@ -69,7 +69,7 @@ class PieceTable(nn.Module):
         """Pieces of words int64 [M, N] in the cells of a table, and which cells have one.
 
         Args:
-            kept: bool [M, N], words whose pieces are wanted.
+            kept: bool [M, N], words whose pieces are returned.
 
         Returns:
             int64 and bool [M, N * C], C the most pieces that a word has.
@@ -89,7 +89,7 @@ def _packed(lists: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 def special_pieces(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What a tokenizer sets before and behind a text, such as [CLS] and [SEP]."""
+    """Pieces that a tokenizer adds before and after a text, such as [CLS] and [SEP]."""
     plain = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a")["input_ids"]
     at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)

@@ -1,7 +1,7 @@
-"""A transformer that reads words: those that are kept, gathered before its first layer.
+"""A transformer over words: the kept ones, gathered before its first layer.
 
 Legend: M texts, R words that are read, P pieces of these, W windows, H hidden size, G windows of a
-group, L pieces of its longest with special ones.
+group, L pieces of its longest, with special ones.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Pool = Literal["mean", "first"]
 _CELLS = 1 << 14
 _SMALLEST = 1e-6
 _WITHOUT_WEIGHTS = ("deberta", "deberta-v2")
-"""Types of models whose attention takes masks of zeros and ones alone."""
+"""Types of models whose attention accepts only masks of zeros and ones."""
 
 
 class _Inputs(NamedTuple):
     """Windows to be read together.
 
     windows  int64 [G]. sizes: int64 [G], pieces of each
-    ids      int64 [G, L], special pieces and padding too. valid: bool [G, L], False on padding
+    ids      int64 [G, L], with special pieces and padding. valid: bool [G, L], False on padding
     pieces   int64 [p], which of all P pieces they have. row, column: int64 [p], where in `ids`
     """
 
@@ -57,16 +57,16 @@ class _Group(NamedTuple):
 
 
 class WordReader(nn.Module):
-    """A transformer, the pieces of words, and how texts are cut into what it can read.
+    """A transformer over the pieces of words.
 
-    Texts beyond its length are read in windows. There is no padding but within groups of windows
-    of like length.
+    Texts beyond its maximum length are read in windows. Only groups of windows of similar length
+    are padded.
 
     Args:
         pretrained: which transformer.
         model: its modules.
         words: of the ids.
-        positions: `closed`, kept words stand side by side; `kept`, they keep their distance.
+        positions: `closed`, kept words become adjacent; `kept`, they keep their distances.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class WordReader(nn.Module):
             texts: M.
             place: int64 [R], of each word in its text, for positions that are kept.
             gates: [R] in (0, 1], by which the weight of a word's pieces is multiplied, in every
-                layer's attention and where they are averaged.
+                layer's attention and in the mean.
 
         Returns:
             float32 [M, H].
@@ -129,7 +129,7 @@ class WordReader(nn.Module):
         return sums / weights.clamp_min(1e-6)
 
     def recorded(self, words: Tensor, kept: Tensor, pool: Pool) -> Tensor:
-        """As `pooled` without gates, in operations that an ONNX graph has: closed up, all at once.
+        """`pooled` without gates, in operations of an ONNX graph: closed positions, all at once.
 
         Args:
             words: int64 [M, N], ids. kept: bool [M, N], which are read.
@@ -163,7 +163,7 @@ class WordReader(nn.Module):
         return sums / weights * (size > 0)[:, None]
 
     def word_states(self, words: Tensor, text: Tensor, texts: int) -> Tensor:
-        """Each word as the transformer sees it in its text: the mean of its pieces.
+        """State of each word in its text: the mean of its pieces.
 
         Args:
             words: int64 [R], ids. text: int64 [R], ascending, the text of each.
@@ -185,12 +185,12 @@ class WordReader(nn.Module):
     def class_logits(
         self, words: Tensor, text: Tensor, texts: int, kept: Tensor, gates: Tensor | None = None
     ) -> Tensor:
-        """What a classifier of texts answers, float32 [M, C]; pieces beyond its length are cut off.
+        """Logits of a text classifier, float32 [M, C]; pieces beyond its length are truncated.
 
         Args:
             words: int64 [R], ids. text: int64 [R], ascending, the text of each.
             texts: M.
-            kept: bool [R], False where the mask token shall stand for each piece of a word.
+            kept: bool [R], False = the mask token replaces each piece of the word.
             gates: [R] in (0, 1], see `pooled`.
         """
         pieces, count = self.table.of(words)
@@ -235,15 +235,15 @@ class WordReader(nn.Module):
         )
 
     def _attended(self, group: _Inputs, scale: Tensor | None) -> Any:
-        """The transformer's `attention_mask`: how much each piece of a group is looked at.
+        """The transformer's `attention_mask`: how much each piece of a group is attended to.
 
-        log g is added to what attention makes of a piece, so that its weight is multiplied by g
-        in every layer, and the gradient of g tells what removing the piece would change: on a
-        MiniLM of film reviews it correlates with that by .82 over the kept words of a review, the
-        gradient of gates that multiply the vectors of the pieces by .12.
+        log g is added to the attention logits of a piece, so that its weight is multiplied by g in
+        every layer. The gradient of g then approximates the effect of removing the piece: with a
+        MiniLM on film reviews they correlate at .82 over the kept words of a review, against .12
+        for gates that multiply the vectors of the pieces.
 
         Raises:
-            ConfigError: its attention does not take such weights.
+            ConfigError: its attention does not support such weights.
         """
         if scale is None:
             return None if bool(group.valid.all()) else group.valid.long()
@@ -265,7 +265,7 @@ class WordReader(nn.Module):
         return {"full_attention": full, "sliding_attention": full.masked_fill(far, lowest)}
 
     def _inputs(self, pieces: Tensor, length: Tensor) -> Iterator[_Inputs]:
-        """Windows of these lengths, int64 [W], whose P pieces stand one behind the other."""
+        """Windows of these lengths, int64 [W], whose P pieces are concatenated."""
         first = length.cumsum(0) - length
         for windows in groups(length, _CELLS):
             sizes = length[windows]
@@ -295,7 +295,7 @@ class WordReader(nn.Module):
         return ids, valid
 
     def _numbers(self, position: Tensor, group: _Inputs) -> Tensor:
-        """Position numbers of a group, int64 [G, L]: each piece where it stood in its window."""
+        """Position numbers of a group, int64 [G, L]: of each piece in its window."""
         before, ids, sizes = len(self._before), group.ids, group.sizes
         numbers = torch.arange(ids.shape[1], device=ids.device).repeat(len(ids), 1)
         numbers[group.row, group.column] = position + before

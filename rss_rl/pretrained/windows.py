@@ -1,4 +1,4 @@
-"""Texts of any length as windows that a transformer reads at once, and groups of like length.
+"""Cuts texts of any length into windows that fit a transformer, and groups them by length.
 
 Legend: M texts, R words, P pieces of these, W windows.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 from rss_rl.ops.ragged import ranks
 
 _FULL, _NEAR = 0.85, 4
-"""Windows share a batch that are this part as long as its longest, or so many pieces shorter."""
+"""Windows share a batch if at least this share of the longest, or at most so many pieces less."""
 
 
 class Windows(NamedTuple):
@@ -37,8 +37,8 @@ def cut(text: Tensor, count: Tensor, texts: int, room: int, place: Tensor | None
         count: int64 [R], pieces of each word, at least 1.
         texts: M.
         place: int64 [R], of each word in its text before words were left out. Pieces keep the
-            distances that words had, a word left out counting as one piece; None: what is left is
-            closed up, and the windows of a text are equally long.
+            distances that words had, a word left out counting as one piece; None: gaps are closed,
+            and the windows of a text are equally long.
     """
     owner = torch.repeat_interleave(text, count)  # [P]
     size = torch.bincount(owner, minlength=texts)  # [M]
@@ -59,11 +59,11 @@ def cut(text: Tensor, count: Tensor, texts: int, room: int, place: Tensor | None
 
 
 def groups(length: Tensor, cells: int) -> list[Tensor]:
-    """Windows to be read together, int64 [G] each: of like length, with no more than `cells` cells.
+    """Windows to be read together, int64 [G] each: of similar length, with at most `cells` cells.
 
     Args:
         length: int64 [W].
-        cells: with padding; a window that has more is a group by itself.
+        cells: with padding; a longer window is a group by itself.
     """
     order = torch.argsort(length, descending=True, stable=True)
     found: list[Tensor] = []

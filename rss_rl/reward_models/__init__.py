@@ -1,1 +1,1 @@
-"""Reward models: what says how good a selection is, before its tokens are charged for."""
+"""Reward models: the score of a selection, before the sparsity cost."""

@@ -1,9 +1,9 @@
-"""Somebody's classifier of texts as reward model: which words does it need for what it says?
+"""A black-box text classifier as reward model: which words does its prediction need?
 
-    score = log p(y | the selected words), y the label of the data or what it says of the whole text
+    score = log p(y | the selected words), y the label or its prediction from the whole text
 
-The classifier is frozen and asked for probabilities alone. A policy that learns from it explains it
-for a whole corpus: new texts are then explained by the policy's one pass.
+The classifier is frozen and queried only for probabilities. A policy trained on it explains it for
+a whole corpus: new texts are then explained by one pass of the policy.
 
 Legend: M scored selections, N tokens, C classes.
 """
@@ -31,7 +31,7 @@ from rss_rl.types import Array, Batch
 Probabilities = Callable[[list[str]], Any]
 """Texts to the probability of each class, [texts, C]."""
 _LEAST = 1e-6
-"""A function's probabilities are taken for no smaller: their logarithm must be finite."""
+"""A function's probabilities are clipped to this, so that their logarithm is finite."""
 _MOST_TEXTS = 64
 
 
@@ -44,12 +44,12 @@ class _TargetOptions(Options):
     of_class: str | None = Field(
         default=None,
         description="A class to predict from the selected words of every text, in place of target:"
-        " what speaks for it, also where the classifier says another.",
+        " finds evidence for it, even if the classifier predicts another.",
     )
 
 
 class BlackboxOptions(_TargetOptions):
-    """Of a classifier of texts."""
+    """Options of a text classifier."""
 
     pretrained: Folder = Field(
         description="Folder of an AutoModelForSequenceClassification with its tokenizer, or its"
@@ -57,25 +57,25 @@ class BlackboxOptions(_TargetOptions):
     )
     absent: Literal["remove", "mask"] = Field(
         default="remove",
-        description="Words that are not selected: left out, or replaced by the mask token.",
+        description="Words that are not selected: removed, or replaced by the mask token.",
     )
 
 
 class FunctionOptions(_TargetOptions):
-    """Of a function from texts to probabilities."""
+    """Options of a function from texts to probabilities."""
 
     absent: str | None = Field(
         default=None,
-        description="What stands in the text for each word that is not selected; null: nothing.",
+        description="Replacement for each word that is not selected; null: it is removed.",
     )
 
 
 class _Classifier(Protocol):
-    """Whatever says how likely classes are."""
+    """A source of class probabilities."""
 
     @property
     def names(self) -> Sequence[str] | None:
-        """Of the classes, in its own order; None where a function has not said."""
+        """Names of the classes, in its own order; None if a function names none."""
 
     def log_probs(self, words: Array, valid: Array, kept: Array) -> Array:
         """float [M, C] of the kept words; int64, bool and bool [M, N]."""
@@ -85,13 +85,13 @@ class BlackboxReward:
     """See the module.
 
     Args:
-        classifier: to be asked.
+        classifier: to be explained.
         setup: of the run's task.
         options: of the component.
-        where: for messages.
+        where: named in errors.
 
     Raises:
-        ConfigError: it is not for this task.
+        ConfigError: the classifier lacks a class of the task.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class BlackboxReward:
         log_probs = self._classifier.log_probs(words, valid, chosen.any(1) & valid)  # [M, C]
         if self._classes is not None and self._classes.max() >= log_probs.shape[1]:
             raise ComponentError(
-                f"knows {log_probs.shape[1]} classes, and the data have one numbered"
+                f"has {log_probs.shape[1]} classes, but the data have one numbered"
                 f" {self._classes.max()}",
                 where=self._where,
                 remedy="Give the probability of every class",
@@ -123,7 +123,7 @@ class BlackboxReward:
         if self._classes is not None:
             found: Array = self._classes[batch.labels]
             return found
-        # Examples come once for each of their selections; the whole text is read once.
+        # Examples are repeated for each selection; the whole text is read once.
         _, first, again = np.unique(batch.rows, return_index=True, return_inverse=True)
         words, valid = batch.tokens[0][first], batch.valid[0][first]
         whole: Array = self._classifier.log_probs(words, valid, valid).argmax(-1)[again]
@@ -131,7 +131,7 @@ class BlackboxReward:
 
 
 class _Transformer:
-    """A classifier of a pretrained folder."""
+    """A classifier from a pretrained folder."""
 
     def __init__(self, pretrained: Pretrained, setup: RewardSetup, absent: str) -> None:
         if absent == "mask" and pretrained.tokenizer.mask_token_id is None:
@@ -165,7 +165,7 @@ class _Transformer:
 
 
 class GatedBlackboxReward(BlackboxReward):
-    """The same of a transformer from which words are removed: a policy can learn through gates."""
+    """The same for a transformer with absent=remove: a policy can learn through gates."""
 
     _classifier: _Transformer
 
@@ -174,7 +174,7 @@ class GatedBlackboxReward(BlackboxReward):
         (words,), (valid,), (gate,) = batch.tokens, batch.valid, gates
         samples = len(gate)
         joint = union(gate.flatten(0, 1))  # [K * B, N]
-        told = self._classifier.gated_log_probs(
+        log_probs = self._classifier.gated_log_probs(
             words.repeat(samples, 1), valid.repeat(samples, 1), joint
         )
         if self._classes is not None:
@@ -182,11 +182,11 @@ class GatedBlackboxReward(BlackboxReward):
         else:
             whole = self._classifier.gated_log_probs(words, valid, valid.to(gate.dtype))
             target = whole.detach().argmax(-1)
-        return -told.gather(1, target.repeat(samples)[:, None])[:, 0]
+        return -log_probs.gather(1, target.repeat(samples)[:, None])[:, 0]
 
 
 class _Function:
-    """A function from texts to probabilities; texts are words with a space between them."""
+    """A function from texts to probabilities; texts are words joined by spaces."""
 
     def __init__(
         self, function: Probabilities, where: str, setup: RewardSetup, absent: str | None
@@ -211,7 +211,7 @@ class _Function:
 
 
 def ask(function: Probabilities, texts: list[str], where: str) -> Array:
-    """Probabilities of the classes of some texts, float64 [texts, C].
+    """Class probabilities of some texts, float64 [texts, C].
 
     Raises:
         ComponentError: the function raises, or returns something else.
@@ -237,18 +237,18 @@ def _words(setup: RewardSetup) -> Sequence[str]:
         raise ConfigError(
             "a black box explains classes of single texts",
             where="reward.model",
-            remedy="Use data with one text an example and labels that are classes",
+            remedy="Use data with one text per example and class labels",
         )
     return setup.words
 
 
 def _classes(theirs: Sequence[str] | None, names: Sequence[str], where: str) -> Array:
-    """Number that the classifier gives each class of the data, int64 [classes].
+    """The classifier's number for each class of the data, int64 [classes].
 
     Raises:
-        ConfigError: it has no class of such a name.
+        ConfigError: it has no class of that name.
     """
-    if theirs is None:  # a function that names none: numbers
+    if theirs is None:  # a function that names no classes: they are numbers
         theirs = [str(number) for number in range(1 + max(map(_number, names)))]
     numbers = {name.lower(): number for number, name in enumerate(theirs)}
     lacking = [name for name in names if name.lower() not in numbers]
@@ -264,7 +264,7 @@ def _classes(theirs: Sequence[str] | None, names: Sequence[str], where: str) -> 
 
 
 def _number(name: str) -> int:
-    """Of a class that is named by its number; -1 for another name."""
+    """The number of a class that is named by it; -1 for another name."""
     return int(name) if name.isascii() and name.isdecimal() else -1
 
 
@@ -276,9 +276,9 @@ def _build(setup: RewardSetup, options: BlackboxOptions) -> BlackboxReward:
 
 
 def of_function(function: Probabilities, name: str) -> Component:
-    """The component of a function from texts to probabilities, called `package.module:FUNCTION`.
+    """The component of a function from texts to probabilities, named `package.module:FUNCTION`.
 
-    Its attribute `classes`, where it has one, names the classes; otherwise they are 0, 1, ...
+    The function's attribute `classes` names the classes; without it they are 0, 1, ...
     """
 
     def build(setup: RewardSetup, options: FunctionOptions) -> BlackboxReward:
@@ -299,7 +299,7 @@ def of_function(function: Probabilities, name: str) -> Component:
 BLACKBOX = Component(
     kind="reward_model",
     name="blackbox",
-    help="A pretrained classifier of texts, frozen: the policy learns which words it needs.",
+    help="A frozen pretrained text classifier: the policy learns which words it needs.",
     build=_build,
     options=BlackboxOptions,
     capabilities=frozenset({"explains", "gates"}),

@@ -1,6 +1,6 @@
 """Contract tests for reward models; see `rss_rl.testing`.
 
-Legend: M scored selections, S sentences an example.
+Legend: M scored selections, S sentences per example.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def check_reward_model(
     sentences: int = 1,
     options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Check all that a run relies on: one finite number for each selection, of equal arguments
-    equal ones, the same alone as in a batch and in any order; arguments that stay as they are;
-    pickling. Of one that scores with the classifier also that dropout does not reach it, that
-    its mode stays, and that `score_logits` says what `score` says.
+    """Check all that a run relies on: one finite, reproducible number for each selection, the same
+    alone and in a batch of any order; unchanged arguments; pickling. For one that scores with the
+    classifier also that dropout is off, that the classifier's mode is restored, and that
+    `score_logits` agrees with `score`.
 
     Args:
         model: a component of kind `reward_model`, an object with `score`, or a function.
-        labels, sentences: of a task that it is for.
+        labels, sentences: of a task that it supports.
         options: of the component.
 
     Raises:
-        ComponentError: the first promise that it breaks, with what to do about it.
-        ConfigError: options that do not do, or the component refuses the task.
+        ComponentError: the first broken promise, with a remedy.
+        ConfigError: invalid options, or the component refuses the task.
     """
     classifier = None
     if isinstance(model, Component):
@@ -69,7 +69,7 @@ def check_reward_model(
 
 
 def _classifier(labels: LabelSpec, sentences: int) -> Classifier:
-    """A small random one, in training mode and with dropout that shows."""
+    """A small random one, in training mode and with dropout."""
     vectors = np.random.default_rng(0).normal(size=(WORDS, _EMBEDDING)).astype(np.float32)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -78,7 +78,7 @@ def _classifier(labels: LabelSpec, sentences: int) -> Classifier:
 
 
 class _Checked(Promises):
-    """A reward model that is asked, and what is asked of it."""
+    """A reward model under test, with the checks."""
 
     def __init__(self, model: Any) -> None:
         name = getattr(model, "__name__", type(model).__name__)
@@ -86,29 +86,29 @@ class _Checked(Promises):
         self.model = model
 
     def score(self, batch: Batch, selections: tuple[Array, ...]) -> dict[str, Array]:
-        """Its terms; checked for shape, finiteness, and that it leaves its arguments alone."""
+        """Its terms; checked for shape, finiteness and unchanged arguments."""
         score = getattr(self.model, "score", self.model)
         self.require(callable(score), "has no `score`", "Give it score(batch, selections)")
         before = copy.deepcopy((batch, selections))
-        said = named_scores(score(batch, selections), len(batch), self.model)
+        terms = named_scores(score(batch, selections), len(batch), self.model)
         self.require(
             pickle.dumps(before) == pickle.dumps(copy.deepcopy((batch, selections))),
             "changes its arguments",
             "Work on a copy",
         )
-        for name, values in said.items():
+        for name, values in terms.items():
             self.require(
                 bool(np.isfinite(values).all()),
                 f"returned a '{name}' that is not finite",
                 "An empty selection has a finite score, too",
             )
-        return said
+        return terms
 
     def same(
         self, one: Mapping[str, Array], other: Mapping[str, Array], what: str, to: str
     ) -> None:
         """Raise unless the terms are equal, up to rounding."""
-        self.require(list(one) == list(other), "names other terms from call to call", "Name all")
+        self.require(list(one) == list(other), "names other terms from call to call", "Return all")
         equal = all(np.allclose(one[n], other[n], atol=_TOLERANCE) for n in one)
         self.require(equal, what, to)
 
@@ -121,23 +121,23 @@ def _check_scores(checked: _Checked, batch: Batch, selections: tuple[Array, ...]
     )
     checked.require(
         equal,
-        "scores equal selections unlike from call to call",
-        "Draw nothing, and ask networks in evaluation mode, without dropout",
+        "scores equal selections differently from call to call",
+        "Draw nothing, and run networks in evaluation mode, without dropout",
     )
     for index in range(len(batch)):
         alone = checked.score(*cut_batch(batch, selections, np.array([index])))
         checked.same(
             alone,
             {name: values[index : index + 1] for name, values in whole.items()},
-            "scores a selection alone unlike in a padded batch",
-            "Look at real tokens alone, and at each example by itself",
+            "scores a selection differently alone and in a padded batch",
+            "Use only real tokens, and score each example by itself",
         )
     back = np.arange(len(batch))[::-1]
     checked.same(
         checked.score(batch.take(back), tuple(s[back] for s in selections)),
         {name: values[back] for name, values in whole.items()},
         "scores depend on the order of the batch",
-        "Look at each example by itself",
+        "Score each example by itself",
     )
     twice = tuple(
         np.concatenate([s, s[back] & v[:, None]])
@@ -152,7 +152,7 @@ def _check_scores(checked: _Checked, batch: Batch, selections: tuple[Array, ...]
     checked.same(
         _Checked(checked.pickled(checked.model)).score(batch, selections),
         whole,
-        "scores otherwise when it was pickled",
+        "scores differently after pickling",
         "Keep what it needs in attributes",
     )
 
@@ -160,7 +160,7 @@ def _check_scores(checked: _Checked, batch: Batch, selections: tuple[Array, ...]
 def _check_logits(
     checked: _Checked, classifier: Classifier, batch: Batch, selections: tuple[Array, ...]
 ) -> None:
-    """A model that sees logits alone says of them what it says of the selection."""
+    """A model that needs only logits scores them like the selection."""
     if not isinstance(checked.model, LogitsReward):
         return
     tokens, valid = (
@@ -177,6 +177,6 @@ def _check_logits(
     checked.same(
         named_scores(checked.model.score_logits(logits, batch.labels), len(batch), checked.model),
         checked.score(batch, selections),
-        "says of the classifier's logits something else than of the selection",
-        "Leave out score_logits where the score needs more than the logits",
+        "scores the classifier's logits differently from the selection",
+        "Leave out score_logits if the score needs more than the logits",
     )

@@ -2,12 +2,11 @@
 
     score = log p(y* | x*, selection) - w p(y* | x*, the tokens left out)
 
-The second term, the complement, is there where its weight w is not 0: what the classifier can still
-say without the selection was not selected. It is bounded, so that no policy gains from tokens left
-out that mislead.
+The second term, the complement, is used if its weight w is not 0: it penalises evidence for the
+label that was not selected. It is bounded, so that misleading tokens left out gain nothing.
 
 Source of the complement: Yu, Chang, Zhang and Jaakkola, Rethinking Cooperative Rationalization,
-EMNLP 2019 (there a classifier of its own reads it).
+EMNLP 2019 (there a separate classifier reads it).
 
 Legend: M scored selections, C classes.
 """
@@ -36,7 +35,7 @@ COMPLEMENT = "complement"
 
 @contextmanager
 def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; on leaving, each submodule is back in the mode it was in."""
+    """Evaluation mode inside; on leaving, each submodule's mode is restored."""
     training = [child for child in module.modules() if child.training]
     module.eval()
     try:
@@ -47,12 +46,12 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def _period(batch: Batch) -> int:
-    """B where the M examples of a batch are B that come again and again in one order, else M."""
+    """B if the M examples of a batch are B examples repeated in the same order, else M."""
     again = np.flatnonzero(batch.rows[1:] == batch.rows[:1])
     found = int(again[0]) + 1 if len(again) else len(batch)
     if len(batch) % found or found == len(batch):
         return len(batch)
-    # The same row under another name would be no loss; other words under the same row would be.
+    # A missed repetition costs only time; equal rows with other words would be an error.
     arrays = [batch.rows, *batch.tokens, *batch.valid]
     repeated = all((a.reshape(-1, found, *a.shape[1:]) == a[:found]).all() for a in arrays)
     return found if repeated else len(batch)
@@ -61,15 +60,15 @@ def _period(batch: Batch) -> int:
 class ClassifierReward:
     """A torch classifier as reward model: no dropout, no gradient, frozen or still learning.
 
-    The classifier is held, not copied, so a live one is always scored with its present weights.
+    The classifier is referenced, not copied, so one in training scores with its current weights.
 
     Args:
         classifier: a module with `forward(tokens, valid, selections) -> logits [M, C]` and
-            `losses(logits, labels) -> [M]` (minus the log-likelihood); where batches have `marks`,
-            `forward` is given them by that name. Where it has `shares_sentences = True`, several
-            selections of the same examples come with one copy of these.
-        device: where its weights live, such as "cpu" or "cuda:0".
-        of_class: the class whose likelihood it is; None: that of the label.
+            `losses(logits, labels) -> [M]` (minus the log-likelihood); if batches have `marks`,
+            `forward` gets them by that name. With `shares_sentences = True`, it gets several
+            selections of the same examples with one copy of these.
+        device: of its weights, such as "cpu" or "cuda:0".
+        of_class: the class whose likelihood is the score; None: the label.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class ClassifierReward:
 
 
 class ComplementReward:
-    """The log-likelihood, less what the classifier can say from the tokens left out.
+    """The log-likelihood, minus w times the label's likelihood from the tokens left out.
 
     Args:
         likelihood: of the classifier. weight: w > 0.
@@ -132,7 +131,7 @@ class ComplementReward:
 
 
 class LikelihoodOptions(Options):
-    """Of the classifier's likelihood."""
+    """Options of the classifier's likelihood."""
 
     complement: float = Field(
         default=0.0,
@@ -143,7 +142,7 @@ class LikelihoodOptions(Options):
     of_class: str | None = Field(
         default=None,
         description="A class whose likelihood is the reward of every example, in place of its"
-        " label's: what speaks for it is selected. Leave the classifier frozen meanwhile.",
+        " label's: selects evidence for it. Keep the classifier frozen meanwhile.",
     )
 
 
@@ -167,7 +166,7 @@ def _build(setup: RewardSetup, options: LikelihoodOptions) -> ClassifierReward |
 
 
 def _capabilities(options: LikelihoodOptions) -> frozenset[str]:
-    """The loss that gates would be learnt from is that of the label."""
+    """Without gates for `of_class`, as the loss for gates is that of the label."""
     return frozenset({"classifier"} if options.of_class else {"classifier", "gates"})
 
 

@@ -1,10 +1,10 @@
-"""What a reward model is, and what it is built from.
+"""The interface of reward models, and their setup.
 
 A component of kind `reward_model` builds an object with `score(batch, selections)`, or a function
-of the same arguments. Samplers, evaluation and environments charge the kept tokens themselves: see
-`rss_rl.envs.rewards`.
+of the same arguments. Samplers, evaluation and environments subtract the sparsity cost themselves:
+see `rss_rl.envs.rewards`.
 
-Legend: M scored selections, S sentences an example, N_s tokens of slot s, C classes.
+Legend: M scored selections, S sentences per example, N_s tokens of slot s, C classes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 Scores = Array | Mapping[str, Array]
-"""float [M], or such by name: terms of the reward that are added up and logged one by one."""
+"""float [M], or such by name: terms of the reward, which are summed, and logged separately."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class RewardSetup:
     """What a reward model is built from, in every process that scores selections.
 
     labels      what is predicted
-    sentences   sentence slots an example has, S
-    classifier  of the run, still learning or frozen; None for a component without the capability
+    sentences   sentence slots of an example, S
+    classifier  of the run, in training or frozen; None for a component without the capability
                 `classifier`
-    device      where the classifier's weights live
-    words       of the token ids; None where nobody knows them
+    device      of the classifier's weights
+    words       of the token ids; None if unknown
     """
 
     labels: LabelSpec
@@ -45,34 +45,33 @@ class RewardSetup:
 
 
 class RewardModel(Protocol):
-    """Whatever can tell how good a selection is."""
+    """An object that scores selections."""
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> Scores:
-        """The score of each selection: a function of its example and its bits alone.
+        """The score of each selection: a function of only its example and its bits.
 
         Args:
-            batch: M examples. An example with several selections comes as often as it has some.
+            batch: M examples. An example is repeated for each of its selections.
             selections: S x bool [M, 2, N_s], False on padding.
 
         Returns:
-            float [M], or a mapping of names to such arrays, of which the score is the sum. The
-            names are the same in every call. In nats, where it shall be of the size of a
-            log-likelihood.
+            float [M], or a mapping of names to such arrays, whose sum is the score. The names are
+            the same in every call. In nats, if it is to be of the size of a log-likelihood.
         """
 
 
 @runtime_checkable
 class LogitsReward(Protocol):
-    """A reward model that sees no more than what the classifier answers to the selection.
+    """A reward model that needs only the classifier's logits for the selection.
 
-    Evaluation, which has asked the classifier already, hands the answer over.
+    Evaluation, which has computed them already, passes them on.
     """
 
     def score(self, batch: Batch, selections: Sequence[Array]) -> Scores:
         """See `RewardModel.score`."""
 
     def score_logits(self, logits: Tensor, labels: Array) -> Scores:
-        """What `score` returns where the classifier answers these logits.
+        """What `score` returns if these are the classifier's logits.
 
         Args:
             logits: [M, C], of the classifier in evaluation mode.
@@ -84,7 +83,7 @@ def named_scores(scores: Any, count: int, model: Any) -> dict[str, Array]:
     """Scores as float32 arrays by name; an array alone is named `score`.
 
     Raises:
-        ComponentError: no such scores, or not `count` of them.
+        ComponentError: invalid scores, or not `count` of them.
     """
     named = dict(scores) if isinstance(scores, Mapping) else {"score": scores}
     if not named:
@@ -109,5 +108,5 @@ def _wrong(model: Any, what: str, remedy: str = "") -> ComponentError:
     return ComponentError(
         f"the reward model {what}",
         where=where,
-        remedy=remedy or "Return one number for each selection, or a mapping of names to such",
+        remedy=remedy or "Return one number for each selection, or a mapping of names to these",
     )

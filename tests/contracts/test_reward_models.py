@@ -122,8 +122,8 @@ class Moody:
     ("model", "fragment"),
     [
         (noisy, "from call to call"),
-        (of_padding, "alone unlike"),
-        (of_the_batch, "alone unlike"),
+        (of_padding, "differently alone"),
+        (of_the_batch, "differently alone"),
         (by_place, "order of the batch"),
         (changing, "changes its arguments"),
         (infinite, "not finite"),
@@ -169,7 +169,7 @@ class SaysOtherwise(ClassifierReward):
     [
         (WithDropout, "from call to call"),
         (StaysInEvaluation, "evaluation mode"),
-        (SaysOtherwise, "of the classifier's logits"),
+        (SaysOtherwise, "the classifier's logits differently"),
     ],
 )
 def test_faults_of_those_that_ask_the_classifier(kind: Any, fragment: str) -> None:

@@ -153,7 +153,7 @@ def test_a_black_box_is_the_reward_and_refused_before_anything_is_written(
             evaluation=evaluation,
         )
 
-    with pytest.raises(ConfigError, match="is no classifier of texts"):
+    with pytest.raises(ConfigError, match="is not a text classifier"):
         list(train(explaining(folder), tmp_path / "run"))
     assert not (tmp_path / "run").exists()
     list(train(explaining(place), tmp_path / "run"))

@@ -47,7 +47,7 @@ def test_an_encoder_of_ones_own_passes_as_component_and_as_module() -> None:
     ("module", "changed", "message"),
     [
         ("CountsPadding", {}, "depends on the batch around it"),
-        ("ReadsPadding", {"capabilities": frozenset()}, "what stands on padding reaches a vector"),
+        ("ReadsPadding", {"capabilities": frozenset()}, "values on padding reach a vector"),
         ("BiasOfNothing", {"capabilities": frozenset()}, "without a token does not give zeros"),
         ("Unused", {}, "no finite gradient reaches unused"),
         ("Detached", {"capabilities": frozenset()}, "no finite gradient reaches embeddings"),

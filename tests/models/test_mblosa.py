@@ -243,7 +243,7 @@ def test_parameter_counts_are_those_of_the_published_ablations(row: str) -> None
 def test_settings_that_make_no_encoder_are_refused() -> None:
     tree = {"data": "d", "phases": [{"name": "a", "supervised": True, "steps": 1}]}
     nothing = {"encoder": {"name": "biblosan", "options": {"local": False, "across": False}}}
-    with pytest.raises(ConfigError, match="without local and across a token sees no other"):
+    with pytest.raises(ConfigError, match="without local and across there is no context"):
         parse_config({**tree, "model": nothing}, where="f")
     with pytest.raises(ConfigError, match=r"encoder\.options\.block_length"):
         build_encoder(ModelConfig(encoder="biblosan"), 5)

@@ -244,7 +244,7 @@ class Unready(nn.Module):
 def test_what_is_no_policy_is_refused() -> None:
     with pytest.raises(ConfigError, match="no method `threshold`"):
         check_policy(Unready(), small.EMBEDDING)
-    with pytest.raises(ConfigError, match="no torch module"):
+    with pytest.raises(ConfigError, match="not a torch module"):
         check_policy(object(), small.EMBEDDING)  # type: ignore[arg-type]
 
 

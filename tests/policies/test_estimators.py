@@ -124,7 +124,7 @@ def test_one_of_ones_own_makes_the_rewarded_selection_likely(name: str) -> None:
 def test_what_it_declares_is_what_it_is() -> None:
     with pytest.raises(ConfigError, match=r"estimator .*:NEITHER'.* 2 of the capabilities"):
         build_estimator(configured("NEITHER").estimator, 4)
-    with pytest.raises(ConfigError, match=r"Signs is no LogProbEstimator: it has no `advantages`"):
+    with pytest.raises(ConfigError, match=r"is not a LogProbEstimator: it has no `advantages`"):
         build_estimator(configured("OTHER").estimator, 4)
     with pytest.raises(ConfigError, match="pays_flips is False"):
         build_estimator(configured("FLIPS").estimator, 4)

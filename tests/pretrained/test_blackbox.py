@@ -128,5 +128,5 @@ def test_bad_input(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no class 'perhaps', which is asked for"):
         built(folder, of_class="perhaps")
     encoder = tiny_transformers.save(tmp_path / "encoder")
-    with pytest.raises(ConfigError, match="is no classifier of texts but BertModel"):
+    with pytest.raises(ConfigError, match="is not a text classifier but BertModel"):
         built(encoder)

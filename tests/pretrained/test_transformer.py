@@ -267,14 +267,14 @@ def test_bad_folders(folder: Path, tmp_path: Path) -> None:
     (pickled / "pytorch_model.bin").write_bytes(b"\x80")
     refused("in pickle form", pickled)
     (pickled / "model.safetensors").write_bytes(b"damaged")
-    refused("model.safetensors is no whole file of weights", pickled)
+    refused("model.safetensors is not a complete file of weights", pickled)
     (pickled / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     (pickled / "config.json").write_text("{}")
     refused("config.json cannot be used", pickled)
     for tree in ({"model_type": "gpt2"}, {"model_type": "t5"}, {"is_decoder": True}):
         kind = {"model_type": "bert"} | tree
         (pickled / "config.json").write_text(json.dumps(kind))
-        refused("is no encoder", pickled)
+        refused("is not an encoder", pickled)
 
 
 @pytest.mark.parametrize("damage", [lambda whole: whole[:-9], lambda _: "{}", lambda _: ""])
@@ -282,7 +282,7 @@ def test_a_damaged_tokenizer(folder: Path, tmp_path: Path, damage: Callable[[str
     place = shutil.copytree(folder, tmp_path / "damaged")
     file = place / "tokenizer.json"
     file.write_text(damage(file.read_text()))
-    with pytest.raises(ConfigError, match=r"tokenizer.json is no whole tokenizer \(.+\)") as error:
+    with pytest.raises(ConfigError, match=r"json is not a complete tokenizer \(.+\)") as error:
         classifier(place)
     assert error.value.remedy == "Save, copy or download it again"
     assert error.value.where == str(place)

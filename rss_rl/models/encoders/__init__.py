@@ -1,1 +1,1 @@
-"""Sentence encoders: embedded tokens and a selection to one vector a sentence."""
+"""Sentence encoders: embedded tokens and a selection to one vector per sentence."""

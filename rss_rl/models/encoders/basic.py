@@ -1,4 +1,4 @@
-"""The encoders that add no context: a mean, source2token alone, vanilla attention alone.
+"""The encoders without context: a mean, source2token alone, vanilla attention alone.
 
 Legend: M sentences, N tokens, R tokens of all sentences, E embedding size.
 """

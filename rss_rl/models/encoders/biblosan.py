@@ -25,13 +25,13 @@ class _BiBloSANOptions(Options):
     sentence_block_length: int = Field(
         default=4, ge=1, description="Sentences of a block, in tasks on passages."
     )
-    local: bool = Field(default=True, description="A token sees the context within its block.")
-    across: bool = Field(default=True, description="A token sees the context of other blocks.")
+    local: bool = Field(default=True, description="Tokens have the context within their block.")
+    across: bool = Field(default=True, description="Tokens have the context of other blocks.")
 
     @model_validator(mode="after")
     def _has_context(self) -> _BiBloSANOptions:
         if not (self.local or self.across):
-            raise ValueError("without local and across a token sees no other: set one of them")
+            raise ValueError("without local and across there is no context: set one of them")
         return self
 
 
@@ -49,14 +49,13 @@ def _blocks(setup: EncoderSetup, options: _BiBloSANOptions, length: int) -> Bloc
 
 
 def _length(setup: EncoderSetup, options: _BiBloSANOptions) -> int:
-    """Tokens of a block: of the slot with the longest, as all slots share the encoder."""
+    """Tokens of a block: those of the slot with the longest, as all slots share the encoder."""
     if options.block_length is not None:
         return options.block_length
     if setup.lengths is None:
         raise ConfigError(
-            "the length of a block follows from the lengths of the training sentences, which nobody"
-            " counted: data of passages do not have them, nor those that an earlier version"
-            " prepared",
+            "the length of a block is computed from the lengths of the training sentences, which"
+            " are unknown: passages do not have them, nor do data prepared by an earlier version",
             where="model.encoder.options.block_length",
             remedy="Give a number of tokens, such as 5, or prepare the data again",
         )

@@ -32,8 +32,8 @@ class WindowsEncoder(nn.Module):
     """Largest response of each filter over all windows of w tokens, for several w (Kim 2014).
 
     s = [max_i sigma(W_w [x_i; ...; x_{i+w-1}] + b_w)]_w over all windows with a token in them,
-    zeros around the sentence, as in the author's program: each token meets each place of a filter.
-    With windows within the sentence alone, the words at its ends count for little.
+    zeros around the sentence, as in the author's code: each token meets each position of a filter.
+    With windows only inside the sentence, the words at its ends would count for little.
 
     Args:
         inputs: E. windows: each w. filters: F of each window. activation: sigma.
@@ -65,7 +65,7 @@ class WindowsEncoder(nn.Module):
             first = torch.arange(responses.shape[2], device=valid.device)
             within = first < (lengths + around).clamp_min(1)[:, None]
             features.append(torch.where(within[:, None], responses, -torch.inf).amax(2))
-        # The activation rises with its argument, so that it may come after the maximum.
+        # The activation is monotonic, so it may follow the maximum.
         vectors = self._activation(torch.cat(features, 1).to(embedded.dtype))
         return vectors * (lengths > 0)[:, None]
 
@@ -73,11 +73,11 @@ class WindowsEncoder(nn.Module):
 class GatedConvolutions(nn.Module):
     """Layers x + GLU(convolution(x)) over the tokens (Gehring et al. 2017).
 
-    GLU([a; b]) = a * sigmoid(b) (Dauphin et al. 2016). Zeros stand around a sentence in every
-    layer. Embeddings pass a linear map first where E and D differ.
+    GLU([a; b]) = a * sigmoid(b) (Dauphin et al. 2016). Every layer pads a sentence with zeros.
+    Embeddings pass a linear map first if E and D differ.
 
     Args:
-        inputs: E. hidden: D. layers: how many. window: tokens that a layer sees at once.
+        inputs: E. hidden: D. layers: how many. window: tokens of a layer's window.
         dropout: rate on the input of each layer.
     """
 
@@ -100,7 +100,7 @@ class GatedConvolutions(nn.Module):
         values: Tensor = self.entry(embedded).transpose(1, 2)  # [M, D, N]
         for convolution in self.convolutions:
             inputs = self.dropout(values) * valid[:, None]
-            # A window must find room even where there is no token at all.
+            # A window must fit even if there are no tokens.
             room = F.pad(inputs, (before, behind + (tokens == 0)))
             gated = F.glu(convolution(room)[..., :tokens].to(values.dtype), 1)
             values = values + gated
@@ -115,8 +115,8 @@ class _WindowsOptions(Options):
 
 
 class _LayersOptions(Options):
-    layers: int = Field(default=3, ge=1, description="How many.")
-    window: int = Field(default=5, ge=1, description="Tokens that a layer sees at once.")
+    layers: int = Field(default=3, ge=1, description="Number of layers.")
+    window: int = Field(default=5, ge=1, description="Tokens of a layer's window.")
 
 
 def _windows(setup: EncoderSetup, options: _WindowsOptions) -> WindowsEncoder:

@@ -49,24 +49,24 @@ class DiSANEncoder(nn.Module):
         return self.pool.gated(context, either)
 
     def attending(self, selection: Tensor) -> tuple[Sequence[DirectionalAttention], Tensor]:
-        """See `AttendingEncoder`: of the tokens that are left each is head and dependent."""
+        """See `AttendingEncoder`; every kept token is head and dependent."""
         return list(each_of(self.context.directions)), selection.any(0).expand(2, -1)
 
 
 class DiSANOptions(Options):
-    """Of DiSAN, and of encoders that fuse context as it does."""
+    """Options of DiSAN, and of encoders that fuse context in the same way."""
 
     attention_error: float | None = Field(
         default=None,
         gt=0,
         lt=1,
-        description="Error that attention may have, relative to the largest value of a feature, for"
-        " time in proportion to the length of long texts; null: exact.",
+        description="Error allowed in attention, relative to the largest value of a feature, for"
+        " time linear in the length of long texts; null: exact.",
     )
 
 
 def attention_settings(setup: EncoderSetup, options: DiSANOptions) -> AttentionSettings:
-    """Those of the encoder's directions."""
+    """The settings of the encoder's directions."""
     return AttentionSettings(
         setup.activation, setup.dropout, setup.tanh_scale, setup.backend, options.attention_error
     )
@@ -89,7 +89,7 @@ def _capabilities(options: DiSANOptions) -> frozenset[str]:
 
 DISAN = EncoderComponent(
     name="disan",
-    help="Feature-wise attention of each selected token to those before and behind it.",
+    help="Feature-wise attention of each selected token to those before and after it.",
     build=_build,
     context=disa,
     options=DiSANOptions,

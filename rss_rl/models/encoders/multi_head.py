@@ -25,7 +25,7 @@ def sinusoidal_positions(embedded: Tensor) -> Tensor:
     """PE(n, 2i) = sin(n / 10000^(2i / E)), PE(n, 2i + 1) = cos(n / 10000^(2i / E)), n from 0.
 
     Args:
-        embedded: [M, N, E], what they are for; E may be odd.
+        embedded: [M, N, E], to which they will be added; E may be odd.
 
     Returns:
         [N, E].
@@ -42,8 +42,8 @@ class MultiHeadContext(nn.Module):
 
     Q, K and V are three linear maps without bias of x + PE / sqrt(E): words and positions in the
     ratio of the Transformer, which adds PE to sqrt(E) x (Vaswani et al. 2017, section 3.4). In
-    x + PE, positions drown word vectors of the usual length. They count the tokens that are seen,
-    so that removed ones leave no gap.
+    x + PE, positions drown word vectors of the usual length. They count the kept tokens, so that
+    removed ones leave no gap.
 
     Args:
         inputs: E. size: H K, all heads together. heads: H, a divisor of `size`.
@@ -67,7 +67,7 @@ class MultiHeadContext(nn.Module):
         query, key, value = (  # [M, H, N, K] each
             part.view(*valid.shape, self._heads, head_size).transpose(1, 2) for part in parts
         )
-        # Without a token a softmax over none would be NaN; what is seen then is never read.
+        # Without tokens all padding is visible, else the softmax is NaN; the result is never read.
         visible = (valid | ~valid.any(1, keepdim=True))[:, None, None]
         if self.training and self.attention_dropout.rate:
             context = self._dropped_attention(query, key, value, visible)
@@ -78,16 +78,16 @@ class MultiHeadContext(nn.Module):
     def _dropped_attention(
         self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor
     ) -> Tensor:
-        """As torch's, with dropout on the weights that knows examples from each other."""
+        """As torch's, with dropout of the weights keyed by example."""
         logits = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)  # [M, H, N, N]
         weights = torch.softmax(logits.masked_fill(~visible, -torch.inf), -1)
-        # Heads stand behind tokens, or the place of a weight would depend on the padding.
+        # Heads come after tokens, else the position of a weight would depend on the padding.
         dropped: Tensor = self.attention_dropout(weights.transpose(1, 2))
         return dropped.transpose(1, 2) @ value
 
 
 class _MultiHeadOptions(Options):
-    heads: int = Field(default=8, ge=1, description="They share 2 D features out evenly.")
+    heads: int = Field(default=8, ge=1, description="Number of heads, a divisor of 2 D.")
 
 
 def _context(setup: EncoderSetup, options: _MultiHeadOptions) -> MultiHeadContext:

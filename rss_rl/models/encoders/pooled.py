@@ -1,4 +1,4 @@
-"""A context layer and source2token over its tokens: what most sentence encoders are.
+"""A context layer and source2token over its tokens, as in most sentence encoders.
 
 Legend: M sentences, N tokens, E embedding size.
 """
@@ -14,14 +14,14 @@ from rss_rl.ops.packing import Packed, Rows
 
 
 def source2token(setup: EncoderSetup, size: int) -> Source2Token:
-    """The pooling of `size` features that a setup asks for."""
+    """The pooling of `size` features for a setup."""
     return Source2Token(size, setup.activation, setup.dropout, backend=setup.backend)
 
 
 def packed_at_the_door(
     encoder: PackedEncoder, embedded: Tensor, valid: Tensor, selection: Tensor
 ) -> Tensor:
-    """What an encoder that reads tokens without padding gives for padded ones; see `Encoder`."""
+    """Run an encoder of packed tokens on padded ones; see `Encoder`."""
     read = valid if encoder.reads_unselected else valid & selection.any(1)
     tokens, roles = Packed.of([read]), selection.transpose(1, 2)[read]
     with packed_rows(tokens):
@@ -29,7 +29,7 @@ def packed_at_the_door(
 
 
 class NoContext(nn.Module):
-    """Each position as it is: a context layer whose positions exchange nothing."""
+    """A context layer that leaves each position as it is."""
 
     def __init__(self, output_size: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class PooledEncoder(nn.Module):
     """source2token over the tokens that a context layer returns.
 
     Args:
-        context: sees the selected tokens alone, the others are removed before it.
+        context: reads only the selected tokens, the others are removed before it.
         pool: of `context.output_size` features.
     """
 
@@ -57,7 +57,7 @@ class PooledEncoder(nn.Module):
 
     @classmethod
     def over(cls, context: TokenEncoder, setup: EncoderSetup) -> PooledEncoder:
-        """With the pooling that the setup asks for."""
+        """The encoder with the pooling for the setup."""
         return cls(context, source2token(setup, context.output_size))
 
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:

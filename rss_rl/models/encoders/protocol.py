@@ -1,4 +1,4 @@
-"""What a sentence encoder is, what it is built from, and how one is declared.
+"""The interface of sentence encoders, their setup, and how one is declared.
 
 Legend: M sentences, N tokens, R tokens of all sentences, E embedding size, D hidden.
 """
@@ -19,7 +19,7 @@ from rss_rl.ops.packing import Packed, Rows
 
 @dataclass(frozen=True)
 class TrainingLengths:
-    """How long the training sentences are, for options that follow from it.
+    """How long the training sentences are, for options computed from it.
 
     slots       mean and standard deviation of the tokens of a sentence, by sentence slot
     batch_size  examples of an update
@@ -39,8 +39,8 @@ class EncoderSetup:
     dropout     rate on the input of each layer
     tanh_scale  c of the attention logit c tanh(s / c)
     backend     what computes its layers; eager without the capability `kernels`
-    lengths     of the training sentences; None where nobody counted them
-    words       of the token ids; None where nobody knows them
+    lengths     of the training sentences; None if unknown
+    words       of the token ids; None if unknown
     """
 
     inputs: int
@@ -58,8 +58,8 @@ class EncoderComponent(Component):
     """A sentence encoder as its own file declares it; `build` returns an `Encoder`.
 
     context  returns the layer that fuses the vectors of a sequence of sentences, for passages; None
-             where the encoder has none, so that a passage's sentences exchange nothing. With one it
-             has the capability `context`.
+             if a passage's sentences exchange nothing. With one the encoder has the capability
+             `context`.
     """
 
     kind: Kind = "encoder"
@@ -74,9 +74,9 @@ class EncoderComponent(Component):
 class Encoder(Protocol):
     """A module that makes sentence vectors.
 
-    `reads_unselected` False promises that unselected tokens are irrelevant, so that the caller may
-    (and does) remove them before the encoder sees the sentence: it may then treat every valid token
-    as selected, and find valid tokens first and padding behind them.
+    `reads_unselected` False promises that unselected tokens are irrelevant, so that the caller
+    removes them first: the encoder may then treat every valid token as selected, and padding comes
+    last.
     """
 
     output_size: int
@@ -85,7 +85,7 @@ class Encoder(Protocol):
     def __call__(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """[M, N, E], bool [M, N], bool [M, 2, N] to [M, output_size].
 
-        A sentence without a token gives zeros.
+        A sentence without tokens gives zeros.
         """
 
 
@@ -106,15 +106,15 @@ class AttendingEncoder(Protocol):
     """An encoder whose attention from heads to dependents can be shown."""
 
     def attending(self, selection: Tensor) -> tuple[Sequence[DirectionalAttention], Tensor]:
-        """The layer that looks back, the one that looks ahead, and the heads and dependents [2, N]
-        between which they attend, of a selection [2, N]."""
+        """For a selection [2, N]: the layer that attends backward, the one that attends forward,
+        and the heads and dependents [2, N] between which they attend."""
 
 
 @runtime_checkable
 class PackedEncoder(Protocol):
-    """An encoder that also takes tokens in rows, without padding, and gives what it else gives.
+    """An encoder that also takes packed tokens, with the same results.
 
-    training  in which layers drop features
+    training  whether its layers apply dropout
     """
 
     output_size: int
@@ -123,36 +123,36 @@ class PackedEncoder(Protocol):
 
     @property
     def shares_rows(self) -> bool:
-        """`packed` takes K selections of each sentence, and computes less than for each alone."""
+        """Whether `packed` takes K selections of each sentence, and shares computation."""
 
     def packed(self, words: Rows, tokens: Packed, roles: Tensor) -> Tensor:
         """Words of R tokens and K selections of these, bool [K, R, 2], to [K M, output_size].
 
-        Where unselected tokens are irrelevant, none that no selection keeps is among the rows. The
+        If unselected tokens are irrelevant, the rows are only those that some selection keeps. The
         caller has entered `packed_rows(tokens)`.
         """
 
 
 @runtime_checkable
 class WordEncoder(Protocol):
-    """An encoder with the capability `words`: where others take vectors it takes ids.
+    """An encoder with the capability `words`: it takes ids instead of vectors.
 
-    Called with words int64 [M, N] in place of embedded [M, N, E], its method `gated` too.
+    It and its method `gated` are called with words int64 [M, N] in place of embedded [M, N, E].
     """
 
     reads_words: bool
 
     def add_words(self, words: Sequence[str]) -> None:
-        """Words that get the ids behind those that there are."""
+        """Add words, with the ids after the existing ones."""
 
 
 class TokenEncoder(Protocol):
-    """A module that makes a context-aware vector of each token: what a sentence encoder pools."""
+    """A module that makes a context-aware vector of each token, for a sentence encoder to pool."""
 
     output_size: int
 
     def __call__(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """[M, N, E] and bool [M, N] (valid tokens first) to [M, N, output_size].
 
-        What stands on padding is of no meaning and reaches no valid token.
+        Vectors on padding are meaningless, and padding reaches no valid token.
         """

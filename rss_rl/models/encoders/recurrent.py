@@ -45,7 +45,7 @@ class SRUContext(nn.Module):
 
     x~ = W x; f = sigmoid(W_f x + b_f); r = sigmoid(W_r x + b_r);
     c_t = f * c_{t-1} + (1 - f) * x~; h = r * tanh(c) + (1 - r) * x, x through a linear map where
-    E and D differ. All matrix products of a sentence are one, both directions together.
+    E and D differ. One matrix product serves all maps of both directions.
 
     Args:
         inputs: E. hidden: D. dropout: rate on the input of the matrix products.

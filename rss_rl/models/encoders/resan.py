@@ -51,7 +51,7 @@ class ReSANEncoder(nn.Module):
         )
 
     def gated(self, embedded: Tensor, valid: Tensor, gates: Tensor) -> Tensor:
-        """See `GatedEncoder`; where unselected tokens stay, the gate of a head is its context's."""
+        """See `GatedEncoder`; if unselected tokens are kept, a head's gate acts on its context."""
         context = self.resa.gated(embedded, valid, gates)
         pooled = valid.to(gates.dtype) if self.reads_unselected else gates[:, HEAD]
         return self.pool.gated(context, pooled)
@@ -101,7 +101,7 @@ RESAN = EncoderComponent(
     name="resan",
     help="Feature-wise attention of each selected head to the selected dependents.",
     build=_build,
-    context=disa,  # a selection is of words: of sentences all are selected
+    context=disa,  # only words are selected: all sentences are kept
     options=_ReSANOptions,
     capabilities=_capabilities,
     source="Shen et al., ReSAN, IJCAI 2018",

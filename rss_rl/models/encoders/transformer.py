@@ -1,7 +1,7 @@
-"""A pretrained transformer that reads the selected words and nothing else.
+"""A pretrained transformer that reads only the selected words.
 
-Selected words (heads or dependents) are gathered before its first layer, so that time follows the
-share that is kept, and what is left out cannot reach the prediction.
+Selected words (heads or dependents) are gathered before its first layer, so that time is
+proportional to the share kept, and unselected words cannot reach the prediction.
 
 Legend: M sentences, N tokens, R selected tokens of all sentences, H hidden size.
 """
@@ -27,7 +27,7 @@ from rss_rl.pretrained.reader import Pool, Positions, WordReader
 
 
 class TransformerOptions(Options):
-    """Of a pretrained transformer."""
+    """Options of a pretrained transformer."""
 
     pretrained: Folder = Field(
         description="Folder of the model (config.json, model.safetensors, tokenizer.json), or its"
@@ -35,12 +35,12 @@ class TransformerOptions(Options):
     )
     learns: Literal["all", "last", "lora", "nothing"] = Field(
         default="all",
-        description="Of its weights: all; those of the last `last` layers; low-rank adapters beside"
-        " them (LoRA, Hu et al. 2022); or nothing but the head. What does not learn is neither"
-        " optimised, published nor saved.",
+        description="Which weights are trained: all; those of the last `last` layers; low-rank"
+        " adapters (LoRA, Hu et al. 2022); or only the head. Frozen weights are neither published"
+        " nor saved.",
     )
-    last: int = Field(default=2, ge=1, description="Layers that learn with learns=last.")
-    rank: int = Field(default=8, ge=1, description="Of the adapters of learns=lora.")
+    last: int = Field(default=2, ge=1, description="Layers trained with learns=last.")
+    rank: int = Field(default=8, ge=1, description="Rank of the adapters of learns=lora.")
     rate: float = Field(
         default=0.05,
         gt=0,
@@ -52,10 +52,10 @@ class TransformerOptions(Options):
     )
     positions: Positions = Field(
         default="closed",
-        description="closed: selected words stand side by side. kept: they keep their distances.",
+        description="closed: selected words become adjacent. kept: they keep their distances.",
     )
     checkpointing: bool = Field(
-        default=False, description="Compute activations again in backward passes, to save memory."
+        default=False, description="Recompute activations in backward passes, to save memory."
     )
 
 
@@ -67,7 +67,7 @@ class TransformerEncoder(nn.Module):
         setup: with the words of the ids.
 
     Raises:
-        ConfigError: nobody knows the words, or it has no such layers.
+        ConfigError: the words are unknown, or it has no such layers.
     """
 
     reads_words = True
@@ -78,7 +78,7 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         if setup.words is None:
             raise ConfigError(
-                "a transformer reads words, and these data tell none", where="model.encoder"
+                "a transformer needs words, which these data lack", where="model.encoder"
             )
         model = pretrained.encoder()
         if options.checkpointing:
@@ -123,7 +123,7 @@ class TransformerEncoder(nn.Module):
 
 
 def _freeze(model: nn.Module, name: str, options: TransformerOptions) -> None:
-    """Leave to learn what the options say."""
+    """Freeze all weights that the options do not train."""
     if options.learns == "all":
         return
     for parameter in model.parameters():
@@ -172,7 +172,7 @@ def _add_adapters(model: nn.Module, rank: int) -> None:
 
 @contextmanager
 def _drawing(seed: int | None) -> Iterator[None]:
-    """Dropout of the transformer's own modules follows the seed, not what was drawn before."""
+    """Seed the dropout of the transformer's own modules."""
     if seed is None:
         yield
         return
@@ -182,14 +182,14 @@ def _drawing(seed: int | None) -> Iterator[None]:
 
 
 def _without_frozen(module: nn.Module, state: dict[str, Any], prefix: str, local: Any) -> None:
-    """What does not learn lies in the pretrained folder and is not saved."""
+    """Frozen weights are in the pretrained folder and are not saved."""
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
             state.pop(f"{prefix}{name}", None)
 
 
 def _with_frozen(module: nn.Module, state: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-    """What was not saved stays as it is."""
+    """Weights that were not saved stay as they are."""
     given = cast(dict[str, Any], state)
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:

@@ -1,4 +1,4 @@
-// What stands between two products.
+// Activations between two products, and their derivatives.
 
 #pragma once
 
@@ -8,7 +8,7 @@ namespace rss {
 
 enum Activation { kNone = 0, kRelu = 1, kElu = 2 };
 
-// e^x - 1 of x in [-30, 0], as exact near 0 as elsewhere.
+// e^x - 1 of x in [-30, 0], exact near 0 too.
 inline Floats less_one(Floats x) {
   const Floats whole = power_of_two(x * static_cast<float>(1.0 / kLog2)) - 1.0f;
   Floats series = x * (1.0f / 720) + 1.0f / 120;
@@ -25,7 +25,7 @@ inline Doubles less_one(Doubles x) {
   return result;
 }
 
-// NaN stays NaN in all of these.
+// All of these propagate NaN.
 template <typename T, int kActivation>
 inline typename Lanes<T>::Vector activation(typename Lanes<T>::Vector x) {
   using Vector = typename Lanes<T>::Vector;
@@ -39,7 +39,7 @@ inline typename Lanes<T>::Vector activation(typename Lanes<T>::Vector x) {
   return x;
 }
 
-// Its derivative, by its result.
+// The derivative, from the activation's result.
 template <typename T, int kActivation>
 inline typename Lanes<T>::Vector slope(typename Lanes<T>::Vector y) {
   using Vector = typename Lanes<T>::Vector;

@@ -1,17 +1,16 @@
 // Feature-wise attention on a CPU, forward and backward: the allowed pairs and no others.
 //
 // With s = u_i + v_j, exp(c tanh(s / c) - c) = exp(-2 c q), q = 1 / (1 + E_i F_j), E = e^(2u/c) and
-// F = e^(2v/c): a pair costs a multiplication, a reciprocal and a power of two. The gradient by head
-// is g_j times a quotient of sums that the forward pass takes as it goes; only the gradients by
-// dependent go over the pairs again.
+// F = e^(2v/c): a pair costs a multiplication, a reciprocal and a power of two. The gradient of v_j
+// is g_j times a quotient of sums that the forward pass accumulates; only the gradients of u and h
+// visit the pairs again.
 //
-// A sequence and a block of its features are one piece of work. What the block's tokens need is
-// copied together first, and stays in the first cache; sums stay in registers.
+// A sequence and a block of its features are one piece of work. The block's tokens are packed first
+// and stay in the L1 cache; sums stay in registers.
 //
-// Legend: M sequences, J heads and I dependents of all of them, one sequence's after the other's, D
-// features.
+// Legend: M sequences, J heads and I dependents of all of them, sequence after sequence, D features.
 
-// Here it is worth the compiler's time.
+// Worth the longer compilation here.
 #pragma GCC optimize("O3")
 
 #include "vectors.h"
@@ -20,7 +19,7 @@ namespace {
 
 using namespace rss;
 
-// Heads are those of v + b. Scores, and what is made of them for a product, may be bfloat16.
+// Head scores are v + b. Scores and their gradients may be bfloat16.
 template <typename T>
 struct Problem {
   const void* head_scores;       // v, [J, D]
@@ -29,14 +28,14 @@ struct Problem {
   const T* values;               // h, [I, D]
   const std::int64_t* heads;  // positions, [J]
   const std::int64_t* dependents;
-  const std::int64_t* head_starts;  // row of each sequence's first, and of what is behind the last
+  const std::int64_t* head_starts;  // first row of each sequence, then the number of rows
   const std::int64_t* dependent_starts;
   std::int64_t sequences, features;
   std::int64_t stride, bfloat16;  // of both kinds of scores and their gradients
-  std::int64_t order;  // a head looks 0 before, 1 after, 2 before and after itself
+  std::int64_t order;  // a head attends 0 before, 1 after, 2 before and after itself
   std::int64_t threads;
   double scale;
-  double largest;  // score, of either sign, of which E and F are as exact as they must be
+  double largest;  // largest |score| for which E and F are exact enough
 
   Given head_side() const { return {head_scores, stride, bfloat16 != 0}; }
   Given dependent_side() const { return {dependent_scores, stride, bfloat16 != 0}; }
@@ -49,8 +48,8 @@ typename Lanes<T>::Vector biased(const Problem<T>& given, const Block<T>& block,
   return given.bias == nullptr ? score : score + block.load(given.bias, 0, part);
 }
 
-// What the forward pass makes, [J, D]: s and, for a backward pass, 1 / sum of weights and ds_j / dv_j;
-// s once more where it is to be multiplied in bfloat16.
+// Results of the forward pass, [J, D]: s and, for a backward pass, 1 / sum of weights and ds_j / dv_j;
+// s in bfloat16 too if a product needs it.
 template <typename T>
 struct Forward {
   T* context;
@@ -59,8 +58,8 @@ struct Forward {
   BFloat16* bfloat16_context;
 };
 
-// Of a backward pass: what the forward pass made, the gradient by s, in two parts of which one may be
-// null, and a gradient by h that is added, or null; then dv, du and dh, and dv summed over each
+// The backward pass: results of the forward pass, the gradient of s, in two parts of which the second
+// may be null, and a gradient of h to add, or null; then dv, du and dh, and dv summed over each
 // sequence, [M, D], or null.
 template <typename T>
 struct Backward {
@@ -76,12 +75,12 @@ struct Backward {
   T* head_sums;
 };
 
-// What a token of one side is paired with: the first `before` ones of the other and those from `after` on.
+// A token's partners on the other side: the first `before` ones and those from `after` on.
 struct Partners {
   std::int64_t before, after;
 };
 
-// The partners of a side's tokens. Positions rise.
+// The partners of a side's tokens. Positions are ascending.
 void pair_up(const std::int64_t* own, std::int64_t own_count, const std::int64_t* other,
              std::int64_t other_count, bool looks_back, bool looks_ahead,
              std::vector<Partners>& found) {
@@ -94,7 +93,7 @@ void pair_up(const std::int64_t* own, std::int64_t own_count, const std::int64_t
   }
 }
 
-// A thread's memory.
+// Per-thread state.
 template <typename T>
 struct Memory {
   explicit Memory(const Problem<T>& problem) : given(problem) {}
@@ -113,7 +112,7 @@ struct Memory {
   std::vector<Partners> heads, dependents;  // of `sequence`
   std::vector<typename Lanes<T>::Vector> tokens;
   std::int64_t sequence = -1;
-  bool in_range = true;  // all scores that were looked at; not so NaN
+  bool in_range = true;  // all scores so far; false for NaN
 };
 
 template <typename T, int kParts, bool kTrain>
@@ -259,9 +258,8 @@ int backward(const Problem<T>& given, const Backward<T>& back) {
 
 }  // namespace
 
-// All return an Outcome. But for the scores' rows, tensors are contiguous. Without `inverse` and `by_head`
-// the forward pass takes no sums for a backward one. The backward pass is for what the forward pass found
-// in range.
+// All return an Outcome. Tensors other than scores are contiguous. Without `inverse` and `by_head` the
+// forward pass skips the sums for the backward pass, which assumes that all scores were in range.
 extern "C" {
 
 #define RSS_EXPORT(T)                                                                         \

@@ -1,4 +1,4 @@
-// Dropout whose masks are hashes: what `rss_rl.models.dropout` says, in one pass over the values.
+// Dropout with hashed masks, as `rss_rl.models.dropout` specifies it, in one pass over the values.
 //
 // Legend: R rows, D features of each.
 
@@ -8,9 +8,9 @@ namespace {
 
 using namespace rss;
 
-constexpr int kLanes = 4;  // uniform numbers of 16 bits in a hash
+constexpr int kLanes = 4;  // 16-bit uniform numbers in a hash
 constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
-constexpr std::int64_t kHashes = kBytes / sizeof(std::uint64_t);  // at a time
+constexpr std::int64_t kHashes = kBytes / sizeof(std::uint64_t);  // per vector
 typedef std::uint64_t Hashes __attribute__((vector_size(kBytes)));
 
 // The output function of SplitMix64 (Steele, Lea, Flood 2014).
@@ -20,13 +20,13 @@ inline Hashes mix(Hashes state) {
   return state ^ (state >> 31);
 }
 
-constexpr std::int64_t kFeatures = kHashes * kLanes;  // that hashes of a vector decide on
+constexpr std::int64_t kFeatures = kHashes * kLanes;  // elements that a vector of hashes decides on
 typedef std::int16_t Shorts __attribute__((vector_size(kBytes)));
 
-// factor where a lane keeps its element, 0 elsewhere; `features` of T from `first` on
+// A vector of `factor` where a lane keeps its element, 0 elsewhere, for the lanes from `first` on.
 template <typename T>
 inline typename Lanes<T>::Vector factors(Shorts kept, int first, T factor) {
-  // A comparison's result has all bits of a lane set or none, and so has its widened form.
+  // A comparison sets all bits of a lane or none, and so does its widened form.
   using Bits = decltype(typename Lanes<T>::Vector{} == typename Lanes<T>::Vector{});
   typedef std::int16_t Some __attribute__((vector_size(Lanes<T>::kCount * sizeof(std::int16_t))));
   Some some;
@@ -59,8 +59,8 @@ int drop(const std::uint64_t* keys, const From* values, To* out, std::int64_t ro
 
 }  // namespace
 
-// Values and results [R, D], contiguous; keys [R]. A lane of at least `lowest` keeps its element. What a
-// product reads, or has made, may be bfloat16.
+// Values and results [R, D], contiguous; keys [R]. A lane of at least `lowest` keeps its element. Inputs
+// and results of products may be bfloat16.
 extern "C" {
 
 #define RSS_EXPORT(KIND, T, V, O)                                                             \

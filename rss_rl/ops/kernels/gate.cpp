@@ -8,7 +8,7 @@ namespace {
 
 using namespace rss;
 
-// The two parts of the gate's logit are P: float, double, or bfloat16 that a product left.
+// P is the type of the logit's two parts: float, double, or bfloat16 from a product.
 template <typename T, typename P>
 struct Gate {
   const T* hidden;   // h
@@ -17,14 +17,14 @@ struct Gate {
   const P* more;     // c
   const T* bias;     // b, [D]; null for none
   std::int64_t rows, features;
-  std::int64_t gate_stride, side_stride;  // `side` is what is mixed, and its gradient
+  std::int64_t gate_stride, side_stride;  // `side_stride` is of the result and its gradient
   std::int64_t threads;
 };
 
 inline Floats sigmoid(Floats x) {
   const Floats least = Floats{} - 80.0f, most = Floats{} + 80.0f;
   const Floats held = x < least ? least : (x > most ? most : x);
-  // Bits of NaN would not survive the power.
+  // The power would lose NaN, so it is added again.
   return reciprocal(power_of_two(held * static_cast<float>(-1.0 / kLog2)) + 1.0f) + (held - held);
 }
 
@@ -34,7 +34,7 @@ inline Doubles sigmoid(Doubles x) {
   return result;
 }
 
-// Calls each(row, feature, left, F, h, s) for vectors of them; `left` features are left of the row.
+// Calls each(row, piece, feature, left, F, h, s) for each vector; `left` features of the row are left.
 template <typename T, typename P, typename Each>
 Outcome each_vector(const Gate<T, P>& given, const Each& each) {
   return each_row(given.rows, given.threads, [&](std::int64_t row, std::int64_t piece) {
@@ -54,7 +54,7 @@ int mix(const Gate<T, P>& given, T* out) {
   using Vector = typename Lanes<T>::Vector;
   return each_vector(given, [&](std::int64_t row, std::int64_t, std::int64_t i, std::int64_t left,
                                 Vector share, Vector hidden, Vector context) {
-    // From the nearer end, which a share of 0 or 1 then gives whatever stands at the other.
+    // From the nearer end, so that a share of 0 or 1 gives exactly that end.
     const Vector apart = hidden - context;
     const Vector low = context + share * apart, high = hidden - (T(1) - share) * apart;
     store_some<T>(out + row * given.side_stride + i, left, share < T(0.5) ? low : high);
@@ -79,8 +79,8 @@ int mix_back(const Gate<T, P>& given, const T* gradient, T* by_hidden, T* by_con
 
 }  // namespace
 
-// Rows of what has no stride are D numbers apart; the gradient by the logit's parts has the first one's.
-// `sums` [(R + 63) / 64, D], or null: that gradient before it was rounded, summed over each 64 rows.
+// Rows without a stride are D elements apart; the logit's gradient has `gate_stride`. `sums`
+// [(R + 63) / 64, D], or null: that gradient before rounding, summed over each 64 rows.
 extern "C" {
 
 #define RSS_EXPORT(KIND, T, P)                                                                \

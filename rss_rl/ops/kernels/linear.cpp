@@ -1,5 +1,5 @@
-// What stands around a matrix product, one pass each: bias and activation after it, their gradients
-// before the next one. A product is float, double or bfloat16; all else is not rounded.
+// The element-wise work around a matrix product, one pass each: bias and activation after it, their
+// gradients before the next one. A product is float, double or bfloat16; nothing else is rounded.
 //
 // Legend: R rows, D features of each.
 
@@ -65,9 +65,9 @@ int activate_back(const T* gradient, const P* more, const T* out, P* flow, T* su
 
 }  // namespace
 
-// Rows of `product` and `flow` are `stride` numbers apart; all else is contiguous. `bias`, `rounded`, which
-// is the result once more, and `more`, which is added to the gradient, may be null. `sums`
-// [(R + 63) / 64, D]: what `flow` was before it was rounded, summed over each 64 rows.
+// Rows of `product` and `flow` are `stride` elements apart; all else is contiguous. `bias`, `rounded` (a
+// copy of the result) and `more` (added to the gradient) may be null. `sums` [(R + 63) / 64, D]: `flow`
+// before rounding, summed over each 64 rows.
 extern "C" {
 
 #define RSS_EXPORT(KIND, T, P)                                                                  \

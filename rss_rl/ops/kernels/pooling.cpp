@@ -1,9 +1,9 @@
 // sum_i P_i x_i with P = softmax over the tokens, for each feature: forward and backward.
 //
-// With P_i = e^(s_i - max) / sum, out = sum_i P_i x_i, and g the gradient by out, the gradients are P_i g
-// by x_i and P_i (x_i - out) g by s_i.
+// With P_i = e^(s_i - max) / sum, out = sum_i P_i x_i, and g the gradient of out, the gradient of x_i is
+// P_i g and that of s_i is P_i (x_i - out) g.
 //
-// Legend: M sequences, T tokens of all of them, one sequence's after the other's, D features.
+// Legend: M sequences, T tokens of all of them, sequence after sequence, D features.
 
 #include <limits>
 
@@ -13,9 +13,9 @@ namespace {
 
 using namespace rss;
 
-// Forward alone the sequences in `starts`, B of them with T tokens, may stand for several that share tokens:
-// M = K B, cell k T + t is token t of the k-th of them, and it is row `own` of own_scores and own_values or,
-// where that is negative, the common one.
+// In the forward pass only, the B sequences of `starts`, with T tokens, may stand for K copies that share
+// tokens: M = K B. Cell k T + t is token t of copy k: row own[k T + t] of own_scores and own_values or, if
+// that is negative, the shared row t.
 template <typename T>
 struct Problem {
   const T* scores;             // [T, D]
@@ -55,7 +55,7 @@ struct Memory {
 };
 
 inline Floats weigh(Floats difference) {
-  // What is smaller is no normal number, and nothing beside the largest weight, which is 1.
+  // Smaller weights are denormal, and negligible beside the largest, which is 1.
   const Floats exponent = difference * static_cast<float>(1.0 / kLog2);
   return power_of_two(exponent > -126.0f ? exponent : Floats{} - 126.0f);
 }
@@ -137,8 +137,8 @@ int backward(const Problem<T>& given, const T* pooled, const T* largest, const T
 
 }  // namespace
 
-// All return an Outcome. Tensors are contiguous. Without a backward pass to come `largest` and
-// `inverse` may be null.
+// All return an Outcome. Tensors are contiguous. `largest` and `inverse` may be null if there is no
+// backward pass.
 extern "C" {
 
 #define RSS_EXPORT(T)                                                                         \

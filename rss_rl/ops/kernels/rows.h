@@ -1,4 +1,4 @@
-// Kernels that go over rows one by one.
+// Row-by-row kernels.
 
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace rss {
 
-constexpr std::int64_t kRows = 64;  // of a piece of work; sums over rows come in so many parts
+constexpr std::int64_t kRows = 64;  // of a piece of work, which has its own sums over rows
 
 // Calls row(r, piece) for every row, those of a piece in order.
 template <typename Row>
@@ -16,7 +16,7 @@ Outcome each_row(std::int64_t rows, std::int64_t threads, const Row& row) {
   });
 }
 
-// Adds to the sum [D] of a piece of rows, whose first begins it; from feature i on.
+// Adds to the sum [D] of a piece of rows, from feature i on; the piece's first row initialises it.
 template <typename T>
 inline void add_up(T* sum, std::int64_t row, std::int64_t i, std::int64_t left,
                    typename Lanes<T>::Vector vector) {

@@ -1,5 +1,5 @@
-// Logits of selecting tokens, w . sigma(W [x; pool; x * pool] + b) + c of several selectors at once: what
-// stands around the products. Tokens in rows are the real ones alone, one sentence's after the other's.
+// Selection logits w . sigma(W [x; pool; x * pool] + b) + c of several selectors at once: the work around
+// the products. Rows are the real tokens only, sentence after sentence.
 //
 // Legend: B sentences, N tokens of a padded one, T real tokens of all, E features, R selectors of D hidden
 // features each.
@@ -60,8 +60,7 @@ int pairs(const Selectors<T>& given, P* rows, T* pool) {
   });
 }
 
-// What logits are made of: products of the rows [T, R D] and of the means [B, R D], b [R D], w [R D] and
-// c [R].
+// Inputs of the logits: products of the rows [T, R D] and of the means [B, R D], b [R D], w [R D] and c [R].
 template <typename T, typename P>
 struct Products {
   const P* by_row;
@@ -102,8 +101,8 @@ int logits_as(const Selectors<T>& given, const Products<T, P>& made, T* logits) 
   });
 }
 
-// The gradient by the products' sum [T, R D], and sums over each sentence's tokens: of it and of that by w
-// [B, R D], of that by c [B, R].
+// The gradient of the products' sum [T, R D], and sums over each sentence's tokens: of it and of w's
+// gradient [B, R D], of c's [B, R].
 template <typename T, typename P, int kActivation>
 int logits_back_as(const Selectors<T>& given, const Products<T, P>& made, const T* gradient, P* flow,
                    T* flow_sums, T* weight_sums, T* last_sums) {
@@ -147,8 +146,8 @@ int logits_back(const Selectors<T>& given, const Products<T, P>& made, std::int6
 
 }  // namespace
 
-// Tensors are contiguous. Logits [B, R, N] and their gradient have padding, which gets 0 and is not read;
-// an activation is relu or elu.
+// Tensors are contiguous. Logits [B, R, N] are 0 on padding, and their gradient is not read there; an
+// activation is relu or elu.
 extern "C" {
 
 #define RSS_EXPORT(KIND, T, P)                                                                  \

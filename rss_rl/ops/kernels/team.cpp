@@ -1,4 +1,4 @@
-// Whether threads are at hand, or have to be started.
+// Whether there is a thread pool to share, or threads have to be started.
 
 #include "team.h"
 

@@ -1,4 +1,4 @@
-// The threads that torch has.
+// torch's thread pool.
 
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace rss {
 
-// Calls a function in some threads at once: those that torch has, where they are OpenMP's. Others would
-// have to be started, and torch's idle ones keep their processors for a while.
+// Runs a function in several of torch's threads, if they are OpenMP's. Others would have to be started
+// while torch's idle ones still occupy their processors.
 using Team = void (*)(void (*call)(void*), void* given, unsigned threads, unsigned flags);
 
 inline Team team() {

@@ -1,6 +1,6 @@
-// Vectors of a cache line, blocks of features, and pieces of work that threads take in turn.
+// Vectors of one cache line, blocks of features, and pieces of work that threads take in turn.
 //
-// The bits of a result depend on nothing but its own row: not on the batch, not on the threads.
+// The bits of a result depend only on its own row, not on the batch or the threads.
 
 #pragma once
 
@@ -25,7 +25,7 @@ namespace rss {
 
 enum Outcome { kDone = 0, kOutOfRange = 1, kOutOfMemory = 2 };
 
-constexpr int kBytes = 64;  // of a vector, whatever the machine's registers: a line of the cache
+constexpr int kBytes = 64;  // of a vector, whatever the register width: a cache line
 constexpr double kLog2 = 0.69314718055994530942;
 
 template <typename T>
@@ -41,7 +41,7 @@ typedef std::uint32_t Words __attribute__((vector_size(kBytes)));
 // 1 / x of x in [1, e^80].
 inline Floats reciprocal(Floats x) {
 #ifdef __AVX512F__
-  // An estimate to 14 bits and a step of Newton's take half the time of a division.
+  // A 14-bit estimate and a Newton step take half the time of a division.
   const Floats estimate = (Floats)_mm512_rcp14_ps((__m512)x);
   return estimate + estimate * (1.0f - x * estimate);
 #else
@@ -52,7 +52,7 @@ inline Floats reciprocal(Floats x) {
 inline Doubles reciprocal(Doubles x) { return 1.0 / x; }
 
 // 2^rest of rest in [-0.5, 0.5] within 8e-8 relative (least squares on Chebyshev points, weighted by
-// 2^-rest), times 2^whole, of which `shifted` has the bits in its last ones. For normal results.
+// 2^-rest), times 2^whole, with `whole` in the low bits of `shifted`. For normal results.
 inline Floats assembled(Floats rest, Floats shifted) {
   Floats power = rest * 0.0013267f + 0.00967546f;
   power = power * rest + 0.05550743f;
@@ -62,7 +62,7 @@ inline Floats assembled(Floats rest, Floats shifted) {
   return (Floats)((Words)power + ((Words)shifted << 23));
 }
 
-constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to a whole number
+constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
 
 inline Floats power_of_two(Floats x) {
   const Floats shifted = x + kShift;
@@ -75,7 +75,7 @@ inline Doubles power_of_two(Doubles x) {
   return power;
 }
 
-// e^(2 x / scale), as exact as its type whatever x.
+// e^(2 x / scale), to the precision of its type for any x.
 inline Floats exponential(Floats x, double scale) {
   const double factor = 2.0 / (scale * kLog2);
   const float high = static_cast<float>(factor);
@@ -88,7 +88,7 @@ inline Doubles exponential(Doubles x, double scale) {
   return power_of_two(x * (2.0 / (scale * kLog2)));
 }
 
-// The first `count` numbers of a vector, of which there are more; zeros in the others' place.
+// The first `count` elements of a vector, which holds more; the others are 0.
 template <typename Vector, typename T>
 inline Vector load_part(const T* from, std::int64_t count) {
 #ifdef __AVX512BW__  // a call to memcpy takes as long as ten vectors
@@ -115,14 +115,14 @@ inline void store_part(T* to, std::int64_t count, Vector vector) {
 #endif
 }
 
-// A vector of `count` numbers, or as many as it holds; zeros where there are fewer.
+// A vector of `count` elements, or as many as it holds; padded with zeros.
 template <typename Vector, typename T>
 inline Vector load_vector(const T* from, std::int64_t count) {
   if (count < static_cast<std::int64_t>(sizeof(Vector) / sizeof(T))) {
     return load_part<Vector>(from, count);
   }
   Vector whole;
-  std::memcpy(&whole, from, sizeof whole);  // of a constant size it is one instruction
+  std::memcpy(&whole, from, sizeof whole);  // a constant size makes it one instruction
   return whole;
 }
 
@@ -145,7 +145,7 @@ inline void store_some(T* to, std::int64_t count, typename Lanes<T>::Vector vect
   store_vector(to, count, vector);
 }
 
-// A number of 16 bits, bfloat16: the upper half of a float's.
+// bfloat16: the upper 16 bits of a float.
 struct BFloat16 {
   std::uint16_t bits;
 };
@@ -158,7 +158,7 @@ struct Lanes<BFloat16> {
   static constexpr int kCount = Lanes<float>::kCount;
 };
 
-// `load_some` and `store_some` of numbers that are kept as T or, where they are floats, as BFloat16.
+// `load_some` and `store_some` of numbers stored as T or, if that is float, as BFloat16.
 template <typename T>
 inline typename Lanes<T>::Vector load_kept(const T* from, std::int64_t count) {
   return load_some<T>(from, count);
@@ -173,7 +173,7 @@ inline void store_kept(T* to, std::int64_t count, typename Lanes<T>::Vector vect
   store_some<T>(to, count, vector);
 }
 
-// To the nearest, of two the even one; NaN stays NaN.
+// Rounds to nearest even; NaN stays NaN.
 inline void store_kept(BFloat16* to, std::int64_t count, Floats vector) {
   const Words bits = (Words)vector;
   const Words rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
@@ -182,7 +182,7 @@ inline void store_kept(BFloat16* to, std::int64_t count, Floats vector) {
   store_vector(to, count, kept);
 }
 
-// Numbers that are T or, where T is float and they are `bfloat16`, BFloat16; in rows of `stride`.
+// Rows, `stride` elements apart, of T or, if T is float and `bfloat16` is set, of BFloat16.
 template <typename Pointer>
 struct Either {
   Pointer first;
@@ -259,14 +259,13 @@ class Range {
   decltype(Vector{} == Vector{}) inside_ = Vector{} == Vector{};
 };
 
-// Calls take(), which finds the next of `count` pieces of work, in `threads` threads at once, this one
-// among them.
+// Calls take(), which takes the next of `count` pieces of work, in `threads` threads, including this one.
 template <typename Take>
 void together(std::int64_t count, std::int64_t threads, const Take& take) {
   if (std::min(count, threads) < 2) return take();
   if (team() != nullptr) {
     const auto call = [](void* given) { (*static_cast<const Take*>(given))(); };
-    // Always as many as torch takes: for fewer, OpenMP would end the others.
+    // Always as many as torch uses: with fewer, OpenMP would end the others.
     return team()(call, const_cast<Take*>(&take), static_cast<unsigned>(threads), 0);
   }
   std::vector<std::thread> others;
@@ -274,15 +273,15 @@ void together(std::int64_t count, std::int64_t threads, const Take& take) {
     try {
       others.emplace_back(take);
     } catch (const std::system_error&) {
-      break;  // no more threads to be had: those that run do the work
+      break;  // no more threads available: those that run do the work
     }
   }
   take();
   for (std::thread& other : others) other.join();
 }
 
-// Runs work(number, memory) for the numbers below `count`; each thread has a copy of `fresh`, which says
-// by `in_range` whether what it was given can be computed.
+// Runs work(number, memory) for the numbers below `count`; each thread has a copy of `fresh`, whose
+// `in_range` says whether its input can be computed.
 template <typename Memory, typename Work>
 Outcome run(std::int64_t count, std::int64_t threads, const Memory& fresh, const Work& work) {
   std::atomic<std::int64_t> next{0};
@@ -300,13 +299,13 @@ Outcome run(std::int64_t count, std::int64_t threads, const Memory& fresh, const
   return outcome;
 }
 
-// Of work for which a thread needs none.
+// For work without per-thread state.
 struct NoMemory {
   bool in_range = true;
 };
 
-// Vectors of a block: what the sums leave of the registers. Doubles are for checks, and each width takes
-// the compiler its time.
+// Vectors of a block: as many as fit in the registers beside the sums. Doubles are for checks, and each
+// width costs compile time.
 template <typename T>
 #ifdef __AVX512F__
 constexpr int kWidest = std::is_same_v<T, float> ? 4 : 1;
@@ -319,8 +318,8 @@ constexpr std::int64_t kBlock = kWidest<T> * Lanes<T>::kCount;
 
 // Calls work(sequence, block, parts, memory) for every sequence and block of its features, and
 // memory.enter(sequence) before a thread's first block of one. `parts` is a constant, the block's
-// number of vectors. Where there are many sequences a thread takes all blocks of one: rows are read as
-// they lie, and no two threads write to one line of the cache.
+// number of vectors. If there are many sequences, a thread takes all blocks of one: rows are read
+// contiguously, and no two threads write to one cache line.
 template <typename T, typename Memory, typename Work>
 Outcome run_blocks(std::int64_t sequences, std::int64_t features, std::int64_t threads,
                    const Memory& fresh, const Work& work) {

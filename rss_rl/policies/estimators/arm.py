@@ -1,4 +1,4 @@
-"""ARM: antithetic pairs, weighed by the uniform numbers that they were drawn from."""
+"""ARM: antithetic pairs, weighted by the uniform numbers that they were drawn from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rss_rl.policies.estimators.bits import OfBits
 ARM = Component(
     kind="estimator",
     name="arm",
-    help="Antithetic pairs, weighed by the numbers drawn.",
+    help="Antithetic pairs, weighted by the numbers drawn.",
     build=lambda setup, options: OfBits(arm, antithetic, pays_flips=False),
     capabilities=frozenset({"logits", "pairs"}),
     source="Yin and Zhou, ARM: Augment-REINFORCE-Merge Gradient, ICLR 2019",

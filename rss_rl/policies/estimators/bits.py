@@ -1,4 +1,4 @@
-"""Estimators of single bits, made of the functions that they consist of."""
+"""Bit estimators composed of functions."""
 
 from __future__ import annotations
 

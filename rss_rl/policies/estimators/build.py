@@ -43,7 +43,7 @@ def build_estimator(config: EstimatorConfig, selections: int) -> Estimator:
         lacking = ", ".join(f"`{name}`" for name in missing_attributes(built, kind))
         why = f": it has no {lacking}" if lacking else ""
         raise ConfigError(
-            f"{type(built).__name__} is no {kind.__name__}{why}",
+            f"{type(built).__name__} is not a {kind.__name__}{why}",
             where=where,
             remedy="See rss_rl.policies.estimators.protocol",
         )
@@ -51,7 +51,7 @@ def build_estimator(config: EstimatorConfig, selections: int) -> Estimator:
         raise ConfigError(
             f"pays_flips is {built.pays_flips}, and the capability flips says otherwise",
             where=where,
-            remedy="Declare flips where the rewards of flipped bits are asked for",
+            remedy="Declare flips if it needs the rewards of flipped bits",
         )
     return cast(Estimator, built)
 

@@ -1,4 +1,4 @@
-"""Score-function estimators: log-probs weighed by rewards minus a baseline."""
+"""Score-function estimators: log-probs weighted by rewards minus a baseline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Baseline = Literal["none", "moving-average", "self-critical", "leave-one-out"]
 
 
 class BaselineOptions(Options):
-    """What is subtracted from rewards."""
+    """Options of the baseline."""
 
     baseline: Baseline = Field(
         default="leave-one-out",
@@ -24,12 +24,12 @@ class BaselineOptions(Options):
         " thresholded selection, or the mean of the example's other selections.",
     )
     baseline_momentum: float = Field(
-        default=0.95, ge=0, lt=1, description="Of baseline=moving-average."
+        default=0.95, ge=0, lt=1, description="Momentum of baseline=moving-average."
     )
 
 
 def baseline_capabilities(options: BaselineOptions) -> frozenset[str]:
-    """Of an estimator with a baseline."""
+    """Capabilities of an estimator with a baseline."""
     several = {"several"} if options.baseline == "leave-one-out" else set()
     return frozenset({"log_probs", "lag"} | several)
 
@@ -48,7 +48,7 @@ class ScoreFunction:
     def of(
         cls, options: BaselineOptions, correction: Correction | None, limit: float, bitwise: bool
     ) -> ScoreFunction:
-        """With the baseline that the options name."""
+        """The estimator with the baseline of the options."""
         averages = options.baseline == "moving-average"
         momentum = options.baseline_momentum if averages else None
         return cls(options.baseline, momentum, correction, limit, bitwise)
@@ -62,7 +62,7 @@ class ScoreFunction:
         """See `LogProbEstimator`.
 
         Raises:
-            ValueError: the rewards of the thresholded selections are wanting.
+            ValueError: the rewards of the thresholded selections are missing.
         """
         if self.baseline == "leave-one-out":
             return advantages.leave_one_out(rewards)

@@ -15,7 +15,7 @@ from rss_rl.policies.estimators.protocol import EstimatorSetup
 
 
 class PPOClipOptions(BaselineOptions):
-    """Of the baseline and the clipping."""
+    """Options of the baseline and the clipping."""
 
     ratio_clip: float = Field(
         default=0.2, gt=0, lt=1, description="epsilon: ratios stay in [1 - epsilon, 1 + epsilon]."

@@ -1,9 +1,9 @@
-"""What an estimator of the policy's gradient is, by what it works on: log-probs, bits or gates.
+"""The interfaces of estimators of the policy's gradient, from log-probs, bits or gates.
 
-Every sampler and learner builds its own from the same options, so an estimator holds no state.
-Which of the three it is, it declares as capability (`log_probs`, `logits` or `gates`).
+Every sampler and learner builds its own from the same options, so an estimator is stateless. It
+declares which of the three it is as a capability (`log_probs`, `logits` or `gates`).
 
-Legend: K selections an example, B examples, S sentences, R = 1 or 2 bits that are drawn for a
+Legend: K selections per example, B examples, S sentences, R = 1 or 2 bits that are drawn for a
 token, N tokens.
 """
 
@@ -22,7 +22,7 @@ from rss_rl.ops.importance import Correction
 class EstimatorSetup:
     """What an estimator is built from.
 
-    selections  K, those drawn for each example
+    selections  K, drawn for each example
     """
 
     selections: int
@@ -30,13 +30,13 @@ class EstimatorSetup:
 
 @runtime_checkable
 class LogProbEstimator(Protocol):
-    """Weighs log-probs by advantages: rewards minus a baseline.
+    """Weights log-probs by advantages: rewards minus a baseline.
 
-    momentum     of a moving average of the rewards, which the learners keep together and subtract
-                 first; None = there is none
-    thresholded  True = `advantages` is also given the rewards of the thresholded selections
-    correction   of selections that an older policy drew, called with `limit`; None = they count as
-                 if the present one had drawn them
+    momentum     of a moving average of the rewards, which the learners share and subtract first;
+                 None = no average
+    thresholded  True = `advantages` also gets the rewards of the thresholded selections
+    correction   for selections that an older policy drew, called with `limit`; None = they count as
+                 drawn by the target policy
     bitwise      True = the correction is given behaviour log-probs of bits, else of selections
     """
 
@@ -47,14 +47,14 @@ class LogProbEstimator(Protocol):
     bitwise: bool
 
     def advantages(self, rewards: Tensor, thresholded: Tensor | None) -> Tensor:
-        """Of rewards [K, B, S] and those of the thresholded selections [B, S]: [K, B, S]."""
+        """Advantages from rewards [K, B, S] and thresholded rewards [B, S]: [K, B, S]."""
 
 
 @runtime_checkable
 class BitEstimator(Protocol):
-    """Says what is drawn and scored, and turns rewards into a gradient for each bit.
+    """Decides what is drawn and scored, and turns rewards into a gradient for each bit.
 
-    The policy must be a `FactorisedPolicy`, and the one that drew.
+    The policy must be a `FactorisedPolicy`, and the behaviour policy itself.
 
     pays_flips  True = the environment also scores each selection with each bit flipped; such an
                 estimator declares the capability `flips`
@@ -63,7 +63,7 @@ class BitEstimator(Protocol):
     pays_flips: bool
 
     def spread(self, uniforms: Tensor) -> Tensor:
-        """The uniform numbers [K, B, 2, N] to draw from, of independent ones of that shape."""
+        """The uniform numbers [K, B, 2, N] to draw from, given independent ones."""
 
     def gradient(self, bits: BitRewards) -> Tensor:
         """Estimate of d E reward / d logits, [B, R, N]."""

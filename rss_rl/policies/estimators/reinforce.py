@@ -1,4 +1,4 @@
-"""REINFORCE: log-probs times rewards minus a baseline, corrected where an older policy drew."""
+"""REINFORCE: log-probs times rewards minus a baseline, with off-policy correction."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _CORRECTIONS: Mapping[str, tuple[Correction | None, bool]] = {
     "truncated-token": (truncated_token, True),
     "clipped-token": (clipped_token, True),
 }
-"""With whether it weighs bits."""
+"""Each with whether it weights bits."""
 
 
 class ReinforceOptions(BaselineOptions):
-    """Of the baseline, and of selections that an older policy drew."""
+    """Options of the baseline and of the off-policy correction."""
 
     correction: Literal["none", "truncated-sum", "truncated-token", "clipped-token"] = Field(
         default="truncated-sum",
