@@ -156,7 +156,7 @@ def test_another_name_keeps_the_options_that_it_has(tmp_path: Path) -> None:
             {"learner": {"estimator": {"name": "arm", "options": {"baseline": "none"}}}},
             "unknown option 'baseline'",
         ),
-        ({"policy": "os:system"}, "opening it would import that code"),
+        ({"policy": "os:system"}, "opening the file would import that code"),
         ({"policy": "iterative", "learner": {"estimator": "flip"}}, "needs a policy with logits"),
         ({"policy": "iterative", "learner": {"estimator": "pathwise"}}, "policy with gates"),
         ({"policy": "bernoulli", "reward": {"target_share": 0.3}}, "nothing to learn"),

@@ -168,7 +168,7 @@ def test_nothing_is_left_where_writing_fails(run: Path, tmp_path: Path) -> None:
 def test_only_an_export_is_replaced_and_only_when_told(run: Path, tmp_path: Path) -> None:
     target = tmp_path / "model"
     export_run(run, target)
-    with pytest.raises(CheckpointError, match="export already.*--overwrite"):
+    with pytest.raises(CheckpointError, match="already holds an export.*--overwrite"):
         export_run(run, target)
     (target / "stray").touch()
     export_run(run, target, overwrite=True)

@@ -79,5 +79,5 @@ def test_without_a_policy_there_is_no_share() -> None:
 
 
 def test_as_many_bits_as_words() -> None:
-    with pytest.raises(ValueError, match="one bit"):
+    with pytest.raises(ValueError, match="does not match selections"):
         keep_words(chosen_of("classes"), [np.ones((1, 3), bool)])
