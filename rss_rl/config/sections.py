@@ -380,6 +380,11 @@ class RunConfig(Section):
         return "similar" if self.reward.target_share is None else "mixed"
 
     @property
+    def selects(self) -> bool:
+        """Whether the trained model reads what the policy selects; else it reads all tokens."""
+        return self.phases[-1].selection == "sampled"
+
+    @property
     def predicts(self) -> bool:
         """Whether the run has a trained classifier, or one that its reward asks: else it selects
         words and predicts nothing."""
