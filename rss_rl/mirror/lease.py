@@ -65,7 +65,7 @@ class Lease:
         self._storage, self._token, self._fresh_s = storage, uuid.uuid4().hex, fresh_s
         self._lost: StorageError | None = None
         self._epoch, self._renewed = 0, time.monotonic()
-        writer = None if take_over else live_writer(storage)
+        writer = None if take_over else live_writer(storage, fresh_s)
         if writer is not None and wait:
             writer = _outlast(storage, writer, fresh_s)
         if writer is not None:
@@ -181,19 +181,19 @@ def _outlast(storage: Storage, writer: str, fresh_s: float) -> str | None:
     began, first = time.monotonic(), _read(storage)
     while time.monotonic() - began < fresh_s:
         time.sleep(min(_LOOK_S, fresh_s / 10))
-        alive = live_writer(storage)
+        alive = live_writer(storage, fresh_s)
         if alive is None or _read(storage) != first:
             return alive
     return None
 
 
-def live_writer(storage: Storage) -> str | None:
+def live_writer(storage: Storage, fresh_s: float = FRESH_S) -> str | None:
     """The holder of a fresh lease, as `process 12 on host`; None without one, or if it is dead."""
     record = _read(storage)
     written = None if record is None else record.get("time")
     if record is None or not isinstance(written, int | float):
         return None
-    if time.time() - written > FRESH_S or _is_dead(record):
+    if time.time() - written > fresh_s or _is_dead(record):
         return None
     return _name(record)
 
