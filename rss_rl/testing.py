@@ -126,7 +126,7 @@ def _check(whole: PolicyModule, kind: str, inputs: int, *, share: bool) -> None:
 
 
 def _check_share(case: Case) -> None:
-    """With capability `share`, it keeps tokens with probability, or `steered`, over one half."""
+    """With capability `share`, it keeps the tokens whose probability (or `steered`) is over 0.5."""
     rule = case.policy.probabilities
     if isinstance(case.policy, SteeredPolicy):
         rule = case.policy.steered

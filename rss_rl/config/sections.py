@@ -349,9 +349,9 @@ class RunConfig(Section):
             raise ValueError("reward.target_share steers a policy: no phase has policy: true")
         if not self.policy.can("share"):
             raise ValueError(
-                "reward.target_share steers what is over one half likely, and policy"
-                f" '{self.policy.name}' does not declare that it keeps that (capability share): set"
-                " reward.sparsity_cost"
+                "reward.target_share steers which tokens have a probability over one half, and"
+                f" policy '{self.policy.name}' does not declare that it keeps those (capability"
+                " share): set reward.sparsity_cost"
             )
         if self.reward.share_schedule and self.policy_updates is None:
             raise ValueError(
