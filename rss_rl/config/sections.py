@@ -23,15 +23,11 @@ class ClassifierChoice(Choice):
     kind: ClassVar[Kind] = "classifier"
 
 
-def _default_encoder() -> EncoderChoice:
-    return EncoderChoice(name=DEFAULTS["encoder"])
-
-
 class ModelConfig(Section):
     """The classifier (reward model): encoder and task model."""
 
     encoder: EncoderChoice = Field(
-        default_factory=_default_encoder,
+        default_factory=lambda: EncoderChoice(name=DEFAULTS["encoder"]),
         description="What makes a sentence vector of the selected tokens.",
     )
     classifier: ClassifierChoice | None = Field(
@@ -324,6 +320,11 @@ class RunConfig(Section):
     def _estimator_fits(self) -> None:
         selections, estimator = self.sampler.selections, self.estimator
         what = f"estimator '{estimator.name}'"
+        if estimator.can("gates") and not self.reward.model.can("gates"):
+            raise ValueError(
+                f"{what} differentiates the classifier's loss, and reward.model"
+                f" '{self.reward.model.name}' is something else: choose another estimator"
+            )
         if estimator.can("several") and selections < 2:
             raise ValueError(
                 f"{what} with these options compares selections of one example:"
@@ -363,13 +364,12 @@ class RunConfig(Section):
     def policy_updates(self) -> int | None:
         """Updates at most in which the policy learns; None where a phase has no number of steps."""
         updates = 0
-        for phase in self.phases:
-            if phase.policy and phase.steps is None:
+        for phase in (phase for phase in self.phases if phase.policy):
+            if phase.steps is None:
                 return None
-            if phase.policy and phase.steps is not None:
-                turns, left = divmod(phase.steps, 2 * (phase.alternate_every or phase.steps))
-                each = phase.alternate_every
-                updates += turns * each + max(0, left - each) if each else phase.steps
+            each = phase.alternate_every
+            turns, left = divmod(phase.steps, 2 * (each or phase.steps))
+            updates += turns * each + max(0, left - each) if each else phase.steps
         return updates
 
     @property
@@ -390,17 +390,6 @@ class RunConfig(Section):
         words and predicts nothing."""
         learns = any(phase.supervised for phase in self.phases)
         return learns or self.reward.model.can("classifier")
-
-    @model_validator(mode="after")
-    def _reward_fits(self) -> RunConfig:
-        learns = any(phase.policy for phase in self.phases)
-        if learns and self.estimator.can("gates") and not self.reward.model.can("gates"):
-            raise ValueError(
-                f"estimator '{self.estimator.name}' differentiates the classifier's loss, and"
-                f" reward.model '{self.reward.model.name}' is something else: choose another"
-                " estimator"
-            )
-        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
