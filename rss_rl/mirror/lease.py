@@ -52,6 +52,8 @@ class Lease:
 
     Raises:
         StorageError: another process writes there, or the storage fails.
+
+    `lost` is the error of the last renewal if another process had taken over, else None.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class Lease:
         fresh_s: float = FRESH_S,
     ) -> None:
         self._storage, self._token, self._fresh_s = storage, uuid.uuid4().hex, fresh_s
-        self._lost: StorageError | None = None
+        self.lost: StorageError | None = None
         self._epoch, self._renewed = 0, time.monotonic()
         writer = None if take_over else live_writer(storage, fresh_s)
         if writer is not None and wait:
@@ -103,14 +105,14 @@ class Lease:
         record = _read(self._storage)
         if self._is_lost(record):
             who = "another process" if record is None else _name(record)
-            self._lost = StorageError(
+            self.lost = StorageError(
                 f"{who} has taken over",
                 where=self._storage.uri,
                 remedy="Stop one of the two, or give this run another storage path",
             )
-            raise self._lost
+            raise self.lost
         self._write()
-        self._lost, self._renewed = None, time.monotonic()
+        self.lost, self._renewed = None, time.monotonic()
 
     def _is_lost(self, record: dict[str, Any] | None) -> bool:
         if record is None:
@@ -120,15 +122,10 @@ class Lease:
         late = epoch is not None and epoch < self._epoch  # a late renewal by an earlier holder
         return record.get("token") != self._token and not late
 
-    @property
-    def lost(self) -> StorageError | None:
-        """The error of the last renewal, if another process had taken over; else None."""
-        return self._lost
-
     def check(self) -> None:
         """Raise StorageError if the last renewal found another writer; does not ask the storage."""
-        if self._lost is not None:
-            raise self._lost
+        if self.lost is not None:
+            raise self.lost
 
     @contextmanager
     def kept(self, every_s: float) -> Iterator[None]:
