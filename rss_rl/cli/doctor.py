@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -15,6 +14,7 @@ from rss_rl.api.terminal import say
 from rss_rl.cli import options
 from rss_rl.cli.options import console
 from rss_rl.errors import RssError
+from rss_rl.version import installed_version
 
 EPILOG = """
 Examples:
@@ -71,10 +71,9 @@ def doctor(
 def _versions() -> list[Finding]:
     findings = [Finding("python", platform.python_version())]
     for name in _LIBRARIES:
-        try:
-            findings.append(Finding(name, version(name)))
-        except PackageNotFoundError:
-            findings.append(Finding(name, "not installed", f"Install it: pip install {name}"))
+        found = installed_version(name)
+        remedy = "" if found else f"Install it: pip install {name}"
+        findings.append(Finding(name, found or "not installed", remedy))
     return findings
 
 
