@@ -267,7 +267,7 @@ class _Grid:
 
     def _train(self) -> list[RunResult]:
         from rss_rl.api.interruption import Interruption
-        from rss_rl.cli.table_progress import TableProgress
+        from rss_rl.cli.table_progress import TableProgress, say_stopping
         from rss_rl.results.output import check_folder
         from rss_rl.results.tables.execute import RunResult
 
@@ -278,7 +278,7 @@ class _Grid:
         self._data.tell = progress.tell
         results: list[RunResult] = []
         try:
-            with Interruption(progress.stopping) as interruption:
+            with Interruption(say_stopping) as interruption:
                 stop = interruption.asked
                 for event in self._events(missing, stop, progress):
                     progress.show(event)
@@ -306,10 +306,7 @@ class _Grid:
 
 @contextmanager
 def run_workers(
-    folder: Path,
-    jobs: int,
-    stop: Callable[[], bool],
-    progress: TableProgress,
+    folder: Path, jobs: int, stop: Callable[[], bool], progress: TableProgress
 ) -> Iterator[Workers]:
     """Workers for the runs under `folder`; a cluster started for them ends with them."""
     from rss_rl.results.tables.execute import LocalWorkers
@@ -317,17 +314,14 @@ def run_workers(
     if jobs == 1:
         yield LocalWorkers(stop, progress.progress)
         return
-    from rss_rl.cluster.connection import connect, shutdown
+    from rss_rl.cluster.connection import connected
     from rss_rl.cluster.run_workers import RayWorkers
 
-    cluster = connect(cores=jobs)
-    try:
-        for note in cluster.notes:
-            progress.tell(note)
-        with closing(RayWorkers(jobs, folder, stop, progress.progress)) as workers:
-            yield workers
-    finally:
-        shutdown(cluster)
+    with (
+        connected(progress.tell, cores=jobs),
+        closing(RayWorkers(jobs, folder, stop, progress.progress)) as workers,
+    ):
+        yield workers
 
 
 def _report_failed(failed: Sequence[RunResult], out: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -129,20 +130,19 @@ def _train(
     """Train the trials; the exit code after a signal, or None."""
     from rss_rl.api.interruption import Interruption
     from rss_rl.cli.table_progress import say_stopping
-    from rss_rl.cluster.connection import connect, shutdown
+    from rss_rl.cluster.connection import connected
 
     _check_installed()
-    with study.locked(), Interruption(say_stopping) as interruption:
-        cluster = connect(address, cores=jobs, insecure=insecure)
-        try:
-            from rss_rl.cluster.tuning import search
+    note = partial(say, out)
+    with (
+        study.locked(),
+        Interruption(say_stopping) as interruption,
+        connected(note, address, cores=jobs, insecure=insecure),
+    ):
+        from rss_rl.cluster.tuning import search
 
-            for note in cluster.notes:
-                say(out, note)
-            for news in search(study, jobs, budget_s, interruption.asked):
-                _show(study, news, budget_s, out)
-        finally:
-            shutdown(cluster)
+        for news in search(study, jobs, budget_s, interruption.asked):
+            _show(study, news, budget_s, out)
     return interruption.exit_code if interruption.asked() else None
 
 
