@@ -106,7 +106,7 @@ def watch(board: JobBoard, name: str, out: Console) -> Job:
     """
     shown = _Counter()
     try:
-        if (job := board.wait_for_start(name, _START_S)).waits:
+        if (job := board.wait(name, _START_S, start=True)).waits:
             say(out, f"{job.status}: {job.message}")
         board.follow(name, shown.write)
     except KeyboardInterrupt:
@@ -141,7 +141,7 @@ def _stop(board: JobBoard, name: str, out: Console, shown: int | None = None) ->
     from rss_rl.cluster.package import STOP_WAIT_S
 
     board.stop(name)
-    if board.wait_for_start(name, _START_S).waits:
+    if board.wait(name, _START_S, start=True).waits:
         say(out, f"PENDING: {name}. Ray ends it once it has the resources to start, or in 15 min.")
         return
     job = board.wait(name, STOP_WAIT_S + _MARGIN_S)
