@@ -19,7 +19,6 @@ from rss_rl.errors import ConfigError
 from rss_rl.results.score_cells import summary_cells
 
 if TYPE_CHECKING:
-    from rss_rl.components import Trust
     from rss_rl.training.evaluation import Mode
 
 EVALUATE_EPILOG = """
@@ -110,7 +109,12 @@ def report(
     if html is not None:
         if json_ or markdown:
             raise ConfigError("several output formats are given", remedy="Give one of them")
-        _write_page(runs, html, split, trust(trust_plugins))
+        from rss_rl.pages.report import write_report_page
+
+        with console(stderr=True).status("reading") as status:
+            trusted = trust(trust_plugins)
+            write_report_page(runs, html, split, trust=trusted, progress=status.update)
+        typer.echo(f"wrote {html}")
         return
     from rss_rl.results.sentences import kept_warning
     from rss_rl.runs.run_directory import RunDirectory
@@ -128,14 +132,6 @@ def report(
         asked = opened[0].config.get("reward", {}).get("target_share")
         if warning := kept_warning(record, asked):
             say(console(), f"Warning: {warning}", "yellow")
-
-
-def _write_page(runs: list[Path], out: Path, split: str, trusted: Trust) -> None:
-    from rss_rl.pages.report import write_report_page
-
-    with console(stderr=True).status("reading") as status:
-        write_report_page(runs, out, split, trust=trusted, progress=status.update)
-    typer.echo(f"wrote {out}")
 
 
 def _print_summary(records: list[dict[str, Any]], json_: bool, markdown: bool) -> None:

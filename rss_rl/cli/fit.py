@@ -88,13 +88,8 @@ def fit(
     from rss_rl.api.fitting import fit as fit_rows
 
     shown = console(stderr=json_)
-    how: dict[str, Any] = {
-        "task": task and task.value,
-        "low": low,
-        "high": high,
-        "vectors": vectors or None,
-        "skip_bad_rows": skip_bad_rows,
-    }
+    how: dict[str, Any] = {"task": task and task.value, "low": low, "high": high}
+    how |= {"vectors": vectors or None, "skip_bad_rows": skip_bad_rows}
     run = fit_rows(
         data,
         text=text,

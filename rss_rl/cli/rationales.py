@@ -121,12 +121,13 @@ def rationales(
             found[run] = score_run_agreement(run, split, progress=progress, **asked)
     if figure is not None:
         _draw(figure, found, split, asked["trust"])
-    rows = [(str(run), choice, own[choice]) for run, own in found.items() for choice in own]
     if json_:
-        tree = {"split": split, "which": which, "runs": _by_run(rows)}
+        measured = {str(run): own for run, own in found.items()}
+        tree = {"split": split, "which": which, "runs": measured}
         typer.echo(json.dumps(tree, indent=2))
-    else:
-        _print(rows, markdown=markdown, csv=csv_)
+        return
+    rows = [(str(run), choice, own[choice]) for run, own in found.items() for choice in own]
+    _print(rows, markdown=markdown, csv=csv_)
 
 
 def _draw(
@@ -150,22 +151,10 @@ def _print(rows: Sequence[_Row], *, markdown: bool, csv: bool) -> None:
         typer.echo(csv_text(records, header), nl=False)
     elif markdown:
         typer.echo(markdown_table(*_cells(rows)))
-    else:
-        _print_columns(rows)
-
-
-def _by_run(rows: Sequence[_Row]) -> dict[str, dict[str, Mapping[str, float]]]:
-    tree: dict[str, dict[str, Mapping[str, float]]] = {}
-    for name, selection, measures in rows:
-        tree.setdefault(name, {})[selection] = measures
-    return tree
-
-
-def _print_columns(rows: Sequence[_Row]) -> None:
-    """Print a column per selection and a row per measure: terminals are narrow."""
-    header, body = _cells(rows)
-    (_, *names), *lines = zip(header, *body, strict=True)
-    console().print(plain_table(["", *names], lines, left=1))
+    else:  # a column per selection and a row per measure: terminals are narrow
+        header, body = _cells(rows)
+        (_, *names), *lines = zip(header, *body, strict=True)
+        console().print(plain_table(["", *names], lines, left=1))
 
 
 def _file_names(files: Sequence[Path]) -> dict[str, Path]:

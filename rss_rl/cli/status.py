@@ -29,7 +29,8 @@ Examples:
 `rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped, failed,
 crashed (no process trains, and no error was logged) or not running.
 """
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
+_UNITS = ((86400, "d", 1), (3600, "h", 1), (60, "min", 0), (1, "s", 0))
+"""Length in seconds, name and decimal places."""
 
 
 def status(
@@ -79,10 +80,8 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, str]]:
     yield "progress", _progress(found)
     seen = f"last update {_ago(found.update_age_s)}"
     yield "speed", f"{_shown(found.updates_per_s, '{:.2f} updates/s')}, {seen}"
-    yield (
-        "checkpoint",
-        f"{_shown(found.checkpoint_step, 'step {}')}, {_ago(found.checkpoint_age_s)}",
-    )
+    step = _shown(found.checkpoint_step, "step {}")
+    yield "checkpoint", f"{step}, {_ago(found.checkpoint_age_s)}"
     yield "dev", _scored(found.dev)
     yield "best", _scored(found.best)
     yield "kept", _kept(found.scalars)
@@ -145,10 +144,11 @@ def _storage(found: RunStatus) -> str:
 def _scored(scored: dict[str, Any] | None) -> str:
     if scored is None:
         return "-"
-    parts = []
-    for mode, metrics in scored["scores"].items():
-        parts.append(f"{mode}: {describe_scores(brief_measures(metrics), ', ')}")
-    return f"{'; '.join(parts)} (update {scored['update']}, {scored['phase']})"
+    shown = (
+        f"{mode}: {describe_scores(brief_measures(metrics), ', ')}"
+        for mode, metrics in scored["scores"].items()
+    )
+    return f"{'; '.join(shown)} (update {scored['update']}, {scored['phase']})"
 
 
 def _problem(event: dict[str, Any]) -> str:
@@ -173,9 +173,5 @@ def _span(seconds: float) -> str:
     >>> _span(5), _span(90), _span(8000)
     ('5 s', '2 min', '2.2 h')
     """
-    for size, unit in _UNITS:
-        if seconds >= size:
-            return (
-                f"{seconds / size:.0f} {unit}" if unit == "min" else f"{seconds / size:.1f} {unit}"
-            )
-    return f"{seconds:.0f} s"
+    size, unit, places = next((u for u in _UNITS if seconds >= u[0]), _UNITS[-1])
+    return f"{seconds / size:.{places}f} {unit}"
