@@ -12,7 +12,7 @@ import typer
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import console
+from rss_rl.cli.options import argument, console, option
 from rss_rl.errors import RssError
 from rss_rl.version import installed_version
 
@@ -39,13 +39,10 @@ class Finding(NamedTuple):
 
 def doctor(
     config: Annotated[
-        str | None,
-        typer.Argument(metavar="[CONFIG]", help="Configuration of the run to check."),
+        str | None, argument("[CONFIG]", "Configuration of the run to check.")
     ] = None,
     overrides: options.Overrides = None,
-    run_dir: Annotated[
-        Path, typer.Option("--run-dir", metavar="DIR", help="Directory of that run.")
-    ] = Path("runs"),
+    run_dir: Annotated[Path, option("--run-dir DIR", "Directory of that run.")] = Path("runs"),
 ) -> None:
     """Check whether a run can start on this machine; exit code 1 if not."""
     findings = [

@@ -14,7 +14,7 @@ import typer
 from rss_rl.api.scores import print_report, scores_table
 from rss_rl.api.terminal import plain_table, say
 from rss_rl.cli import options
-from rss_rl.cli.options import checkpoint, console, trust
+from rss_rl.cli.options import checkpoint, console, option, trust
 from rss_rl.errors import ConfigError
 from rss_rl.results.score_cells import summary_cells
 
@@ -50,7 +50,7 @@ class ModeName(StrEnum):
     random = "random"
 
 
-Split = Annotated[str, typer.Option("--split", help="Split to score: dev, test, train.")]
+Split = Annotated[str, option("--split", "Split to score: dev, test, train.")]
 
 
 def evaluate(
@@ -58,9 +58,9 @@ def evaluate(
     split: Split = "test",
     mode: Annotated[
         list[ModeName] | None,
-        typer.Option(
+        option(
             "--mode",
-            help="How tokens are selected; repeatable. `all` is the comparison trained on "
+            "How tokens are selected; repeatable. `all` is the comparison trained on "
             "all tokens. Default: all modes of the run.",
         ),
     ] = None,
@@ -91,16 +91,13 @@ def report(
     runs: options.RunPaths,
     html: Annotated[
         Path | None,
-        typer.Option(
-            "--html",
-            metavar="FILE",
-            help="Write an HTML page: scores, curves, marked texts, words, agreement with "
+        option(
+            "--html FILE",
+            "Write an HTML page: scores, curves, marked texts, words, agreement with "
             "people, settings and data. Here, runs may differ in more than the seed.",
         ),
     ] = None,
-    split: Annotated[
-        str, typer.Option("--split", help="Split that the page of --html shows.")
-    ] = "test",
+    split: Annotated[str, option("--split", "Split that the page of --html shows.")] = "test",
     trust_plugins: options.TrustPlugins = False,
     json_: options.Json = False,
     markdown: options.Markdown = False,

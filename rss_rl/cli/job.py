@@ -11,7 +11,7 @@ import typer
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import console
+from rss_rl.cli.options import argument, console, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,17 +44,14 @@ app = typer.Typer(
 
 Address = Annotated[
     str | None,
-    typer.Option(
-        "--address",
-        metavar="ADDRESS",
-        help="Address of the cluster: http://HEAD:8265 (dashboard), or HEAD:6379 or "
+    option(
+        "--address ADDRESS",
+        "Address of the cluster: http://HEAD:8265 (dashboard), or HEAD:6379 or "
         "ray://HEAD:10001 if the dashboard has its usual port. Default: RAY_ADDRESS.",
     ),
 ]
-JobName = Annotated[
-    str, typer.Argument(metavar="JOB", help="The job's name, as `rss-rl submit` printed it.")
-]
-Follow = Annotated[bool, typer.Option("--follow/--no-follow", help="Continue until the job ends.")]
+JobName = Annotated[str, argument("JOB", "The job's name, as `rss-rl submit` printed it.")]
+Follow = Annotated[bool, option("--follow/--no-follow", "Continue until the job ends.")]
 
 
 @app.command("list", epilog=_EPILOG)

@@ -19,7 +19,7 @@ from rich.status import Status
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import checkpoint, console, text_columns, trust
+from rss_rl.cli.options import checkpoint, console, option, text_columns, trust
 from rss_rl.storage import is_uri
 
 if TYPE_CHECKING:
@@ -47,42 +47,38 @@ def predict(
     path: options.ModelPath,
     source: Annotated[
         str,
-        typer.Option(
-            "--input",
-            metavar="FILE|FOLDER|URI",
-            help="CSV, TSV, JSON lines or Parquet, also .gz; or a folder of Parquet files, here or "
+        option(
+            "--input FILE|FOLDER|URI",
+            "CSV, TSV, JSON lines or Parquet, also .gz; or a folder of Parquet files, here or "
             "at a URI (s3://, gs://, ...).",
         ),
     ],
     target: Annotated[
         str,
-        typer.Option(
-            "--output",
-            metavar="FILE|FOLDER|URI",
-            help="A file of the same formats, not .gz; it appears when complete. For a folder or "
+        option(
+            "--output FILE|FOLDER|URI",
+            "A file of the same formats, not .gz; it appears when complete. For a folder or "
             "URI: a folder or URI for the Parquet files.",
         ),
     ],
     text: options.TextColumn = None,
     text_b: options.TextB = None,
     skip_bad_rows: Annotated[
-        bool,
-        typer.Option("--skip-bad-rows", help="Write what is wrong with a row into column `error`."),
+        bool, option("--skip-bad-rows", "Write what is wrong with a row into column `error`.")
     ] = False,
     overwrite: Annotated[
         bool,
-        typer.Option(
+        option(
             "--overwrite",
-            help="Replace an existing output, or the files of an earlier call in its folder; "
+            "Replace an existing output, or the files of an earlier call in its folder; "
             "never the input.",
         ),
     ] = False,
     address: Annotated[
         str | None,
-        typer.Option(
-            "--address",
-            metavar="HOST:PORT",
-            help="Score the files of a folder on a Ray cluster: 'auto' for the one running on "
+        option(
+            "--address HOST:PORT",
+            "Score the files of a folder on a Ray cluster: 'auto' for the one running on "
             "this machine, 'local' to start one here. Needs rss-rl[data], and rss-rl on the "
             "nodes. Default: one file at a time, without Ray.",
         ),

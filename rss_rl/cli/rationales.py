@@ -12,7 +12,7 @@ import typer
 from rss_rl.api.terminal import counted, plain_table
 from rss_rl.cli import options
 from rss_rl.cli.evaluate import Split
-from rss_rl.cli.options import checkpoint, console, split_list, trust
+from rss_rl.cli.options import checkpoint, console, option, split_list, trust
 from rss_rl.components import Trust
 from rss_rl.errors import ConfigError
 from rss_rl.results.agreement_cells import AGREEMENT_LABELS, format_agreement
@@ -61,43 +61,37 @@ def rationales(
     which: options.Which = "best",
     share: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--share",
+            "Share of the words for all selections but the policy's. Default: the policy's "
+            "mean share.",
             min=0.0,
             max=1.0,
-            help="Share of the words for all selections but the policy's. Default: the policy's "
-            "mean share.",
         ),
     ] = None,
     posthoc: Annotated[
         str | None,
-        typer.Option(
-            "--posthoc",
-            metavar="A,B",
-            help="Also explain the run's classifier: occlusion, occlusion-5 (five words at a "
+        option(
+            "--posthoc A,B",
+            "Also explain the run's classifier: occlusion, occlusion-5 (five words at a "
             "time), gradient-x-input, integrated-gradients, lime. Takes minutes on long texts.",
         ),
     ] = None,
     scores: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--scores", metavar="FILE", help="Scores of the words by another method; repeatable."
-        ),
+        option("--scores FILE", "Scores of the words by another method; repeatable."),
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option(
-            "--figure",
-            metavar="FILE.png",
-            help="Also draw token F1 against the share of the words kept, seeds as a band.",
+        option(
+            "--figure FILE.png",
+            "Also draw token F1 against the share of the words kept, seeds as a band.",
         ),
     ] = None,
     device: options.Device = None,
     trust_plugins: options.TrustPlugins = False,
     markdown: options.Markdown = False,
-    csv_: Annotated[
-        bool, typer.Option("--csv", help="Print CSV, all measures with all digits.")
-    ] = False,
+    csv_: Annotated[bool, option("--csv", "Print CSV, all measures with all digits.")] = False,
     json_: options.Json = False,
 ) -> None:
     """Compare the words that runs select with those that people marked."""

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rss_rl.cli import options
-from rss_rl.cli.options import console
+from rss_rl.cli.options import argument, console, option
 from rss_rl.metrics.measures import brief_measures
 from rss_rl.results.output import describe_scores
 
@@ -34,15 +34,9 @@ _UNITS = ((86400, "d", 1), (3600, "h", 1), (60, "min", 0), (1, "s", 0))
 
 
 def status(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="Directory of a run, or the storage path of its copy."),
-    ],
-    follow: Annotated[bool, typer.Option("--follow", help="Repeat until the run ends.")] = False,
-    every: Annotated[
-        float,
-        typer.Option("--every", metavar="SECONDS", min=0.1, help="Time between two readings."),
-    ] = 2.0,
+    run: Annotated[str, argument("RUN", "Directory of a run, or the storage path of its copy.")],
+    follow: Annotated[bool, option("--follow", "Repeat until the run ends.")] = False,
+    every: Annotated[float, option("--every SECONDS", "Time between two readings.", min=0.1)] = 2.0,
     json_: options.Json = False,
 ) -> None:
     """Print what a run is doing: its phase, progress, scores, samplers, storage and warnings."""

@@ -9,12 +9,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
 from rss_rl.cli.job import Address, finish, watch
-from rss_rl.cli.options import console
+from rss_rl.cli.options import console, option
 from rss_rl.errors import ConfigError
 from rss_rl.storage import is_uri
 
@@ -48,38 +46,28 @@ def submit(
     config: options.ConfigName,
     storage: Annotated[
         str,
-        typer.Option(
-            "--storage",
-            metavar="URI",
-            help="Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.",
+        option(
+            "--storage URI",
+            "Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.",
         ),
     ],
     overrides: options.Overrides = None,
     address: Address = None,
     shared_filesystem: Annotated[
         bool,
-        typer.Option(
-            "--shared-filesystem", help="Say that local paths are the same files on every node."
-        ),
+        option("--shared-filesystem", "Say that local paths are the same files on every node."),
     ] = False,
     name: Annotated[
-        str | None, typer.Option("--name", help="Name of the job. Default: the configuration's.")
+        str | None, option("--name", "Name of the job. Default: the configuration's.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--detach", help="Show what the job prints until it ends.")
+        bool, option("--follow/--detach", "Show what the job prints until it ends.")
     ] = True,
     pip: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--pip", metavar="REQUIREMENT", help="Package to install for the job; repeatable."
-        ),
+        list[str] | None, option("--pip REQUIREMENT", "Package to install for the job; repeatable.")
     ] = None,
-    cpus: Annotated[
-        float, typer.Option("--cpus", min=0, help="CPUs for the learner's process.")
-    ] = 1,
-    gpus: Annotated[
-        float, typer.Option("--gpus", min=0, help="GPUs for the learner's process.")
-    ] = 0,
+    cpus: Annotated[float, option("--cpus", "CPUs for the learner's process.", min=0)] = 1,
+    gpus: Annotated[float, option("--gpus", "GPUs for the learner's process.", min=0)] = 0,
     take_over: options.TakeOver = False,
     insecure: options.Insecure = False,
     dry_run: options.DryRun = False,

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import console
+from rss_rl.cli.options import argument, console, option
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,37 +48,31 @@ Press Ctrl-C once to stop with a checkpoint of each trial; the same command resu
 def tune(
     space: Annotated[
         str,
-        typer.Argument(
-            metavar="SPACE",
-            help="A shipped search space (policy, classifier), or a YAML file of your own.",
+        argument(
+            "SPACE", "A shipped search space (policy, classifier), or a YAML file of your own."
         ),
     ],
     config: options.ConfigName,
     overrides: options.Overrides = None,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for trials and results.")
-    ] = Path("runs/tune"),
+    out: Annotated[Path, option("--out DIR", "Folder for trials and results.")] = Path("runs/tune"),
     minutes: Annotated[
         float,
-        typer.Option(
+        option(
             "--minutes",
-            min=0.0,
-            help="Core minutes for all trials together, including those of earlier calls. After"
+            "Core minutes for all trials together, including those of earlier calls. After"
             " that, no new trial starts.",
+            min=0.0,
         ),
     ] = 60.0,
     jobs: Annotated[
         int, typer.Option("--jobs", "--concurrent", min=1, help="Trials at a time, a core each.")
     ] = 1,
-    seeds: Annotated[
-        int, typer.Option("--seeds", min=1, help="Runs of each trial; their mean counts.")
-    ] = 1,
+    seeds: Annotated[int, option("--seeds", "Runs of each trial; their mean counts.", min=1)] = 1,
     address: Annotated[
         str | None,
-        typer.Option(
-            "--address",
-            metavar="HOST:PORT",
-            help="Ray cluster to use, which shares the disk of --out. Default: RAY_ADDRESS, or a"
+        option(
+            "--address HOST:PORT",
+            "Ray cluster to use, which shares the disk of --out. Default: RAY_ADDRESS, or a"
             " new cluster on this machine.",
         ),
     ] = None,
