@@ -255,13 +255,19 @@ def _callback(take: Callable[[int, dict[str, Any], bool], None]) -> Any:
         def __reduce__(self) -> tuple[Any, ...]:
             return tune.Callback, ()
 
-        def on_trial_result(self, *, trial: Any, result: Any, **_: Any) -> None:
+        def on_trial_result(
+            self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any
+        ) -> None:
             take(trial.config[_NUMBER], result, False)
 
-        def on_trial_complete(self, *, trial: Any, **_: Any) -> None:
+        def on_trial_complete(
+            self, iteration: int, trials: list[Any], trial: Any, **info: Any
+        ) -> None:
             take(trial.config[_NUMBER], trial.last_result or {}, True)
 
-        def on_trial_error(self, *, trial: Any, **_: Any) -> None:
+        def on_trial_error(
+            self, iteration: int, trials: list[Any], trial: Any, **info: Any
+        ) -> None:
             take(trial.config[_NUMBER], {}, True)
 
     return Callback()

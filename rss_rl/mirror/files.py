@@ -113,9 +113,10 @@ def take_snapshot(run_dir: Path, known: Mapping[str, Signature]) -> Snapshot:
             snapshot.names.add(name)
             if known.get(name) == signature:
                 continue
+            held: bytes | BinaryIO | Path = source
             if isinstance(source, Path) and "/tensors-" in name:  # may be pruned before the upload
-                source = snapshot.hold(source)
-            snapshot.items.append(Item(name, signature, source))
+                held = snapshot.hold(source)
+            snapshot.items.append(Item(name, signature, held))
     except BaseException:
         snapshot.close()
         raise
