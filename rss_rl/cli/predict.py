@@ -6,14 +6,13 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.status import Status
 
 from rss_rl.api.interruption import Interruption
@@ -148,6 +147,7 @@ def _rows(counts: Counts) -> str:
 
 def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, insecure: bool) -> None:
     """Score the remaining files; at the end, say what is complete and how to continue."""
+    from rss_rl.inference.folder import score_here
     from rss_rl.inference.scoring import Counts
 
     out, before, of = console(stderr=True), len(job.done), len(job.files)
@@ -168,7 +168,13 @@ def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, inse
                 """Show the current file's counts on top of the completed ones."""
                 show(total + counts, f"{done:,} of {of:,} files, ")
 
-            scored = _scored(packed, job, address, insecure, out, interruption.asked, progress)
+            if address is None or not job.waiting:
+                scored = score_here(packed, job, interruption.asked, progress)
+            else:
+                from rss_rl.cluster.scoring import score_on_ray
+
+                note = partial(say, out)
+                scored = score_on_ray(packed, job, note, address=address, insecure=insecure)
             for counts in scored:
                 done += 1
                 total += counts
@@ -181,26 +187,6 @@ def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, inse
         raise typer.Exit(interruption.exit_code)
     there = f"; {before:,} were complete already" if before else ""
     typer.echo(f"wrote {job.target.uri}: {done - before:,} files, {_rows(total)}{there}")
-
-
-def _scored(
-    packed: PackedModel,
-    job: FolderJob,
-    address: str | None,
-    insecure: bool,
-    out: Console,
-    stop: Callable[[], bool],
-    progress: Callable[[Counts], None],
-) -> Iterator[Counts]:
-    """Score the remaining files, here or on a cluster; yields the counts of each."""
-    if address is None or not job.waiting:
-        from rss_rl.inference.folder import score_here
-
-        yield from score_here(packed, job, stop, progress)
-        return
-    from rss_rl.cluster.scoring import score_on_ray
-
-    yield from score_on_ray(packed, job, partial(say, out), address=address, insecure=insecure)
 
 
 def _command() -> str:

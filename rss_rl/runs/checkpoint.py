@@ -18,7 +18,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -412,10 +412,8 @@ def _pointed_to(run_dir: Path) -> set[int]:
     steps = set()
     for path in _checkpoints(run_dir).iterdir():
         if _POINTER.fullmatch(path.name) and path.is_file():
-            try:
+            with suppress(CheckpointError):
                 steps.add(parse_step(read_pointer(run_dir, path.name)))
-            except CheckpointError:
-                continue
     return steps
 
 
