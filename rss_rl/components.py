@@ -66,6 +66,12 @@ class _KindSpec:
         return f"rss_rl.{self.plural}"
 
 
+_OF_LABELS = {
+    "classes": "labels that are classes",
+    "score": "labels that are real numbers",
+    "sentence": "labels that are a sentence of the passage",
+    "candidate": "labels that are a candidate answer of the passage",
+}
 KINDS: Mapping[Kind, _KindSpec] = {
     "policy": _KindSpec(
         "policies",
@@ -113,12 +119,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
     "classifier": _KindSpec(
         "classifiers",
         "model.classifier",
-        {
-            "classes": "labels that are classes",
-            "score": "labels that are real numbers",
-            "sentence": "labels that are a sentence of the passage",
-            "candidate": "labels that are a candidate answer of the passage",
-        },
+        _OF_LABELS,
     ),
     "reward_model": _KindSpec(
         "reward_models",
@@ -146,10 +147,7 @@ KINDS: Mapping[Kind, _KindSpec] = {
         "metrics",
         "evaluation.metrics",
         {
-            "classes": "labels that are classes",
-            "score": "labels that are real numbers",
-            "sentence": "labels that are a sentence of the passage",
-            "candidate": "labels that are a candidate answer of the passage",
+            **_OF_LABELS,
             "rationales": "compares with the words that people marked",
             "questions": "needs questions with rival answers",
             "predictions": "depends on the classifier's predictions",

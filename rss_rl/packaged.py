@@ -69,14 +69,7 @@ def packaged_tables() -> list[str]:
 
 
 def find_table(name: str | Path) -> Path:
-    """The file of the table called `name`.
-
-    Args:
-        name: a path to a YAML file, or the name of a shipped table.
-
-    Raises:
-        ConfigError: neither exists; names the nearest shipped one.
-    """
+    """The file of the table called `name`: a path or a shipped name; else a ConfigError."""
     return _find(name, _TABLES)
 
 

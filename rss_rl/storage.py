@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -146,8 +147,7 @@ class Storage:
             file = stack.enter_context(source.open("rb")) if isinstance(source, Path) else source
             file.seek(0)
             stream = stack.enter_context(self._output(name))
-            while chunk := file.read(_CHUNK):
-                stream.write(chunk)
+            shutil.copyfileobj(file, stream, _CHUNK)
 
     def delete(self, name: str) -> None:
         """Remove a file if it exists, and its directory if that is empty then."""
@@ -234,7 +234,10 @@ def open_storage(location: str) -> Storage:
         try:
             filesystem, root = fs.FileSystem.from_uri(location)
         except pa.ArrowInvalid:  # a scheme that pyarrow leaves to fsspec
-            filesystem, root = _by_fsspec(location)
+            import fsspec
+
+            filesystem, root = fsspec.core.url_to_fs(location)
+            filesystem = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
     except (OSError, ValueError, ImportError, pa.ArrowException) as error:
         raise StorageError(
             f"cannot be opened: {error}",
@@ -243,10 +246,3 @@ def open_storage(location: str) -> Storage:
             " fsspec package installed",
         ) from error
     return Storage(location, filesystem, root)
-
-
-def _by_fsspec(uri: str) -> tuple[fs.FileSystem, str]:
-    import fsspec
-
-    filesystem, root = fsspec.core.url_to_fs(uri)
-    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), root

@@ -118,7 +118,6 @@ def _check(whole: PolicyModule, kind: str, inputs: int, *, share: bool) -> None:
         if share:
             _check_share(case)
         _check_alone(case)
-        _check_numbers_alone(case)
         _check_pickled(case)
         check_empty(case)
     if isinstance(whole, StochasticPolicy):
@@ -126,7 +125,7 @@ def _check(whole: PolicyModule, kind: str, inputs: int, *, share: bool) -> None:
 
 
 def _check_share(case: Case) -> None:
-    """With capability `share`, it keeps tokens with probability, or `steered`, over one half."""
+    """With capability `share`, it keeps the tokens whose probability (or `steered`) is over 0.5."""
     rule = case.policy.probabilities
     if isinstance(case.policy, SteeredPolicy):
         rule = case.policy.steered
@@ -145,9 +144,7 @@ def _check_buffers(case: Case) -> None:
     """Buffers must not change, because a run publishes parameters only."""
     learning = copy.deepcopy(case.policy).train()
     before = {name: value.clone() for name, value in learning.named_buffers()}
-    again = Case(learning, case.kind, case.inputs, seed=0)
-    for call in _learning_calls(again):
-        call()
+    _call_as_learners(Case(learning, case.kind, case.inputs, seed=0))
     for name, value in learning.named_buffers():
         case.require(
             torch.equal(before[name], value),
@@ -157,18 +154,17 @@ def _check_buffers(case: Case) -> None:
         )
 
 
-def _learning_calls(case: Case) -> list[Callable[[], object]]:
-    """The methods that learners call."""
-    policy: Any = case.policy
-    drawn = torch.zeros_like(case.uniforms, dtype=torch.bool)
-    calls: list[Callable[[], object]] = [lambda: policy.probabilities(case.tokens, case.valid)]
+def _call_as_learners(case: Case) -> None:
+    """Call the methods that learners call."""
+    policy = case.policy
+    policy.probabilities(case.tokens, case.valid)
     if isinstance(policy, StochasticPolicy):
-        calls.append(lambda: policy.evaluate(case.tokens, case.valid, drawn))
+        nothing = torch.zeros_like(case.uniforms, dtype=torch.bool)
+        policy.evaluate(case.tokens, case.valid, nothing)
     if isinstance(policy, FactorisedPolicy):
-        calls.append(lambda: policy.logits(case.tokens, case.valid))
+        policy.logits(case.tokens, case.valid)
     if isinstance(policy, RelaxedPolicy):
-        calls.append(lambda: policy.gates(case.tokens, case.valid, case.uniforms))
-    return calls
+        policy.gates(case.tokens, case.valid, case.uniforms)
 
 
 def _check_saved(case: Case, other: PolicyModule | None) -> None:
@@ -290,36 +286,12 @@ def _check_gates(case: Case) -> None:
 
 
 def _check_alone(case: Case) -> None:
-    """A sentence gets the same selection alone and in a padded batch."""
-    for row, length in enumerate(case.lengths):
-        one = slice(row, row + 1)
-        tokens, valid = case.tokens[one, :length], case.valid[one, :length]
-        drawn = case.uniforms[:, one, :, :length]
-        pairs = {
-            "threshold": (
-                case.policy.threshold(tokens, valid),
-                case.policy.threshold(case.tokens, case.valid)[one, :, :length],
-            ),
-            "sample": (
-                case.policy.sample(tokens, valid, drawn).selection,
-                case.policy.sample(case.tokens, case.valid, case.uniforms).selection[
-                    :, one, :, :length
-                ],
-            ),
-        }
-        for name, (lonely, together) in pairs.items():
-            case.require(
-                torch.equal(lonely, together),
-                f"{name} of a sentence of {length} tokens depends on the padding around it",
-                "Use real tokens only: mask sums, means, maxima and recurrences",
-            )
-
-
-def _check_numbers_alone(case: Case) -> None:
-    """Probabilities and gates of a sentence alone are those in a padded batch, up to rounding."""
+    """A sentence gets the same selection alone and in a padded batch; numbers up to rounding."""
     policy: Any = case.policy
     calls: dict[str, Callable[..., Tensor]] = {
-        "probabilities": lambda tokens, valid, drawn: policy.probabilities(tokens, valid)[None]
+        "threshold": lambda tokens, valid, _: policy.threshold(tokens, valid)[None],
+        "sample": lambda *arguments: policy.sample(*arguments).selection,
+        "probabilities": lambda tokens, valid, _: policy.probabilities(tokens, valid)[None],
     }
     if isinstance(policy, RelaxedPolicy):
         calls["gates"] = policy.gates
@@ -329,9 +301,12 @@ def _check_numbers_alone(case: Case) -> None:
             one = slice(row, row + 1)
             drawn = case.uniforms[:, one, :, :length]
             lonely = call(case.tokens[one, :length], case.valid[one, :length], drawn)
+            together = whole[:, one, :, :length]
+            depends = "depends" if lonely.dtype == torch.bool else "depend"
             case.require(
-                torch.allclose(lonely, whole[:, one, :, :length], atol=1e-4),
-                f"{name} of a sentence of {length} tokens depend on the padding around it",
+                lonely.shape == together.shape
+                and torch.allclose(lonely.float(), together.float(), atol=1e-4),
+                f"{name} of a sentence of {length} tokens {depends} on the padding around it",
                 "Use real tokens only: mask sums, means, maxima and recurrences",
             )
 
@@ -339,11 +314,9 @@ def _check_numbers_alone(case: Case) -> None:
 def _check_pickled(case: Case) -> None:
     """A pickled copy samples the same selections."""
     copy = Promises(PolicyError, case.kind).pickled(case.policy)
+    arguments = case.tokens, case.valid, case.uniforms
     case.require(
-        torch.equal(
-            copy.sample(case.tokens, case.valid, case.uniforms).selection,
-            case.policy.sample(case.tokens, case.valid, case.uniforms).selection,
-        ),
+        torch.equal(copy.sample(*arguments).selection, case.policy.sample(*arguments).selection),
         "its pickled copy draws other selections",
         "Keep what it needs in parameters, buffers and attributes",
     )

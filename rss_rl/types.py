@@ -7,7 +7,7 @@ K selections per example, R = 2 roles (0 = head, 1 = dependent).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -97,20 +97,12 @@ class Batch:
     def _each(self, change: Callable[[Array], Array]) -> Batch:
         """The batch with every array changed alike."""
 
-        def slots(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-            return tuple(change(array) for array in arrays)
+        def changed(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(change, value))
+            return None if value is None else change(value)
 
-        return Batch(
-            rows=change(self.rows),
-            tokens=slots(self.tokens),
-            valid=slots(self.valid),
-            labels=change(self.labels),
-            rationale=None if self.rationale is None else slots(self.rationale),
-            marks=None if self.marks is None else change(self.marks),
-            questions=None if self.questions is None else change(self.questions),
-            annotations=None if self.annotations is None else change(self.annotations),
-            states=None if self.states is None else slots(self.states),
-        )
+        return Batch(*(changed(getattr(self, field.name)) for field in fields(self)))
 
 
 class ExampleSource(Protocol):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 
-def _installed() -> str:
+def installed_version(package: str) -> str | None:
+    """The version of an installed package; None if it is not installed."""
     try:
-        return version("rss-rl")
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "0+unknown"
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
-VERSION = _installed()
+VERSION = installed_version("rss-rl") or "0+unknown"  # a source tree that was never installed

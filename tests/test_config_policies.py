@@ -165,7 +165,7 @@ def test_another_name_keeps_the_options_that_it_has(tmp_path: Path) -> None:
                 "policy": {"name": "top-k", "options": {"tokens": 2}},
                 "reward": {"target_share": 0.3},
             },
-            "does not declare that it keeps that",
+            "does not declare that it keeps those",
         ),
         ({"reward": {"share_schedule": 0.5}}, "leads to target_share, which is not set"),
         ({"policy": {"name": "smooth", "options": {"width": 20.0}}}, "is not below largest_width"),

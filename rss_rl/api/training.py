@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -325,25 +326,23 @@ def _roles(config: RunConfig, joining: Joining, out: Console) -> Iterator[Roles]
             say(out, note)
         yield LocalRoles()
         return
-    from rss_rl.cluster.connection import connect, shutdown
+    from rss_rl.cluster.connection import connected
     from rss_rl.cluster.roles import RayRoles
 
     samplers = config.sampler.actors * config.sampler.threads
     learners = config.learner.actors * config.learner.threads
     if config.model.attention != "eager":
         load_ahead()  # compile kernels while Ray starts
-    cluster = connect(
+    with connected(
+        partial(say, out),
         joining.address,
         cores=samplers + learners,
         dashboard=joining.dashboard,
         insecure=joining.insecure,
-    )
-    try:
-        for note in (*cluster.notes, *_thread_notes(config, cluster.how == "started")):
+    ) as cluster:
+        for note in _thread_notes(config, cluster.how == "started"):
             say(out, note)
         yield RayRoles()
-    finally:
-        shutdown(cluster)
 
 
 def _thread_notes(config: RunConfig, one_machine: bool) -> list[str]:

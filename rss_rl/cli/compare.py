@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rss_rl.api.terminal import plain_table, say
 from rss_rl.cli import options
-from rss_rl.cli.options import console, trust
+from rss_rl.cli.options import console, option, trust
 from rss_rl.metrics.measures import find_measure, format_measure
 from rss_rl.results.score_cells import MODE_NAMES, summary_cells
 
@@ -40,13 +40,10 @@ class _Part(NamedTuple):
 
 def compare(
     runs: options.RunPaths,
-    split: Annotated[
-        str, typer.Option("--split", help="Split whose scores are compared.")
-    ] = "test",
+    split: Annotated[str, option("--split", "Split whose scores are compared.")] = "test",
     markdown: options.Markdown = False,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Write compare.md and curves.png into it."),
+        Path | None, option("--out DIR", "Write compare.md and curves.png into it.")
     ] = None,
     trust_plugins: options.TrustPlugins = False,
 ) -> None:

@@ -12,7 +12,7 @@ import yaml
 
 from rss_rl.api.terminal import plain_table, say
 from rss_rl.cli import options
-from rss_rl.cli.options import console
+from rss_rl.cli.options import argument, console
 
 EPILOG = """
 Examples:
@@ -29,11 +29,10 @@ Examples:
 
 def components(
     kind: Annotated[
-        str | None,
-        typer.Argument(metavar="[KIND]", help="policies, estimators, encoders, classifiers, ..."),
+        str | None, argument("[KIND]", "policies, estimators, encoders, classifiers, ...")
     ] = None,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A component, or package.module:OBJECT.")
+        str | None, argument("[NAME]", "A component, or package.module:OBJECT.")
     ] = None,
     json_: options.Json = False,
 ) -> None:

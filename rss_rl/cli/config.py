@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import console
+from rss_rl.cli.options import argument, console
 from rss_rl.components import DEFAULTS, find_component
 from rss_rl.config import Choice, PhaseConfig, RunConfig, load_config
 from rss_rl.packaged import configs_root, find_config, packaged_configs
@@ -41,9 +41,8 @@ Examples:
 def show(
     config: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[CONFIG]",
-            help="A YAML file, or a name that `rss-rl config list` shows. Default: all keys.",
+        argument(
+            "[CONFIG]", "A YAML file, or a name that `rss-rl config list` shows. Default: all keys."
         ),
     ] = None,
     overrides: options.Overrides = None,

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from rss_rl.api.terminal import SafeConsole, say
 from rss_rl.cli import data_catalogue, options
-from rss_rl.cli.options import table_option
+from rss_rl.cli.options import argument, option, table_option
 from rss_rl.data.batching import padding_share, plain_batches
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.prepare import SHARD_MB
@@ -84,52 +84,44 @@ class TooLong(StrEnum):
 
 @app.command(epilog=PREPARE_EPILOG)
 def prepare(
-    what: Annotated[
-        list[str],
-        typer.Argument(metavar="NAME|FILE...", help="A known dataset, or training file(s)."),
-    ],
+    what: Annotated[list[str], argument("NAME|FILE...", "A known dataset, or training file(s).")],
     out: Annotated[
         str,
-        typer.Option(
-            "--out",
-            metavar="DIR|URI",
-            help="Directory to make, or a URI such as s3://bucket/name: the data are prepared here "
+        option(
+            "--out DIR|URI",
+            "Directory to make, or a URI such as s3://bucket/name: the data are prepared here "
             "and then uploaded.",
         ),
     ],
     from_: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FOLDER", help="Folder with the files of a known dataset."),
+        Path | None, option("--from FOLDER", "Folder with the files of a known dataset.")
     ] = None,
     vectors: options.Vectors = None,
     dim: Annotated[
-        int,
-        typer.Option(
-            "--dim", min=1, help="Width of random vectors.", rich_help_panel=options.VECTORS
-        ),
+        int, option("--dim", "Width of random vectors.", min=1, rich_help_panel=options.VECTORS)
     ] = 100,
     text: Annotated[
         str | None,
         table_option(
-            "--text", "Column with the text, or with a list of words (JSON lines, Parquet)."
+            "--text COLUMN", "Column with the text, or with a list of words (JSON lines, Parquet)."
         ),
     ] = None,
-    text_b: Annotated[str | None, table_option("--text-b", "Second text of a pair.")] = None,
+    text_b: Annotated[str | None, table_option("--text-b COLUMN", "Second text of a pair.")] = None,
     label: options.LabelColumn = None,
     id_: Annotated[
         str | None,
-        table_option("--id", "Column that identifies a row. Default: file name and row."),
+        table_option("--id COLUMN", "Column that identifies a row. Default: file name and row."),
     ] = None,
     rationale: Annotated[
         str | None,
         table_option(
-            "--rationale",
+            "--rationale COLUMN",
             "Column with a list of 0 and 1, one for each word of --text: 1 for the words that "
             "matter.",
         ),
     ] = None,
     rationale_b: Annotated[
-        str | None, table_option("--rationale-b", "The same for --text-b.")
+        str | None, table_option("--rationale-b COLUMN", "The same for --text-b.")
     ] = None,
     task: options.Task = options.TaskKind.classes,
     low: options.Low = None,
@@ -137,61 +129,51 @@ def prepare(
     dev: options.DevRows = None,
     test: options.TestRows = None,
     split: Annotated[
-        str,
-        table_option("--split", "Shares of train, dev and test in a random split.", "A/B/C"),
+        str, table_option("--split A/B/C", "Shares of train, dev and test in a random split.")
     ] = "0.8/0.1/0.1",
-    split_seed: Annotated[int, table_option("--split-seed", "Seed of the random split.", None)] = 0,
+    split_seed: Annotated[int, table_option("--split-seed", "Seed of the random split.")] = 0,
     option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", metavar="NAME=VALUE", help="A setting of a known dataset; repeatable."
-        ),
+        list[str] | None, option("--option NAME=VALUE", "A setting of a known dataset; repeatable.")
     ] = None,
     lower: Annotated[
         bool,
-        typer.Option(
+        option(
             "--lower/--no-lower",
-            help="Convert text to lower case. Lists of words are always kept as they are.",
+            "Convert text to lower case. Lists of words are always kept as they are.",
             rich_help_panel=options.VECTORS,
         ),
     ] = True,
     seed: Annotated[
         int,
-        typer.Option(
-            "--seed",
-            help="Seed of random vectors, generated datasets and random splits of known ones.",
+        option(
+            "--seed", "Seed of random vectors, generated datasets and random splits of known ones."
         ),
     ] = 0,
     shard_mb: Annotated[
         int,
-        typer.Option(
-            "--shard-mb", min=1, help="Largest size of a file of the prepared data, in megabytes."
-        ),
+        option("--shard-mb", "Largest size of a file of the prepared data, in megabytes.", min=1),
     ] = SHARD_MB,
     max_words: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--max-words",
+            "Longest text, in words. Preparing reports what long texts cost.",
             min=1,
-            help="Longest text, in words. Preparing reports what long texts cost.",
             rich_help_panel=options.BAD_ROWS,
         ),
     ] = None,
     too_long: Annotated[
         TooLong | None,
-        typer.Option(
+        option(
             "--too-long",
-            help="Whether texts over --max-words are cut (the default) or their rows left out. "
+            "Whether texts over --max-words are cut (the default) or their rows left out. "
             "Both are counted.",
             rich_help_panel=options.BAD_ROWS,
         ),
     ] = None,
     skip_bad_rows: options.SkipBadRows = False,
     force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Replace existing prepared data.", rich_help_panel=options.BAD_ROWS
-        ),
+        bool, option("--force", "Replace existing prepared data.", rich_help_panel=options.BAD_ROWS)
     ] = False,
     json_: options.Json = False,
 ) -> None:
@@ -229,21 +211,18 @@ app.command(epilog=data_catalogue.FETCH_EPILOG)(data_catalogue.fetch)
 
 @app.command(epilog=ENCODE_EPILOG)
 def encode(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A prepared directory.")],
+    data: Annotated[Path, argument("DATA", "A prepared directory.")],
     pretrained: Annotated[
         str,
-        typer.Option(
-            "--pretrained",
-            metavar="FOLDER|NAME",
-            help="Folder of a transformer with its tokenizer, or its name on the Hugging Face hub.",
+        option(
+            "--pretrained FOLDER|NAME",
+            "Folder of a transformer with its tokenizer, or its name on the Hugging Face hub.",
         ),
     ],
     dtype: Annotated[
-        StateType, typer.Option("--dtype", help="Type of the numbers that are written.")
+        StateType, option("--dtype", "Type of the numbers that are written.")
     ] = StateType.float16,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace states of another encoder.")
-    ] = False,
+    force: Annotated[bool, option("--force", "Replace states of another encoder.")] = False,
     json_: options.Json = False,
 ) -> None:
     """Store a pretrained encoder's state of each word, in its whole text, with prepared data.
@@ -272,12 +251,8 @@ def encode(
 
 @app.command(epilog="Example: `rss-rl data show data/reviews --examples 3`")
 def show(
-    prepared: Annotated[
-        str, typer.Argument(metavar="PREPARED", help="A prepared directory, or its URI.")
-    ],
-    examples: Annotated[
-        int, typer.Option("--examples", min=0, help="Also show this many training rows.")
-    ] = 0,
+    prepared: Annotated[str, argument("PREPARED", "A prepared directory, or its URI.")],
+    examples: Annotated[int, option("--examples", "Also show this many training rows.", min=0)] = 0,
     json_: options.Json = False,
 ) -> None:
     """Show what a prepared directory or URI holds."""

@@ -25,6 +25,7 @@ from rich.table import Table
 
 from rss_rl.api.terminal import SafeConsole
 from rss_rl.cli import options
+from rss_rl.cli.options import argument, option
 from rss_rl.data.fetching.catalogue import CATALOGUE, entry
 from rss_rl.data.fetching.download import Retries
 from rss_rl.data.fetching.entries import Entry
@@ -70,9 +71,7 @@ _BARS = (
 
 
 def list_(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Show all details of this dataset.")
-    ] = None,
+    name: Annotated[str | None, argument("[NAME]", "Show all details of this dataset.")] = None,
     json_: options.Json = False,
 ) -> None:
     """List the datasets known by name: task, rows, size, licence, and how to get each."""
@@ -90,27 +89,20 @@ def list_(
 
 
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A dataset of `rss-rl data list`.")],
+    name: Annotated[str, argument("NAME", "A dataset of `rss-rl data list`.")],
     to: Annotated[
         Path | None,
-        typer.Option(
-            "--to",
-            metavar="DIR",
-            help="Folder to put it in. Default: a folder of its own below downloads.",
-        ),
+        option("--to DIR", "Folder to put it in. Default: a folder of its own below downloads."),
     ] = None,
     mirror: Annotated[
         str | None,
-        typer.Option(
-            "--mirror",
-            metavar="URL-PREFIX",
-            help="Take the files from URL-PREFIX/FILE, a copy that you trust; http is allowed "
+        option(
+            "--mirror URL-PREFIX",
+            "Take the files from URL-PREFIX/FILE, a copy that you trust; http is allowed "
             "here. Known sizes and checksums are compared.",
         ),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Download again even if the files exist.")
-    ] = False,
+    force: Annotated[bool, option("--force", "Download again even if the files exist.")] = False,
     json_: options.Json = False,
 ) -> None:
     """Download a dataset, check it, and unpack it to where `rss-rl data prepare` reads it."""

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
 from rich.console import Console
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import console, end_run, write_page
+from rss_rl.cli.options import argument, console, end_run, option, write_page
 from rss_rl.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -71,30 +70,25 @@ _REAL = _Demo(
 def demo(
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]...",
-            help="Settings that differ from `configs/demo.yaml`, or `configs/demo_real.yaml`.",
+        argument(
+            "[KEY=VALUE]...",
+            "Settings that differ from `configs/demo.yaml`, or `configs/demo_real.yaml`.",
         ),
     ] = None,
     real: Annotated[
         bool,
-        typer.Option(
+        option(
             "--real",
-            help="Train on real text: sentences from product reviews, which are included in the "
+            "Train on real text: sentences from product reviews, which are included in the "
             "package.",
         ),
     ] = False,
     run_dir: Annotated[
         Path | None,
-        typer.Option(
-            "--run-dir",
-            metavar="DIR",
-            help="Directory of the run. Default: runs/demo, or runs/demo-real.",
-        ),
+        option("--run-dir DIR", "Directory of the run. Default: runs/demo, or runs/demo-real."),
     ] = None,
     seed: Annotated[
-        int,
-        typer.Option("--seed", min=0, help="Seed of the generated sentences and of the training."),
+        int, option("--seed", "Seed of the generated sentences and of the training.", min=0)
     ] = 0,
     json_: options.Json = False,
 ) -> None:

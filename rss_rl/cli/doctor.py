@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -13,8 +12,9 @@ import typer
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import console
+from rss_rl.cli.options import argument, console, option
 from rss_rl.errors import RssError
+from rss_rl.version import installed_version
 
 EPILOG = """
 Examples:
@@ -39,13 +39,10 @@ class Finding(NamedTuple):
 
 def doctor(
     config: Annotated[
-        str | None,
-        typer.Argument(metavar="[CONFIG]", help="Configuration of the run to check."),
+        str | None, argument("[CONFIG]", "Configuration of the run to check.")
     ] = None,
     overrides: options.Overrides = None,
-    run_dir: Annotated[
-        Path, typer.Option("--run-dir", metavar="DIR", help="Directory of that run.")
-    ] = Path("runs"),
+    run_dir: Annotated[Path, option("--run-dir DIR", "Directory of that run.")] = Path("runs"),
 ) -> None:
     """Check whether a run can start on this machine; exit code 1 if not."""
     findings = [
@@ -71,10 +68,9 @@ def doctor(
 def _versions() -> list[Finding]:
     findings = [Finding("python", platform.python_version())]
     for name in _LIBRARIES:
-        try:
-            findings.append(Finding(name, version(name)))
-        except PackageNotFoundError:
-            findings.append(Finding(name, "not installed", f"Install it: pip install {name}"))
+        found = installed_version(name)
+        remedy = "" if found else f"Install it: pip install {name}"
+        findings.append(Finding(name, found or "not installed", remedy))
     return findings
 
 

@@ -14,12 +14,11 @@ import typer
 from rss_rl.api.scores import print_report, scores_table
 from rss_rl.api.terminal import plain_table, say
 from rss_rl.cli import options
-from rss_rl.cli.options import checkpoint, console, trust
+from rss_rl.cli.options import checkpoint, console, option, trust
 from rss_rl.errors import ConfigError
 from rss_rl.results.score_cells import summary_cells
 
 if TYPE_CHECKING:
-    from rss_rl.components import Trust
     from rss_rl.training.evaluation import Mode
 
 EVALUATE_EPILOG = """
@@ -51,7 +50,7 @@ class ModeName(StrEnum):
     random = "random"
 
 
-Split = Annotated[str, typer.Option("--split", help="Split to score: dev, test, train.")]
+Split = Annotated[str, option("--split", "Split to score: dev, test, train.")]
 
 
 def evaluate(
@@ -59,9 +58,9 @@ def evaluate(
     split: Split = "test",
     mode: Annotated[
         list[ModeName] | None,
-        typer.Option(
+        option(
             "--mode",
-            help="How tokens are selected; repeatable. `all` is the comparison trained on "
+            "How tokens are selected; repeatable. `all` is the comparison trained on "
             "all tokens. Default: all modes of the run.",
         ),
     ] = None,
@@ -92,16 +91,13 @@ def report(
     runs: options.RunPaths,
     html: Annotated[
         Path | None,
-        typer.Option(
-            "--html",
-            metavar="FILE",
-            help="Write an HTML page: scores, curves, marked texts, words, agreement with "
+        option(
+            "--html FILE",
+            "Write an HTML page: scores, curves, marked texts, words, agreement with "
             "people, settings and data. Here, runs may differ in more than the seed.",
         ),
     ] = None,
-    split: Annotated[
-        str, typer.Option("--split", help="Split that the page of --html shows.")
-    ] = "test",
+    split: Annotated[str, option("--split", "Split that the page of --html shows.")] = "test",
     trust_plugins: options.TrustPlugins = False,
     json_: options.Json = False,
     markdown: options.Markdown = False,
@@ -110,7 +106,12 @@ def report(
     if html is not None:
         if json_ or markdown:
             raise ConfigError("several output formats are given", remedy="Give one of them")
-        _write_page(runs, html, split, trust(trust_plugins))
+        from rss_rl.pages.report import write_report_page
+
+        with console(stderr=True).status("reading") as status:
+            trusted = trust(trust_plugins)
+            write_report_page(runs, html, split, trust=trusted, progress=status.update)
+        typer.echo(f"wrote {html}")
         return
     from rss_rl.results.sentences import kept_warning
     from rss_rl.runs.run_directory import RunDirectory
@@ -128,14 +129,6 @@ def report(
         asked = opened[0].config.get("reward", {}).get("target_share")
         if warning := kept_warning(record, asked):
             say(console(), f"Warning: {warning}", "yellow")
-
-
-def _write_page(runs: list[Path], out: Path, split: str, trusted: Trust) -> None:
-    from rss_rl.pages.report import write_report_page
-
-    with console(stderr=True).status("reading") as status:
-        write_report_page(runs, out, split, trust=trusted, progress=status.update)
-    typer.echo(f"wrote {out}")
 
 
 def _print_summary(records: list[dict[str, Any]], json_: bool, markdown: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rss_rl.cli import options
-from rss_rl.cli.options import checkpoint, console, text_columns, trust
+from rss_rl.cli.options import argument, checkpoint, console, option, text_columns, trust
 from rss_rl.durable import disk_errors, is_same_file, replace_file
 from rss_rl.errors import ConfigError, StorageError
 
@@ -31,37 +31,29 @@ def explain(
     path: options.ModelPath,
     texts: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[TEXT]...", help="One text, or two: a pair, or passage and question."
-        ),
+        argument("[TEXT]...", "One text, or two: a pair, or passage and question."),
     ] = None,
     file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file", metavar="FILE", help="Texts in a CSV, TSV, JSON-lines or Parquet file."
-        ),
+        Path | None, option("--file FILE", "Texts in a CSV, TSV, JSON-lines or Parquet file.")
     ] = None,
     text: options.TextColumn = None,
     text_b: options.TextB = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Rows of FILE shown.")] = 10,
+    limit: Annotated[int, option("--limit", "Rows of FILE shown.", min=1)] = 10,
     flips: Annotated[
         int,
-        typer.Option(
+        option(
             "--flips",
-            min=1,
-            help="How many words of a text can be forced in or out: kept words first, then the "
+            "How many words of a text can be forced in or out: kept words first, then the "
             "most probable.",
+            min=1,
         ),
     ] = 200,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="Page to write.")] = Path(
-        "explain.html"
-    ),
+    out: Annotated[Path, option("--out FILE.html", "Page to write.")] = Path("explain.html"),
     figure: Annotated[
         Path | None,
-        typer.Option(
-            "--figure",
-            metavar="FILE.png|svg",
-            help="Also write a heat map of the attention; files are numbered if there are several.",
+        option(
+            "--figure FILE.png|svg",
+            "Also write a heat map of the attention; files are numbered if there are several.",
         ),
     ] = None,
     which: options.Which = "best",

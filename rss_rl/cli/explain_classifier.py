@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from rss_rl.cli import options
-from rss_rl.cli.options import console, end_run
+from rss_rl.cli.options import argument, console, end_run, option
 
 EPILOG = """
 Examples:
@@ -28,43 +26,36 @@ that open the run later need --trust-plugins, because they import its module.
 def explain_classifier(
     classifier: Annotated[
         str,
-        typer.Argument(
-            metavar="CLASSIFIER",
-            help="Folder of an AutoModelForSequenceClassification with its tokenizer, its name on"
+        argument(
+            "CLASSIFIER",
+            "Folder of an AutoModelForSequenceClassification with its tokenizer, its name on"
             " the Hugging Face hub, or package.module:FUNCTION from a list of texts to the"
             " probability of each class.",
         ),
     ],
-    data: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Texts: .csv, .tsv, .jsonl or .parquet.")
-    ],
-    text: Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the text.")],
+    data: Annotated[Path, argument("FILE", "Texts: .csv, .tsv, .jsonl or .parquet.")],
+    text: Annotated[str, option("--text COLUMN", "Column of the text.")],
     overrides: options.OwnSettings = None,
-    keep: Annotated[
-        float, typer.Option("--keep", metavar="SHARE", help="Share of the words to mark.")
-    ] = 0.2,
+    keep: Annotated[float, option("--keep SHARE", "Share of the words to mark.")] = 0.2,
     of_class: Annotated[
         str | None,
-        typer.Option(
-            "--class",
-            metavar="NAME",
-            help="Mark what speaks for this class in every text. Default: what speaks for the "
+        option(
+            "--class NAME",
+            "Mark what speaks for this class in every text. Default: what speaks for the "
             "class that the classifier predicts.",
         ),
     ] = None,
     vectors: options.Vectors = None,
     contextual: Annotated[
         bool,
-        typer.Option(
+        option(
             "--contextual",
-            help="The policy also reads the classifier's encoder states of each word in its whole"
+            "The policy also reads the classifier's encoder states of each word in its whole"
             " text, at the cost of one forward pass per text.",
         ),
     ] = False,
     time: options.Time = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the run.")] = Path(
-        "runs/explained"
-    ),
+    out: Annotated[Path, option("--out DIR", "Directory of the run.")] = Path("runs/explained"),
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
 ) -> None:

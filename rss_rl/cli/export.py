@@ -10,7 +10,7 @@ import typer
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import checkpoint, console, trust
+from rss_rl.cli.options import checkpoint, console, option, trust
 from rss_rl.errors import ConfigError
 
 EPILOG = """
@@ -27,25 +27,21 @@ In Python, without Ray: `rss_rl.load("models/reviews").predict(["A dull film."])
 def export(
     run: options.RunPath,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Directory to write. Default: RUN-export."),
+        Path | None, option("--out DIR", "Directory to write. Default: RUN-export.")
     ] = None,
     which: options.Which = "best",
     onnx: Annotated[
-        bool,
-        typer.Option("--onnx", help="Also write model.onnx, and check it; needs rss-rl[onnx]."),
+        bool, option("--onnx", "Also write model.onnx, and check it; needs rss-rl[onnx].")
     ] = False,
     int8: Annotated[
         bool,
-        typer.Option(
+        option(
             "--int8",
-            help="With --onnx: also write model-int8.onnx, whose transformer computes in 8-bit"
+            "With --onnx: also write model-int8.onnx, whose transformer computes in 8-bit"
             " integers. It is smaller and faster, and not as exact.",
         ),
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing export.")
-    ] = False,
+    overwrite: Annotated[bool, option("--overwrite", "Replace an existing export.")] = False,
     trust_plugins: options.TrustPlugins = False,
     json_: options.Json = False,
 ) -> None:

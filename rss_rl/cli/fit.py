@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from rss_rl.cli import options
-from rss_rl.cli.options import console, end_run
+from rss_rl.cli.options import argument, console, end_run, option
 
 EPILOG = """
 Examples:
@@ -26,55 +24,45 @@ train`, which have more options.
 
 
 def fit(
-    data: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Training rows: .csv, .tsv, .jsonl or .parquet.")
-    ],
-    text: Annotated[str, typer.Option("--text", metavar="COLUMN", help="Column of the text.")],
+    data: Annotated[Path, argument("FILE", "Training rows: .csv, .tsv, .jsonl or .parquet.")],
+    text: Annotated[str, option("--text COLUMN", "Column of the text.")],
     label: options.LabelColumn,
     overrides: options.OwnSettings = None,
     text_b: options.TextB = None,
     keep: Annotated[
         float | None,
-        typer.Option(
-            "--keep",
-            metavar="SHARE",
-            help="Share of the words to keep. Default: 0.4, or 0.2 if texts have over 100 words "
+        option(
+            "--keep SHARE",
+            "Share of the words to keep. Default: 0.4, or 0.2 if texts have over 100 words "
             "on average.",
         ),
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(
-            "--config",
-            metavar="CONFIG",
-            help="Train with this configuration, such as own_context, changed only by KEY=VALUE "
+        option(
+            "--config CONFIG",
+            "Train with this configuration, such as own_context, changed only by KEY=VALUE "
             "settings. Default: own, own_pairs or own_long, adapted to the data.",
         ),
     ] = None,
     pretrained: Annotated[
         str | None,
-        typer.Option(
-            "--pretrained",
-            metavar="FOLDER_OR_HUB_NAME",
-            help="A transformer to use: as context for the policy, or on a machine with a GPU as "
+        option(
+            "--pretrained FOLDER_OR_HUB_NAME",
+            "A transformer to use: as context for the policy, or on a machine with a GPU as "
             "the classifier.",
         ),
     ] = None,
     time: options.Time = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Directory of the run. Default: runs/NAME for NAME.csv."
-        ),
+        Path | None, option("--out DIR", "Directory of the run. Default: runs/NAME for NAME.csv.")
     ] = None,
     dev: options.DevRows = None,
     test: options.TestRows = None,
     task: Annotated[
         options.TaskKind | None,
         options.table_option(
-            "--task",
-            "Whether labels are classes or numbers. Default: guessed from the labels.",
-            None,
+            "--task", "Whether labels are classes or numbers. Default: guessed from the labels."
         ),
     ] = None,
     low: options.Low = None,
@@ -88,13 +76,8 @@ def fit(
     from rss_rl.api.fitting import fit as fit_rows
 
     shown = console(stderr=json_)
-    how: dict[str, Any] = {
-        "task": task and task.value,
-        "low": low,
-        "high": high,
-        "vectors": vectors or None,
-        "skip_bad_rows": skip_bad_rows,
-    }
+    how: dict[str, Any] = {"task": task and task.value, "low": low, "high": high}
+    how |= {"vectors": vectors or None, "skip_bad_rows": skip_bad_rows}
     run = fit_rows(
         data,
         text=text,

@@ -11,7 +11,7 @@ import typer
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import console
+from rss_rl.cli.options import argument, console, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,17 +44,14 @@ app = typer.Typer(
 
 Address = Annotated[
     str | None,
-    typer.Option(
-        "--address",
-        metavar="ADDRESS",
-        help="Address of the cluster: http://HEAD:8265 (dashboard), or HEAD:6379 or "
+    option(
+        "--address ADDRESS",
+        "Address of the cluster: http://HEAD:8265 (dashboard), or HEAD:6379 or "
         "ray://HEAD:10001 if the dashboard has its usual port. Default: RAY_ADDRESS.",
     ),
 ]
-JobName = Annotated[
-    str, typer.Argument(metavar="JOB", help="The job's name, as `rss-rl submit` printed it.")
-]
-Follow = Annotated[bool, typer.Option("--follow/--no-follow", help="Continue until the job ends.")]
+JobName = Annotated[str, argument("JOB", "The job's name, as `rss-rl submit` printed it.")]
+Follow = Annotated[bool, option("--follow/--no-follow", "Continue until the job ends.")]
 
 
 @app.command("list", epilog=_EPILOG)
@@ -106,7 +103,7 @@ def watch(board: JobBoard, name: str, out: Console) -> Job:
     """
     shown = _Counter()
     try:
-        if (job := board.wait_for_start(name, _START_S)).waits:
+        if (job := board.wait(name, _START_S, start=True)).waits:
             say(out, f"{job.status}: {job.message}")
         board.follow(name, shown.write)
     except KeyboardInterrupt:
@@ -141,7 +138,7 @@ def _stop(board: JobBoard, name: str, out: Console, shown: int | None = None) ->
     from rss_rl.cluster.package import STOP_WAIT_S
 
     board.stop(name)
-    if board.wait_for_start(name, _START_S).waits:
+    if board.wait(name, _START_S, start=True).waits:
         say(out, f"PENDING: {name}. Ray ends it once it has the resources to start, or in 15 min.")
         return
     job = board.wait(name, STOP_WAIT_S + _MARGIN_S)

@@ -31,6 +31,7 @@ from rss_rl.cli import (
     tune,
 )
 from rss_rl.cli.group import DEBUG_VARIABLE, Commands, deferred
+from rss_rl.cli.options import option
 
 _EPILOG = """
 Begin with `rss-rl demo`. With data of your own:
@@ -60,14 +61,11 @@ def _version(asked: bool) -> None:
 @app.callback()
 def global_options(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, option("--version", "Print the version.", callback=_version, is_eager=True)
     ] = False,
     debug: Annotated[
         bool,
-        typer.Option(
-            "--debug", help=f"Also print tracebacks of expected errors, as {DEBUG_VARIABLE}=1 does."
-        ),
+        option("--debug", f"Also print tracebacks of expected errors, as {DEBUG_VARIABLE}=1 does."),
     ] = False,
 ) -> None:
     """Learn which words of a sentence matter: reinforced self-attention."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,63 +18,61 @@ if TYPE_CHECKING:
     from rss_rl.api.run import Run
     from rss_rl.components import Trust
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
-RunPaths = Annotated[
-    list[Path], typer.Argument(metavar="RUN...", help="Directory of a run, or several.")
-]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run.")]
-ModelPath = Annotated[
-    Path, typer.Argument(metavar="RUN|EXPORT", help="Directory of a run or of an export.")
-]
-Which = Annotated[
-    str, typer.Option("--which", metavar="best|latest|STEP", help="Checkpoint of a run.")
-]
+
+def option(spec: str, help_: str, **more: Any) -> Any:
+    """An option of a command.
+
+    Args:
+        spec: its flag and what its value is called, as in `--out DIR`; without the latter, the type
+            says what it is.
+        more: of `typer.Option`.
+    """
+    flag, _, metavar = spec.partition(" ")
+    return typer.Option(flag, metavar=metavar or None, help=help_, **more)
+
+
+def argument(metavar: str, help_: str) -> Any:
+    """An argument of a command, by what it is called."""
+    return typer.Argument(metavar=metavar, help=help_)
+
+
+Json = Annotated[bool, option("--json", "Print JSON.")]
+Markdown = Annotated[bool, option("--markdown", "Print Markdown.")]
+RunPaths = Annotated[list[Path], argument("RUN...", "Directory of a run, or several.")]
+RunPath = Annotated[Path, argument("RUN", "Directory of a run.")]
+ModelPath = Annotated[Path, argument("RUN|EXPORT", "Directory of a run or of an export.")]
+Which = Annotated[str, option("--which best|latest|STEP", "Checkpoint of a run.")]
 Device = Annotated[
-    str | None,
-    typer.Option("--device", help="cpu, cuda, ... Default: the device that the run trained on."),
+    str | None, option("--device", "cpu, cuda, ... Default: the device that the run trained on.")
 ]
 TextColumn = Annotated[
-    str | None,
-    typer.Option("--text", metavar="COLUMN", help="Column of the text, or of a pair's first."),
+    str | None, option("--text COLUMN", "Column of the text, or of a pair's first.")
 ]
-TextB = Annotated[
-    str | None, typer.Option("--text-b", metavar="COLUMN", help="Column of a pair's second text.")
-]
+TextB = Annotated[str | None, option("--text-b COLUMN", "Column of a pair's second text.")]
 VECTORS, BAD_ROWS = "Words and vectors", "Bad rows and output"
 ConfigName = Annotated[
-    str,
-    typer.Argument(
-        metavar="CONFIG",
-        help="A YAML file, or a name that `rss-rl config list` shows.",
-    ),
+    str, argument("CONFIG", "A YAML file, or a name that `rss-rl config list` shows.")
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[KEY=VALUE]...",
-        help="Settings that differ from the file: `learner.policy.l2=1e-4 phases.0.steps=500`.",
+    argument(
+        "[KEY=VALUE]...",
+        "Settings that differ from the file: `learner.policy.l2=1e-4 phases.0.steps=500`.",
     ),
 ]
 OwnSettings = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[KEY=VALUE]...", help="Settings that override those chosen from the data."
-    ),
+    argument("[KEY=VALUE]...", "Settings that override those chosen from the data."),
 ]
 Insecure = Annotated[
-    bool,
-    typer.Option("--insecure", help="Also use a cluster that anybody can use without a token."),
+    bool, option("--insecure", "Also use a cluster that anybody can use without a token.")
 ]
-OnlyRead = Annotated[
-    bool, typer.Option("--only-read", help="Train nothing; show what is finished.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and stop.")]
+OnlyRead = Annotated[bool, option("--only-read", "Train nothing; show what is finished.")]
+DryRun = Annotated[bool, option("--dry-run", "Show what would be done, and stop.")]
 
 
-def table_option(flag: str, help_: str, metavar: str | None = "COLUMN") -> Any:
-    """An option about the user's own files; `metavar` None derives it from the type."""
-    return typer.Option(flag, metavar=metavar, help=help_, rich_help_panel="Your own files")
+table_option = partial(option, rich_help_panel="Your own files")
+"""An option about the user's own files."""
 
 
 class TaskKind(StrEnum):
@@ -83,66 +82,61 @@ class TaskKind(StrEnum):
     score = "score"
 
 
-LabelColumn = Annotated[str | None, table_option("--label", "Column with the label.")]
-Task = Annotated[TaskKind, table_option("--task", "Whether labels are classes or numbers.", None)]
+LabelColumn = Annotated[str | None, table_option("--label COLUMN", "Column with the label.")]
+Task = Annotated[TaskKind, table_option("--task", "Whether labels are classes or numbers.")]
 Low = Annotated[
     float | None,
-    table_option("--low", "Lowest possible score. Default: the lowest of the training rows.", None),
+    table_option("--low", "Lowest possible score. Default: the lowest of the training rows."),
 ]
-High = Annotated[float | None, table_option("--high", "Highest possible score.", None)]
+High = Annotated[float | None, table_option("--high", "Highest possible score.")]
 DevRows = Annotated[
     Path | None,
-    table_option("--dev", "Development split. Default: split off from the training rows.", "FILE"),
+    table_option("--dev FILE", "Development split. Default: split off from the training rows."),
 ]
 TestRows = Annotated[
     Path | None,
-    table_option("--test", "Test split. Default: split off from the training rows.", "FILE"),
+    table_option("--test FILE", "Test split. Default: split off from the training rows."),
 ]
 SkipBadRows = Annotated[
     bool,
-    typer.Option(
+    option(
         "--skip-bad-rows",
-        help="Leave bad rows out, and list them in rejects.jsonl. Default: the first bad row is "
+        "Leave bad rows out, and list them in rejects.jsonl. Default: the first bad row is "
         "an error.",
         rich_help_panel=BAD_ROWS,
     ),
 ]
 Vectors = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--vectors",
-        metavar="FILE",
-        help="GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE), word2vec binary (.bin), or "
+    option(
+        "--vectors FILE",
+        "GloVe text (plain, .gz, .zip or ARCHIVE.zip:FILE), word2vec binary (.bin), or "
         "static:FOLDER_OR_PACKAGE for subword vectors such as those of model2vec and wordllama. "
         "Repeat it to concatenate several. Default: random vectors; of `fit`, those of an "
         "installed package, if there is one.",
         rich_help_panel=VECTORS,
     ),
 ]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace an existing run in the directory.")
-]
+Overwrite = Annotated[bool, option("--overwrite", "Replace an existing run in the directory.")]
 TakeOver = Annotated[
     bool,
-    typer.Option(
+    option(
         "--take-over",
-        help="Write to --storage even if another process seems to write there. "
+        "Write to --storage even if another process seems to write there. "
         "Use it only if that process has stopped.",
     ),
 ]
 Time = Annotated[
     str | None,
-    typer.Option(
-        "--time",
-        metavar="DURATION",
-        help="Longest training time, such as 90s, 5m or 2h, divided among the phases.",
+    option(
+        "--time DURATION", "Longest training time, such as 90s, 5m or 2h, divided among the phases."
     ),
 ]
 TrustPlugins = Annotated[
     bool,
-    typer.Option(
+    option(
         "--trust-plugins",
-        help="Import components that the run or export names as package.module:OBJECT. This can "
+        "Import components that the run or export names as package.module:OBJECT. This can "
         "run any code, so use it only for files of your own or of somebody you trust.",
     ),
 ]

@@ -6,20 +6,19 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.status import Status
 
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import checkpoint, console, text_columns, trust
+from rss_rl.cli.options import checkpoint, console, option, text_columns, trust
 from rss_rl.storage import is_uri
 
 if TYPE_CHECKING:
@@ -47,42 +46,38 @@ def predict(
     path: options.ModelPath,
     source: Annotated[
         str,
-        typer.Option(
-            "--input",
-            metavar="FILE|FOLDER|URI",
-            help="CSV, TSV, JSON lines or Parquet, also .gz; or a folder of Parquet files, here or "
+        option(
+            "--input FILE|FOLDER|URI",
+            "CSV, TSV, JSON lines or Parquet, also .gz; or a folder of Parquet files, here or "
             "at a URI (s3://, gs://, ...).",
         ),
     ],
     target: Annotated[
         str,
-        typer.Option(
-            "--output",
-            metavar="FILE|FOLDER|URI",
-            help="A file of the same formats, not .gz; it appears when complete. For a folder or "
+        option(
+            "--output FILE|FOLDER|URI",
+            "A file of the same formats, not .gz; it appears when complete. For a folder or "
             "URI: a folder or URI for the Parquet files.",
         ),
     ],
     text: options.TextColumn = None,
     text_b: options.TextB = None,
     skip_bad_rows: Annotated[
-        bool,
-        typer.Option("--skip-bad-rows", help="Write what is wrong with a row into column `error`."),
+        bool, option("--skip-bad-rows", "Write what is wrong with a row into column `error`.")
     ] = False,
     overwrite: Annotated[
         bool,
-        typer.Option(
+        option(
             "--overwrite",
-            help="Replace an existing output, or the files of an earlier call in its folder; "
+            "Replace an existing output, or the files of an earlier call in its folder; "
             "never the input.",
         ),
     ] = False,
     address: Annotated[
         str | None,
-        typer.Option(
-            "--address",
-            metavar="HOST:PORT",
-            help="Score the files of a folder on a Ray cluster: 'auto' for the one running on "
+        option(
+            "--address HOST:PORT",
+            "Score the files of a folder on a Ray cluster: 'auto' for the one running on "
             "this machine, 'local' to start one here. Needs rss-rl[data], and rss-rl on the "
             "nodes. Default: one file at a time, without Ray.",
         ),
@@ -152,6 +147,7 @@ def _rows(counts: Counts) -> str:
 
 def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, insecure: bool) -> None:
     """Score the remaining files; at the end, say what is complete and how to continue."""
+    from rss_rl.inference.folder import score_here
     from rss_rl.inference.scoring import Counts
 
     out, before, of = console(stderr=True), len(job.done), len(job.files)
@@ -172,7 +168,13 @@ def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, inse
                 """Show the current file's counts on top of the completed ones."""
                 show(total + counts, f"{done:,} of {of:,} files, ")
 
-            scored = _scored(packed, job, address, insecure, out, interruption.asked, progress)
+            if address is None or not job.waiting:
+                scored = score_here(packed, job, interruption.asked, progress)
+            else:
+                from rss_rl.cluster.scoring import score_on_ray
+
+                note = partial(say, out)
+                scored = score_on_ray(packed, job, note, address=address, insecure=insecure)
             for counts in scored:
                 done += 1
                 total += counts
@@ -185,26 +187,6 @@ def _score_folder(packed: PackedModel, job: FolderJob, address: str | None, inse
         raise typer.Exit(interruption.exit_code)
     there = f"; {before:,} were complete already" if before else ""
     typer.echo(f"wrote {job.target.uri}: {done - before:,} files, {_rows(total)}{there}")
-
-
-def _scored(
-    packed: PackedModel,
-    job: FolderJob,
-    address: str | None,
-    insecure: bool,
-    out: Console,
-    stop: Callable[[], bool],
-    progress: Callable[[Counts], None],
-) -> Iterator[Counts]:
-    """Score the remaining files, here or on a cluster; yields the counts of each."""
-    if address is None or not job.waiting:
-        from rss_rl.inference.folder import score_here
-
-        yield from score_here(packed, job, stop, progress)
-        return
-    from rss_rl.cluster.scoring import score_on_ray
-
-    yield from score_on_ray(packed, job, partial(say, out), address=address, insecure=insecure)
 
 
 def _command() -> str:

@@ -12,7 +12,7 @@ import typer
 from rss_rl.api.terminal import counted, plain_table
 from rss_rl.cli import options
 from rss_rl.cli.evaluate import Split
-from rss_rl.cli.options import checkpoint, console, split_list, trust
+from rss_rl.cli.options import checkpoint, console, option, split_list, trust
 from rss_rl.components import Trust
 from rss_rl.errors import ConfigError
 from rss_rl.results.agreement_cells import AGREEMENT_LABELS, format_agreement
@@ -61,43 +61,37 @@ def rationales(
     which: options.Which = "best",
     share: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--share",
+            "Share of the words for all selections but the policy's. Default: the policy's "
+            "mean share.",
             min=0.0,
             max=1.0,
-            help="Share of the words for all selections but the policy's. Default: the policy's "
-            "mean share.",
         ),
     ] = None,
     posthoc: Annotated[
         str | None,
-        typer.Option(
-            "--posthoc",
-            metavar="A,B",
-            help="Also explain the run's classifier: occlusion, occlusion-5 (five words at a "
+        option(
+            "--posthoc A,B",
+            "Also explain the run's classifier: occlusion, occlusion-5 (five words at a "
             "time), gradient-x-input, integrated-gradients, lime. Takes minutes on long texts.",
         ),
     ] = None,
     scores: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--scores", metavar="FILE", help="Scores of the words by another method; repeatable."
-        ),
+        option("--scores FILE", "Scores of the words by another method; repeatable."),
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option(
-            "--figure",
-            metavar="FILE.png",
-            help="Also draw token F1 against the share of the words kept, seeds as a band.",
+        option(
+            "--figure FILE.png",
+            "Also draw token F1 against the share of the words kept, seeds as a band.",
         ),
     ] = None,
     device: options.Device = None,
     trust_plugins: options.TrustPlugins = False,
     markdown: options.Markdown = False,
-    csv_: Annotated[
-        bool, typer.Option("--csv", help="Print CSV, all measures with all digits.")
-    ] = False,
+    csv_: Annotated[bool, option("--csv", "Print CSV, all measures with all digits.")] = False,
     json_: options.Json = False,
 ) -> None:
     """Compare the words that runs select with those that people marked."""
@@ -121,12 +115,13 @@ def rationales(
             found[run] = score_run_agreement(run, split, progress=progress, **asked)
     if figure is not None:
         _draw(figure, found, split, asked["trust"])
-    rows = [(str(run), choice, own[choice]) for run, own in found.items() for choice in own]
     if json_:
-        tree = {"split": split, "which": which, "runs": _by_run(rows)}
+        measured = {str(run): own for run, own in found.items()}
+        tree = {"split": split, "which": which, "runs": measured}
         typer.echo(json.dumps(tree, indent=2))
-    else:
-        _print(rows, markdown=markdown, csv=csv_)
+        return
+    rows = [(str(run), choice, own[choice]) for run, own in found.items() for choice in own]
+    _print(rows, markdown=markdown, csv=csv_)
 
 
 def _draw(
@@ -150,22 +145,10 @@ def _print(rows: Sequence[_Row], *, markdown: bool, csv: bool) -> None:
         typer.echo(csv_text(records, header), nl=False)
     elif markdown:
         typer.echo(markdown_table(*_cells(rows)))
-    else:
-        _print_columns(rows)
-
-
-def _by_run(rows: Sequence[_Row]) -> dict[str, dict[str, Mapping[str, float]]]:
-    tree: dict[str, dict[str, Mapping[str, float]]] = {}
-    for name, selection, measures in rows:
-        tree.setdefault(name, {})[selection] = measures
-    return tree
-
-
-def _print_columns(rows: Sequence[_Row]) -> None:
-    """Print a column per selection and a row per measure: terminals are narrow."""
-    header, body = _cells(rows)
-    (_, *names), *lines = zip(header, *body, strict=True)
-    console().print(plain_table(["", *names], lines, left=1))
+    else:  # a column per selection and a row per measure: terminals are narrow
+        header, body = _cells(rows)
+        (_, *names), *lines = zip(header, *body, strict=True)
+        console().print(plain_table(["", *names], lines, left=1))
 
 
 def _file_names(files: Sequence[Path]) -> dict[str, Path]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rss_rl.api.terminal import plain_table
 from rss_rl.cli import options
-from rss_rl.cli.options import checkpoint, console, trust
+from rss_rl.cli.options import argument, checkpoint, console, option, trust
 from rss_rl.types import DEPENDENT, HEAD
 
 if TYPE_CHECKING:
@@ -33,17 +33,13 @@ Examples:
 def select(
     path: options.ModelPath,
     texts: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TEXT...", help="One text, or two: a pair, or a passage and a question."
-        ),
+        list[str], argument("TEXT...", "One text, or two: a pair, or a passage and a question.")
     ],
     sampled: Annotated[
         int | None,
-        typer.Option(
-            "--sampled",
-            metavar="SEED",
-            help="Draw the selection at random. Default: tokens with probability over one half.",
+        option(
+            "--sampled SEED",
+            "Draw the selection at random. Default: tokens with probability over one half.",
         ),
     ] = None,
     which: options.Which = "best",

@@ -15,7 +15,7 @@ import typer
 from rss_rl.api.interruption import Interruption
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import checkpoint, console, trust
+from rss_rl.cli.options import argument, checkpoint, console, option, trust
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,33 +41,30 @@ _LOOPBACK = "127.0.0.1"
 def serve(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RUN|EXPORT [RUN|EXPORT]",
-            help="Directory of a run or an export, or two that read the same kind of texts.",
+        argument(
+            "RUN|EXPORT [RUN|EXPORT]",
+            "Directory of a run or an export, or two that read the same kind of texts.",
         ),
     ],
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")
-    ] = 8000,
+    port: Annotated[int, option("--port", "Port; 0 picks a free one.", min=0, max=65535)] = 8000,
     host: Annotated[
         str | None,
-        typer.Option(
-            "--host",
-            metavar="ADDRESS",
-            help="Address to listen on, so that other machines can connect; requests then need a "
+        option(
+            "--host ADDRESS",
+            "Address to listen on, so that other machines can connect; requests then need a "
             "token. Default: only this machine.",
         ),
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--token",
+            "Token that requests need. Default with --host: a random one, which is printed.",
             envvar="RSS_RL_SERVE_TOKEN",
-            help="Token that requests need. Default with --host: a random one, which is printed.",
         ),
     ] = None,
     max_words: Annotated[
-        int, typer.Option("--max-words", min=1, help="Longest text that is read, in words.")
+        int, option("--max-words", "Longest text that is read, in words.", min=1)
     ] = 2000,
     which: options.Which = "best",
     trust_plugins: options.TrustPlugins = False,

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rss_rl.cli import options
-from rss_rl.cli.options import console
+from rss_rl.cli.options import argument, console, option
 from rss_rl.metrics.measures import brief_measures
 from rss_rl.results.output import describe_scores
 
@@ -29,19 +29,14 @@ Examples:
 `rss-rl status runs/demo --json` for programs; `state` is running, finished, stopped, failed,
 crashed (no process trains, and no error was logged) or not running.
 """
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
+_UNITS = ((86400, "d", 1), (3600, "h", 1), (60, "min", 0), (1, "s", 0))
+"""Length in seconds, name and decimal places."""
 
 
 def status(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="Directory of a run, or the storage path of its copy."),
-    ],
-    follow: Annotated[bool, typer.Option("--follow", help="Repeat until the run ends.")] = False,
-    every: Annotated[
-        float,
-        typer.Option("--every", metavar="SECONDS", min=0.1, help="Time between two readings."),
-    ] = 2.0,
+    run: Annotated[str, argument("RUN", "Directory of a run, or the storage path of its copy.")],
+    follow: Annotated[bool, option("--follow", "Repeat until the run ends.")] = False,
+    every: Annotated[float, option("--every SECONDS", "Time between two readings.", min=0.1)] = 2.0,
     json_: options.Json = False,
 ) -> None:
     """Print what a run is doing: its phase, progress, scores, samplers, storage and warnings."""
@@ -79,10 +74,8 @@ def _rows(found: RunStatus) -> Iterator[tuple[str, str]]:
     yield "progress", _progress(found)
     seen = f"last update {_ago(found.update_age_s)}"
     yield "speed", f"{_shown(found.updates_per_s, '{:.2f} updates/s')}, {seen}"
-    yield (
-        "checkpoint",
-        f"{_shown(found.checkpoint_step, 'step {}')}, {_ago(found.checkpoint_age_s)}",
-    )
+    step = _shown(found.checkpoint_step, "step {}")
+    yield "checkpoint", f"{step}, {_ago(found.checkpoint_age_s)}"
     yield "dev", _scored(found.dev)
     yield "best", _scored(found.best)
     yield "kept", _kept(found.scalars)
@@ -145,10 +138,11 @@ def _storage(found: RunStatus) -> str:
 def _scored(scored: dict[str, Any] | None) -> str:
     if scored is None:
         return "-"
-    parts = []
-    for mode, metrics in scored["scores"].items():
-        parts.append(f"{mode}: {describe_scores(brief_measures(metrics), ', ')}")
-    return f"{'; '.join(parts)} (update {scored['update']}, {scored['phase']})"
+    shown = (
+        f"{mode}: {describe_scores(brief_measures(metrics), ', ')}"
+        for mode, metrics in scored["scores"].items()
+    )
+    return f"{'; '.join(shown)} (update {scored['update']}, {scored['phase']})"
 
 
 def _problem(event: dict[str, Any]) -> str:
@@ -173,9 +167,5 @@ def _span(seconds: float) -> str:
     >>> _span(5), _span(90), _span(8000)
     ('5 s', '2 min', '2.2 h')
     """
-    for size, unit in _UNITS:
-        if seconds >= size:
-            return (
-                f"{seconds / size:.0f} {unit}" if unit == "min" else f"{seconds / size:.1f} {unit}"
-            )
-    return f"{seconds:.0f} s"
+    size, unit, places = next((u for u in _UNITS if seconds >= u[0]), _UNITS[-1])
+    return f"{seconds / size:.{places}f} {unit}"

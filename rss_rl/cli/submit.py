@@ -9,13 +9,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
 from rss_rl.cli.job import Address, finish, watch
-from rss_rl.cli.options import console
+from rss_rl.cli.options import console, option
 from rss_rl.errors import ConfigError
+from rss_rl.storage import is_uri
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,38 +46,28 @@ def submit(
     config: options.ConfigName,
     storage: Annotated[
         str,
-        typer.Option(
-            "--storage",
-            metavar="URI",
-            help="Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.",
+        option(
+            "--storage URI",
+            "Where the run is kept: s3://bucket/run, or a path with --shared-filesystem.",
         ),
     ],
     overrides: options.Overrides = None,
     address: Address = None,
     shared_filesystem: Annotated[
         bool,
-        typer.Option(
-            "--shared-filesystem", help="Say that local paths are the same files on every node."
-        ),
+        option("--shared-filesystem", "Say that local paths are the same files on every node."),
     ] = False,
     name: Annotated[
-        str | None, typer.Option("--name", help="Name of the job. Default: the configuration's.")
+        str | None, option("--name", "Name of the job. Default: the configuration's.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--detach", help="Show what the job prints until it ends.")
+        bool, option("--follow/--detach", "Show what the job prints until it ends.")
     ] = True,
     pip: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--pip", metavar="REQUIREMENT", help="Package to install for the job; repeatable."
-        ),
+        list[str] | None, option("--pip REQUIREMENT", "Package to install for the job; repeatable.")
     ] = None,
-    cpus: Annotated[
-        float, typer.Option("--cpus", min=0, help="CPUs for the learner's process.")
-    ] = 1,
-    gpus: Annotated[
-        float, typer.Option("--gpus", min=0, help="GPUs for the learner's process.")
-    ] = 0,
+    cpus: Annotated[float, option("--cpus", "CPUs for the learner's process.", min=0)] = 1,
+    gpus: Annotated[float, option("--gpus", "GPUs for the learner's process.", min=0)] = 0,
     take_over: options.TakeOver = False,
     insecure: options.Insecure = False,
     dry_run: options.DryRun = False,
@@ -86,18 +75,22 @@ def submit(
     """Train on a Ray cluster: sends the code and the resolved configuration as a job."""
     from rss_rl.cli.config import documented_yaml
     from rss_rl.cluster.package import pack_code
+    from rss_rl.config import plugins_named
 
     run, short = _resolve_config(config, overrides or [], shared_filesystem)
     storage = _resolve_storage(storage, shared_filesystem, take_over)
     job = f"{name or short}-{time.strftime('%Y%m%d-%H%M%S')}"
+    plugins = any(plugins_named(run))
     command = entrypoint(
-        job, storage, take_over=take_over, insecure=insecure, trust_plugins=_has_plugins(run)
+        job, storage, take_over=take_over, insecure=insecure, trust_plugins=plugins
     )
     with tempfile.TemporaryDirectory(prefix="rss-rl-") as folder:
         packed = pack_code(Path(folder) / "code", documented_yaml(run))
         sent = _job_options(packed, pip or [], cpus, gpus)
         out = console()
-        _describe(out, run, packed)
+        if run.sampler.backend == "local":
+            say(out, _ONE_PROCESS)
+        say(out, f"Code: {packed.files} files, {packed.size / 1e6:.2f} MB")
         if dry_run:
             _show(out, job, command, sent)
             return
@@ -129,8 +122,6 @@ def entrypoint(
     """
     # `exec`, so that a signal reaches the training directly and only once.
     words = ["exec", "python", "-m", "rss_rl.cli.main", "train", "config.yaml", "--resume"]
-    from rss_rl.storage import is_uri
-
     if is_uri(storage):
         # Next to the unpacked code, which Ray deletes with its session: the storage keeps the run.
         words += ["--run-dir", shlex.quote(f"runs/{job}"), "--storage", shlex.quote(storage)]
@@ -139,12 +130,6 @@ def entrypoint(
         words += ["--run-dir", shlex.quote(storage)]
     words += ["--trust-plugins"] * trust_plugins
     return " ".join(words + ["--insecure"] * insecure)
-
-
-def _has_plugins(config: RunConfig) -> bool:
-    from rss_rl.config import plugins_named
-
-    return any(plugins_named(config))
 
 
 def _resolve_config(start: str, overrides: list[str], shared: bool) -> tuple[RunConfig, str]:
@@ -160,8 +145,6 @@ def _resolve_config(start: str, overrides: list[str], shared: bool) -> tuple[Run
 
 def _on_every_node(path: str, key: str, shared: bool) -> str:
     """A path or URI that is valid on every node."""
-    from rss_rl.storage import is_uri
-
     if is_uri(path):
         return path
     if not shared:
@@ -177,8 +160,6 @@ def _on_every_node(path: str, key: str, shared: bool) -> str:
 def _resolve_storage(storage: str, shared: bool, take_over: bool) -> str:
     """The storage, valid on every node; refuses a take-over that would have no effect."""
     storage = _on_every_node(storage, "--storage", shared)
-    from rss_rl.storage import is_uri
-
     if take_over and not is_uri(storage):
         raise ConfigError(
             "--take-over is about the writer of a URI; a directory is locked and not taken over",
@@ -186,12 +167,6 @@ def _resolve_storage(storage: str, shared: bool, take_over: bool) -> str:
             remedy="Stop the other job with 'rss-rl job stop', and submit without --take-over",
         )
     return storage
-
-
-def _describe(out: Console, run: RunConfig, packed: PackedCode) -> None:
-    if run.sampler.backend == "local":
-        say(out, _ONE_PROCESS)
-    say(out, f"Code: {packed.files} files, {packed.size / 1e6:.2f} MB")
 
 
 def _job_options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -> dict[str, Any]:
@@ -202,10 +177,9 @@ def _job_options(packed: PackedCode, pip: list[str], cpus: float, gpus: float) -
         # Read by Ray's job supervisor.
         "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)},
     }
-    if pip:
-        environment["pip"] = pip
-    found: dict[str, Any] = {"runtime_env": environment, "entrypoint_num_cpus": cpus}
-    return {**found, "entrypoint_num_gpus": gpus} if gpus else found
+    environment |= {"pip": pip} if pip else {}
+    asked = {"entrypoint_num_gpus": gpus} if gpus else {}
+    return {"runtime_env": environment, "entrypoint_num_cpus": cpus, **asked}
 
 
 def _show(out: Console, job: str, command: str, sent: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import console, split_list
+from rss_rl.cli.options import argument, console, option, split_list
 from rss_rl.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -57,49 +57,35 @@ Press Ctrl-C once to stop with a checkpoint of each run; the same command resume
 """
 
 Jobs = Annotated[
-    int,
-    typer.Option(
-        "--jobs", min=1, help="Runs at a time; with 1 they run in this process, without Ray."
-    ),
+    int, option("--jobs", "Runs at a time; with 1 they run in this process, without Ray.", min=1)
 ]
 Again = Annotated[
-    bool, typer.Option("--again", help="Replace runs that were made with other settings or data.")
+    bool, option("--again", "Replace runs that were made with other settings or data.")
 ]
 
 
 def table(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME|FILE", help="A shipped table, or a YAML file of your own."),
-    ],
+    name: Annotated[str, argument("NAME|FILE", "A shipped table, or a YAML file of your own.")],
     data_root: Annotated[
         Path | None,
-        typer.Option(
-            "--data-root",
-            metavar="DIR",
-            help="Folder with a subfolder for each dataset, and the files of word vectors.",
+        option(
+            "--data-root DIR",
+            "Folder with a subfolder for each dataset, and the files of word vectors.",
         ),
     ] = None,
     vectors: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--vectors",
-            metavar="FILE",
-            help="Word vectors to use instead of the table's; repeatable.",
-        ),
+        option("--vectors FILE", "Word vectors to use instead of the table's; repeatable."),
     ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for data, runs and tables.")
-    ] = Path("runs/tables"),
+    out: Annotated[Path, option("--out DIR", "Folder for data, runs and tables.")] = Path(
+        "runs/tables"
+    ),
     seeds: Annotated[
-        str | None,
-        typer.Option("--seeds", metavar="0,1,...", help="Seeds to use instead of each row's own."),
+        str | None, option("--seeds 0,1,...", "Seeds to use instead of each row's own.")
     ] = None,
-    rows: Annotated[
-        str | None, typer.Option("--rows", metavar="A,B", help="Rows to make. Default: all.")
-    ] = None,
+    rows: Annotated[str | None, option("--rows A,B", "Rows to make. Default: all.")] = None,
     datasets: Annotated[
-        str | None, typer.Option("--datasets", metavar="A,B", help="Datasets to use. Default: all.")
+        str | None, option("--datasets A,B", "Datasets to use. Default: all.")
     ] = None,
     jobs: Jobs = 1,
     only_read: options.OnlyRead = False,
@@ -107,9 +93,9 @@ def table(
     again: Again = False,
     timing: Annotated[
         bool | None,
-        typer.Option(
+        option(
             "--timing/--no-timing",
-            help="Measure training and inference times again, or not at all. Default: measure "
+            "Measure training and inference times again, or not at all. Default: measure "
             "missing ones.",
         ),
     ] = None,
@@ -138,27 +124,23 @@ def frontier(
     config: options.ConfigName,
     overrides: options.Overrides = None,
     shares: Annotated[
-        str | None, typer.Option("--shares", metavar="A,B", help="Target shares of tokens to keep.")
+        str | None, option("--shares A,B", "Target shares of tokens to keep.")
     ] = None,
     costs: Annotated[
         str | None,
-        typer.Option(
-            "--costs",
-            metavar="A,B",
-            help="Sparsity costs, instead of shares or for the policies that learn through gates.",
+        option(
+            "--costs A,B",
+            "Sparsity costs, instead of shares or for the policies that learn through gates.",
         ),
     ] = None,
     policies: Annotated[
-        str | None,
-        typer.Option(
-            "--policies", metavar="A,B", help="Policies to train. Default: the configuration's own."
-        ),
+        str | None, option("--policies A,B", "Policies to train. Default: the configuration's own.")
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each point.")] = 3,
+    seeds: Annotated[int, option("--seeds", "Runs of each point.", min=1)] = 3,
     jobs: Jobs = 1,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for the runs and the files.")
-    ] = Path("runs/frontier"),
+    out: Annotated[Path, option("--out DIR", "Folder for the runs and the files.")] = Path(
+        "runs/frontier"
+    ),
     only_read: options.OnlyRead = False,
     dry_run: options.DryRun = False,
     again: Again = False,
@@ -267,7 +249,7 @@ class _Grid:
 
     def _train(self) -> list[RunResult]:
         from rss_rl.api.interruption import Interruption
-        from rss_rl.cli.table_progress import TableProgress
+        from rss_rl.cli.table_progress import TableProgress, say_stopping
         from rss_rl.results.output import check_folder
         from rss_rl.results.tables.execute import RunResult
 
@@ -278,7 +260,7 @@ class _Grid:
         self._data.tell = progress.tell
         results: list[RunResult] = []
         try:
-            with Interruption(progress.stopping) as interruption:
+            with Interruption(say_stopping) as interruption:
                 stop = interruption.asked
                 for event in self._events(missing, stop, progress):
                     progress.show(event)
@@ -306,10 +288,7 @@ class _Grid:
 
 @contextmanager
 def run_workers(
-    folder: Path,
-    jobs: int,
-    stop: Callable[[], bool],
-    progress: TableProgress,
+    folder: Path, jobs: int, stop: Callable[[], bool], progress: TableProgress
 ) -> Iterator[Workers]:
     """Workers for the runs under `folder`; a cluster started for them ends with them."""
     from rss_rl.results.tables.execute import LocalWorkers
@@ -317,17 +296,14 @@ def run_workers(
     if jobs == 1:
         yield LocalWorkers(stop, progress.progress)
         return
-    from rss_rl.cluster.connection import connect, shutdown
+    from rss_rl.cluster.connection import connected
     from rss_rl.cluster.run_workers import RayWorkers
 
-    cluster = connect(cores=jobs)
-    try:
-        for note in cluster.notes:
-            progress.tell(note)
-        with closing(RayWorkers(jobs, folder, stop, progress.progress)) as workers:
-            yield workers
-    finally:
-        shutdown(cluster)
+    with (
+        connected(progress.tell, cores=jobs),
+        closing(RayWorkers(jobs, folder, stop, progress.progress)) as workers,
+    ):
+        yield workers
 
 
 def _report_failed(failed: Sequence[RunResult], out: Console) -> None:

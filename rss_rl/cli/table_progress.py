@@ -73,10 +73,6 @@ class TableProgress:
         else:
             self._status.update(escape(f"{self._summary()}  {now}"))
 
-    def stopping(self) -> None:
-        """Announce the stop; safe in a signal handler."""
-        say_stopping()
-
     def close(self) -> None:
         """Stop the live status line."""
         if self._status is not None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from rss_rl.cli import options
-from rss_rl.cli.options import console, end_run
+from rss_rl.cli.options import argument, console, end_run, option
 
 EPILOG = """
 Examples:
@@ -30,45 +28,40 @@ Press Ctrl-C once to stop after the current update with a checkpoint, twice to q
 def train(
     config: Annotated[
         str,
-        typer.Argument(
-            metavar="CONFIG|RUN",
-            help="A YAML file, a name that `rss-rl config list` shows, or with --resume the "
+        argument(
+            "CONFIG|RUN",
+            "A YAML file, a name that `rss-rl config list` shows, or with --resume the "
             "directory of a run.",
         ),
     ],
     overrides: options.Overrides = None,
     run_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--run-dir", metavar="DIR", help="Directory of the run. Default: runs/CONFIG-seedSEED."
-        ),
+        Path | None, option("--run-dir DIR", "Directory of the run. Default: runs/CONFIG-seedSEED.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Resume from the last checkpoint, if there is one.")
+        bool, option("--resume", "Resume from the last checkpoint, if there is one.")
     ] = False,
     overwrite: options.Overwrite = False,
     storage: Annotated[
         str | None,
-        typer.Option(
-            "--storage",
-            metavar="URI",
-            help="Directory or URI (s3://, gs://, ...) to copy the run to at each checkpoint. "
+        option(
+            "--storage URI",
+            "Directory or URI (s3://, gs://, ...) to copy the run to at each checkpoint. "
             "With --resume, a machine without the run fetches it from there.",
         ),
     ] = None,
     take_over: options.TakeOver = False,
     address: Annotated[
         str | None,
-        typer.Option(
-            "--address",
-            metavar="HOST:PORT",
-            help="Ray cluster to use, or 'auto' for the one running on this machine. Default: "
+        option(
+            "--address HOST:PORT",
+            "Ray cluster to use, or 'auto' for the one running on this machine. Default: "
             "RAY_ADDRESS, or a new cluster on this machine that ends with the run.",
         ),
     ] = None,
     insecure: options.Insecure = False,
     dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Start Ray's dashboard too, on 127.0.0.1:8265.")
+        bool, option("--dashboard", "Start Ray's dashboard too, on 127.0.0.1:8265.")
     ] = False,
     time: options.Time = None,
     trust_plugins: options.TrustPlugins = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from rss_rl.api.terminal import say
 from rss_rl.cli import options
-from rss_rl.cli.options import console
+from rss_rl.cli.options import argument, console, option
 from rss_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,37 +48,31 @@ Press Ctrl-C once to stop with a checkpoint of each trial; the same command resu
 def tune(
     space: Annotated[
         str,
-        typer.Argument(
-            metavar="SPACE",
-            help="A shipped search space (policy, classifier), or a YAML file of your own.",
+        argument(
+            "SPACE", "A shipped search space (policy, classifier), or a YAML file of your own."
         ),
     ],
     config: options.ConfigName,
     overrides: options.Overrides = None,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for trials and results.")
-    ] = Path("runs/tune"),
+    out: Annotated[Path, option("--out DIR", "Folder for trials and results.")] = Path("runs/tune"),
     minutes: Annotated[
         float,
-        typer.Option(
+        option(
             "--minutes",
-            min=0.0,
-            help="Core minutes for all trials together, including those of earlier calls. After"
+            "Core minutes for all trials together, including those of earlier calls. After"
             " that, no new trial starts.",
+            min=0.0,
         ),
     ] = 60.0,
     jobs: Annotated[
         int, typer.Option("--jobs", "--concurrent", min=1, help="Trials at a time, a core each.")
     ] = 1,
-    seeds: Annotated[
-        int, typer.Option("--seeds", min=1, help="Runs of each trial; their mean counts.")
-    ] = 1,
+    seeds: Annotated[int, option("--seeds", "Runs of each trial; their mean counts.", min=1)] = 1,
     address: Annotated[
         str | None,
-        typer.Option(
-            "--address",
-            metavar="HOST:PORT",
-            help="Ray cluster to use, which shares the disk of --out. Default: RAY_ADDRESS, or a"
+        option(
+            "--address HOST:PORT",
+            "Ray cluster to use, which shares the disk of --out. Default: RAY_ADDRESS, or a"
             " new cluster on this machine.",
         ),
     ] = None,
@@ -129,20 +124,19 @@ def _train(
     """Train the trials; the exit code after a signal, or None."""
     from rss_rl.api.interruption import Interruption
     from rss_rl.cli.table_progress import say_stopping
-    from rss_rl.cluster.connection import connect, shutdown
+    from rss_rl.cluster.connection import connected
 
     _check_installed()
-    with study.locked(), Interruption(say_stopping) as interruption:
-        cluster = connect(address, cores=jobs, insecure=insecure)
-        try:
-            from rss_rl.cluster.tuning import search
+    note = partial(say, out)
+    with (
+        study.locked(),
+        Interruption(say_stopping) as interruption,
+        connected(note, address, cores=jobs, insecure=insecure),
+    ):
+        from rss_rl.cluster.tuning import search
 
-            for note in cluster.notes:
-                say(out, note)
-            for news in search(study, jobs, budget_s, interruption.asked):
-                _show(study, news, budget_s, out)
-        finally:
-            shutdown(cluster)
+        for news in search(study, jobs, budget_s, interruption.asked):
+            _show(study, news, budget_s, out)
     return interruption.exit_code if interruption.asked() else None
 
 

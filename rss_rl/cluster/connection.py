@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +49,7 @@ class ClusterInfo:
 
     how            started by `connect`, and ended by `shutdown`; joined; or found already in use
     address        host:port of its head. nodes: number alive when connected
-    session_name   Ray's, in the command line of its processes. session_dir: with its logs
+    session_name   Ray's, in the command line of its processes
     authenticated  whether it checks tokens. notes: for the user
     mode_before    RAY_AUTH_MODE before, which `shutdown` restores
     """
@@ -58,7 +58,6 @@ class ClusterInfo:
     address: str
     nodes: int
     session_name: str
-    session_dir: str
     authenticated: bool
     notes: tuple[str, ...] = ()
     mode_before: str | None = None
@@ -116,6 +115,25 @@ def shutdown(info: ClusterInfo) -> None:
     if processes:
         end_processes(processes, _END_S)
     token_mode(info.mode_before)
+
+
+@contextmanager
+def connected(
+    note: Callable[[str], object], address: str | None = None, **options: Any
+) -> Iterator[ClusterInfo]:
+    """Connect, pass on the notes for the user, and disconnect in the end.
+
+    Args:
+        note: called with each note.
+        address, options: see `connect`.
+    """
+    cluster = connect(address, **options)
+    try:
+        for line in cluster.notes:
+            note(line)
+        yield cluster
+    finally:
+        shutdown(cluster)
 
 
 def quiet() -> None:
@@ -244,7 +262,6 @@ def _describe(
         address=found["gcs_address"],
         nodes=sum(node["Alive"] for node in ray.nodes()),  # type: ignore[no-untyped-call]
         session_name=Path(found["session_dir"]).name,
-        session_dir=found["session_dir"],
         authenticated=authenticated,
         notes=notes,
         mode_before=before,

@@ -99,41 +99,31 @@ class JobBoard:
         with _refusals(self.url):
             self._client.stop_job(name)
 
-    def wait(self, name: str, timeout_s: float) -> Job:
-        """The job once it has ended, or its state after `timeout_s`."""
-        return self._wait(name, timeout_s, lambda job: job.ended)
-
-    def wait_for_start(self, name: str, timeout_s: float) -> Job:
-        """The job once it runs or has ended, or its state after `timeout_s`."""
-        return self._wait(name, timeout_s, lambda job: not job.waits)
-
-    def _wait(self, name: str, timeout_s: float, enough: Callable[[Job], bool]) -> Job:
+    def wait(self, name: str, timeout_s: float, *, start: bool = False) -> Job:
+        """The job once it has ended (`start`: or runs), or its state after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
-        while not enough(job := self.job(name)) and time.monotonic() < deadline:
+        while True:
+            job = self.job(name)
+            over = not job.waits if start else job.ended
+            if over or time.monotonic() >= deadline:
+                return job
             time.sleep(_POLL_S)
-        return job
 
     def log(self, name: str) -> str:
         """The output of a job so far."""
         with _refusals(self.url):
             return str(self._client.get_job_logs(name))
 
-    def follow(self, name: str, write: Callable[[str], object], shown: int = 0) -> int:
-        """Write the output of a job until it ends.
-
-        Args:
-            write: called with each piece of text.
-            shown: characters of the log to skip, as already written.
-
-        Returns:
-            number of characters of the log written so far.
-        """
-        broken = 0
+    def follow(self, name: str, write: Callable[[str], object]) -> None:
+        """Write the output of a job, piece by piece, until it ends."""
+        shown, broken = 0, 0
         while True:
             before = shown
             shown, whole = asyncio.run(self._tail(name, write, shown))
             if whole and self.wait(name, _POLL_S).ended:  # Ray closes it once everything is sent
-                return shown or self._all_at_once(name, write)
+                if not shown:
+                    write(self._whole_log(name))
+                return
             if not whole:
                 broken = 1 if shown > before else broken + 1
             if broken > _RECONNECTIONS:
@@ -144,15 +134,12 @@ class JobBoard:
                 )
             time.sleep(_POLL_S)
 
-    def _all_at_once(self, name: str, write: Callable[[str], object]) -> int:
+    def _whole_log(self, name: str) -> str:
         """For a job that ended without output: its log, or why it cannot be fetched."""
         try:
-            text = self.log(name)
+            return self.log(name)
         except ClusterError as error:
-            text = f"The output cannot be fetched from the job's node: {error}\n"
-        if text:
-            write(text)
-        return len(text)
+            return f"The output cannot be fetched from the job's node: {error}\n"
 
     async def _tail(
         self, name: str, write: Callable[[str], object], shown: int

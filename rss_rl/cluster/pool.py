@@ -75,15 +75,6 @@ class _Slot:
         self.actor, self.given = self.spawn(self.number), 0
         self.starting, self.since = self.actor.process.remote(), time.monotonic()
 
-    def begin_if_due(self) -> None:
-        """Request an actor if the pause is over."""
-        if self.actor is None and time.monotonic() >= self.since:
-            self.begin()
-
-    def started(self, process: ActorProcess) -> None:
-        """Record that the actor has started."""
-        self.process, self.starting = process, None
-
     @property
     def held(self) -> int:
         """Number of jobs under way."""
@@ -174,14 +165,14 @@ class RayBackend:
         """See `Backend`; one copy for all, in the object store."""
         # Replaced references stay alive through the calls that use them.
         self._stored = isinstance(snapshot, StoredSnapshot)
-        if isinstance(snapshot, StoredSnapshot):
-            deltas = snapshot.deltas
-        else:
-            deltas = tuple(
-                StoredDelta(delta.part, delta.whole, delta.bytes, ray.put(delta))
+        self._published.add(
+            [
+                delta
+                if isinstance(delta, StoredDelta)
+                else StoredDelta(delta.part, delta.whole, delta.bytes, ray.put(delta))
                 for delta in snapshot.deltas
-            )
-        self._published.add(deltas)
+            ]
+        )
         self._version = snapshot.version
 
     def room(self) -> int:
@@ -219,7 +210,8 @@ class RayBackend:
     def collect(self, timeout_s: float) -> list[Delivery]:
         """See `Backend`."""
         for slot in self._slots:
-            slot.begin_if_due()
+            if slot.actor is None and time.monotonic() >= slot.since:  # its pause is over
+                slot.begin()
         self._dispatch()
         starting = {p.starting: p for p in self._slots if p.starting is not None}
         deliveries = []
@@ -228,7 +220,10 @@ class RayBackend:
                 self._started(starting[call])
             elif call in self._pending:  # else: its sampler failed a moment ago
                 deliveries.extend(self._fetch(call))
-        self._check_overdue()
+        limit = self._config.timeout_s
+        for slot in self._live():
+            if slot.waited() > limit:
+                self._fail(slot, f"did not respond for {limit:.0f} s", hung=True)
         self._check_starts()
         self._dispatch()
         return deliveries
@@ -236,7 +231,8 @@ class RayBackend:
     def _started(self, slot: _Slot) -> None:
         """Handle a sampler that has started, or failed to."""
         try:
-            slot.started(ray.get(slot.starting, timeout=self._config.timeout_s))
+            slot.process = ray.get(slot.starting, timeout=self._config.timeout_s)
+            slot.starting = None
         except RayError as error:
             if not self._others_left(slot) and not slot.failures:
                 raise SamplerError(
@@ -279,12 +275,6 @@ class RayBackend:
             ) from error
         else:
             self._fail(slot, f"could not fetch the weights: {last_line(error)}")
-
-    def _check_overdue(self) -> None:
-        limit = self._config.timeout_s
-        for slot in self._live():
-            if slot.waited() > limit:
-                self._fail(slot, f"did not respond for {limit:.0f} s", hung=True)
 
     def _check_starts(self) -> None:
         """Retry starts that take too long; at least one must succeed."""

@@ -12,6 +12,7 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _PROC = Path("/proc")
 # Where Ray's package keeps its binaries and scripts.
@@ -40,8 +41,7 @@ class Process:
         return found is not None and found.started == self.started and found.state != "Z"
 
 
-@dataclass(frozen=True)
-class _Stat:
+class _Stat(NamedTuple):
     state: str
     parent: int
     started: int

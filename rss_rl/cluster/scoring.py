@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import RayError
 
 from rss_rl.cluster.actors import last_line
-from rss_rl.cluster.connection import connect, shutdown
+from rss_rl.cluster.connection import connected
 from rss_rl.errors import ClusterError, ConfigError, DataError, RssError
 from rss_rl.inference.artifact import PackedModel
 from rss_rl.inference.folder import FileScorer, FolderJob
@@ -100,24 +100,20 @@ def score_on_ray(
     """
     # Silences an error message of Ray for each actor pool whose actors may not restart.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    cluster = connect(address, insecure=insecure)
-    try:
-        for line in cluster.notes:
-            note(line)
-        attempts = ray.remote(_Attempts).options(num_cpus=0).remote()
-        for row in _dataset(packed, job, attempts).iter_rows():
-            if row["what"]:
-                raise DataError(row["what"], where=row["where"], remedy=row["remedy"])
-            yield Counts(row["rows"], row["bad"])
-    except RayError as error:
-        raise ClusterError(
-            f"a file could not be scored: {last_line(error)}",
-            where=cluster.address,
-            remedy="Check that the nodes have this rss-rl and enough memory; the same command"
-            " continues",
-        ) from error
-    finally:
-        shutdown(cluster)
+    with connected(note, address, insecure=insecure) as cluster:
+        try:
+            attempts = ray.remote(_Attempts).options(num_cpus=0).remote()
+            for row in _dataset(packed, job, attempts).iter_rows():
+                if row["what"]:
+                    raise DataError(row["what"], where=row["where"], remedy=row["remedy"])
+                yield Counts(row["rows"], row["bad"])
+        except RayError as error:
+            raise ClusterError(
+                f"a file could not be scored: {last_line(error)}",
+                where=cluster.address,
+                remedy="Check that the nodes have this rss-rl and enough memory; the same command"
+                " continues",
+            ) from error
 
 
 def _dataset(packed: PackedModel, job: FolderJob, attempts: Any) -> Any:

@@ -15,10 +15,11 @@ import queue
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ray import tune
@@ -75,11 +76,8 @@ def search(
     Raises:
         ClusterError: Ray Tune fails.
     """
-    running = _Search(study, jobs, budget_s, stop)
-    try:
+    with closing(_Search(study, jobs, budget_s, stop)) as running:
         yield from running.events()
-    finally:
-        running.close()
 
 
 class _Search:
@@ -95,24 +93,19 @@ class _Search:
         waiting = study.unfinished()
         self._waiting = chain(waiting, study.fresh())
         self._to_resume = len(waiting)
-        self._begun = 0
         self._trials: dict[int, Trial] = {}
         self._thread = threading.Thread(target=self._fit, daemon=True)
 
     def next_trial(self) -> Trial | None:
         """The next trial to begin, or None if there are no more."""
-        resumes = self._begun < self._to_resume
-        if self._stop() or not (resumes or self._may_begin()):
+        over = [record for record in self._records.values() if record.state != "running"]
+        may_begin = self._spent() < self._budget_s and not self._study.hopeless(over)
+        if self._stop() or not (len(self._trials) < self._to_resume or may_begin):
             return None
         trial = next(self._waiting, None)
         if trial is not None:
-            self._begun += 1
             self._trials[trial.number] = trial
         return trial
-
-    def _may_begin(self) -> bool:
-        over = [record for record in self._records.values() if record.state != "running"]
-        return self._spent() < self._budget_s and not self._study.hopeless(over)
 
     def _spent(self) -> float:
         return sum(record.core_s for record in self._records.values())
@@ -203,13 +196,6 @@ def _results(record: TrialRecord) -> list[dict[str, Any]]:
     return found or [{_TIME: 0, _PROMISE: WORST} | common]
 
 
-class _Known:
-    """A trial of an earlier call, with the attribute that the scheduler reads."""
-
-    def __init__(self, number: int) -> None:
-        self.trial_id = f"earlier-{number}"
-
-
 def _scheduler(study: Study, records: list[TrialRecord]) -> Any:
     """ASHA, with the finished trials replayed; None if trials are too short to be stopped."""
     if not study.rungs:
@@ -227,7 +213,8 @@ def _scheduler(study: Study, records: list[TrialRecord]) -> Any:
     for record in records:
         if record.state == "running":
             continue  # it reports its own results before it continues
-        known: Any = _Known(record.number)
+        # With the attribute that the scheduler reads.
+        known: Any = SimpleNamespace(trial_id=f"earlier-{record.number}")
         scheduler.on_trial_add(controller, known)
         for result in _results(record):
             scheduler.on_trial_result(controller, known, result)
@@ -254,9 +241,7 @@ def _searcher(next_trial: Callable[[], Trial | None]) -> Any:
                 return Searcher.FINISHED
             return {_NUMBER: trial.number, "settings": trial.settings}
 
-        def on_trial_complete(
-            self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-        ) -> None:
+        def on_trial_complete(self, trial_id: str, *_: Any, **__: Any) -> None:
             pass
 
     return NextTrial(metric=_PROMISE, mode="max")

@@ -1,60 +1,30 @@
 """The configuration of a run: one frozen, strict tree, read from YAML and `key=value` overrides."""
 
-from __future__ import annotations
-
-__all__ = [
-    "CheckpointConfig",
-    "Choice",
-    "ClassifierChoice",
-    "EncoderChoice",
-    "EstimatorConfig",
-    "EvaluationConfig",
-    "LearnerConfig",
-    "MetricChoice",
-    "ModelConfig",
-    "OptimizerConfig",
-    "PhaseConfig",
-    "PolicyConfig",
-    "Reads",
-    "RewardConfig",
-    "RewardModelChoice",
-    "RunConfig",
-    "SamplerConfig",
-    "Section",
-    "load_config",
-    "options_that_fit",
-    "parse_config",
-    "parse_section",
-    "parse_value",
-    "plugins_named",
-    "read_tree",
-    "trust_in_overrides",
-    "with_folders",
-    "with_overrides",
-]
-
-from rss_rl.config.choice import Choice, Section, plugins_named, with_folders
-from rss_rl.config.loading import (
-    load_config,
-    options_that_fit,
-    parse_config,
-    parse_section,
-    trust_in_overrides,
-    with_overrides,
-)
-from rss_rl.config.sections import (
-    CheckpointConfig,
-    ClassifierChoice,
-    EncoderChoice,
-    EvaluationConfig,
-    MetricChoice,
-    ModelConfig,
-    PhaseConfig,
-    PolicyConfig,
-    Reads,
-    RewardConfig,
-    RewardModelChoice,
-    RunConfig,
-)
-from rss_rl.config.workers import EstimatorConfig, LearnerConfig, OptimizerConfig, SamplerConfig
-from rss_rl.config.yaml_files import parse_value, read_tree
+from rss_rl.config.choice import Choice as Choice
+from rss_rl.config.choice import Section as Section
+from rss_rl.config.choice import plugins_named as plugins_named
+from rss_rl.config.choice import with_folders as with_folders
+from rss_rl.config.loading import load_config as load_config
+from rss_rl.config.loading import options_that_fit as options_that_fit
+from rss_rl.config.loading import parse_config as parse_config
+from rss_rl.config.loading import parse_section as parse_section
+from rss_rl.config.loading import trust_in_overrides as trust_in_overrides
+from rss_rl.config.loading import with_overrides as with_overrides
+from rss_rl.config.sections import CheckpointConfig as CheckpointConfig
+from rss_rl.config.sections import ClassifierChoice as ClassifierChoice
+from rss_rl.config.sections import EncoderChoice as EncoderChoice
+from rss_rl.config.sections import EvaluationConfig as EvaluationConfig
+from rss_rl.config.sections import MetricChoice as MetricChoice
+from rss_rl.config.sections import ModelConfig as ModelConfig
+from rss_rl.config.sections import PhaseConfig as PhaseConfig
+from rss_rl.config.sections import PolicyConfig as PolicyConfig
+from rss_rl.config.sections import Reads as Reads
+from rss_rl.config.sections import RewardConfig as RewardConfig
+from rss_rl.config.sections import RewardModelChoice as RewardModelChoice
+from rss_rl.config.sections import RunConfig as RunConfig
+from rss_rl.config.workers import EstimatorConfig as EstimatorConfig
+from rss_rl.config.workers import LearnerConfig as LearnerConfig
+from rss_rl.config.workers import OptimizerConfig as OptimizerConfig
+from rss_rl.config.workers import SamplerConfig as SamplerConfig
+from rss_rl.config.yaml_files import parse_value as parse_value
+from rss_rl.config.yaml_files import read_tree as read_tree

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from rss_rl.errors import ConfigError, nearest
 
 _LONGEST_SHOWN = 200
 _BIGGEST = 2**63
+_SLOTS = {slot.path: slot for slot in SLOTS}
 _S = TypeVar("_S", bound=Section)
 
 
@@ -76,7 +76,7 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         )
     value = parse_value(text, where=override)
     *parents, last = key.split(".")
-    slot = _slots().get(tuple(parents) if last == "name" else (*parents, last))
+    slot = _SLOTS.get(tuple(parents) if last == "name" else (*parents, last))
     if slot is not None and isinstance(value, str):
         parents, last = list(slot.path), "name"
     node: Any = tree
@@ -84,7 +84,7 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         member = _member(node, part, override)
         if isinstance(node, dict) and node.get(member) is None:
             node[member] = {}
-        if isinstance(node[member], str) and tuple(parents[:depth]) in _slots():
+        if isinstance(node[member], str) and tuple(parents[:depth]) in _SLOTS:
             node[member] = {"name": node[member]}
         node = node[member]
         if not isinstance(node, dict | list):
@@ -118,18 +118,13 @@ def options_that_fit(
 
 def _is_option(key: str) -> bool:
     *path, options, _ = ("", "", *key.split("."))
-    return options == "options" and tuple(path[2:]) in _slots()
+    return options == "options" and tuple(path[2:]) in _SLOTS
 
 
 def _has_option(tree: Mapping[str, Any], key: str) -> bool:
     *path, _, option = key.split(".")
-    component = _slots()[tuple(path)].component(tree, EVERYTHING)
+    component = _SLOTS[tuple(path)].component(tree, EVERYTHING)
     return component is None or option in component.options.model_fields
-
-
-@functools.cache
-def _slots() -> Mapping[tuple[str, ...], Slot]:
-    return {slot.path: slot for slot in SLOTS}
 
 
 def _shared_options(slot: Slot, name: str, options: Any) -> Any:

@@ -23,15 +23,11 @@ class ClassifierChoice(Choice):
     kind: ClassVar[Kind] = "classifier"
 
 
-def _default_encoder() -> EncoderChoice:
-    return EncoderChoice(name=DEFAULTS["encoder"])
-
-
 class ModelConfig(Section):
     """The classifier (reward model): encoder and task model."""
 
     encoder: EncoderChoice = Field(
-        default_factory=_default_encoder,
+        default_factory=lambda: EncoderChoice(name=DEFAULTS["encoder"]),
         description="What makes a sentence vector of the selected tokens.",
     )
     classifier: ClassifierChoice | None = Field(
@@ -324,6 +320,11 @@ class RunConfig(Section):
     def _estimator_fits(self) -> None:
         selections, estimator = self.sampler.selections, self.estimator
         what = f"estimator '{estimator.name}'"
+        if estimator.can("gates") and not self.reward.model.can("gates"):
+            raise ValueError(
+                f"{what} differentiates the classifier's loss, and reward.model"
+                f" '{self.reward.model.name}' is something else: choose another estimator"
+            )
         if estimator.can("several") and selections < 2:
             raise ValueError(
                 f"{what} with these options compares selections of one example:"
@@ -349,9 +350,9 @@ class RunConfig(Section):
             raise ValueError("reward.target_share steers a policy: no phase has policy: true")
         if not self.policy.can("share"):
             raise ValueError(
-                "reward.target_share steers what is over one half likely, and policy"
-                f" '{self.policy.name}' does not declare that it keeps that (capability share): set"
-                " reward.sparsity_cost"
+                "reward.target_share steers which tokens have a probability over one half, and"
+                f" policy '{self.policy.name}' does not declare that it keeps those (capability"
+                " share): set reward.sparsity_cost"
             )
         if self.reward.share_schedule and self.policy_updates is None:
             raise ValueError(
@@ -363,13 +364,12 @@ class RunConfig(Section):
     def policy_updates(self) -> int | None:
         """Updates at most in which the policy learns; None where a phase has no number of steps."""
         updates = 0
-        for phase in self.phases:
-            if phase.policy and phase.steps is None:
+        for phase in (phase for phase in self.phases if phase.policy):
+            if phase.steps is None:
                 return None
-            if phase.policy and phase.steps is not None:
-                turns, left = divmod(phase.steps, 2 * (phase.alternate_every or phase.steps))
-                each = phase.alternate_every
-                updates += turns * each + max(0, left - each) if each else phase.steps
+            each = phase.alternate_every
+            turns, left = divmod(phase.steps, 2 * (each or phase.steps))
+            updates += turns * each + max(0, left - each) if each else phase.steps
         return updates
 
     @property
@@ -380,22 +380,16 @@ class RunConfig(Section):
         return "similar" if self.reward.target_share is None else "mixed"
 
     @property
+    def selects(self) -> bool:
+        """Whether the trained model reads what the policy selects; else it reads all tokens."""
+        return self.phases[-1].selection == "sampled"
+
+    @property
     def predicts(self) -> bool:
         """Whether the run has a trained classifier, or one that its reward asks: else it selects
         words and predicts nothing."""
         learns = any(phase.supervised for phase in self.phases)
         return learns or self.reward.model.can("classifier")
-
-    @model_validator(mode="after")
-    def _reward_fits(self) -> RunConfig:
-        learns = any(phase.policy for phase in self.phases)
-        if learns and self.estimator.can("gates") and not self.reward.model.can("gates"):
-            raise ValueError(
-                f"estimator '{self.estimator.name}' differentiates the classifier's loss, and"
-                f" reward.model '{self.reward.model.name}' is something else: choose another"
-                " estimator"
-            )
-        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:

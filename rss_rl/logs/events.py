@@ -139,11 +139,7 @@ class EventLog:
 
     def __init__(self, run_dir: Path, *, max_bytes: int = _MAX_BYTES) -> None:
         self._path, self._max_bytes = run_dir / EVENTS_FILE, max_bytes
-        self._who = {
-            "run": run_dir.name,
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-        }
+        self._who = {"run": run_dir.name, "pid": os.getpid(), "host": socket.gethostname()}
         self._update: int | None = None
         self._version: int | None = None
         self._lock = threading.Lock()
@@ -195,11 +191,8 @@ class EventLog:
 
 
 def _line(head: dict[str, Any], fields: dict[str, Any]) -> bytes:
-    values = {
-        name: value[:_LONGEST_TEXT] if isinstance(value, str) else value
-        for name, value in fields.items()
-    }
-    text = json.dumps(without_non_finite(head | values), default=str, ensure_ascii=True)
+    cut = {name: v[:_LONGEST_TEXT] if isinstance(v, str) else v for name, v in fields.items()}
+    text = json.dumps(without_non_finite(head | cut), default=str, ensure_ascii=True)
     return text.encode() + b"\n"
 
 

@@ -20,7 +20,7 @@ def tensorboard_name(config: RunConfig) -> str:
     depends only on the configuration, so a run that is moved keeps it.
     """
     parts = [PurePosixPath(config.data).name]
-    if config.phases[-1].selection == "sampled":
+    if config.selects:
         share = config.reward.target_share
         cost = f"cost-{config.reward.sparsity_cost:g}"
         parts += [config.policy.name, cost if share is None else f"keep-{share:g}"]

@@ -113,9 +113,9 @@ def take_snapshot(run_dir: Path, known: Mapping[str, Signature]) -> Snapshot:
             snapshot.names.add(name)
             if known.get(name) == signature:
                 continue
-            held = (
-                snapshot.hold(source) if isinstance(source, Path) and _may_vanish(name) else source
-            )
+            held: bytes | BinaryIO | Path = source
+            if isinstance(source, Path) and "/tensors-" in name:  # may be pruned before the upload
+                held = snapshot.hold(source)
             snapshot.items.append(Item(name, signature, held))
     except BaseException:
         snapshot.close()
@@ -124,12 +124,6 @@ def take_snapshot(run_dir: Path, known: Mapping[str, Signature]) -> Snapshot:
     if f"checkpoints/{LATEST.upper()}" in snapshot.names:
         snapshot.step = parse_step(read_pointer(run_dir, LATEST))
     return snapshot
-
-
-def _may_vanish(name: str) -> bool:
-    """Whether the file may be pruned before it is uploaded."""
-    rank = _rank(name)
-    return rank is not None and rank[0] == _TENSORS
 
 
 def _found(run_dir: Path) -> Iterator[tuple[str, Signature, Path | bytes]]:
@@ -156,10 +150,8 @@ def _found(run_dir: Path) -> Iterator[tuple[str, Signature, Path | bytes]]:
 def _checkpoint(name: str, state: Path) -> Iterator[tuple[str, Signature, Path | bytes]]:
     """The two files of a checkpoint, in their form on the storage."""
     record = read_json(state, remedy="Resume the run, which skips a damaged checkpoint")
-    digest, tensors = (
-        record.get("tensors_sha256"),
-        tensors_path(state.parent, record["tensors_file"]),
-    )
+    digest = record.get("tensors_sha256")
+    tensors = tensors_path(state.parent, record.get("tensors_file"))
     if not isinstance(digest, str) or tensors is None:
         return  # not written by rss-rl: not copied
     content_name = f"tensors-{digest[:16]}.safetensors"

@@ -52,6 +52,8 @@ class Lease:
 
     Raises:
         StorageError: another process writes there, or the storage fails.
+
+    `lost` is the error of the last renewal if another process had taken over, else None.
     """
 
     def __init__(
@@ -63,9 +65,9 @@ class Lease:
         fresh_s: float = FRESH_S,
     ) -> None:
         self._storage, self._token, self._fresh_s = storage, uuid.uuid4().hex, fresh_s
-        self._lost: StorageError | None = None
+        self.lost: StorageError | None = None
         self._epoch, self._renewed = 0, time.monotonic()
-        writer = None if take_over else live_writer(storage)
+        writer = None if take_over else live_writer(storage, fresh_s)
         if writer is not None and wait:
             writer = _outlast(storage, writer, fresh_s)
         if writer is not None:
@@ -103,14 +105,14 @@ class Lease:
         record = _read(self._storage)
         if self._is_lost(record):
             who = "another process" if record is None else _name(record)
-            self._lost = StorageError(
+            self.lost = StorageError(
                 f"{who} has taken over",
                 where=self._storage.uri,
                 remedy="Stop one of the two, or give this run another storage path",
             )
-            raise self._lost
+            raise self.lost
         self._write()
-        self._lost, self._renewed = None, time.monotonic()
+        self.lost, self._renewed = None, time.monotonic()
 
     def _is_lost(self, record: dict[str, Any] | None) -> bool:
         if record is None:
@@ -120,15 +122,10 @@ class Lease:
         late = epoch is not None and epoch < self._epoch  # a late renewal by an earlier holder
         return record.get("token") != self._token and not late
 
-    @property
-    def lost(self) -> StorageError | None:
-        """The error of the last renewal, if another process had taken over; else None."""
-        return self._lost
-
     def check(self) -> None:
         """Raise StorageError if the last renewal found another writer; does not ask the storage."""
-        if self._lost is not None:
-            raise self._lost
+        if self.lost is not None:
+            raise self.lost
 
     @contextmanager
     def kept(self, every_s: float) -> Iterator[None]:
@@ -181,19 +178,19 @@ def _outlast(storage: Storage, writer: str, fresh_s: float) -> str | None:
     began, first = time.monotonic(), _read(storage)
     while time.monotonic() - began < fresh_s:
         time.sleep(min(_LOOK_S, fresh_s / 10))
-        alive = live_writer(storage)
+        alive = live_writer(storage, fresh_s)
         if alive is None or _read(storage) != first:
             return alive
     return None
 
 
-def live_writer(storage: Storage) -> str | None:
+def live_writer(storage: Storage, fresh_s: float = FRESH_S) -> str | None:
     """The holder of a fresh lease, as `process 12 on host`; None without one, or if it is dead."""
     record = _read(storage)
     written = None if record is None else record.get("time")
     if record is None or not isinstance(written, int | float):
         return None
-    if time.time() - written > FRESH_S or _is_dead(record):
+    if time.time() - written > fresh_s or _is_dead(record):
         return None
     return _name(record)
 

@@ -16,7 +16,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, StorageError
@@ -39,43 +38,24 @@ _POLL_S = 1.0
 _WARN_AFTER = 3
 
 
-class RunMirror(Protocol):
-    """Keeps a copy of a run elsewhere."""
-
-    def start(self, log: EventSink) -> None:
-        """Start copying; failures are logged to `log`."""
-
-    def changed(self) -> None:
-        """Called after a new checkpoint; does not wait or raise."""
-
-    def scalars(self) -> dict[str, float]:
-        """Metrics of the copying, by tag."""
-
-    def finish(self) -> None:
-        """Copy the current state and wait for it; raises StorageError if that fails."""
-
-    def close(self) -> None:
-        """Stop copying; may be called twice."""
-
-
 class NullMirror:
-    """No copy."""
+    """No copy; its methods are those of `Mirror`."""
 
     def start(self, log: EventSink) -> None:
-        """See `RunMirror`."""
+        """Do nothing."""
 
     def changed(self) -> None:
-        """See `RunMirror`."""
+        """Do nothing."""
 
     def scalars(self) -> dict[str, float]:
-        """See `RunMirror`."""
+        """No metrics."""
         return {}
 
     def finish(self) -> None:
-        """See `RunMirror`."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """See `RunMirror`."""
+        """Do nothing."""
 
 
 def open_mirror(
@@ -87,7 +67,7 @@ def open_mirror(
     take_over: bool = False,
     *,
     patience: Patience | None = None,
-) -> RunMirror:
+) -> Mirror | NullMirror:
     """Claim a storage path for a run, and with `resume` restore the run from it.
 
     Args:
@@ -171,7 +151,7 @@ class Mirror:
         self._thread = threading.Thread(target=self._work, name="rss-rl mirror", daemon=True)
 
     def start(self, log: EventSink) -> None:
-        """See `RunMirror`.
+        """Start copying; failures are logged to `log`.
 
         Raises:
             StorageError: the storage fails.
@@ -187,7 +167,7 @@ class Mirror:
         self._thread.start()
 
     def changed(self) -> None:
-        """See `RunMirror`."""
+        """Called after a new checkpoint; does not wait or raise."""
         try:
             self._hand_over()
         except StorageError as error:
@@ -211,7 +191,7 @@ class Mirror:
             replaced[1].close()
 
     def scalars(self) -> dict[str, float]:
-        """See `RunMirror`."""
+        """Metrics of the copying, by tag."""
         return {
             "storage/failures": self._failures,
             "storage/lag_checkpoints": self._made - self._done,
@@ -219,7 +199,7 @@ class Mirror:
         }
 
     def finish(self) -> None:
-        """See `RunMirror`."""
+        """Copy the current state and wait for it; raises StorageError if that fails."""
         self._in_a_row = 0
         self._hand_over()
         deadline = time.monotonic() + self._patience.drain_s
@@ -238,7 +218,7 @@ class Mirror:
         ) from self._cause
 
     def close(self) -> None:
-        """See `RunMirror`."""
+        """Stop copying; may be called twice."""
         with self._news:
             already, self._closing = self._closing, True
             self._news.notify_all()

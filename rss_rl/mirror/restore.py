@@ -188,11 +188,8 @@ def _move_in(staging: Path, run_dir: Path) -> None:
     """
     lock = claim(run_dir)
     try:
-        for piece in sorted(staging.iterdir(), key=_move_order):
+        pieces = staging.iterdir()
+        for piece in sorted(pieces, key=lambda p: (p.name == "checkpoints", p.name != CONFIG_FILE)):
             os.replace(piece, run_dir / piece.name)
     finally:
         os.close(lock)
-
-
-def _move_order(piece: Path) -> tuple[bool, bool]:
-    return piece.name == "checkpoints", piece.name != CONFIG_FILE

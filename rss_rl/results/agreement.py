@@ -177,14 +177,10 @@ class _FileScores:
         return found
 
 
-def _has_policy(config: RunConfig) -> bool:
-    return config.phases[-1].selection == "sampled"
-
-
 def _check(
     models: Models, examples: ExampleSource, config: RunConfig, others: bool, share: float | None
 ) -> None:
-    if not _has_policy(config) and (not others or share is None):
+    if not config.selects and (not others or share is None):
         raise ConfigError(
             "the run has no policy, so it selects no words that people could agree with",
             where="phases",
@@ -285,7 +281,7 @@ class _Scorer:
         noise = [self._noise("scores", batch, slot) for slot in range(batch.sentences)]
         chosen: dict[str, _Chosen] = {}
         moved = _top(noise, batch.valid, equal)
-        if _has_policy(self._config):
+        if self._config.selects:
             policy = self._policy(tensors)
             top = _Chosen(_top(policy.scores, batch.valid, equal), policy.scores)
             chosen = {"policy": policy, "top-k": top}

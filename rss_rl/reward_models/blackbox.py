@@ -255,7 +255,7 @@ def _classes(theirs: Sequence[str] | None, names: Sequence[str], where: str) -> 
     if lacking:
         raise ConfigError(
             f"has no class '{lacking[0]:.100}', which is asked for; its classes: "
-            + ", ".join(numbers),
+            + ", ".join(theirs),
             where=where,
             remedy="Set id2label in its config.json (of a function, its attribute `classes`), or"
             " use reward.model.options.target=prediction, without of_class",

@@ -18,7 +18,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -204,45 +204,38 @@ def _read(path: Path, run_dir: Path) -> Checkpoint:
     """Read and check the checkpoint in the directory `path`."""
     if not path.is_dir():
         raise _absent(path, run_dir)
-    _check_own(path, path / STATE_FILE)
-    record = read_json(path / STATE_FILE, remedy=_REMEDY)
+    state_file = path / STATE_FILE
+    _check_own(path, state_file)
+    record = read_json(state_file, remedy=_REMEDY)
     version, step, state = (record.get(key) for key in ("schema_version", "step", "state"))
     if type(version) is not int or version != SCHEMA_VERSION:
         raise CheckpointError(
             f"schema version {version!r}, this program reads {SCHEMA_VERSION}",
-            where=str(path / STATE_FILE),
+            where=str(state_file),
             remedy="Use the version of rss-rl that wrote it",
         )
     file = tensors_path(path, record.get("tensors_file"))
     if type(step) is not int or step < 0 or not isinstance(state, dict) or file is None:
-        raise CheckpointError(
-            "'step', 'state' or 'tensors_file' is not as written by rss-rl",
-            where=str(path / STATE_FILE),
-            remedy=_REMEDY,
-        )
+        raise _damaged("'step', 'state' or 'tensors_file' is not as written by rss-rl", state_file)
     _check_own(path, file)
     named = _STEP.fullmatch(path.name)
     if named is not None and int(named[1]) != step:
-        raise CheckpointError(
-            f"its state is of step {step}", where=str(path / STATE_FILE), remedy=_REMEDY
-        )
-    text = canonical_json(state, where=str(path / STATE_FILE))
-    _check_digest(record.get("state_sha256"), _text_sha256(text), path / STATE_FILE)
-    try:
+        raise _damaged(f"its state is of step {step}", state_file)
+    text = canonical_json(state, where=str(state_file))
+    _check_digest(record.get("state_sha256"), _text_sha256(text), state_file)
+    with disk_errors(file, "unreadable", _REMEDY):
         digest = file_sha256(file)
-    except OSError as error:
-        raise CheckpointError(f"unreadable: {error}", where=str(file), remedy=_REMEDY) from error
     _check_digest(record.get("tensors_sha256"), digest, file)
     return Checkpoint(step, read_tensors(file, _REMEDY), state, path)
 
 
 def _check_digest(recorded: object, found: str, file: Path) -> None:
     if recorded != found:
-        raise CheckpointError(
-            "its SHA-256 is not the recorded one: the file is damaged",
-            where=str(file),
-            remedy=_REMEDY,
-        )
+        raise _damaged("its SHA-256 is not the recorded one: the file is damaged", file)
+
+
+def _damaged(what: str, file: Path) -> CheckpointError:
+    return CheckpointError(what, where=str(file), remedy=_REMEDY)
 
 
 def _text_sha256(text: str) -> str:
@@ -265,19 +258,16 @@ def state_errors(checkpoint: Checkpoint | None) -> Iterator[None]:
     if checkpoint is None:
         yield
         return
-    where = str(checkpoint.path / STATE_FILE)
+    file = checkpoint.path / STATE_FILE
     try:
         yield
     except CheckpointError as error:
         raise CheckpointError(
-            error.what, where=error.where or where, remedy=error.remedy or _REMEDY
+            error.what, where=error.where or str(file), remedy=error.remedy or _REMEDY
         ) from error
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        raise CheckpointError(
-            f"its state does not fit this run: {type(error).__name__}: {str(error)[:200]}",
-            where=where,
-            remedy=_REMEDY,
-        ) from error
+        what = f"its state does not fit this run: {type(error).__name__}: {str(error)[:200]}"
+        raise _damaged(what, file) from error
 
 
 def check_step(checkpoint: Checkpoint | None, update: int) -> None:
@@ -412,11 +402,9 @@ def _install(temporary: Path, final: Path, tensors: str) -> None:
 def _prune(run_dir: Path, step: int, keep_last: int) -> None:
     """Remove all but the marked checkpoints and the `keep_last` newest up to `step`."""
     present = checkpoint_steps(run_dir)
-    kept = {s for s in present if s <= step}
-    kept = set(sorted(kept)[-keep_last:]) | _pointed_to(run_dir)
-    for old in present:
-        if old not in kept:
-            _discard(step_directory(run_dir, old))
+    kept = {*[s for s in present if s <= step][-keep_last:], *_pointed_to(run_dir)}
+    for old in sorted({*present} - kept):
+        _discard(step_directory(run_dir, old))
 
 
 def _pointed_to(run_dir: Path) -> set[int]:
@@ -424,10 +412,8 @@ def _pointed_to(run_dir: Path) -> set[int]:
     steps = set()
     for path in _checkpoints(run_dir).iterdir():
         if _POINTER.fullmatch(path.name) and path.is_file():
-            try:
+            with suppress(CheckpointError):
                 steps.add(parse_step(read_pointer(run_dir, path.name)))
-            except CheckpointError:
-                continue
     return steps
 
 

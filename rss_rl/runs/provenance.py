@@ -6,12 +6,11 @@ import functools
 import hashlib
 import platform
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from rss_rl.data.store import Prepared
-from rss_rl.version import VERSION
+from rss_rl.version import VERSION, installed_version
 
 _LIBRARIES = ("torch", "ray", "gymnasium", "numpy", "pyarrow", "pydantic", "tensorboard")
 _SOURCE = Path(__file__).resolve().parents[2]
@@ -27,7 +26,7 @@ def provenance(prepared: Prepared) -> dict[str, Any]:
         "commit": _commit(),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "libraries": {name: _version(name) for name in _LIBRARIES},
+        "libraries": {name: installed_version(name) for name in _LIBRARIES},
         "data": {
             "name": prepared.manifest.name,
             "manifest_sha256": hashlib.sha256(manifest.encode()).hexdigest(),
@@ -35,20 +34,13 @@ def provenance(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _version(library: str) -> str | None:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return None
-
-
 @functools.cache
 def _commit() -> str | None:
     """Commit of the checkout that runs, with `-dirty` if files differ; None outside a checkout."""
     if not (_SOURCE / ".git").exists():
         return None
-    command = ["git", "-C", str(_SOURCE), "describe", "--always", "--dirty", "--abbrev=40"]
-    command += ["--exclude=*"]
+    how = "--always", "--dirty", "--abbrev=40", "--exclude=*"
+    command = ["git", "-C", str(_SOURCE), "describe", *how]
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):

@@ -173,8 +173,7 @@ def _trainer(
 
 def _score(config: RunConfig, learner: Learner, splits: Sequence[str]) -> Scores:
     """Metrics of the splits in the run's modes; the models hold the best checkpoint."""
-    sampled = config.phases[-1].selection == "sampled"
-    modes: list[Mode] = ["thresholded", "sampled", "random"] if sampled else ["all"]
+    modes: list[Mode] = ["thresholded", "sampled", "random"] if config.selects else ["all"]
     scores: Scores = {}
     for split in splits:
         scores[split] = {}

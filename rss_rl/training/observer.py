@@ -11,7 +11,7 @@ from rss_rl.config import RunConfig
 from rss_rl.errors import CheckpointError, StorageError
 from rss_rl.logs.events import EventLog
 from rss_rl.logs.metrics import MetricsWriter
-from rss_rl.mirror.mirror import RunMirror
+from rss_rl.mirror.mirror import Mirror, NullMirror
 from rss_rl.runs.checkpoint import LATEST, Checkpoint, parse_step, pointer_path, read_pointer
 from rss_rl.training.heartbeat import EndState, Heartbeat
 from rss_rl.training.session import UpdateReport
@@ -30,7 +30,11 @@ class Observer:
     """
 
     def __init__(
-        self, run_dir: Path, config: RunConfig, mirror: RunMirror, storage: str | None = None
+        self,
+        run_dir: Path,
+        config: RunConfig,
+        mirror: Mirror | NullMirror,
+        storage: str | None = None,
     ) -> None:
         self.run_dir, self._mirror, self._storage = run_dir, mirror, storage
         self.log = EventLog(run_dir)

@@ -244,8 +244,7 @@ def _copy_inputs(run: RunDirectory, prepared: Prepared) -> None:
 
 def _compares(config: RunConfig) -> bool:
     """Whether there is something to compare: a classifier that reads a selection."""
-    sampled = config.phases[-1].selection == "sampled"
-    return config.evaluation.all_tokens and sampled and config.predicts
+    return config.evaluation.all_tokens and config.selects and config.predicts
 
 
 def _train_all_tokens(

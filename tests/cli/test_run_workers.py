@@ -19,7 +19,7 @@ TABLES = Path("tables")
 def happened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
-    def connect(*, cores: int) -> Any:
+    def connect(_: str | None, *, cores: int) -> Any:
         found.append(f"connect {cores}")
         return SimpleNamespace(notes=["a note"])
 

@@ -282,3 +282,16 @@ def test_event_files_go_there_and_back_in_the_folder_that_names_the_run(tmp_path
         made.close()
     assert continue_from(storage, tmp_path / "back", CONFIG)
     assert (tmp_path / "back" / name).read_bytes() == b"events"
+
+
+def test_a_state_that_names_no_tensors_is_not_copied(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path / "here", CONFIG) as run:
+        made = mirror(open_storage(str(tmp_path / "there")), run.path)
+        checkpoint(run.path, 5, 1)
+        (run.path / "checkpoints" / "step-000003").mkdir()
+        (run.path / "checkpoints" / "step-000003" / "state.json").write_text("{}")
+        made.finish()
+        made.close()
+    assert [path.name for path in (tmp_path / "there" / "checkpoints").glob("step-*")] == [
+        "step-000005"
+    ]

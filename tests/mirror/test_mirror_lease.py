@@ -98,6 +98,17 @@ def test_a_second_attempt_waits_for_a_writer_that_died(
     assert [record.message.count("process 1 on elsewhere") for record in caplog.records] == [1]
 
 
+def test_a_lease_is_free_after_the_time_that_is_given(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    write(storage, time=time.time() - 10)
+    with pytest.raises(StorageError, match="process 1 on elsewhere writes there"):
+        Lease(storage, fresh_s=1000)
+    Lease(storage, fresh_s=5).release()
+    write(storage, time=time.time() - FRESH_S - 10)
+    with pytest.raises(StorageError, match="process 1 on elsewhere writes there"):
+        Lease(storage, fresh_s=FRESH_S + 1000)
+
+
 def test_a_writer_that_renews_its_lease_is_not_waited_for_to_the_end(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path))
     first = Lease(storage)

@@ -122,7 +122,7 @@ def test_bad_input(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="single texts"):
         built(folder, LabelSpec("score", low=0, high=1))
     with pytest.raises(
-        ConfigError, match=r"has no class 'maybe', which is asked for; its classes: yes, no"
+        ConfigError, match=r"has no class 'maybe', which is asked for; its classes: YES, NO"
     ):
         built(folder, LabelSpec("classes", ("yes", "maybe")), target="label")
     with pytest.raises(ConfigError, match="has no class 'perhaps', which is asked for"):

@@ -1,4 +1,4 @@
-"""A target share is for policies that keep what is over one half likely; others are refused."""
+"""A target share is for policies that keep tokens with probability over one half."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LeastOptions(Options):
 
 
 class RuleOfThird(RSSPolicy):
-    """A plug-in that keeps what is over `least` likely."""
+    """A plug-in that keeps tokens with probability over `least`."""
 
     def __init__(self, setup: PolicySetup, options: LeastOptions) -> None:
         super().__init__(setup, RSSOptions(hidden=4))

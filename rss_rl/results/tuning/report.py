@@ -170,7 +170,7 @@ def _notes(study: Study, records: Sequence[TrialRecord]) -> str:
     notes = [
         "Scores are of the best checkpoint of each trial's last phase; `updates` counts those since"
         " words were first selected."
-        if study.config.phases[-1].selection == "sampled"
+        if study.config.selects
         else "Scores are of the best checkpoint of each trial's last phase.",
         "The best of many dev scores is optimistic: train `best.yaml` with other seeds before you"
         " rely on it.",
@@ -325,14 +325,12 @@ def _draw_curves(axes: Axes, study: Study, records: Sequence[TrialRecord], scale
     for rung in study.rungs:
         axes.axvline(rung, color="0.5", linestyle=":", linewidth=0.8)
     axes.set_title("Each trial; dotted: where the worse ones are stopped", fontsize=9)
-    axes.set_xlabel("updates since words were first selected" if _selects(study) else "updates")
+    axes.set_xlabel(
+        "updates since words were first selected" if study.config.selects else "updates"
+    )
     axes.set_ylabel(f"dev {heading(study.metric.name)}", fontsize=8)
     axes.grid(color="0.9")
     axes.legend(fontsize=8)
-
-
-def _selects(study: Study) -> bool:
-    return study.config.phases[-1].selection == "sampled"
 
 
 def _scatter(

@@ -64,8 +64,8 @@ class Study:
     @cached_property
     def updates(self) -> int:
         """Counted updates of a trial, see `trial`; a guess if patience ends a phase."""
-        sampled = self.config.phases[-1].selection == "sampled"
-        steps = [p.steps for p in self.config.phases if (p.selection == "sampled") == sampled]
+        selects = self.config.selects
+        steps = [p.steps for p in self.config.phases if (p.selection == "sampled") == selects]
         if None in steps:
             return _GUESS * self.config.evaluation.every
         return sum(step for step in steps if step)

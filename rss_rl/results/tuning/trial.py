@@ -278,7 +278,7 @@ def _evaluations(path: Path, config: RunConfig, stop: Callable[[], bool]) -> Ite
     if (path / REPORT_FILE).is_file():
         return
     metric = find_best_metric(config, open_prepared(config.data))
-    mode = "thresholded" if config.phases[-1].selection == "sampled" else "all"
+    mode = "thresholded" if config.selects else "all"
     for event in train(config, path, resume=True, stop=stop, splits=_SPLITS):
         if isinstance(event, Stopped):
             raise _Interrupted
