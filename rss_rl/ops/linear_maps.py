@@ -19,12 +19,10 @@ from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
 from rss_rl.ops.native import one_kind
 from rss_rl.ops.operators import activate, activate_back, mix, mix_back, parts_of
 
-_KINDS = (torch.float32, torch.float64)
-
 
 def has_kernels(values: Tensor, backend: KernelBackend) -> bool:
     """Whether `linear_maps` and `gate_mix` can replace torch's own operations."""
-    if backend != "compiled" or values.device.type != "cpu" or values.dtype not in _KINDS:
+    if backend != "compiled" or not one_kind([values]):
         return False
     lower = torch.is_autocast_enabled("cpu")
     return not is_exporting() and (not lower or torch.get_autocast_dtype("cpu") == torch.bfloat16)
