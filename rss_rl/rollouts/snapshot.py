@@ -12,7 +12,7 @@ Legend: P parameters of a part, V trainable word vectors, R rows of them, E embe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -20,14 +20,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from rss_rl.config import PolicyConfig, Reads, RunConfig
+from rss_rl.config import Reads, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.models.embedding import RowAverage, WordEmbedding
 from rss_rl.models.encoders.protocol import TrainingLengths
+from rss_rl.models.modes import evaluating
 from rss_rl.models.protocol import Classifier
+from rss_rl.ops.matmul import products_in
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
@@ -163,18 +165,9 @@ class Models(NamedTuple):
         embedding = self.classifier.embedding
         return policy_inputs(self.policy, embedding, tokens, valid, self.reads, states)
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluating(self) -> AbstractContextManager[None]:
         """Both in evaluation mode within; on exit, each module returns to its previous mode."""
-        modules = [*self.classifier.modules(), *self.policy.modules()]
-        training = [module for module in modules if module.training]
-        self.classifier.eval()
-        self.policy.eval()
-        try:
-            yield
-        finally:
-            for module in training:
-                module.training = True
+        return evaluating(self.classifier, self.policy)
 
     @property
     def modules(self) -> dict[str, nn.Module]:
@@ -457,18 +450,13 @@ def build_models(
         classifier = build_classifier(
             config.model, labels, sentences, vectors, trainable, lengths, words or None
         )
-        context = _context(config.policy, words)
+        pretrained = config.policy.pretrained
+        context = None if pretrained is None else ContextReader(pretrained, words)
         states = None if context is None else context.size
         size = input_size(config.policy.reads, classifier.embedding.size, states)
         backend = outer_backend(config.model)
         policy = build_policy(config.policy, size, config.model.activation, words, backend)
     return Models(classifier, policy, config.policy.reads, context)
-
-
-def _context(policy: PolicyConfig, words: Sequence[str]) -> ContextReader | None:
-    if policy.pretrained is None:
-        return None
-    return ContextReader(policy.pretrained, words)
 
 
 def open_data(config: RunConfig) -> Prepared:
@@ -536,5 +524,4 @@ def autocast_dtype(device: torch.device, precision: str) -> torch.dtype | None:
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """Autocast for the configured `precision`."""
-    dtype = autocast_dtype(device, precision)
-    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
+    return products_in(autocast_dtype(device, precision), device)
