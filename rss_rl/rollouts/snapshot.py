@@ -83,12 +83,13 @@ class StoredDelta(NamedTuple):
     reference: Any
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The changes since the previous snapshot, or the whole model, under one version."""
+_D = TypeVar("_D", Delta, StoredDelta)
 
+
+@dataclass(frozen=True)
+class _Versioned(Generic[_D]):
     version: int
-    deltas: tuple[Delta, ...]
+    deltas: tuple[_D, ...]
 
     @property
     def bytes(self) -> int:
@@ -96,20 +97,12 @@ class Snapshot:
         return sum(delta.bytes for delta in self.deltas)
 
 
-@dataclass(frozen=True)
-class StoredSnapshot:
+class Snapshot(_Versioned[Delta]):
+    """The changes since the previous snapshot, or the whole model, under one version."""
+
+
+class StoredSnapshot(_Versioned[StoredDelta]):
     """A snapshot whose deltas are in Ray's object store, put there by a learner."""
-
-    version: int
-    deltas: tuple[StoredDelta, ...]
-
-    @property
-    def bytes(self) -> int:
-        """See `Snapshot`."""
-        return sum(delta.bytes for delta in self.deltas)
-
-
-_D = TypeVar("_D", Delta, StoredDelta)
 
 
 class Publications(Generic[_D]):
@@ -277,7 +270,9 @@ class Publisher:
             rows = self._changed_rows() if part == WORDS and part not in self._changed else None
             average = self._models.classifier.embedding.average if part == WORDS else None
             if rows is not None:
-                deltas.append(_with_average(_rows_delta(parts[part][0], rows), average))
+                values, no_buffers = _rows_of(parts[part][0].detach(), rows), np.zeros(0, np.uint8)
+                delta = Delta(WORDS, values, no_buffers, rows.cpu().numpy())
+                deltas.append(_with_average(delta, average))
                 self._sent += len(rows)
             elif part in self._changed or not same:
                 deltas.append(_with_average(Delta(part, _flat(parts[part]), raw), average))
@@ -325,11 +320,6 @@ def _flat(parameters: Sequence[nn.Parameter]) -> Array:
     flat = [p.detach().reshape(-1).float().cpu() for p in parameters]
     copy: Array = torch.cat(flat).numpy() if flat else np.zeros(0, np.float32)
     return copy
-
-
-def _rows_delta(table: nn.Parameter, rows: torch.Tensor) -> Delta:
-    values = _rows_of(table.detach(), rows)
-    return Delta(WORDS, values, np.zeros(0, np.uint8), rows.cpu().numpy())
 
 
 def _rows_of(table: torch.Tensor, rows: torch.Tensor) -> Array:
