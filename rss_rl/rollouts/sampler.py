@@ -30,7 +30,6 @@ class Sampler:
     """Draws and scores selections of training examples.
 
     Args:
-        config: of the run.
         models: this sampler's own copies; snapshots are loaded into them.
         examples: the training split.
         words: of the token ids, for reward models that need them; None if unknown.

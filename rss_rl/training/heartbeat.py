@@ -33,7 +33,6 @@ class Heartbeat:
     """Consumes the events of a run and keeps its status.json up to date.
 
     Args:
-        run_dir: the run directory.
         phases: of the configuration, to estimate the remaining time.
         every_s: minimum time between two writes.
         clock: seconds, monotonic.

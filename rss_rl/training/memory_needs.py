@@ -104,12 +104,11 @@ def _weights(config: RunConfig, prepared: Prepared) -> Need:
             )
     except RssError:
         raise
-    except RuntimeError as error:
-        if "overflow" in str(error) or "too large" in str(error).lower():
+    except Exception as error:
+        huge = "overflow" in str(error) or "too large" in str(error).lower()
+        if huge and isinstance(error, RuntimeError):
             return Need(float("inf"), "model.hidden, policy.options")
         return Need(0.0, "")  # a component that cannot be built on the meta device
-    except Exception:  # likewise
-        return Need(0.0, "")
     learner = config.learner
     parts = ((models.classifier, learner.supervised), (models.policy, learner.policy))
     total = 0.0

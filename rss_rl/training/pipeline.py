@@ -48,7 +48,6 @@ class RolloutPipeline:
     Args:
         backend: called before the first job is submitted, so that a run without sampling starts no
             samplers.
-        config: of the samplers.
         log: records discarded rollouts.
 
     `published` is the version of the newest snapshot, which jobs are submitted with; None before

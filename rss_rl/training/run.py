@@ -318,6 +318,7 @@ def _report(config: RunConfig, path: Path, trained: Trained, scores: Scores) -> 
     }
 
 
+@memory_errors("for the model", "Use a machine with more, or end other programs")
 def open_models(
     path: Path | str, which: str | int = "best", trust: Trust = NOTHING
 ) -> tuple[RunConfig, Models, Prepared]:
@@ -331,13 +332,7 @@ def open_models(
     Raises:
         RssError: no run, no such checkpoint, or files that do not fit each other.
     """
-    with memory_errors("for the model", "Use a machine with more, or end other programs"):
-        return _opened_models(Path(path), which, trust)
-
-
-def _opened_models(
-    path: Path, which: str | int, trust: Trust
-) -> tuple[RunConfig, Models, Prepared]:
+    path = Path(path)
     run = RunDirectory.open(path)
     config = parse_config(run.config, where=str(path / CONFIG_FILE), trust=trust)
     # The comparison with every token reads the inputs of the run it belongs to.
