@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -14,8 +16,6 @@
 #include <thread>
 #include <type_traits>
 #include <vector>
-
-#include "team.h"
 
 #ifdef __AVX512F__
 #include <immintrin.h>
@@ -248,6 +248,15 @@ class Range {
   T largest_;
   decltype(Vector{} == Vector{}) inside_ = Vector{} == Vector{};
 };
+
+// Runs a function in several of torch's threads, if they are OpenMP's. Others would have to be started
+// while torch's idle ones still occupy their processors.
+using Team = void (*)(void (*call)(void*), void* given, unsigned threads, unsigned flags);
+
+inline Team team() {
+  static const Team found = reinterpret_cast<Team>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+  return found;
+}
 
 // Calls take(), which takes the next of `count` pieces of work, in `threads` threads, including this one.
 template <typename Take>
