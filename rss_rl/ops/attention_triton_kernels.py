@@ -181,39 +181,6 @@ def prepare_kernel(
     rewrite(u, e, dependents, count_i, features, columns, SCALE, outside)
 
 
-@triton.jit
-def _sums(
-    own,
-    f,
-    e,
-    h,
-    dependents,
-    count_i,
-    columns,
-    features,
-    far,
-    SCALE: tl.constexpr,
-    ORDER: tl.constexpr,
-    TRAIN: tl.constexpr,
-):
-    """Sums over dependents of w, w h and, with TRAIN, x = w q (1 - q) and x h; each [R, C]."""
-    total = tl.zeros([ROWS, FEATURES], tl.float32)
-    weighted, slopes, sloped = total, total, total
-    first, last = reach(own, dependents, count_i, ORDER)
-    for i in range(first, last):
-        e_i = tl.load(e + i * features + columns, mask=columns < features, other=0.0)
-        h_i = tl.load(h + i * features + columns, mask=columns < features, other=0.0)
-        paired = paired_with(tl.load(dependents + i), own, ORDER)[:, None]
-        q, weight = weigh(e_i, f, paired, far, SCALE)
-        total += weight
-        weighted += weight * h_i
-        if TRAIN:
-            slope = weight * (q - q * q)
-            slopes += slope
-            sloped += slope * h_i
-    return total, weighted, slopes, sloped
-
-
 @triton.jit(do_not_specialize=_SIZES)
 def forward_kernel(
     f,
@@ -241,9 +208,21 @@ def forward_kernel(
     e, h = e + m * count_i * features, h + m * count_i * features
     dependents += m * count_i
     far = tl.load(far + part) != 0
-    total, weighted, slopes, sloped = _sums(
-        own, f_own, e, h, dependents, count_i, columns, features, far, SCALE, ORDER, TRAIN
-    )
+    # Sums over dependents of w, w h and, with TRAIN, x = w q (1 - q) and x h.
+    total = tl.zeros([ROWS, FEATURES], tl.float32)
+    weighted, slopes, sloped = total, total, total
+    first, last = reach(own, dependents, count_i, ORDER)
+    for i in range(first, last):
+        e_i = tl.load(e + i * features + columns, mask=columns < features, other=0.0)
+        h_i = tl.load(h + i * features + columns, mask=columns < features, other=0.0)
+        paired = paired_with(tl.load(dependents + i), own, ORDER)[:, None]
+        q, weight = weigh(e_i, f_own, paired, far, SCALE)
+        total += weight
+        weighted += weight * h_i
+        if TRAIN:
+            slope = weight * (q - q * q)
+            slopes += slope
+            sloped += slope * h_i
     some = (total > 0.0) & (own >= 0)[:, None]
     over = tl.where(some, 1.0 / tl.where(some, total, 1.0), 0.0)
     result = weighted * over
@@ -251,39 +230,6 @@ def forward_kernel(
     if TRAIN:
         tl.store(inverse + mine, over, mask=inside)
         tl.store(by_head + mine, (sloped - result * slopes) * over * 4.0, mask=inside)
-
-
-@triton.jit
-def _flows(
-    own,
-    e,
-    h,
-    f,
-    context,
-    scaled,
-    heads,
-    count_j,
-    columns,
-    features,
-    far,
-    SCALE: tl.constexpr,
-    ORDER: tl.constexpr,
-):
-    """dh and du / 4 of a tile of dependents, [R, C]."""
-    by_value = tl.zeros([ROWS, FEATURES], tl.float32)
-    by_score = by_value
-    first, last = reach(own, heads, count_j, ORDER)
-    for j in range(first, last):
-        at = j * features + columns
-        f_j = tl.load(f + at, mask=columns < features, other=0.0)
-        context_j = tl.load(context + at, mask=columns < features, other=0.0)
-        scaled_j = tl.load(scaled + at, mask=columns < features, other=0.0)
-        paired = paired_with(tl.load(heads + j), own, ORDER)[:, None]
-        q, weight = weigh(e, f_j, paired, far, SCALE)
-        flow = weight * scaled_j
-        by_value += flow
-        by_score += flow * (q - q * q) * (h - context_j)
-    return by_value, by_score
 
 
 @triton.jit(do_not_specialize=_SIZES)
@@ -315,9 +261,19 @@ def backward_kernel(
     f, context, scaled = f + skipped, context + skipped, scaled + skipped
     heads += m * count_j
     far = tl.load(far + part) != 0
-    values, scores = _flows(
-        own, e_own, h_own, f, context, scaled, heads, count_j, columns, features, far, SCALE, ORDER
-    )
+    values = tl.zeros([ROWS, FEATURES], tl.float32)
+    scores = values  # du / 4
+    first, last = reach(own, heads, count_j, ORDER)
+    for j in range(first, last):
+        at = j * features + columns
+        f_j = tl.load(f + at, mask=columns < features, other=0.0)
+        context_j = tl.load(context + at, mask=columns < features, other=0.0)
+        scaled_j = tl.load(scaled + at, mask=columns < features, other=0.0)
+        paired = paired_with(tl.load(heads + j), own, ORDER)[:, None]
+        q, weight = weigh(e_own, f_j, paired, far, SCALE)
+        flow = weight * scaled_j
+        values += flow
+        scores += flow * (q - q * q) * (h_own - context_j)
     kept = (own >= 0)[:, None]
     tl.store(by_value + mine, tl.where(kept, values, 0.0), mask=inside)
     tl.store(by_score + mine, tl.where(kept, scores * 4.0, 0.0), mask=inside)
