@@ -110,7 +110,6 @@ class SelectionInterface:
     """Translates between Gymnasium's padded spaces and batches of examples.
 
     Args:
-        examples: the rows to draw from.
         reward: of selections; called once for any number of examples.
         max_len: padded length of every sentence; the longest of `examples` by default.
         vocabulary_size: bound of the token ids; any int32 by default.
@@ -211,7 +210,6 @@ class SelectionInterface:
         """One line a sentence; a selected word is marked `[word]hd` (head, dependent or both).
 
         Args:
-            row: the example.
             selections: S x bool [2, N_s], or None before the action.
         """
         if self._words is not None:

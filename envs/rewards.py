@@ -88,7 +88,6 @@ def penalties(selection: Array, valid: Array, penalty: Penalty) -> Array:
     Args:
         selection: bool [M, 2, N]; bits on padding are ignored.
         valid: bool [M, N].
-        penalty: "sum" or "product".
 
     Returns:
         float32 [M].
@@ -200,7 +199,6 @@ class Reward:
         """Rewards of M = K * B selections of B examples, with one call of the reward model.
 
         Args:
-            batch: the B examples.
             selections: S x bool [K * B, 2, N_s], sample-major: entry k * B + b is of example b.
                 Bits on padding are ignored.
 
@@ -232,7 +230,6 @@ class Reward:
 
         Args:
             logits: [B, C], of the run's classifier under the selections.
-            batch: the B examples.
             selections: S x bool [B, 2, N_s], False on padding.
         """
         if not isinstance(self.model, LogitsReward):

@@ -9,19 +9,18 @@ Source: Zeiler, ADADELTA: An Adaptive Learning Rate Method (2012).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rss_rl.learners.row_gradients import set_aside
+from rss_rl.learners.row_gradients import RowOptimizer
 
 ROW_STEPS = "row_steps"
 """State of a table: the update at which each row's averages were last brought up to date, [V]."""
 
 
-class RowAdadelta(torch.optim.Adadelta):
+class RowAdadelta(RowOptimizer, torch.optim.Adadelta):
     """torch's Adadelta, in which a sparse gradient updates only its own rows.
 
     A row without a gradient does not move; its averages only decay. The decay of k missed updates
@@ -29,32 +28,17 @@ class RowAdadelta(torch.optim.Adadelta):
     all rows up to the rounding of that power.
     """
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """See `torch.optim.Optimizer.step`; a `closure` is not called.
+    averages = ("square_avg", "acc_delta")
+    counter = ROW_STEPS
 
-        Raises:
-            ValueError: a closure.
-        """
-        if closure is not None:
-            raise ValueError("closures are not supported")
-        updated: list[Tensor] = []
-        for group in self.param_groups:
-            for table in group["params"]:
-                if table.grad is None:
-                    continue
-                if not table.grad.is_sparse:
-                    _catch_up(self.state[table], group["rho"])
-                    continue
-                self._update_rows(table, table.grad, group)
-                updated.append(table)
-        with set_aside(updated):
-            super().step()
+    def _goes_by_row(self, table: Tensor, group: dict[str, Any]) -> bool:
+        assert table.grad is not None
+        if not table.grad.is_sparse:
+            _catch_up(self.state[table], group["rho"])
+        return table.grad.is_sparse
 
     def _update_rows(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         """Update the rows [R] of a coalesced sparse gradient [V, E]."""
-        if group["weight_decay"]:
-            raise ValueError("weight decay would change rows without a gradient: train without L2")
         rho, eps = group["rho"], group["eps"]
         rows, values = gradient.indices()[0], gradient.values()  # [R], [R, E]
         state = self._state_of(table)
@@ -69,17 +53,6 @@ class RowAdadelta(torch.optim.Adadelta):
         state["acc_delta"].index_copy_(0, rows, change)
         table.index_add_(0, rows, move, alpha=-group["lr"])
         last[rows] = state["step"].to(last.dtype)
-
-    def _state_of(self, table: Tensor) -> dict[str, Any]:
-        state: dict[str, Any] = self.state[table]
-        if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32)
-            state["square_avg"] = torch.zeros_like(table)
-            state["acc_delta"] = torch.zeros_like(table)
-        if ROW_STEPS not in state:  # so far all rows were updated, or none
-            # In the table's dtype, as torch casts loaded state to it; exact up to 2^24 updates.
-            state[ROW_STEPS] = table.new_full((len(table),), float(state["step"]))
-        return state
 
 
 def _catch_up(state: dict[str, Any], rho: float) -> None:

@@ -25,7 +25,6 @@ class GradientStep:
 
     Args:
         name: of the parameter group, for errors.
-        module: whose parameters are updated.
         embedding: name prefixes of the parameters that are embeddings.
         by_row: Adam updates only the embedding rows with a gradient, see `RowAdam`.
         group: of learners; sparse gradients of embeddings are summed over it.

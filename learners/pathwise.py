@@ -19,6 +19,7 @@ from rss_rl.learners.optim import GradientStep
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
 from rss_rl.ops.losses import role_charge
+from rss_rl.ops.matmul import products_in
 from rss_rl.ops.relaxed import expected_cost
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.inputs import policy_inputs
@@ -294,10 +295,8 @@ class PathwiseLearner:
             NonFiniteError: on a non-finite loss or gradient.
             LearnerError: another learner of the group died or hung.
         """
-        device = batch.labels.device.type
-        enabled = self._autocast is not None
         with self._group.guard():
-            with torch.autocast(device, dtype=self._autocast, enabled=enabled):
+            with products_in(self._autocast, batch.labels.device):
                 loss, entropy, sums = self._objective(self._inputs(batch), batch, uniforms, charged)
             totals = self._group.sum(sums).tolist()
             examples = totals[-1]

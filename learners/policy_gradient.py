@@ -22,6 +22,7 @@ from rss_rl.ops import advantages, bernoulli
 from rss_rl.ops.estimators import BitRewards
 from rss_rl.ops.importance import ratio_sums
 from rss_rl.ops.losses import policy_gradient_loss, role_charge
+from rss_rl.ops.matmul import products_in
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.estimators.protocol import BitEstimator, LogProbEstimator
 from rss_rl.policies.inputs import policy_inputs
@@ -110,7 +111,6 @@ class _Objective(nn.Module):
         losses: list[list[Tensor]] = [[] for _ in embedded]
         log_probs: list[Tensor] = []
         entropies = []
-        device = advantage.device.type
         for slot, vectors in enumerate(embedded):
             if reward_batch.charged is not None:
                 losses[slot].append(
@@ -121,7 +121,7 @@ class _Objective(nn.Module):
                 losses[slot].append(loss)
                 entropies.append(entropy)
                 continue
-            with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
+            with products_in(self._autocast, advantage.device):
                 evaluated = self.policy.evaluate(
                     vectors, batch.valid[slot], reward_batch.selections[slot]
                 )
@@ -159,8 +159,7 @@ class _Objective(nn.Module):
         Exact for independent bits; for a sequential policy, along its thresholded bits.
         """
         assert isinstance(self.policy, StochasticPolicy)
-        device = reward_batch.rewards.device.type
-        with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
+        with products_in(self._autocast, reward_batch.rewards.device):
             chances = self.policy.probabilities(vectors, valid)  # [B, 2, N]
         samples = len(reward_batch.rewards)  # the loss is divided by K as well as by B
         return samples * role_charge(chances.to(reward_batch.rewards.dtype), valid, costs).sum()
@@ -176,8 +175,8 @@ class _Objective(nn.Module):
         """-K sum gradient * logit, whose gradient is the estimator's, and the entropy."""
         assert isinstance(self.policy, FactorisedPolicy)
         assert reward_batch.uniforms is not None
-        device, valid = reward_batch.rewards.device.type, batch.valid[slot]
-        with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
+        valid = batch.valid[slot]
+        with products_in(self._autocast, reward_batch.rewards.device):
             logits = self.policy.logits(vectors, valid)  # [B, R, N]
         roles = logits.shape[1]
         evidence = BitRewards(

@@ -15,46 +15,31 @@ with the bias corrected by each row's own count, as in DGL's SparseAdam, not by 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rss_rl.learners.row_gradients import set_aside
+from rss_rl.learners.row_gradients import RowOptimizer
 
 ROW_UPDATES = "row_updates"
 """Optimiser state: the number of updates of each row, [V]; exact up to 2^24."""
 
 
-class RowAdam(torch.optim.Adam):
+class RowAdam(RowOptimizer, torch.optim.Adam):
     """torch's Adam, which updates parameters in groups with `rows` set row by row.
 
     Gradients of these tables are sparse and coalesced, or dense.
     """
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """See `torch.optim.Optimizer.step`; a `closure` is not called.
+    averages = ("exp_avg", "exp_avg_sq")
+    counter = ROW_UPDATES
 
-        Raises:
-            ValueError: a closure.
-        """
-        if closure is not None:
-            raise ValueError("closures are not supported")
-        updated: list[Tensor] = []
-        for group in self.param_groups:
-            for table in group["params"] if group.get("rows") else ():
-                if table.grad is not None:
-                    self._update_rows(table, table.grad, group)
-                    updated.append(table)
-        with set_aside(updated):
-            super().step()
+    def _goes_by_row(self, table: Tensor, group: dict[str, Any]) -> bool:
+        return bool(group.get("rows"))
 
     def _update_rows(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         """Update the rows with a gradient [V, E]."""
-        if group["weight_decay"]:
-            raise ValueError("weight decay would change rows without a gradient: train without L2")
         gradient = without_zero_rows(gradient)
         rows, values = gradient.indices()[0], gradient.values()
         state = self._state_of(table)
@@ -70,16 +55,6 @@ class RowAdam(torch.optim.Adam):
         rate = group["lr"] / _correction(first_decay, count)  # [R, 1], in float64
         second.div_(_correction(second_decay, count).to(second.dtype)).sqrt_().add_(group["eps"])
         table.index_add_(0, rows, first.div_(second).mul_(rate.to(first.dtype)), alpha=-1)
-
-    def _state_of(self, table: Tensor) -> dict[str, Any]:
-        state: dict[str, Any] = self.state[table]
-        if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32, device=table.device)
-            state["exp_avg"] = torch.zeros_like(table)
-            state["exp_avg_sq"] = torch.zeros_like(table)
-        if ROW_UPDATES not in state:  # so far all rows were updated, or none
-            state[ROW_UPDATES] = table.new_full((len(table),), float(state["step"]))
-        return state
 
 
 def _correction(decay: float, count: Tensor) -> Tensor:

@@ -1,21 +1,68 @@
-"""Shared by the optimisers that update embedding tables row by row."""
+"""Shared by the optimisers that update embedding tables row by row.
+
+Legend: V rows of a table, E features.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 
-@contextmanager
-def set_aside(tables: Sequence[Tensor]) -> Iterator[None]:
-    """Hide the gradients of these tables while torch's optimiser updates the other parameters."""
-    gradients = [table.grad for table in tables]
-    for table in tables:
-        table.grad = None
-    try:
-        yield
-    finally:
-        for table, gradient in zip(tables, gradients, strict=True):
-            table.grad = gradient
+class RowOptimizer(torch.optim.Optimizer):
+    """Base class, placed before one of torch's optimisers, which updates all other parameters.
+
+    `averages` names what torch's optimiser keeps of the shape of a table, `counter` a number that
+    is kept for each row besides, [V].
+    """
+
+    averages: ClassVar[tuple[str, ...]]
+    counter: ClassVar[str]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """See `torch.optim.Optimizer.step`; a `closure` is not called.
+
+        Raises:
+            ValueError: a closure.
+        """
+        if closure is not None:
+            raise ValueError("closures are not supported")
+        updated: list[tuple[Tensor, Tensor]] = []
+        for group in self.param_groups:
+            for table in group["params"]:
+                if table.grad is not None and self._goes_by_row(table, group):
+                    if group["weight_decay"]:
+                        raise ValueError(
+                            "weight decay would change rows without a gradient: train without L2"
+                        )
+                    self._update_rows(table, table.grad, group)
+                    updated.append((table, table.grad))
+        for table, _ in updated:  # torch's optimiser skips what has no gradient
+            table.grad = None
+        try:
+            super().step()
+        finally:
+            for table, gradient in updated:
+                table.grad = gradient
+
+    def _goes_by_row(self, table: Tensor, group: dict[str, Any]) -> bool:
+        """Whether a table, which has a gradient, is updated by `_update_rows`."""
+        raise NotImplementedError
+
+    def _update_rows(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        """Update the rows with a gradient [V, E]."""
+        raise NotImplementedError
+
+    def _state_of(self, table: Tensor) -> dict[str, Any]:
+        state: dict[str, Any] = self.state[table]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32, device=table.device)
+            state |= {name: torch.zeros_like(table) for name in self.averages}
+        if self.counter not in state:  # so far all rows were updated, or none
+            # In the table's dtype, as torch casts loaded state to it; exact up to 2^24 updates.
+            state[self.counter] = table.new_full((len(table),), float(state["step"]))
+        return state

@@ -20,6 +20,7 @@ from rss_rl.models.embedding import RowAverage
 from rss_rl.models.inputs import TensorBatch
 from rss_rl.models.protocol import Classifier
 from rss_rl.ops.losses import soft_cross_entropy
+from rss_rl.ops.matmul import products_in
 
 _AVERAGE = "average/"
 _TEACHER = "teacher/"
@@ -53,8 +54,7 @@ class _Losses(nn.Module):
         self, batch: TensorBatch, selections: Sequence[Tensor] | None, targets: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """`targets` [B, C] are the teacher's probabilities; None: the label is the only target."""
-        device = batch.labels.device.type
-        with torch.autocast(device, dtype=self._autocast, enabled=self._autocast is not None):
+        with products_in(self._autocast, batch.labels.device):
             logits = self.classifier(batch.tokens, batch.valid, selections, batch.marks)
         hits = self.classifier.predict(logits.detach()) == batch.labels
         loss = self.classifier.losses(logits, batch.labels).sum()
@@ -182,8 +182,7 @@ class SupervisedLearner:
     def _targets(self, batch: TensorBatch) -> Tensor:
         """The teacher's probabilities from every token, [B, C]."""
         teacher = self._teacher or self._freeze_teacher(self._classifier.state_dict())
-        enabled = self._autocast is not None
-        with torch.autocast(batch.labels.device.type, dtype=self._autocast, enabled=enabled):
+        with products_in(self._autocast, batch.labels.device):
             logits = teacher(batch.tokens, batch.valid, None, batch.marks)
         return torch.softmax(logits.float(), -1)
 

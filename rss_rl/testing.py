@@ -28,6 +28,7 @@ from rss_rl.data.source_contract import check_source
 from rss_rl.errors import ConfigError, PolicyError
 from rss_rl.metrics.contract import check_metric
 from rss_rl.models.encoder_contract import check_encoder
+from rss_rl.models.modes import evaluating
 from rss_rl.policies.adapters import CertainPolicy, PolicyModule, adapt
 from rss_rl.policies.contract_case import VOCABULARY, Case
 from rss_rl.policies.contract_empty import check_empty
@@ -39,7 +40,6 @@ from rss_rl.policies.protocol import (
     StochasticPolicy,
     bits_per_token,
 )
-from rss_rl.promises import Promises
 from rss_rl.reward_models.contract import check_reward_model
 from rss_rl.types import ROLES
 
@@ -81,16 +81,11 @@ def check_policy(
             raise ConfigError("options are for a component", where="check_policy")
         whole, kind = adapt(policy, where="check_policy"), type(policy).__name__
         can_share = False
-    training = [module for module in whole.modules() if module.training]
-    whole.eval()
-    try:
+    with evaluating(whole):
         _check(whole, kind, inputs, share=can_share)
         _check_buffers(Case(whole, kind, inputs, seed=0))
         other = _built(policy, inputs, options) if isinstance(policy, Component) else None
         _check_saved(Case(whole, kind, inputs, seed=0), other)
-    finally:
-        for module in training:
-            module.training = True
 
 
 def _built(component: Component, inputs: int, options: Mapping[str, Any] | None) -> PolicyModule:
@@ -313,7 +308,7 @@ def _check_alone(case: Case) -> None:
 
 def _check_pickled(case: Case) -> None:
     """A pickled copy samples the same selections."""
-    copy = Promises(PolicyError, case.kind).pickled(case.policy)
+    copy = case.pickled(case.policy)
     arguments = case.tokens, case.valid, case.uniforms
     case.require(
         torch.equal(copy.sample(*arguments).selection, case.policy.sample(*arguments).selection),

@@ -19,7 +19,7 @@ from __future__ import annotations
 __all__ = ["CLOZE", "BilinearAttention", "ClozeReader", "SequentialAttention", "initial_gru"]
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -31,7 +31,7 @@ from rss_rl.errors import DataError
 from rss_rl.models.bidirectional import Bidirectional, both_ends
 from rss_rl.models.dropout import Dropout
 from rss_rl.models.embedding import WordEmbedding
-from rss_rl.models.heads import ClassTask, Task
+from rss_rl.models.heads import ClassTask, TaskClassifier
 from rss_rl.models.protocol import ClassifierSetup
 from rss_rl.ops.grouping import first_places, group_counts, group_sums, present_groups
 from rss_rl.ops.masking import gather, kept_indices, masked_softmax
@@ -59,11 +59,8 @@ class Evidence(NamedTuple):
     present: Tensor
 
 
-class Answering(Protocol):
-    """A score for each candidate."""
-
-    def __call__(self, evidence: Evidence, embedding: WordEmbedding) -> Tensor:
-        """[M, C]; meaningless where a candidate is absent."""
+Answering = Callable[[Evidence, WordEmbedding], Tensor]
+"""Scores of the candidates, [M, C]; meaningless where a candidate is absent."""
 
 
 def small_uniform(rows: int, columns: int) -> nn.Parameter:
@@ -122,11 +119,8 @@ class PointerOutput(nn.Module):
 _SPREAD = 0.1
 
 
-class PassageAttention(Protocol):
-    """Scores each passage token as the answer."""
-
-    def __call__(self, passage: Tensor, query: Tensor, valid: Tensor) -> Tensor:
-        """h [M, N, 2 H], j [M, 2 H] and bool [M, N] to logits [M, N]."""
+PassageAttention = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""h [M, N, 2 H], j [M, 2 H] and bool [M, N] to logits [M, N] of each token as the answer."""
 
 
 def initial_gru(inputs: int, hidden: int) -> Bidirectional:
@@ -172,7 +166,7 @@ class SequentialAttention(nn.Module):
         return _read(self.gru, self.dropout(gamma), valid).sum(-1)
 
 
-class ClozeReader(nn.Module):
+class ClozeReader(TaskClassifier):
     """A passage (slot 0, marked with candidates), a question (slot 1) and selections to logits.
 
     Unselected words are removed from both before anything reads them; the list of candidates is
@@ -181,24 +175,21 @@ class ClozeReader(nn.Module):
     Args:
         attention, output: how the passage is attended to, and candidates are scored.
         hidden: H. dropout: on the input of each GRU.
-        task: what the logits mean.
     """
 
     shares_sentences = False
     takes_gates = False
 
     def __init__(
-        self, embedding: WordEmbedding, attention: PassageAttention, output: Answering, task: Task,
+        self, embedding: WordEmbedding, attention: PassageAttention, output: Answering,
         *, hidden: int, dropout: float,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.embedding = embedding
+        super().__init__(embedding, ClassTask())
         self.dropout = Dropout(dropout)
         self.passage = initial_gru(embedding.size, hidden)
         self.question = initial_gru(embedding.size, hidden)
         self.attention = attention
         self.output = output
-        self._task = task
 
     def forward(
         self,
@@ -238,14 +229,6 @@ class ClozeReader(nn.Module):
             present,
         )
         return torch.where(present, self.output(evidence, self.embedding), float("-inf"))
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """-log p(label) of each example, [M]."""
-        return self._task.losses(logits, labels)
-
-    def predict(self, logits: Tensor) -> Tensor:
-        """Number of the most likely candidate, int64 [M]."""
-        return self._task.predict(logits)
 
 
 def _kept(tokens: Tensor, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -293,7 +276,6 @@ def _build(setup: ClassifierSetup, options: _ClozeOptions) -> ClozeReader:
         setup.embedding,
         attention,
         outputs[options.output](),
-        ClassTask(),
         hidden=options.hidden,
         dropout=setup.dropout,
     )

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from rss_rl.models.layers import Dense, glorot_linear, linear
 from rss_rl.ops.attention import KernelBackend, packed_attention
 from rss_rl.ops.attention_pairs import Order, PackedPairs, Pairs
-from rss_rl.ops.bounded_attention import PAIR_SPEED, attention_within
 from rss_rl.ops.directions import Direction, Weights, directional_attention
 from rss_rl.ops.gated import gated_attention, gated_causal_means
+from rss_rl.ops.linear_attention import PAIR_SPEED, attention_within
 from rss_rl.ops.linear_maps import gate_mix, has_kernels
 from rss_rl.ops.masking import Gathered, causal_means
 from rss_rl.ops.packing import Packed, Rows, Shared
@@ -127,11 +127,10 @@ class DirectionalAttention(nn.Module):
         v, u = heads.spread(self._by_head(looking)), dependents.spread(self.dependent_score(seen))
         h = dependents.spread(seen)
         pairs = PackedPairs(heads.tokens, dependents.tokens, self._order)
-        if self._error is not None:
-            speed = PAIR_SPEED[self._backend]
-            context = attention_within(self._error, v, u, h, pairs, self.scale, speed)
-            if context is not None:
-                return context
+        speed = PAIR_SPEED[self._backend]
+        context = attention_within(self._error, v, u, h, pairs, self.scale, speed)
+        if context is not None:
+            return context
         return packed_attention(v, u, h, pairs, self.scale, self._backend)
 
     def _by_head(self, looking: Tensor) -> Tensor:

@@ -25,11 +25,11 @@ from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.compilers import missing_compiler
 from rss_rl.ops.dropping import LEVELS, Drop
+from rss_rl.ops.native import has_kernels_for
 from rss_rl.ops.packing import Packed
 
 _LANES = 4
 """16-bit uniform numbers in a 64-bit hash."""
-_NATIVE = (torch.float32, torch.float64)
 
 
 def _signed(value: int) -> int:
@@ -49,6 +49,11 @@ class _Keys:
         self.keys = keys
         self.calls = 0
         self.packed: Packed | None = None
+
+    def next_call(self) -> Tensor:
+        """int64 [M], mix(key + c G) of the next dropout call c; calls count from 1."""
+        self.calls += 1
+        return _mix(self.keys + _steps(self.calls, self.keys.device)[-1])
 
 
 _current: ContextVar[_Keys | None] = ContextVar("keyed_dropout", default=None)
@@ -112,9 +117,7 @@ def part_keys(example: Tensor, number: Tensor) -> Tensor | None:
     current = _current.get()
     if current is None:
         return None
-    call, current.calls = current.calls, current.calls + 1
-    by_example = _mix(current.keys + _steps(call + 1, current.keys.device)[call])  # [M]
-    return _mix(by_example[example] + (number + 1) * _GOLDEN)
+    return _mix(current.next_call()[example] + (number + 1) * _GOLDEN)
 
 
 def batch_seed() -> int | None:
@@ -126,9 +129,7 @@ def batch_seed() -> int | None:
     current = _current.get()
     if current is None:
         return None
-    call, current.calls = current.calls, current.calls + 1
-    keys = _mix(current.keys + _steps(call + 1, current.keys.device)[call])
-    return int(_mix(keys.sum()[None])) & (2**63 - 1)
+    return int(_mix(current.next_call().sum()[None])) & (2**63 - 1)
 
 
 def slot_keys(slots: int) -> Tensor | None:
@@ -167,7 +168,7 @@ class Dropout(nn.Module):
         drop = self.keyed(values)
         if drop is None:
             return F.dropout(values, self.rate, self.training)
-        native = self.kernels and values.device.type == "cpu" and values.dtype in _NATIVE
+        native = self.kernels and values.device.type == "cpu" and has_kernels_for(values.dtype)
         if native and missing_compiler() is None:
             return _Drop.apply(values, drop)  # type: ignore[no-any-return, no-untyped-call]
         kept = _kept(drop.keys, values, drop.dropped)
@@ -178,11 +179,11 @@ class Dropout(nn.Module):
         current = _current.get()
         if current is None or not self.drops:
             return None
-        call, current.calls = current.calls, current.calls + 1
         dropped = min(round(self.rate * LEVELS), LEVELS - 1)  # of the levels a lane can take
+        by_example = current.next_call()
         if current.packed is not None:
-            return Drop(_of_rows(current.keys, call, current.packed, values), dropped)
-        return Drop(_positions(current.keys, call, values), dropped)
+            return Drop(_of_rows(by_example, current.packed, values), dropped)
+        return Drop(_positions(by_example, values), dropped)
 
     @property
     def drops(self) -> bool:
@@ -194,22 +195,21 @@ class Dropout(nn.Module):
         return f"rate={self.rate}"
 
 
-def _positions(keys: Tensor, call: int, values: Tensor) -> Tensor:
-    """int64 [M, N], mix(mix(key + c G) + n G) of call c and position n, which count from 1."""
-    if len(keys) != values.shape[0]:
-        raise ValueError(f"{len(keys)} keys for values {tuple(values.shape)}")
-    by_example = _mix(keys + _steps(call + 1, keys.device)[call])  # [M]
-    return _mix(by_example[:, None] + _steps(math.prod(values.shape[1:-1]), keys.device))
+def _positions(by_example: Tensor, values: Tensor) -> Tensor:
+    """int64 [M, N], mix(x + n G) of each example's x [M] and of position n from 1."""
+    if len(by_example) != values.shape[0]:
+        raise ValueError(f"{len(by_example)} keys for values {tuple(values.shape)}")
+    steps = _steps(math.prod(values.shape[1:-1]), by_example.device)
+    return _mix(by_example[:, None] + steps)
 
 
-def _of_rows(keys: Tensor, call: int, tokens: Packed, values: Tensor) -> Tensor:
+def _of_rows(by_example: Tensor, tokens: Packed, values: Tensor) -> Tensor:
     """int64 [R], the result of `_positions` for each row's token."""
-    if len(keys) != len(tokens.starts) - 1 or values.shape[:-1] != tokens.position.shape:
+    if len(by_example) != len(tokens.starts) - 1 or values.shape[:-1] != tokens.position.shape:
         raise ValueError(
-            f"{len(keys)} keys for {len(tokens)} rows of {len(tokens.starts) - 1} sequences"
+            f"{len(by_example)} keys for {len(tokens)} rows of {len(tokens.starts) - 1} sequences"
             f" and values {tuple(values.shape)}"
         )
-    by_example = _mix(keys + _steps(call + 1, keys.device)[call])  # [M]
     return _mix(by_example[tokens.sequence] + (tokens.rank + 1) * _GOLDEN)
 
 

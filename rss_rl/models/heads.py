@@ -6,24 +6,20 @@ Legend: M examples, C classes or score bins.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rss_rl.models.embedding import WordEmbedding
 from rss_rl.models.layers import Dense, Highway, glorot_linear
 from rss_rl.ops.attention import KernelBackend
 from rss_rl.ops.losses import expected_score, score_divergence, squared_error
 
-Features = Callable[[Sequence[Tensor]], Tensor]
-
-
-class Head(Protocol):
-    """Sentence vectors, S x [M, D], to logits [M, C]."""
-
-    def __call__(self, sentences: Sequence[Tensor]) -> Tensor:
-        """The logits."""
+OfSentences = Callable[[Sequence[Tensor]], Tensor]
+"""Maps sentence vectors, S x [M, D], to features of them, or as a head to logits [M, C]."""
 
 
 def entailment_features(sentences: Sequence[Tensor]) -> Tensor:
@@ -38,22 +34,17 @@ def relatedness_features(sentences: Sequence[Tensor]) -> Tensor:
     return torch.cat([first * second, (first - second).abs()], -1)
 
 
-def _single(sentences: Sequence[Tensor]) -> Tensor:
-    return sentences[0]
-
-
 class SentencesHead(nn.Module):
     """features -> Dense -> optional highway -> linear.
 
     Args:
         features: combination of the sentence vectors, or None for one sentence.
         inputs: size of what `features` returns.
-        backend: what computes the layers.
     """
 
     def __init__(
         self,
-        features: Features | None,
+        features: OfSentences | None,
         inputs: int,
         hidden: int,
         outputs: int,
@@ -64,13 +55,13 @@ class SentencesHead(nn.Module):
         backend: KernelBackend = "eager",
     ) -> None:
         super().__init__()
-        self._features = features or _single
+        self._features = features or itemgetter(0)
         self.dense = Dense(inputs, hidden, activation, dropout, backend)
         self.highway = Highway(hidden, activation, dropout, backend) if highway else nn.Identity()
         self.output = glorot_linear(hidden, outputs, backend=backend)
 
     def forward(self, sentences: Sequence[Tensor]) -> Tensor:
-        """See `Head`."""
+        """See `OfSentences`."""
         return self.output(self.highway(self.dense(self._features(sentences))))  # type: ignore[no-any-return]
 
 
@@ -115,3 +106,20 @@ class ScoreTask:
     def predict(self, logits: Tensor) -> Tensor:
         """Expected score, [M]."""
         return expected_score(logits, self._low, self._high)
+
+
+class TaskClassifier(nn.Module):
+    """Base class of the built-in classifiers; the task says what their logits mean."""
+
+    def __init__(self, embedding: WordEmbedding, task: Task) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self._task = task
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """See `Task`."""
+        return self._task.losses(logits, labels)
+
+    def predict(self, logits: Tensor) -> Tensor:
+        """See `Task`."""
+        return self._task.predict(logits)

@@ -55,9 +55,6 @@ def glorot_linear(
 
     Under autocast only the matrix product runs in the lower precision: sums, gates and softmaxes
     stay in that of the weights.
-
-    Args:
-        backend: what computes it.
     """
     layer = _Linear(inputs, outputs, bias=bias, backend=backend)
     nn.init.xavier_uniform_(layer.weight)
@@ -73,11 +70,7 @@ def glorot_blocks(weight: Tensor, blocks: int) -> None:
 
 
 class Dense(nn.Module):
-    """activation(W dropout(a) + b) over the last dimension.
-
-    Args:
-        backend: what computes it.
-    """
+    """activation(W dropout(a) + b) over the last dimension."""
 
     def __init__(
         self,
@@ -127,7 +120,6 @@ class Source2Token(nn.Module):
     Args:
         by_feature: False = one weight for all features of a token, f(x_i) is a scalar: vanilla
             attention without a query.
-        backend: what computes it.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rss_rl.components import Component, Options
 from rss_rl.models.dropout import keyed_dropout, packed_rows, part_keys
@@ -26,7 +26,7 @@ from rss_rl.models.encoders.protocol import (
     TokenEncoder,
     WordEncoder,
 )
-from rss_rl.models.heads import ClassTask, Task, entailment_features
+from rss_rl.models.heads import ClassTask, TaskClassifier, entailment_features
 from rss_rl.models.layers import Dense, Source2Token, glorot_linear
 from rss_rl.models.protocol import ClassifierSetup
 from rss_rl.ops.grouping import Grouped, group_counts, padded_groups, present_groups, regroup
@@ -38,7 +38,7 @@ _LIMITS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
 all others, and pairs of tokens grow with the square of the length."""
 
 
-class PassageClassifier(nn.Module):
+class PassageClassifier(TaskClassifier):
     """A passage (slot 0, marked with sentences), a question (slot 1) and selections to logits.
 
     Unselected words are removed from passage and question before anything reads them, except from
@@ -48,18 +48,16 @@ class PassageClassifier(nn.Module):
     Args:
         encoder: of sentences. context: over sentences, reading 4 D features.
         hidden: D. head_hidden: of the last Dense. activation, dropout: of each Dense.
-        task: what the logits mean.
     """
 
     shares_sentences = False
     takes_gates = False
 
     def __init__(
-        self, embedding: WordEmbedding, encoder: Encoder, context: TokenEncoder, task: Task,
+        self, embedding: WordEmbedding, encoder: Encoder, context: TokenEncoder,
         *, hidden: int, head_hidden: int, activation: str, dropout: float,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.embedding = embedding
+        super().__init__(embedding, ClassTask())
         self.encoder = encoder
         self.sentence = Dense(encoder.output_size, hidden, activation, dropout)
         self.question_pool = Source2Token(embedding.size, activation, dropout)
@@ -67,7 +65,6 @@ class PassageClassifier(nn.Module):
         self.context = context
         self.dense = Dense(context.output_size, head_hidden, activation, dropout)
         self.output = glorot_linear(head_hidden, 1)
-        self._task = task
 
     def forward(
         self,
@@ -135,21 +132,12 @@ class PassageClassifier(nn.Module):
                 vectors.append(self.sentence(encoder(inputs, kept, roles)))
         return torch.cat(vectors)[torch.argsort(order)]
 
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """-log p(label) of each example, [M]."""
-        return self._task.losses(logits, labels)
-
-    def predict(self, logits: Tensor) -> Tensor:
-        """Number of the most likely sentence, int64 [M]."""
-        return self._task.predict(logits)
-
 
 def _build(setup: ClassifierSetup, options: Options) -> PassageClassifier:
     return PassageClassifier(
         setup.embedding,
         setup.encoder(setup.embedding.size),
         setup.context(4 * setup.hidden),
-        ClassTask(),
         hidden=setup.hidden,
         head_hidden=setup.head_hidden,
         activation=setup.activation,

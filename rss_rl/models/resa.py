@@ -76,13 +76,13 @@ class ReSA(nn.Module):
         )
         self.output_size = 2 * hidden
         self._backend: KernelBackend = settings.backend
-        self._keep_unselected = keep_unselected
+        self.keeps_unselected = keep_unselected
         self._unselected_context = unselected_context
 
     @property
     def shares(self) -> bool:
         """Whether the computation that selections share is independent of them."""
-        return not self._keep_unselected or self._unselected_context == "real"
+        return not self.keeps_unselected or self._unselected_context == "real"
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `TokenEncoder`; every token is selected."""
@@ -108,7 +108,7 @@ class ReSA(nn.Module):
         heads, dependents = (
             Shared.of(tokens, roles[..., role], words) for role in (HEAD, DEPENDENT)
         )
-        whole = self._keep_unselected and len(heads.cells) < roles[..., HEAD].numel()
+        whole = self.keeps_unselected and len(heads.cells) < roles[..., HEAD].numel()
         averaged = None if self._unselected_context == "real" else roles[0, :, DEPENDENT]
         outputs, baselines = [], []
         for direction in directions:
@@ -142,7 +142,7 @@ class ReSA(nn.Module):
         for direction in each_of(self.directions):
             hidden = direction.project(embedded)  # [M, N, D]
             context = direction.gated_context(hidden, valid, gates[:, DEPENDENT])
-            if self._keep_unselected:
+            if self.keeps_unselected:
                 averaged = valid.to(gates.dtype)
                 if self._unselected_context == "dependents":
                     averaged = gates[:, DEPENDENT]

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 from torch.compiler import is_exporting
 
 from rss_rl.components import Component, Options
@@ -25,10 +25,11 @@ from rss_rl.models.encoders.protocol import (
 )
 from rss_rl.models.heads import (
     ClassTask,
-    Head,
+    OfSentences,
     ScoreTask,
     SentencesHead,
     Task,
+    TaskClassifier,
     entailment_features,
     relatedness_features,
 )
@@ -58,23 +59,22 @@ def remove_unselected(
     )
 
 
-class SentencesClassifier(nn.Module):
+class SentencesClassifier(TaskClassifier):
     """Tokens and selections to logits, losses and predictions.
 
     Args:
-        embedding, encoder, head: modules; the encoder is shared by the sentences of an example.
-        task: what the logits mean.
+        encoder: shared by the sentences of an example.
     """
 
     shares_sentences = True
     """Takes several selections of each example."""
 
-    def __init__(self, embedding: WordEmbedding, encoder: Encoder, head: Head, task: Task) -> None:
-        super().__init__()
-        self.embedding = embedding
+    def __init__(
+        self, embedding: WordEmbedding, encoder: Encoder, head: OfSentences, task: Task
+    ) -> None:
+        super().__init__(embedding, task)
         self.encoder = encoder
         self.head = head
-        self._task = task
         self._reads_words = isinstance(encoder, WordEncoder)
         if self._reads_words:  # only the policy reads word vectors, and nothing trains them
             embedding.trainable.requires_grad_(False)
@@ -156,14 +156,6 @@ class SentencesClassifier(nn.Module):
     def _looked_up(self, tokens: Tensor) -> Tensor:
         """The encoder's input for tokens [..., N]: their vectors [..., N, E], or their ids."""
         return tokens if self._reads_words else self.embedding(tokens)
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Loss of each example, [M]."""
-        return self._task.losses(logits, labels)
-
-    def predict(self, logits: Tensor) -> Tensor:
-        """Class index or score of each example, [M]."""
-        return self._task.predict(logits)
 
 
 class _SentencesOptions(Options):

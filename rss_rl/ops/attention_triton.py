@@ -15,8 +15,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rss_rl.ops.attention_pairs import Order, Pairs
-from rss_rl.ops.attention_triton_kernels import backward_kernel, forward_kernel, prepare_kernel
-from rss_rl.ops.attention_triton_tiles import FEATURES, ROWS
+from rss_rl.ops.attention_triton_kernels import (
+    FEATURES,
+    ROWS,
+    backward_kernel,
+    forward_kernel,
+    prepare_kernel,
+)
 from rss_rl.ops.masking import Gathered
 
 _LARGEST_SCORE = 20.0

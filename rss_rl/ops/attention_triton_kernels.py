@@ -11,26 +11,149 @@ has the same bits in each run and whatever else is in the batch.
 `heads` and `dependents` are int32 positions, [M, J] and [M, I], -1 where none is kept. ORDER says
 which others a row is paired with: those "before" it, those "after" it or all "others".
 
-Legend: M sequences, J heads, I dependents, D features, SCALE c. Importing this module imports
-Triton; if TRITON_INTERPRET=1 is set by then, NumPy runs the kernels, on any device.
+Legend: M sequences, J heads, I dependents, D features, SCALE c; a tile has R rows and C features.
+Importing this module imports Triton; if TRITON_INTERPRET=1 is set by then, NumPy runs the kernels,
+on any device.
 """
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
-from rss_rl.ops.attention_triton_tiles import (
-    FEATURES,
-    ROWS,
-    largest_score,
-    own_positions,
-    own_tile,
-    paired_with,
-    reach,
-    rewrite,
-    weigh,
-)
+ROWS = tl.constexpr(16)
+FEATURES = tl.constexpr(64)
+"""R and C: each of a program's 128 threads computes 8 elements per step."""
+
+_SCAN = tl.constexpr(32)
+"""Rows read per step where no pairs are computed."""
+_BEYOND = tl.constexpr(2**31 - 1)
+"""Greater than every position."""
+_BASE = tl.constexpr(2.8853900817779268)
+"""2 / ln 2: e^(2x) is 2 to the power of this times x."""
+
+
+@triton.jit
+def own_positions(positions, rows, count, ORDER: tl.constexpr):
+    """Positions of a tile's rows; a row that is not kept gets one that pairs with nothing."""
+    own = tl.load(positions + rows, mask=rows < count, other=-1)
+    if ORDER == "after":
+        own = tl.where(own >= 0, own, _BEYOND)
+    return own
+
+
+@triton.jit
+def paired_with(other, own, ORDER: tl.constexpr):
+    """Whether they pair. With "others" the caller must exclude own rows that are not kept."""
+    if ORDER == "before":
+        ordered = other < own
+    elif ORDER == "after":
+        ordered = other > own
+    else:
+        ordered = other != own
+    return ordered & (other >= 0)
+
+
+_PTX = tl.constexpr(isinstance(paired_with, triton.JITFunction) and torch.version.hip is None)
+"""Whether the kernels are compiled for NVIDIA devices."""
+
+
+@triton.jit
+def own_tile(rows, features, ORDER: tl.constexpr):
+    """This program's sequence, feature tile (counted over all), rows [R] and features [1, C].
+
+    Rows with the most pairs start first, else the device would wait for them at the end.
+    """
+    tiles = tl.cdiv(rows, ROWS)
+    tile = tl.program_id(0) % tiles
+    if ORDER == "before":
+        tile = tiles - 1 - tile
+    part = tl.program_id(0) // tiles
+    feature_tiles = tl.cdiv(features, FEATURES)
+    columns = part % feature_tiles * FEATURES + tl.arange(0, FEATURES)[None, :]
+    sequence = (part // feature_tiles).to(tl.int64)
+    return sequence, part, tile * ROWS + tl.arange(0, ROWS), columns
+
+
+@triton.jit
+def reach(own, others, count, ORDER: tl.constexpr):
+    """First, and last + 1, of the others that pair with any of the rows `own` [R]."""
+    limit = tl.max(own, 0)
+    if ORDER == "after":
+        limit = tl.min(own, 0)
+    first = tl.full([_SCAN], _BEYOND, tl.int32)
+    last = tl.zeros([_SCAN], tl.int32)
+    for start in range(0, count, _SCAN):
+        number = start + tl.arange(0, _SCAN)
+        other = tl.load(others + number, mask=number < count, other=-1)
+        needed = (other >= 0) & (limit >= 0)
+        if ORDER != "others":
+            needed = paired_with(other, limit, ORDER)
+        first = tl.minimum(first, tl.where(needed, number, _BEYOND))
+        last = tl.maximum(last, tl.where(needed, number + 1, 0))
+    return tl.min(first, 0), tl.max(last, 0)
+
+
+@triton.jit
+def _exp2(x):
+    if _PTX:
+        # Skips exp2's handling of denormal results, which triples the instructions.
+        y = tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1
+        )
+    else:
+        y = tl.exp2(x)
+    return y
+
+
+@triton.jit
+def _reciprocal(x):
+    if _PTX:
+        y = tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1
+        )
+    else:
+        y = 1.0 / x
+    return y
+
+
+@triton.jit
+def weigh(e, f, paired, far, SCALE: tl.constexpr):
+    """q and the weight of each pair, [R, C]."""
+    divisor = 1.0 + e * f
+    if far:
+        # Up to 2^126 nothing overflows, and q = 2^-126 gives the same weight as 0.
+        divisor = 1.0 + _exp2(tl.minimum((e + f) * (_BASE / SCALE), 126.0))
+    q = _reciprocal(divisor)
+    return q, tl.where(paired, _exp2(q * (-_BASE * SCALE)), 0.0)
+
+
+@triton.jit
+def largest_score(scores, kept, count, features, columns):
+    """Largest |score| of the kept rows in these features."""
+    largest = tl.zeros([_SCAN, columns.shape[1]], tl.float32)
+    for start in range(0, count, _SCAN):
+        rows = start + tl.arange(0, _SCAN)
+        read = tl.load(kept + rows, mask=rows < count, other=-1)[:, None] >= 0
+        at = scores + rows[:, None] * features + columns
+        score = tl.load(at, mask=read & (columns < features), other=0.0)
+        largest = tl.maximum(largest, tl.abs(score))
+    return tl.max(tl.max(largest, 1), 0)
+
+
+@triton.jit
+def rewrite(scores, results, kept, count, features, columns, SCALE: tl.constexpr, far):
+    """e^(2 score / c) of the kept rows, or the score where `far`."""
+    for start in range(0, count, _SCAN):
+        rows = start + tl.arange(0, _SCAN)
+        read = tl.load(kept + rows, mask=rows < count, other=-1)[:, None] >= 0
+        at = rows[:, None] * features + columns
+        score = tl.load(scores + at, mask=read & (columns < features), other=0.0)
+        if not far:
+            score = tl.exp(score * (2.0 / SCALE))
+        tl.store(results + at, score, mask=(rows[:, None] < count) & (columns < features))
+
 
 _SIZES = ["count_j", "count_i", "features"]
 """J, I and D; one compiled kernel serves all their values."""
@@ -56,39 +179,6 @@ def prepare_kernel(
     tl.store(far + part, outside.to(tl.int32))
     rewrite(v, f, heads, count_j, features, columns, SCALE, outside)
     rewrite(u, e, dependents, count_i, features, columns, SCALE, outside)
-
-
-@triton.jit
-def _sums(
-    own,
-    f,
-    e,
-    h,
-    dependents,
-    count_i,
-    columns,
-    features,
-    far,
-    SCALE: tl.constexpr,
-    ORDER: tl.constexpr,
-    TRAIN: tl.constexpr,
-):
-    """Sums over dependents of w, w h and, with TRAIN, x = w q (1 - q) and x h; each [R, C]."""
-    total = tl.zeros([ROWS, FEATURES], tl.float32)
-    weighted, slopes, sloped = total, total, total
-    first, last = reach(own, dependents, count_i, ORDER)
-    for i in range(first, last):
-        e_i = tl.load(e + i * features + columns, mask=columns < features, other=0.0)
-        h_i = tl.load(h + i * features + columns, mask=columns < features, other=0.0)
-        paired = paired_with(tl.load(dependents + i), own, ORDER)[:, None]
-        q, weight = weigh(e_i, f, paired, far, SCALE)
-        total += weight
-        weighted += weight * h_i
-        if TRAIN:
-            slope = weight * (q - q * q)
-            slopes += slope
-            sloped += slope * h_i
-    return total, weighted, slopes, sloped
 
 
 @triton.jit(do_not_specialize=_SIZES)
@@ -118,9 +208,21 @@ def forward_kernel(
     e, h = e + m * count_i * features, h + m * count_i * features
     dependents += m * count_i
     far = tl.load(far + part) != 0
-    total, weighted, slopes, sloped = _sums(
-        own, f_own, e, h, dependents, count_i, columns, features, far, SCALE, ORDER, TRAIN
-    )
+    # Sums over dependents of w, w h and, with TRAIN, x = w q (1 - q) and x h.
+    total = tl.zeros([ROWS, FEATURES], tl.float32)
+    weighted, slopes, sloped = total, total, total
+    first, last = reach(own, dependents, count_i, ORDER)
+    for i in range(first, last):
+        e_i = tl.load(e + i * features + columns, mask=columns < features, other=0.0)
+        h_i = tl.load(h + i * features + columns, mask=columns < features, other=0.0)
+        paired = paired_with(tl.load(dependents + i), own, ORDER)[:, None]
+        q, weight = weigh(e_i, f_own, paired, far, SCALE)
+        total += weight
+        weighted += weight * h_i
+        if TRAIN:
+            slope = weight * (q - q * q)
+            slopes += slope
+            sloped += slope * h_i
     some = (total > 0.0) & (own >= 0)[:, None]
     over = tl.where(some, 1.0 / tl.where(some, total, 1.0), 0.0)
     result = weighted * over
@@ -128,39 +230,6 @@ def forward_kernel(
     if TRAIN:
         tl.store(inverse + mine, over, mask=inside)
         tl.store(by_head + mine, (sloped - result * slopes) * over * 4.0, mask=inside)
-
-
-@triton.jit
-def _flows(
-    own,
-    e,
-    h,
-    f,
-    context,
-    scaled,
-    heads,
-    count_j,
-    columns,
-    features,
-    far,
-    SCALE: tl.constexpr,
-    ORDER: tl.constexpr,
-):
-    """dh and du / 4 of a tile of dependents, [R, C]."""
-    by_value = tl.zeros([ROWS, FEATURES], tl.float32)
-    by_score = by_value
-    first, last = reach(own, heads, count_j, ORDER)
-    for j in range(first, last):
-        at = j * features + columns
-        f_j = tl.load(f + at, mask=columns < features, other=0.0)
-        context_j = tl.load(context + at, mask=columns < features, other=0.0)
-        scaled_j = tl.load(scaled + at, mask=columns < features, other=0.0)
-        paired = paired_with(tl.load(heads + j), own, ORDER)[:, None]
-        q, weight = weigh(e, f_j, paired, far, SCALE)
-        flow = weight * scaled_j
-        by_value += flow
-        by_score += flow * (q - q * q) * (h - context_j)
-    return by_value, by_score
 
 
 @triton.jit(do_not_specialize=_SIZES)
@@ -192,9 +261,19 @@ def backward_kernel(
     f, context, scaled = f + skipped, context + skipped, scaled + skipped
     heads += m * count_j
     far = tl.load(far + part) != 0
-    values, scores = _flows(
-        own, e_own, h_own, f, context, scaled, heads, count_j, columns, features, far, SCALE, ORDER
-    )
+    values = tl.zeros([ROWS, FEATURES], tl.float32)
+    scores = values  # du / 4
+    first, last = reach(own, heads, count_j, ORDER)
+    for j in range(first, last):
+        at = j * features + columns
+        f_j = tl.load(f + at, mask=columns < features, other=0.0)
+        context_j = tl.load(context + at, mask=columns < features, other=0.0)
+        scaled_j = tl.load(scaled + at, mask=columns < features, other=0.0)
+        paired = paired_with(tl.load(heads + j), own, ORDER)[:, None]
+        q, weight = weigh(e_own, f_j, paired, far, SCALE)
+        flow = weight * scaled_j
+        values += flow
+        scores += flow * (q - q * q) * (h_own - context_j)
     kept = (own >= 0)[:, None]
     tl.store(by_value + mine, tl.where(kept, values, 0.0), mask=inside)
     tl.store(by_score + mine, tl.where(kept, scores * 4.0, 0.0), mask=inside)

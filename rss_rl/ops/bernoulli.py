@@ -5,6 +5,8 @@ Legend: K samples, B sentences, R roles, N tokens. p = sigmoid(logit).
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -52,14 +54,21 @@ def entropy(logits: Tensor, valid: Tensor) -> Tensor:
     """Mean entropy in nats of the selection bits of each sentence; 0 for an empty one.
 
     Logits [..., B, R, N] and valid bool [B, N] give [..., B].
-
-    H_i = p_i softplus(-logit_i) + (1 - p_i) softplus(logit_i).
     """
-    chance = torch.sigmoid(logits)
-    by_token = chance * F.softplus(-logits) + (1 - chance) * F.softplus(logits)  # [B, R, N]
     real = valid[:, None, :].to(logits.dtype)
     bits = (valid.sum(-1) * logits.shape[-2]).clamp_min(1)
-    return (by_token * real).sum((-1, -2)) / bits
+    return (bit_entropy(logits) * real).sum((-1, -2)) / bits
+
+
+def bit_entropy(logits: Tensor) -> Tensor:
+    """H_i = p_i softplus(-logit_i) + (1 - p_i) softplus(logit_i) of each bit, in nats."""
+    chance = torch.sigmoid(logits)
+    return chance * F.softplus(-logits) + (1 - chance) * F.softplus(logits)
+
+
+def log_odds(probability: float) -> float:
+    """The logit of a probability in (0, 1)."""
+    return math.log(probability / (1 - probability))
 
 
 def both_roles(log_prob: Tensor) -> Tensor:

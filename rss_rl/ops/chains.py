@@ -25,6 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rss_rl.ops.bernoulli import bit_entropy
+
 
 class Chain(NamedTuple):
     """A distribution over the bits of sentences.
@@ -123,13 +125,7 @@ def entropy(chain: Chain, valid: Tensor) -> Tensor:
     chance = torch.sigmoid(chain.marginal)
     before = F.pad(chance[..., :-1], (1, 0))
     spread = _spread(chain)
-    by_token = before * _bit_entropy(chain.first + spread) + (1 - before) * _bit_entropy(
-        chain.first - spread
-    )
+    after_1, after_0 = bit_entropy(chain.first + spread), bit_entropy(chain.first - spread)
+    by_token = before * after_1 + (1 - before) * after_0
     bits = (valid.sum(-1) * chain.first.shape[1]).clamp_min(1)
     return (by_token * valid[:, None]).sum((-1, -2)) / bits
-
-
-def _bit_entropy(logits: Tensor) -> Tensor:
-    chance = torch.sigmoid(logits)
-    return chance * F.softplus(-logits) + (1 - chance) * F.softplus(logits)

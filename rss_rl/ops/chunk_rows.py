@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rss_rl.ops.attention_pairs import Order
 from rss_rl.ops.masking import Gathered
+from rss_rl.ops.ragged import ranks
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def rows_of(reach: Tensor, chunk: int, chunks: int) -> Rows:
     order = torch.argsort(key, stable=True)
     head, last, key = head[order], last[order], key[order]
     counts = torch.bincount(key, minlength=len(reach) * chunks)  # heads of each chunk
-    rank = torch.arange(len(key), device=key.device) - (counts.cumsum(0) - counts)[key]
+    rank = ranks(counts, len(key))
     most = int(counts.max()) if len(key) else 1
     length = -(-most // -(-most // chunk))  # H: the fewest rows for the fullest chunk, evenly full
     filled = -(-counts // length)  # rows of each chunk

@@ -36,10 +36,6 @@ def missing_triton() -> str | None:
     compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
     if not any(map(shutil.which, compilers)):
         return f"there is no C compiler {' or '.join(map(repr, compilers))}"
-    return _missing_headers()
-
-
-def _missing_headers() -> str | None:
     headers = Path(sysconfig.get_path("include"))
     found = (headers / "Python.h").is_file()
     return None if found else f"Python's C headers are not in {headers}"

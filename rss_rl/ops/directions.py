@@ -24,7 +24,15 @@ from rss_rl.ops.attention import packed_attention
 from rss_rl.ops.attention_native import side_of
 from rss_rl.ops.attention_pairs import Order, PackedPairs
 from rss_rl.ops.dropping import Drop
-from rss_rl.ops.linear_maps import factor, gate_mix, linear_maps, product_type, row_sums, stacked
+from rss_rl.ops.linear_maps import (
+    factor,
+    gate_mix,
+    linear_maps,
+    product_type,
+    row_sums,
+    stacked,
+    through_dropout,
+)
 from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
 from rss_rl.ops.native import OutOfRange, one_kind
 from rss_rl.ops.operators import (
@@ -259,10 +267,6 @@ class _Directions(torch.autograd.Function):
             found.extend(by_parameters)
             if ctx.needs_input_grad[0]:
                 by_rows = matmul(by_product, saved.hidden_weight)
-                own = by_rows.to(gradient.dtype) if drop is None else _dropped(by_rows, drop, flow)
+                own = through_dropout(by_rows, drop, gradient.dtype)
                 by_values = own if by_values is None else by_values.add_(own)
         return by_values, None, None, None, *found
-
-
-def _dropped(by_rows: Tensor, drop: Drop, like: Tensor) -> Tensor:
-    return drop.applied(by_rows, like.new_empty(by_rows.shape))

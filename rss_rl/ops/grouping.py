@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rss_rl.ops.ragged import ranks
+
 
 @dataclass(frozen=True)
 class Grouped:
@@ -58,13 +60,13 @@ def regroup(keep: Tensor, marks: Tensor, counts: Tensor) -> Grouped:
         )
     device, starts = marks.device, counts.cumsum(0) - counts
     example = torch.repeat_interleave(torch.arange(len(counts), device=device), counts)  # [R]
-    number = torch.arange(len(example), device=device) - starts[example]
+    number = ranks(counts, len(example))
     rows, columns = (keep & (marks >= 0)).nonzero(as_tuple=True)  # of T tokens
     group = starts[rows] + marks[rows, columns]
     order = torch.argsort(group, stable=True)
     group, position = group[order], (rows * marks.shape[1] + columns)[order]
     sizes = torch.bincount(group, minlength=len(example))  # [R]
-    rank = torch.arange(len(group), device=device) - (sizes.cumsum(0) - sizes)[group]
+    rank = ranks(sizes, len(group))
     longest = int(sizes.max()) if len(sizes) else 0
     index = marks.new_zeros(len(example), longest).index_put((group, rank), position)
     return Grouped(example, number, index, torch.arange(longest, device=device) < sizes[:, None])

@@ -19,12 +19,10 @@ from rss_rl.ops.matmul import empty_rows, matmul, weight_gradient
 from rss_rl.ops.native import one_kind
 from rss_rl.ops.operators import activate, activate_back, mix, mix_back, parts_of
 
-_KINDS = (torch.float32, torch.float64)
-
 
 def has_kernels(values: Tensor, backend: KernelBackend) -> bool:
     """Whether `linear_maps` and `gate_mix` can replace torch's own operations."""
-    if backend != "compiled" or values.device.type != "cpu" or values.dtype not in _KINDS:
+    if backend != "compiled" or not one_kind([values]):
         return False
     lower = torch.is_autocast_enabled("cpu")
     return not is_exporting() and (not lower or torch.get_autocast_dtype("cpu") == torch.bfloat16)
@@ -122,6 +120,13 @@ def factor(values: Tensor, drop: Drop | None, lower: torch.dtype) -> Tensor:
     return room.copy_(values) if drop is None else drop.applied(values, room)
 
 
+def through_dropout(by_rows: Tensor, drop: Drop | None, dtype: torch.dtype) -> Tensor:
+    """Gradient of values [R, I], of type `dtype`, from that of `factor`'s result."""
+    if drop is None:
+        return by_rows.to(dtype)
+    return drop.applied(by_rows, by_rows.new_empty(by_rows.shape, dtype=dtype))
+
+
 def row_sums(like: Tensor, rows: int, features: int) -> Tensor:
     """Output for a kernel's sums over rows, [(R + 63) / 64, features]; uninitialised."""
     return like.new_empty(parts_of(rows), features)
@@ -168,11 +173,7 @@ class _Maps(torch.autograd.Function):
             by_weight = weight_gradient(flow, rows, dtype).chunk(count)
         by_values = None
         if ctx.needs_input_grad[0]:
-            by_rows = matmul(flow, weight)
-            if drop is None:
-                by_values = by_rows.to(dtype)
-            else:
-                by_values = drop.applied(by_rows, by_rows.new_empty(by_rows.shape, dtype=dtype))
+            by_values = through_dropout(matmul(flow, weight), drop, dtype)
             by_values = by_values.view(*shape[:-1], rows.shape[1])
         return by_values, None, None, None, *by_weight, *by_bias
 

@@ -1,4 +1,4 @@
-"""Matrix products for mixed-precision training on the CPU.
+"""Matrix products for mixed-precision training, most of it on the CPU.
 
 Legend: R rows, O outputs, I inputs.
 """
@@ -11,6 +11,11 @@ from torch import Tensor
 
 _TILE = 32
 """Columns that a kernel multiplies at once."""
+
+
+def products_in(dtype: torch.dtype | None, device: torch.device) -> torch.autocast:
+    """Autocast of matrix products to a dtype; None: without autocast."""
+    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
 
 
 def empty_rows(rows: int, features: int, dtype: torch.dtype) -> Tensor:

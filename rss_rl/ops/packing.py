@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rss_rl.ops.masking import Gathered
+from rss_rl.ops.ragged import ranks
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Packed:
     @functools.cached_property
     def rank(self) -> Tensor:
         """Index of each row in its sequence, from 0, int64 [R]."""
-        return torch.arange(len(self), device=self.position.device) - self.starts[self.sequence]
+        return ranks(self.starts.diff(), len(self))
 
     @functools.cached_property
     def _cells(self) -> Tensor:

@@ -112,23 +112,17 @@ def packed_shared_pooling(
     if backend == "compiled" and one_kind(every) and not learns:
         own = torch.full((times * len(tokens),), -1, dtype=torch.int64)
         own[cells] = torch.arange(len(cells))
+        given = (tensor.contiguous() for tensor in (*common, *rows))
+        starts = tokens.starts.contiguous()
+        pooled = rows[0].new_empty(times * (len(starts) - 1), rows[0].shape[1])
         with suppress(OutOfRange):
-            return _run_shared(rows, own, tokens.starts.contiguous(), common)
+            shared_pooling_forward(*given, own, starts, pooled)
+            return pooled
     scores, values = (
         base.repeat(times, 1).index_copy(0, cells, part)
         for base, part in zip(common, rows, strict=True)
     )
     return packed_pooling(scores, values, tokens.repeated(times), backend)
-
-
-def _run_shared(
-    rows: tuple[Tensor, Tensor], own: Tensor, starts: Tensor, common: tuple[Tensor, Tensor]
-) -> Tensor:
-    given = (tensor.contiguous() for tensor in (*common, *rows))
-    sequences = (len(starts) - 1) * (len(own) // max(1, len(common[0])))
-    pooled = rows[0].new_empty(sequences, rows[0].shape[1])
-    shared_pooling_forward(*given, own, starts, pooled)
-    return pooled
 
 
 class _Pooling(torch.autograd.Function):

@@ -21,11 +21,13 @@ def ragged_rows(start: Tensor, count: Tensor) -> Tensor:
     return torch.repeat_interleave(start, count) + ranks(count)
 
 
-def ranks(count: Tensor) -> Tensor:
+def ranks(count: Tensor, total: int | None = None) -> Tensor:
     """Numbers 0, 1, ..., count_r - 1 of all rows r, concatenated: int64 [sum of count].
+
+    If their sum is known, `total` spares a device the wait for it.
 
     >>> ranks(torch.tensor([2, 0, 3])).tolist()
     [0, 1, 0, 1, 2]
     """
-    before = torch.repeat_interleave(count.cumsum(0) - count, count)
+    before = torch.repeat_interleave(count.cumsum(0) - count, count, output_size=total)
     return torch.arange(len(before), device=count.device) - before

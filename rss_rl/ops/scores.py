@@ -82,8 +82,13 @@ def precision_recall_f1(found: int, kept: int, wanted: int) -> tuple[float, floa
     """Precision, recall and F1 over tokens: `found` of the `kept` ones are among the `wanted`."""
     precision = found / kept if kept else 0.0
     recall = found / wanted if wanted else 0.0
+    return precision, recall, harmonic_mean(precision, recall)
+
+
+def harmonic_mean(precision: float, recall: float) -> float:
+    """F1; 0 where both are 0."""
     total = precision + recall
-    return precision, recall, 2 * precision * recall / total if total else 0.0
+    return 2 * precision * recall / total if total else 0.0
 
 
 def ranking_metrics(scores: Array, right: Array, questions: Array) -> dict[str, float]:

@@ -45,25 +45,33 @@ class _Adapter(nn.Module):
         self.bits_per_token = bits_per_token(inner)
 
 
-class CertainPolicy(_Adapter):
-    """A deterministic policy as a distribution: its selection has probability 1."""
-
-    inner: DeterministicPolicy
+class CertainSelection(nn.Module):
+    """Base class of a `StochasticPolicy` whose thresholded selection has probability 1."""
 
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
         """See `StochasticPolicy`."""
-        selection = self.inner.threshold(embedded, valid).expand(uniforms.shape)
+        selection = self.threshold(embedded, valid).expand(uniforms.shape)
         return Sampled(selection, uniforms.new_zeros(uniforms.shape))
 
     def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
         """See `StochasticPolicy`; any other selection is impossible."""
-        other = (selection != self.inner.threshold(embedded, valid)) & valid[:, None]
+        other = (selection != self.threshold(embedded, valid)) & valid[:, None]
         log_prob = other.float().masked_fill(other, -math.inf)
         return Evaluated(log_prob, log_prob.new_zeros(len(valid)))
 
     def probabilities(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `StochasticPolicy`; 0 or 1."""
-        return self.inner.threshold(embedded, valid).float()
+        return self.threshold(embedded, valid).float()
+
+    def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
+        """See `DeterministicPolicy`."""
+        raise NotImplementedError
+
+
+class CertainPolicy(_Adapter, CertainSelection):
+    """A deterministic policy as a distribution."""
+
+    inner: DeterministicPolicy
 
     def threshold(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `DeterministicPolicy`."""

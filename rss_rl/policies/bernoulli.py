@@ -5,13 +5,12 @@ Legend: B sentences, N tokens.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from rss_rl.components import Component, Options
+from rss_rl.ops.bernoulli import log_odds
 from rss_rl.policies.independent_bits import IndependentBits
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.types import ROLES
@@ -25,7 +24,7 @@ class BernoulliPolicy(IndependentBits):
 
     def __init__(self, setup: PolicySetup, options: BernoulliOptions) -> None:
         super().__init__()
-        self._logit = math.log(options.probability / (1 - options.probability))
+        self._logit = log_odds(options.probability)
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `FactorisedPolicy`."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from rss_rl.errors import PolicyError
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.protocol import reads_tokens
+from rss_rl.promises import Promises
 from rss_rl.seeding import keyed_uniforms, stream_key
 from rss_rl.types import ROLES
 
@@ -21,7 +22,7 @@ VOCABULARY = ("<pad>", "<unk>", "the", "film", "is", "not", "good", ".", "of", "
 """Words of the ids."""
 
 
-class Case:
+class Case(Promises):
     """A policy, a padded batch for it, and checks."""
 
     def __init__(
@@ -32,6 +33,7 @@ class Case:
         seed: int,
         lengths: tuple[int, ...] = _LENGTHS,
     ) -> None:
+        super().__init__(PolicyError, kind)
         self.policy, self.kind, self.lengths, self.inputs = policy, kind, lengths, inputs
         draw = torch.Generator().manual_seed(seed)
         width = max(lengths)
@@ -46,11 +48,6 @@ class Case:
         rows, width = torch.arange(len(self.lengths)).numpy(), self.valid.shape[1]
         key = stream_key(seed, "check_policy")
         return torch.from_numpy(keyed_uniforms(key, rows, samples, ROLES, width))
-
-    def require(self, holds: bool | Tensor, what: str, remedy: str) -> None:
-        """Raise unless a promise holds."""
-        if not bool(holds):
-            raise PolicyError(what, where=self.kind, remedy=remedy)
 
     def shape(self, name: str, value: Tensor, *shape: int) -> None:
         """Raise unless a tensor has the shape."""

@@ -20,7 +20,7 @@ from rss_rl.ops.chains import Chain, conditional_logits, draw, entropy
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.policies.decide import once
 from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
-from rss_rl.policies.rss import RSSModules, SelectorOptions
+from rss_rl.policies.rss import SelectorOptions
 from rss_rl.types import HEAD, ROLES
 
 
@@ -47,8 +47,7 @@ class CRFPolicy(nn.Module):
     def __init__(self, setup: PolicySetup, options: CRFOptions) -> None:
         super().__init__()
         self._temperature = options.temperature
-        modules = (options.module(setup, options.initial_probability) for _ in range(options.roles))
-        self.modules_by_role = RSSModules(modules, setup.backend)
+        self.modules_by_role = options.modules(setup, options.initial_probability)
         self.bits_per_token = options.roles
         pull = torch.full((options.roles, 1), options.pull)
         if options.learns_pull:

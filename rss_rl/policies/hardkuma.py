@@ -22,7 +22,7 @@ from rss_rl.components import Component
 from rss_rl.ops import bernoulli
 from rss_rl.ops.relaxed import kuma_gates, kuma_log_tail
 from rss_rl.policies.protocol import Evaluated, PolicySetup, Sampled
-from rss_rl.policies.rss import RSSModule, RSSModules, SelectorOptions
+from rss_rl.policies.rss import RSSModule, SelectorOptions
 from rss_rl.types import HEAD, ROLES
 
 _SMALLEST, _LARGEST = 1e-3, 100.0
@@ -48,8 +48,7 @@ class HardKumaPolicy(nn.Module):
         low, high = options.low, options.high
         self._low, self._high = low, high
         self._zero, self._one = -low / (high - low), (1 - low) / (high - low)  # where gates end
-        modules = (options.module(setup) for _ in range(2 * options.roles))
-        self.modules_by_role = RSSModules(modules, setup.backend)
+        self.modules_by_role = options.modules(setup, by_role=2)
         self.bits_per_token = options.roles
         closed = 1 - options.initial_probability ** (1 / _INITIAL_B)  # zero^a
         first = max(_SMALLEST, math.log(closed) / math.log(self._zero))
@@ -78,13 +77,10 @@ class HardKumaPolicy(nn.Module):
     def sample(self, embedded: Tensor, valid: Tensor, uniforms: Tensor) -> Sampled:
         """See `StochasticPolicy`; the gates that are not 0."""
         selection = self.gates(embedded, valid, uniforms) > 0
-        return Sampled(selection, self._evaluate(embedded, valid, selection).log_prob)
+        return Sampled(selection, self.evaluate(embedded, valid, selection).log_prob)
 
     def evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
         """See `StochasticPolicy`."""
-        return self._evaluate(embedded, valid, selection)
-
-    def _evaluate(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Evaluated:
         logits = self._open_logits(embedded, valid)
         log_prob = bernoulli.log_prob(logits, selection[:, :, HEAD : logits.shape[1]], valid)
         return Evaluated(bernoulli.both_roles(log_prob), bernoulli.entropy(logits, valid))

@@ -8,7 +8,6 @@ Rationalizing Neural Predictions (EMNLP 2016).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -41,9 +40,7 @@ class IterativeModule(nn.Module):
         super().__init__()
         self.hidden = glorot_linear(hidden + inputs, hidden)
         self.score = glorot_linear(hidden, 1)
-        nn.init.constant_(
-            self.score.bias, math.log(initial_probability / (1 - initial_probability))
-        )
+        nn.init.constant_(self.score.bias, bernoulli.log_odds(initial_probability))
         self.cell_input = glorot_linear(inputs + 1, gates * hidden)
         self.cell_state = glorot_linear(hidden, gates * hidden, bias=False)
         glorot_blocks(self.cell_input.weight, gates)

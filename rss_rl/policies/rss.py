@@ -7,7 +7,6 @@ Source: Shen et al., Reinforced Self-Attention Network (IJCAI 2018), section 3.1
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, cast
 
@@ -23,6 +22,7 @@ from rss_rl.models.encoders.protocol import TokenEncoder
 from rss_rl.models.encoders.recurrent import RecurrentContext
 from rss_rl.models.layers import Source2Token, activation_function, glorot_linear
 from rss_rl.ops.attention import KernelBackend
+from rss_rl.ops.bernoulli import log_odds
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.selectors import Selector, has_selectors, selector_logits
@@ -68,9 +68,7 @@ class RSSModule(nn.Module):
         self.pool = Source2Token(size, activation, 0.0) if pool == "learnt" else None
         self.hidden = glorot_linear(3 * size if self.reads_pool else size, hidden)
         self.score = glorot_linear(hidden, 1)
-        nn.init.constant_(
-            self.score.bias, math.log(initial_probability / (1 - initial_probability))
-        )
+        nn.init.constant_(self.score.bias, log_odds(initial_probability))
         self.activation = activation
 
     def forward(self, embedded: Tensor, valid: Tensor) -> Tensor:
@@ -154,8 +152,7 @@ class RSSPolicy(IndependentBits):
     def __init__(self, setup: PolicySetup, options: RSSOptions) -> None:
         super().__init__()
         self._temperature = options.temperature
-        modules = (options.module(setup, options.initial_probability) for _ in range(options.roles))
-        self.modules_by_role = RSSModules(modules, setup.backend)
+        self.modules_by_role = options.modules(setup, options.initial_probability)
         self.bits_per_token = options.roles
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
@@ -192,16 +189,14 @@ class SelectorOptions(Options):
         " sentences.",
     )
 
-    def module(self, setup: PolicySetup, initial_probability: float = 0.5) -> RSSModule:
-        """A fresh module for a setup."""
-        return RSSModule(
-            setup.inputs,
-            self.hidden,
-            setup.activation,
-            initial_probability,
-            self.context,
-            self.pool,
-        )
+    def modules(
+        self, setup: PolicySetup, initial_probability: float = 0.5, *, by_role: int = 1
+    ) -> RSSModules:
+        """Fresh modules for a setup, `by_role` of them for each role."""
+        sizes = setup.inputs, self.hidden, setup.activation, initial_probability
+        count = by_role * self.roles
+        modules = (RSSModule(*sizes, self.context, self.pool) for _ in range(count))
+        return RSSModules(modules, setup.backend)
 
     @property
     def roles(self) -> int:

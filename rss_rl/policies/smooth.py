@@ -14,7 +14,6 @@ Sources: Brinner and Zarriess, Findings of ACL 2023 (MaRC) and EMNLP 2024 (RTP).
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
@@ -22,12 +21,13 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from rss_rl.components import Component
+from rss_rl.ops.bernoulli import log_odds
 from rss_rl.ops.masking import masked_mean
 from rss_rl.ops.relaxed import straight_through
 from rss_rl.ops.smoothing import bumps
 from rss_rl.policies.decide import once
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSModules, RSSOptions
+from rss_rl.policies.rss import RSSOptions
 from rss_rl.types import ROLES
 
 _LEAST_WIDTH = 0.5
@@ -63,18 +63,13 @@ class SmoothPolicy(nn.Module):
     def __init__(self, setup: PolicySetup, options: SmoothOptions) -> None:
         super().__init__()
         self._temperature, self._largest = options.temperature, options.largest_width
-        roles, by_word = options.roles, options.widths == "word"
-        self.bits_per_token = roles
-        self.heights = RSSModules((options.module(setup) for _ in range(roles)), setup.backend)
-        self.widths = (
-            RSSModules((options.module(setup) for _ in range(roles)), setup.backend)
-            if by_word
-            else None
-        )
-        odds = options.initial_probability
+        self.bits_per_token = options.roles
+        self.heights = options.modules(setup)
+        self.widths = options.modules(setup) if options.widths == "word" else None
         start = (options.width - _LEAST_WIDTH) / (self._largest - _LEAST_WIDTH)
-        self.bias = nn.Parameter(torch.full((roles, 1), math.log(odds / (1 - odds))))
-        self.width = nn.Parameter(torch.full((roles, 1), math.log(start / (1 - start))))
+        shape = options.roles, 1
+        self.bias = nn.Parameter(torch.full(shape, log_odds(options.initial_probability)))
+        self.width = nn.Parameter(torch.full(shape, log_odds(start)))
 
     def logits(self, embedded: Tensor, valid: Tensor) -> Tensor:
         """See `FactorisedPolicy`."""

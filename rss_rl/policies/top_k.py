@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component
 from rss_rl.policies.protocol import PolicySetup
-from rss_rl.policies.rss import RSSModules, SelectorOptions
+from rss_rl.policies.rss import SelectorOptions
 from rss_rl.types import ROLES
 
 
@@ -52,8 +52,7 @@ class TopKPolicy(nn.Module):
         super().__init__()
         self._tokens, self._share = options.tokens, options.share
         self._temperature = options.temperature
-        modules = (options.module(setup) for _ in range(options.roles))
-        self.modules_by_role = RSSModules(modules, setup.backend)
+        self.modules_by_role = options.modules(setup)
         self.bits_per_token = options.roles
 
     def budget(self, valid: Tensor) -> Tensor:

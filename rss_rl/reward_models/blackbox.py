@@ -86,8 +86,6 @@ class BlackboxReward:
 
     Args:
         classifier: to be explained.
-        setup: of the run's task.
-        options: of the component.
         where: named in errors.
 
     Raises:

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 __all__ = ["COMPLEMENT", "LIKELIHOOD", "ClassifierReward", "ComplementReward"]
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -26,23 +25,12 @@ from torch import Tensor, nn
 
 from rss_rl.components import Component, Options
 from rss_rl.errors import ConfigError, nearest
+from rss_rl.models.modes import evaluating
 from rss_rl.reward_models.protocol import RewardSetup
 from rss_rl.types import Array, Batch
 
 COMPLEMENT = "complement"
 """Name of the term for what can be predicted from the tokens left out."""
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; on leaving, each submodule's mode is restored."""
-    training = [child for child in module.modules() if child.training]
-    module.eval()
-    try:
-        yield
-    finally:
-        for child in training:
-            child.training = True
 
 
 def _period(batch: Batch) -> int:
@@ -87,7 +75,7 @@ class ClassifierReward:
         unique = len(batch)
         if getattr(classifier, "shares_sentences", False):
             unique = _period(batch)
-        with torch.inference_mode(), _evaluating(self._classifier):
+        with torch.inference_mode(), evaluating(self._classifier):
             logits = classifier(
                 [self._tensor(tokens[:unique]) for tokens in batch.tokens],
                 [self._tensor(valid[:unique]) for valid in batch.valid],

@@ -209,9 +209,9 @@ class Rollout:
             ]
 
         selections = tuple(
-            _unpack(batch.column(f"selection_{slot}"), width).reshape(
-                samples, examples, ROLES, width
-            )
+            np.unpackbits(_bytes(batch.column(f"selection_{slot}")), axis=1, count=ROLES * width)
+            .astype(bool)
+            .reshape(samples, examples, ROLES, width)
             for slot, width in enumerate(widths)
         )
         return cls(
@@ -238,10 +238,6 @@ def _bytes(column: pa.Array) -> Array:
     size = column.type.byte_width
     flat = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * size :]
     return flat[: len(column) * size].reshape(len(column), size)
-
-
-def _unpack(column: pa.Array, width: int) -> Array:
-    return np.unpackbits(_bytes(column), axis=1, count=ROLES * width).astype(bool)
 
 
 def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:

@@ -30,11 +30,12 @@ class Sampler:
     """Draws and scores selections of training examples.
 
     Args:
-        config: of the run.
         models: this sampler's own copies; snapshots are loaded into them.
         examples: the training split.
         words: of the token ids, for reward models that need them; None if unknown.
         device: to compute on; the models are moved there.
+
+    `version` is that of the loaded snapshot; None before the first.
     """
 
     def __init__(
@@ -51,21 +52,16 @@ class Sampler:
         models.classifier.to(device)
         models.policy.to(device)
         self._parts = Parts(models)
-        self._version: int | None = None
+        self.version: int | None = None
         self._examples = examples
         self._reward = build_reward(config, models, examples, words, device)
         estimator = build_estimator(config.estimator, config.sampler.selections)
         self._by_bit = estimator if isinstance(estimator, BitEstimator) else None
 
-    @property
-    def version(self) -> int | None:
-        """Version of the loaded snapshot; None before the first."""
-        return self._version
-
     def load(self, snapshot: Snapshot) -> None:
         """Load a snapshot."""
         self._parts.load(snapshot)
-        self._version = snapshot.version
+        self.version = snapshot.version
 
     def sample(self, job: SampleJob) -> Rollout:
         """The rollout of a job under the loaded snapshot.
@@ -74,11 +70,11 @@ class Sampler:
             ValueError: before the first snapshot.
             NonFiniteError: the policy or the reward model returned NaN or an infinity.
         """
-        if self._version is None:
+        if self.version is None:
             raise ValueError("a sampler cannot sample before its first snapshot")
         sampler = self._config.sampler
         with inference(self._models, sampler.threads, self._device, sampler.precision):
-            return self._rollout(job, self._version)
+            return self._rollout(job, self.version)
 
     def _rollout(self, job: SampleJob, version: int) -> Rollout:
         batch = self._examples.batch(job.rows)

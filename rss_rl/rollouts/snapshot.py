@@ -12,7 +12,7 @@ Legend: P parameters of a part, V trainable word vectors, R rows of them, E embe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -20,14 +20,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from rss_rl.config import PolicyConfig, Reads, RunConfig
+from rss_rl.config import Reads, RunConfig
 from rss_rl.data.manifest import Manifest
 from rss_rl.data.store import Prepared, open_prepared
 from rss_rl.models.attention_choice import outer_backend
 from rss_rl.models.build import build_classifier
 from rss_rl.models.embedding import RowAverage, WordEmbedding
 from rss_rl.models.encoders.protocol import TrainingLengths
+from rss_rl.models.modes import evaluating
 from rss_rl.models.protocol import Classifier
+from rss_rl.ops.matmul import products_in
 from rss_rl.policies.adapters import PolicyModule
 from rss_rl.policies.build import build_policy
 from rss_rl.policies.inputs import check_reads, input_size, policy_inputs
@@ -81,12 +83,13 @@ class StoredDelta(NamedTuple):
     reference: Any
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The changes since the previous snapshot, or the whole model, under one version."""
+_D = TypeVar("_D", Delta, StoredDelta)
 
+
+@dataclass(frozen=True)
+class _Versioned(Generic[_D]):
     version: int
-    deltas: tuple[Delta, ...]
+    deltas: tuple[_D, ...]
 
     @property
     def bytes(self) -> int:
@@ -94,20 +97,12 @@ class Snapshot:
         return sum(delta.bytes for delta in self.deltas)
 
 
-@dataclass(frozen=True)
-class StoredSnapshot:
+class Snapshot(_Versioned[Delta]):
+    """The changes since the previous snapshot, or the whole model, under one version."""
+
+
+class StoredSnapshot(_Versioned[StoredDelta]):
     """A snapshot whose deltas are in Ray's object store, put there by a learner."""
-
-    version: int
-    deltas: tuple[StoredDelta, ...]
-
-    @property
-    def bytes(self) -> int:
-        """See `Snapshot`."""
-        return sum(delta.bytes for delta in self.deltas)
-
-
-_D = TypeVar("_D", Delta, StoredDelta)
 
 
 class Publications(Generic[_D]):
@@ -163,18 +158,9 @@ class Models(NamedTuple):
         embedding = self.classifier.embedding
         return policy_inputs(self.policy, embedding, tokens, valid, self.reads, states)
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluating(self) -> AbstractContextManager[None]:
         """Both in evaluation mode within; on exit, each module returns to its previous mode."""
-        modules = [*self.classifier.modules(), *self.policy.modules()]
-        training = [module for module in modules if module.training]
-        self.classifier.eval()
-        self.policy.eval()
-        try:
-            yield
-        finally:
-            for module in training:
-                module.training = True
+        return evaluating(self.classifier, self.policy)
 
     @property
     def modules(self) -> dict[str, nn.Module]:
@@ -284,7 +270,9 @@ class Publisher:
             rows = self._changed_rows() if part == WORDS and part not in self._changed else None
             average = self._models.classifier.embedding.average if part == WORDS else None
             if rows is not None:
-                deltas.append(_with_average(_rows_delta(parts[part][0], rows), average))
+                values, no_buffers = _rows_of(parts[part][0].detach(), rows), np.zeros(0, np.uint8)
+                delta = Delta(WORDS, values, no_buffers, rows.cpu().numpy())
+                deltas.append(_with_average(delta, average))
                 self._sent += len(rows)
             elif part in self._changed or not same:
                 deltas.append(_with_average(Delta(part, _flat(parts[part]), raw), average))
@@ -332,11 +320,6 @@ def _flat(parameters: Sequence[nn.Parameter]) -> Array:
     flat = [p.detach().reshape(-1).float().cpu() for p in parameters]
     copy: Array = torch.cat(flat).numpy() if flat else np.zeros(0, np.float32)
     return copy
-
-
-def _rows_delta(table: nn.Parameter, rows: torch.Tensor) -> Delta:
-    values = _rows_of(table.detach(), rows)
-    return Delta(WORDS, values, np.zeros(0, np.uint8), rows.cpu().numpy())
 
 
 def _rows_of(table: torch.Tensor, rows: torch.Tensor) -> Array:
@@ -457,18 +440,13 @@ def build_models(
         classifier = build_classifier(
             config.model, labels, sentences, vectors, trainable, lengths, words or None
         )
-        context = _context(config.policy, words)
+        pretrained = config.policy.pretrained
+        context = None if pretrained is None else ContextReader(pretrained, words)
         states = None if context is None else context.size
         size = input_size(config.policy.reads, classifier.embedding.size, states)
         backend = outer_backend(config.model)
         policy = build_policy(config.policy, size, config.model.activation, words, backend)
     return Models(classifier, policy, config.policy.reads, context)
-
-
-def _context(policy: PolicyConfig, words: Sequence[str]) -> ContextReader | None:
-    if policy.pretrained is None:
-        return None
-    return ContextReader(policy.pretrained, words)
 
 
 def open_data(config: RunConfig) -> Prepared:
@@ -536,5 +514,4 @@ def autocast_dtype(device: torch.device, precision: str) -> torch.dtype | None:
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """Autocast for the configured `precision`."""
-    dtype = autocast_dtype(device, precision)
-    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
+    return products_in(autocast_dtype(device, precision), device)

@@ -134,7 +134,7 @@ def _attempt(
             _score(config, learner, context.splits),
             trainer.session.update_count,
             trainer.wall_seconds,
-            trainer.examples_seen / max(trainer.trained_seconds, 1e-9),
+            trainer.seen / max(trainer.trained_s, 1e-9),
         )
 
 

@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,7 +33,6 @@ class Heartbeat:
     """Consumes the events of a run and keeps its status.json up to date.
 
     Args:
-        run_dir: the run directory.
         phases: of the configuration, to estimate the remaining time.
         every_s: minimum time between two writes.
         clock: seconds, monotonic.
@@ -163,7 +162,7 @@ class Heartbeat:
         self._last_update = now
         self._record["phase_done"] = self._record.get("phase_done", 0) + 1
         self._record |= {"update": event.update, "update_time": _now()}
-        self._record["scalars"] |= _numbers(event.scalars)
+        self._record["scalars"] |= {tag: float(value) for tag, value in event.scalars.items()}
         if self._update_s:
             total = self._record.get("updates")
             left = None if total is None else max(0, total - event.update) * self._update_s
@@ -174,10 +173,6 @@ def updates_of(phases: Sequence[PhaseConfig]) -> int | None:
     """Total updates of all phases; None if one lasts until its plateau."""
     steps = [phase.steps for phase in phases]
     return None if None in steps else sum(step for step in steps if step is not None)
-
-
-def _numbers(scalars: Mapping[str, float]) -> dict[str, float]:
-    return {tag: float(value) for tag, value in scalars.items()}
 
 
 def _now() -> str:

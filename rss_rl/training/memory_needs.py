@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from rss_rl.config import OptimizerConfig, RunConfig
+from rss_rl.config import RunConfig
 from rss_rl.data.manifest import SplitInfo
 from rss_rl.data.store import Prepared
 from rss_rl.errors import ConfigError, ResourceError, RssError
@@ -104,25 +104,20 @@ def _weights(config: RunConfig, prepared: Prepared) -> Need:
             )
     except RssError:
         raise
-    except RuntimeError as error:
-        if "overflow" in str(error) or "too large" in str(error).lower():
+    except Exception as error:
+        huge = "overflow" in str(error) or "too large" in str(error).lower()
+        if huge and isinstance(error, RuntimeError):
             return Need(float("inf"), "model.hidden, policy.options")
         return Need(0.0, "")  # a component that cannot be built on the meta device
-    except Exception:  # likewise
-        return Need(0.0, "")
     learner = config.learner
     parts = ((models.classifier, learner.supervised), (models.policy, learner.policy))
     total = 0.0
     for module, optimiser in parts:
         count = float(sum(p.numel() for p in module.parameters()))
-        copies = 2 + _moments(optimiser) + _samples_beside(config)
+        copies = 2 + _MOMENTS[optimiser.name] + _samples_beside(config)
         averaged = module is models.classifier and learner.weight_average is not None
         total += count * _FLOAT * (copies + averaged)
     return Need(total, "model.hidden, policy.options")
-
-
-def _moments(optimiser: OptimizerConfig) -> int:
-    return _MOMENTS[optimiser.name]
 
 
 def _samples_beside(config: RunConfig) -> bool:
@@ -181,8 +176,7 @@ def _gigabytes(count: float) -> str:
 
 def available_bytes() -> float:
     """Memory that this process can still allocate, given the machine, its container and ulimit."""
-    found = [_meminfo(), _container(), _own_limit()]
-    return min(found)
+    return min(_meminfo(), _container(), _own_limit())
 
 
 def _meminfo() -> float:

@@ -48,8 +48,10 @@ class RolloutPipeline:
     Args:
         backend: called before the first job is submitted, so that a run without sampling starts no
             samplers.
-        config: of the samplers.
         log: records discarded rollouts.
+
+    `published` is the version of the newest snapshot, which jobs are submitted with; None before
+    the first.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class RolloutPipeline:
         self._make_backend, self._log = backend, log
         self._backend: Backend | None = None
         self._config = config
-        self._published: int | None = None
+        self.published: int | None = None
         self._waiting: deque[SampleJob] = deque()  # given, but not submitted yet
         self._submitted: dict[tuple[int, int], SampleJob] = {}
         self._again: dict[tuple[int, int], SampleJob] = {}
@@ -70,11 +72,6 @@ class RolloutPipeline:
         self._busy: deque[tuple[float, float]] = deque(maxlen=_IDLE_WINDOW)
         self._busy_s, self._since = 0.0, 0.0
         self.discarded = 0
-
-    @property
-    def published(self) -> int | None:
-        """Version of the newest snapshot, which jobs are submitted with; None before the first."""
-        return self._published
 
     def start(self) -> Backend:
         """The samplers, started if necessary.
@@ -96,7 +93,7 @@ class RolloutPipeline:
         """Use this snapshot for jobs submitted from now on."""
         backend = self.start()
         backend.publish(snapshot)
-        self._published = snapshot.version
+        self.published = snapshot.version
         self._fill(backend)
 
     def admitted(self, update: int) -> range:
@@ -112,9 +109,9 @@ class RolloutPipeline:
 
     def _newest(self) -> int:
         """The last update that may learn from rollouts of the published policy."""
-        if self._published is None:
+        if self.published is None:
             raise ValueError("there is no snapshot to sample with")
-        return self._published + self._config.max_policy_lag
+        return self.published + self._config.max_policy_lag
 
     def give(self, update: int, jobs: Sequence[SampleJob]) -> None:
         """Queue all jobs of an update, submitted as soon as samplers have room."""
@@ -206,7 +203,7 @@ class RolloutPipeline:
         self._arrived.clear()
         self._waiting.clear()
         self._next = 0
-        self._published = None
+        self.published = None
         self._measure_anew()
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -70,6 +70,7 @@ class Finished:
 
 
 RunEvent = Event | LearnersLost | Finished
+_Section = TypeVar("_Section", LearnerConfig, ModelConfig)
 
 
 def train(
@@ -193,17 +194,22 @@ def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
     What it leaves to the machine or the version is chosen when the run begins, and stays when it is
     resumed; runs of versions that knew no choice have none written down.
     """
+    where = str(run.path / CONFIG_FILE)
+
+    def settled(section: _Section, **values: Any) -> _Section:
+        tree = section.model_dump() | values
+        named = Trust.of(tree)  # what the user named, again
+        return parse_section(type(section), tree, where=where, trust=named)
+
     if config.learner.embedding_update == "auto":
-        tree = config.learner.model_dump() | {"embedding_update": run.settled.get(_WORDS, "all")}
-        where, named = str(run.path / CONFIG_FILE), Trust.of(tree)
-        learner = parse_section(LearnerConfig, tree, where=where, trust=named)
+        learner = settled(config.learner, embedding_update=run.settled.get(_WORDS, "all"))
         config = config.model_copy(update={"learner": learner})
     if config.batch_lengths == "auto":
         lengths = run.settled.get(_LENGTHS, "similar")
         if lengths not in ("similar", "mixed"):
             raise CheckpointError(
                 f"{_LENGTHS} was settled as {lengths!r:.50}",
-                where=str(run.path / CONFIG_FILE),
+                where=where,
                 remedy="Set it to similar or mixed, whichever the run began with",
             )
         config = config.model_copy(update={_LENGTHS: lengths})
@@ -211,9 +217,7 @@ def _settled(config: RunConfig, run: RunDirectory) -> RunConfig:
         return config
     if _ATTENTION not in run.settled:
         run.settle(_ATTENTION, settled_attention(config.model))
-    tree = config.model.model_dump() | {"attention": run.settled[_ATTENTION]}
-    where, named = str(run.path / CONFIG_FILE), Trust.of(tree)  # what the user named, again
-    model = parse_section(ModelConfig, tree, where=where, trust=named)
+    model = settled(config.model, attention=run.settled[_ATTENTION])
     return config.model_copy(update={"model": model})
 
 
@@ -313,6 +317,7 @@ def _report(config: RunConfig, path: Path, trained: Trained, scores: Scores) -> 
     }
 
 
+@memory_errors("for the model", "Use a machine with more, or end other programs")
 def open_models(
     path: Path | str, which: str | int = "best", trust: Trust = NOTHING
 ) -> tuple[RunConfig, Models, Prepared]:
@@ -326,13 +331,7 @@ def open_models(
     Raises:
         RssError: no run, no such checkpoint, or files that do not fit each other.
     """
-    with memory_errors("for the model", "Use a machine with more, or end other programs"):
-        return _opened_models(Path(path), which, trust)
-
-
-def _opened_models(
-    path: Path, which: str | int, trust: Trust
-) -> tuple[RunConfig, Models, Prepared]:
+    path = Path(path)
     run = RunDirectory.open(path)
     config = parse_config(run.config, where=str(path / CONFIG_FILE), trust=trust)
     # The comparison with every token reads the inputs of the run it belongs to.

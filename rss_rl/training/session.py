@@ -48,7 +48,6 @@ class Session:
     where the run is. It is the policy's version as well.
 
     Args:
-        learner: of the run.
         backend: called with no arguments when the first selection is to be sampled, so that a run
             that samples nothing starts no samplers.
         log: records what happens to rollouts.

@@ -119,18 +119,11 @@ def _predictions(
     models: Models, tensors: TensorBatch, selections: Sequence[Tensor], count: int
 ) -> Array:
     """The classifier's predictions of the first `count` examples under their selections."""
-
-    def first(tensor: Tensor) -> Tensor:
-        return tensor[:count]
-
-    classifier = models.classifier
-    logits = classifier(
-        [first(ids) for ids in tensors.tokens],
-        [first(mask) for mask in tensors.valid],
-        [first(selection) for selection in selections],
-        None if tensors.marks is None else first(tensors.marks),
-    )
-    predicted: Array = classifier.predict(logits).cpu().numpy()
+    given = tensors.tokens, tensors.valid, selections
+    first = ([part[:count] for part in each] for each in given)
+    marks = None if tensors.marks is None else tensors.marks[:count]
+    logits = models.classifier(*first, marks)
+    predicted: Array = models.classifier.predict(logits).cpu().numpy()
     return predicted
 
 

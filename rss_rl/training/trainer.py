@@ -126,9 +126,9 @@ class Trainer:
         self._evaluation_due = False  # a stop may come between an update and its evaluation
         self._best: float | None = None
         self._is_best_here = False  # no update since the best evaluation of the phase
-        self._trained_s = 0.0
+        self.trained_s = 0.0  # of all updates, including those before the run was resumed
         self._wall_before_s, self._began = 0.0, time.monotonic()
-        self._seen = 0
+        self.seen = 0  # examples of all updates
         if resume is not None:
             self._restore(resume)
 
@@ -181,8 +181,8 @@ class Trainer:
             raise NonFiniteError(error.what, where=error.where, remedy=remedy) from error
         elapsed = time.perf_counter() - started
         self._is_best_here = False
-        self._trained_s += elapsed
-        self._seen += report.examples
+        self.trained_s += elapsed
+        self.seen += report.examples
         report.scalars["time/update_s"] = elapsed
         report.scalars["throughput/examples_per_second"] = report.examples / elapsed
         self._writer.scalars(report.update, report.scalars)
@@ -263,9 +263,9 @@ class Trainer:
             "evaluation_due": self._evaluation_due,
             "best": self._best,
             "is_best_here": self._is_best_here,
-            "trained_s": self._trained_s,
+            "trained_s": self.trained_s,
             "wall_s": self.wall_seconds,
-            "seen": self._seen,
+            "seen": self.seen,
             "metric_rows": self._writer.rows,
         }
 
@@ -274,7 +274,7 @@ class Trainer:
         state = checkpoint.state
         self.session.load_state(state["session"])
         self._opened, self._best = state["opened"], state["best"]
-        self._trained_s, self._seen = state["trained_s"], state["seen"]
+        self.trained_s, self.seen = state["trained_s"], state["seen"]
         self._wall_before_s = state["wall_s"]
         self._evaluation_due = state.get("evaluation_due", False)
         self._is_best_here = state.get("is_best_here", False)
@@ -284,16 +284,6 @@ class Trainer:
     def wall_seconds(self) -> float:
         """Wall time of this run, including evaluations and the time before it was resumed."""
         return self._wall_before_s + time.monotonic() - self._began
-
-    @property
-    def trained_seconds(self) -> float:
-        """Wall time of the updates of this run, including those before it was resumed."""
-        return self._trained_s
-
-    @property
-    def examples_seen(self) -> int:
-        """Examples of all updates."""
-        return self._seen
 
 
 def best_mark(phase: int) -> str:

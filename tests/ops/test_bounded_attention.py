@@ -8,8 +8,8 @@ from torch import Tensor
 
 from rss_rl.ops.attention import feature_wise_attention
 from rss_rl.ops.attention_pairs import PackedPairs
-from rss_rl.ops.bounded_attention import attention_within, is_worth_it
 from rss_rl.ops.grid_scan import Plan
+from rss_rl.ops.linear_attention import attention_within, is_worth_it
 from rss_rl.ops.packing import Packed
 
 C = 5.0

@@ -124,3 +124,11 @@ def test_pooling_by_torch_is_that_of_padded_tokens(columns: int) -> None:
         found = packed_pooling(scores[kept], values[kept], tokens, backend)  # type: ignore[arg-type]
         expected = feature_wise_pooling(scores, values, kept)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["compiled", "eager"])
+def test_copies_of_sequences_without_tokens_have_a_mean_each(backend: KernelBackend) -> None:
+    tokens, none = Packed.of([torch.zeros(3, 2, dtype=torch.bool)]), torch.zeros(0, 4)
+    cells = torch.zeros(0, dtype=torch.int64)
+    found = packed_shared_pooling((none, none), cells, tokens, 2, (none, none), backend)
+    assert torch.equal(found, torch.zeros(6, 4))

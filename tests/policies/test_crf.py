@@ -6,23 +6,15 @@ from __future__ import annotations
 import pytest
 import small
 import torch
-from torch import Tensor
 
 from rss_rl.policies.crf import CRF
 from rss_rl.policies.protocol import PolicySetup
 
 
-def shown(*lengths: int) -> tuple[Tensor, Tensor]:
-    _, valid = small.sentences(*lengths)
-    generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(*valid.shape, small.EMBEDDING, generator=generator, dtype=torch.float64)
-    return vectors, valid
-
-
 @pytest.mark.parametrize("shared", [False, True])
 def test_gates_are_the_bits_that_are_drawn(shared: bool) -> None:
     policy = small.policy(name="crf", shared=shared)
-    vectors, valid = shown(7, 3)
+    vectors, valid = small.embedded(7, 3)
     generator = torch.Generator().manual_seed(1)
     uniforms = torch.rand(5, 2, 2, 7, generator=generator, dtype=torch.float64)
     gates = policy.gates(vectors, valid, uniforms)  # type: ignore[operator]

@@ -36,13 +36,6 @@ def iterative(**settings: Any) -> IterativePolicy:
     return policy
 
 
-def sentences(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Random embeddings [B, N, E], not zero on padding, and which tokens are real."""
-    _, valid = small.sentences(*lengths, seed=seed)
-    draw = np.random.default_rng(seed).normal(size=(*valid.shape, small.EMBEDDING))
-    return torch.from_numpy(draw), valid
-
-
 def uniforms(valid: Tensor, samples: int = 3) -> Tensor:
     key, rows = stream_key(0, "test"), np.arange(len(valid))
     return torch.from_numpy(keyed_uniforms(key, rows, samples, ROLES, valid.shape[1]))
@@ -55,7 +48,7 @@ def test_log_prob_is_that_of_the_twin(cell: Any, activation: str, shared: bool) 
     options = IterativeOptions(hidden=small.HIDDEN, cell=cell, shared=shared)
     policy = IterativePolicy(PolicySetup(small.EMBEDDING, activation), options).double()
     small.randomise(policy)
-    embedded, valid = sentences(*LENGTHS)
+    embedded, valid = small.embedded(*LENGTHS)
     selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
     evaluated = policy.evaluate(embedded, valid, selection)
     for k, (row, n) in itertools.product(range(3), enumerate(LENGTHS)):
@@ -85,7 +78,7 @@ def test_the_probabilities_of_all_selections_sum_to_one_and_are_the_frequencies(
         module.cell_input.weight[:, -1] *= 5
         module.hidden.weight[:, : small.HIDDEN] *= 3
         module.score.bias.zero_()
-    embedded, valid = sentences(n)
+    embedded, valid = small.embedded(n)
     every = torch.tensor(list(itertools.product([False, True], repeat=n)))  # [8, 3]
     given = every[:, None, None].expand(-1, 1, ROLES, -1)
     chance = policy.evaluate(embedded, valid, given).log_prob.sum((-1, -2, -3)).exp().detach()
@@ -105,7 +98,7 @@ def test_the_probabilities_of_all_selections_sum_to_one_and_are_the_frequencies(
 @either
 def test_a_bit_is_one_when_its_uniform_is_below_its_chance(cell: str, shared: bool) -> None:
     policy = iterative(cell=cell, shared=shared)
-    embedded, valid = sentences(4)
+    embedded, valid = small.embedded(4)
     drawn = uniforms(valid, 5)
     selection = policy.sample(embedded, valid, drawn).selection
     for k, (role, module) in itertools.product(range(5), enumerate(policy.modules_by_role)):
@@ -118,7 +111,7 @@ def test_a_bit_is_one_when_its_uniform_is_below_its_chance(cell: str, shared: bo
 @either
 def test_the_deterministic_pass_takes_each_bit_if_likely(cell: str, shared: bool) -> None:
     policy = iterative(cell=cell, shared=shared, seed=3)
-    embedded, valid = sentences(6, 2, 4)
+    embedded, valid = small.embedded(6, 2, 4)
     bits, chances = policy.threshold(embedded, valid), policy.probabilities(embedded, valid)
     assert bits.dtype == torch.bool
     assert bits.shape == chances.shape == (3, ROLES, 6)
@@ -137,7 +130,7 @@ def test_the_deterministic_pass_takes_each_bit_if_likely(cell: str, shared: bool
 def test_entropy_over_all_selections_is_the_entropy(cell: str) -> None:
     """Weighted by their probability, the conditional entropies sum to that of the selection."""
     policy = iterative(cell=cell, shared=True)
-    embedded, valid = sentences(3)
+    embedded, valid = small.embedded(3)
     every = torch.tensor(list(itertools.product([False, True], repeat=3)))
     estimate = 0.0
     exact = 0.0
@@ -152,7 +145,7 @@ def test_entropy_over_all_selections_is_the_entropy(cell: str) -> None:
 @every_cell
 def test_later_bits_depend_on_earlier_ones_and_not_the_other_way(cell: str) -> None:
     policy = iterative(cell=cell)
-    embedded, valid = sentences(4)
+    embedded, valid = small.embedded(4)
     bits = torch.zeros(2, 1, ROLES, 4, dtype=torch.bool)
     bits[1, :, 0, 1] = True
     log_prob = policy.evaluate(embedded, valid, bits).log_prob.detach()
@@ -163,7 +156,7 @@ def test_later_bits_depend_on_earlier_ones_and_not_the_other_way(cell: str) -> N
 @every_cell
 def test_gradients_are_those_of_the_values(cell: str) -> None:
     policy = iterative(cell=cell)
-    embedded, valid = sentences(3, 2)
+    embedded, valid = small.embedded(3, 2)
     bits = policy.sample(embedded, valid, uniforms(valid, 2)).selection
     names = [name for name, _ in policy.named_parameters()]
     weights = [p.detach().clone().requires_grad_() for p in policy.parameters()]
@@ -186,7 +179,7 @@ def test_gradients_are_those_of_the_values(cell: str) -> None:
 def test_importance_ratios_are_products_of_conditional_ones() -> None:
     """Corrections weigh by p(z) / p_behaviour(z) exactly, though the bits are not independent."""
     target, behaviour = iterative(), iterative(seed=1)
-    embedded, valid = sentences(*LENGTHS)
+    embedded, valid = small.embedded(*LENGTHS)
     sampled = behaviour.sample(embedded, valid, uniforms(valid))
     log_prob = target.evaluate(embedded, valid, sampled.selection).log_prob
     old = sampled.log_prob.detach()
@@ -222,7 +215,7 @@ def test_batches_of_nothing(shape: tuple[int, int]) -> None:
 @every_cell
 def test_lower_precision_stays_near_and_returns_single_precision(cell: str) -> None:
     policy = small.policy(name="iterative", cell=cell, double=False)
-    embedded, valid = sentences(5, 3)
+    embedded, valid = small.embedded(5, 3)
     embedded = embedded.float()
     bits = policy.sample(embedded, valid, uniforms(valid)).selection
     exact = policy.evaluate(embedded, valid, bits).log_prob
@@ -263,6 +256,6 @@ def test_initial_probability(probability: float) -> None:
     policy = IterativePolicy(PolicySetup(small.EMBEDDING, "relu"), options)
     for module in policy.modules_by_role:
         torch.nn.init.zeros_(module.score.weight)  # type: ignore[union-attr, arg-type]
-    embedded, valid = sentences(3)
+    embedded, valid = small.embedded(3)
     chances = policy.probabilities(embedded.float(), valid)
     torch.testing.assert_close(chances, torch.full((1, 2, 3), probability))

@@ -35,13 +35,6 @@ every_policy = pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICI
 learnable = pytest.mark.parametrize("shared", [False, True], ids=["two modules", "one module"])
 
 
-def sentences(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Random embeddings [B, N, E], not zero on padding, and which tokens are real."""
-    _, valid = small.sentences(*lengths, seed=seed)
-    draw = np.random.default_rng(seed).normal(size=(*valid.shape, small.EMBEDDING))
-    return torch.from_numpy(draw), valid
-
-
 def uniforms(valid: Tensor, samples: int = 3, key: int = stream_key(0, "test")) -> Tensor:
     rows = np.arange(len(valid))
     return torch.from_numpy(keyed_uniforms(key, rows, samples, ROLES, valid.shape[1]))
@@ -60,7 +53,7 @@ def test_probabilities_equal_the_formula(
     setup = PolicySetup(sizes[0], activation, backend=backend)
     policy = RSSPolicy(setup, RSSOptions(hidden=sizes[1])).double()
     small.randomise(policy, seed)
-    embedded, valid = sentences(*lengths, seed=seed)
+    embedded, valid = small.embedded(*lengths, seed=seed)
     result = policy.probabilities(embedded, valid).detach().numpy()
     for role, module in enumerate(policy.modules_by_role):
         p = twins.parameters(module)
@@ -72,7 +65,7 @@ def test_probabilities_equal_the_formula(
 
 def test_log_prob_is_the_product_of_the_twins_probabilities() -> None:
     policy = small.policy()
-    embedded, valid = sentences(4, 2)
+    embedded, valid = small.embedded(4, 2)
     selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
     chance = policy.probabilities(embedded, valid).detach().numpy()
     for k in range(3):
@@ -86,7 +79,7 @@ def test_log_prob_is_the_product_of_the_twins_probabilities() -> None:
 
 def test_a_shared_module_gives_both_roles_one_bit_that_counts_once() -> None:
     policy = small.policy(shared=True)
-    embedded, valid = sentences(4, 2)
+    embedded, valid = small.embedded(4, 2)
     selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
     assert selection.shape == (3, 2, 2, 4)
     assert torch.equal(selection[:, :, 0], selection[:, :, 1])
@@ -105,7 +98,7 @@ def test_a_shared_module_gives_both_roles_one_bit_that_counts_once() -> None:
 
 def test_roles_have_untied_modules() -> None:
     policy = small.policy()
-    embedded, valid = sentences(4)
+    embedded, valid = small.embedded(4)
     p = policy.probabilities(embedded, valid)
     assert (p[:, 0] - p[:, 1]).abs().min() > 1e-4
     before = p.detach().clone()
@@ -119,7 +112,7 @@ def test_roles_have_untied_modules() -> None:
 @learnable
 def test_a_token_is_selected_when_its_uniform_is_below_its_probability(shared: bool) -> None:
     policy = small.policy(shared=shared)
-    embedded, valid = sentences(5, 1, 3)
+    embedded, valid = small.embedded(5, 1, 3)
     drawn = uniforms(valid)
     wanted = (drawn < policy.probabilities(embedded, valid)) & valid[:, None]
     if shared:
@@ -130,7 +123,7 @@ def test_a_token_is_selected_when_its_uniform_is_below_its_probability(shared: b
 @every_policy
 def test_evaluate_gives_the_log_prob_of_what_was_sampled(settings: dict[str, Any]) -> None:
     policy = small.policy(**settings)
-    embedded, valid = sentences(5, 1, 3)
+    embedded, valid = small.embedded(5, 1, 3)
     sampled = policy.sample(embedded, valid, uniforms(valid, 4))
     evaluated = policy.evaluate(embedded, valid, sampled.selection)
     assert sampled.selection.dtype == torch.bool
@@ -145,7 +138,7 @@ def test_evaluate_gives_the_log_prob_of_what_was_sampled(settings: dict[str, Any
 def test_a_sentence_alone_equals_itself_in_a_padded_batch(settings: dict[str, Any]) -> None:
     policy = small.policy(**settings)
     lengths = (5, 1, 3)
-    embedded, valid = sentences(*lengths)
+    embedded, valid = small.embedded(*lengths)
     drawn = uniforms(valid)
     together = policy.sample(embedded, valid, drawn)
     entropy = policy.evaluate(embedded, valid, together.selection).entropy
@@ -165,7 +158,7 @@ def test_a_sentence_alone_equals_itself_in_a_padded_batch(settings: dict[str, An
 @every_policy
 def test_an_empty_sentence_is_certain(settings: dict[str, Any]) -> None:
     policy = small.policy(**settings)
-    embedded, valid = sentences(3, 0)
+    embedded, valid = small.embedded(3, 0)
     selection, log_prob = policy.sample(embedded, valid, uniforms(valid))
     assert not selection[:, 1].any()
     assert not log_prob[:, 1].any()
@@ -181,7 +174,7 @@ def test_every_parameter_gets_gradient(settings: dict[str, Any]) -> None:
     policy = small.policy(**settings)
     if not list(policy.parameters()):
         return  # nothing to learn
-    embedded, valid = sentences(5, 2, 3)
+    embedded, valid = small.embedded(5, 2, 3)
     selection = policy.sample(embedded, valid, uniforms(valid)).selection
     policy.evaluate(embedded, valid, selection).log_prob.square().sum().backward()
     for name, parameter in policy.named_parameters():
@@ -192,7 +185,7 @@ def test_every_parameter_gets_gradient(settings: dict[str, Any]) -> None:
 @learnable
 def test_save_and_load_agree(shared: bool) -> None:
     policy, other = small.policy(shared=shared), small.policy(shared=shared, seed=1)
-    embedded, valid = sentences(5, 2)
+    embedded, valid = small.embedded(5, 2)
     before = policy.probabilities(embedded, valid)
     assert not torch.equal(other.probabilities(embedded, valid), before)
     other.load_state_dict(policy.state_dict())
@@ -201,7 +194,7 @@ def test_save_and_load_agree(shared: bool) -> None:
 
 def test_threshold_takes_what_is_more_likely_than_not() -> None:
     policy = small.policy()
-    embedded, valid = sentences(6, 3)
+    embedded, valid = small.embedded(6, 3)
     p = policy.probabilities(embedded, valid)
     assert torch.equal(policy.threshold(embedded, valid), p > 0.5)
     assert 0 < int(policy.threshold(embedded, valid).sum()) < int(2 * valid.sum())
@@ -209,7 +202,7 @@ def test_threshold_takes_what_is_more_likely_than_not() -> None:
 
 def test_sampled_frequencies_are_the_probabilities() -> None:
     policy = small.policy()
-    embedded, valid = sentences(3, 2)
+    embedded, valid = small.embedded(3, 2)
     selection = policy.sample(embedded, valid, uniforms(valid, 20_000)).selection
     shares = selection.double().mean(0)
     p = policy.probabilities(embedded, valid).detach()
@@ -220,7 +213,7 @@ def test_sampled_frequencies_are_the_probabilities() -> None:
 def test_initial_probability(probability: float) -> None:
     module = RSSModule(small.EMBEDDING, small.HIDDEN, "relu", probability)
     torch.nn.init.zeros_(module.score.weight)
-    embedded, valid = sentences(3)
+    embedded, valid = small.embedded(3)
     chance = torch.sigmoid(module(embedded.float(), valid))
     torch.testing.assert_close(chance, torch.full((1, 3), probability))
 

@@ -7,18 +7,10 @@ import math
 import pytest
 import small
 import torch
-from torch import Tensor
 
 from rss_rl.ops.smoothing import bumps
 from rss_rl.policies.protocol import PolicySetup
 from rss_rl.policies.smooth import SMOOTH, SmoothPolicy
-
-
-def shown(*lengths: int) -> tuple[Tensor, Tensor]:
-    _, valid = small.sentences(*lengths)
-    generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(*valid.shape, small.EMBEDDING, generator=generator, dtype=torch.float64)
-    return vectors, valid
 
 
 @pytest.mark.parametrize("widths", ["role", "word"])
@@ -26,7 +18,7 @@ def test_logits(widths: str) -> None:
     policy = small.policy(name="smooth", options={"widths": widths})
     inner = policy.inner
     assert isinstance(inner, SmoothPolicy)
-    vectors, valid = shown(7, 3)
+    vectors, valid = small.embedded(7, 3)
     found = policy.logits(vectors, valid)  # type: ignore[operator]
     for row, tokens in enumerate((7, 3)):
         alone = vectors[row : row + 1, :tokens], valid[row : row + 1, :tokens]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from first_snapshot import FirstSnapshot
 
 from rss_rl.config import EstimatorConfig, RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.session import Session
 
@@ -18,18 +16,6 @@ RATIOS = {
     "policy/ratio_clipped",
     "policy/effective_sample_share",
 }
-
-
-class FirstSnapshot(LocalBackend):
-    """A backend that keeps sampling with the first snapshot it was given."""
-
-    def __init__(self, config: RunConfig, prepared: Prepared) -> None:
-        models = build_prepared_models(config, prepared)
-        super().__init__(Sampler(config, models, prepared.split("train")))
-
-    def publish(self, snapshot: Snapshot) -> None:
-        if not self._published.count:
-            super().publish(snapshot)
 
 
 @pytest.mark.parametrize("correction", ["none", "truncated-sum"])

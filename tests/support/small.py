@@ -106,6 +106,13 @@ def sentences(*lengths: int, seed: int = 0, width: int | None = None) -> tuple[T
     return torch.from_numpy(tokens), torch.from_numpy(valid)
 
 
+def embedded(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Random embeddings [B, N, E], not zero on padding, and which tokens are real."""
+    _, valid = sentences(*lengths, seed=seed)
+    draw = np.random.default_rng(seed).normal(size=(*valid.shape, EMBEDDING))
+    return torch.from_numpy(draw), valid
+
+
 def keys(update: int, examples: int, first: int = 0) -> Tensor:
     """Dropout keys of consecutive rows in one update, int64 [examples]."""
     rows = np.arange(first, first + examples)

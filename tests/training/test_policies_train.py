@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from first_snapshot import FirstSnapshot
 
 from rss_rl.config import EncoderChoice, EstimatorConfig, PolicyConfig, RunConfig
 from rss_rl.data.store import Prepared
-from rss_rl.rollouts.backend import LocalBackend
-from rss_rl.rollouts.sampler import Sampler
-from rss_rl.rollouts.snapshot import Snapshot, build_prepared_models
+from rss_rl.rollouts.snapshot import build_prepared_models
 from rss_rl.training.learner import LocalLearner
 from rss_rl.training.run import open_models, train
 from rss_rl.training.session import Session
@@ -41,18 +40,6 @@ def reinforce(correction: str) -> EstimatorConfig:
 def changed(config: RunConfig, section: str, **settings: Any) -> RunConfig:
     new = getattr(config, section).model_copy(update=settings)
     return config.model_copy(update={section: new})
-
-
-class FirstSnapshot(LocalBackend):
-    """A backend that keeps sampling with the first snapshot it was given."""
-
-    def __init__(self, config: RunConfig, prepared: Prepared) -> None:
-        models = build_prepared_models(config, prepared)
-        super().__init__(Sampler(config, models, prepared.split("train")))
-
-    def publish(self, snapshot: Snapshot) -> None:
-        if not self._published.count:
-            super().publish(snapshot)
 
 
 @pytest.mark.parametrize("settings", POLICIES.values(), ids=POLICIES)

@@ -82,7 +82,8 @@ def _build(setup: EncoderSetup, options: DiSANOptions) -> DiSANEncoder:
     return DiSANEncoder(context, source2token(setup, context.output_size))
 
 
-def _capabilities(options: DiSANOptions) -> frozenset[str]:
+def disan_capabilities(options: DiSANOptions) -> frozenset[str]:
+    """What such an encoder can do where it removes unselected words."""
     known = {"gates", "kept_only", "kernels", "feature_attention", "onnx"}
     return frozenset(known if options.attention_error is None else known | {"linear_time"})
 
@@ -93,6 +94,6 @@ DISAN = EncoderComponent(
     build=_build,
     context=disa,
     options=DiSANOptions,
-    capabilities=_capabilities,
+    capabilities=disan_capabilities,
     source="Shen et al., DiSAN, AAAI 2018",
 )

@@ -12,7 +12,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rss_rl.models.directional import DirectionalAttention, each_of
-from rss_rl.models.encoders.disan import DiSANOptions, attention_settings, disa
+from rss_rl.models.encoders.disan import (
+    DiSANOptions,
+    attention_settings,
+    disa,
+    disan_capabilities,
+)
 from rss_rl.models.encoders.pooled import packed_at_the_door, source2token
 from rss_rl.models.encoders.protocol import EncoderComponent, EncoderSetup
 from rss_rl.models.layers import Source2Token
@@ -24,13 +29,11 @@ from rss_rl.types import HEAD
 class ReSANEncoder(nn.Module):
     """ReSA, then source2token over the tokens that come out of it."""
 
-    def __init__(
-        self, resa: ReSA, pool: Source2Token, *, hidden: int, reads_unselected: bool
-    ) -> None:
+    def __init__(self, resa: ReSA, pool: Source2Token) -> None:
         super().__init__()
         self.resa, self.pool = resa, pool
-        self.output_size = 2 * hidden
-        self.reads_unselected = reads_unselected
+        self.output_size = resa.output_size
+        self.reads_unselected = resa.keeps_unselected
 
     def forward(self, embedded: Tensor, valid: Tensor, selection: Tensor) -> Tensor:
         """See `Encoder`."""
@@ -80,21 +83,12 @@ def _build(setup: EncoderSetup, options: _ReSANOptions) -> ReSANEncoder:
         keep_unselected=options.keep_unselected,
         unselected_context=options.unselected_context,
     )
-    return ReSANEncoder(
-        resa,
-        source2token(setup, 2 * setup.hidden),
-        hidden=setup.hidden,
-        reads_unselected=options.keep_unselected,
-    )
+    return ReSANEncoder(resa, source2token(setup, resa.output_size))
 
 
 def _capabilities(options: _ReSANOptions) -> frozenset[str]:
-    found = {"gates", "kernels", "feature_attention", "onnx"}
-    if not options.keep_unselected:
-        found.add("kept_only")
-    if options.attention_error is not None:
-        found.add("linear_time")
-    return frozenset(found)
+    found = disan_capabilities(options)
+    return found - {"kept_only"} if options.keep_unselected else found
 
 
 RESAN = EncoderComponent(

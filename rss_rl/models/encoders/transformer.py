@@ -63,7 +63,6 @@ class TransformerEncoder(nn.Module):
     """Selected words to the pooled states of their pieces.
 
     Args:
-        pretrained: which transformer.
         setup: with the words of the ids.
 
     Raises:

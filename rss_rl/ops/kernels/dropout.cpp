@@ -50,7 +50,7 @@ int drop(const std::uint64_t* keys, const From* values, To* out, std::int64_t ro
         const std::int64_t at = row * features + start + first;
         const std::int64_t left = features - start - first;
         const typename Lanes<T>::Vector factor = factors(kept, first, static_cast<T>(scale));
-        store_kept(out + at, left, load_kept(values + at, left) * factor);
+        store_some(out + at, left, load_some(values + at, left) * factor);
       }
       state += kHashes * kGolden;
     }

@@ -40,11 +40,11 @@ Outcome each_vector(const Gate<T, P>& given, const Each& each) {
   return each_row(given.rows, given.threads, [&](std::int64_t row, std::int64_t piece) {
     for (std::int64_t i = 0; i < given.features; i += Lanes<T>::kCount) {
       const std::int64_t at = row * given.features + i, left = given.features - i;
-      auto logit = load_kept(given.gate + row * given.gate_stride + i, left) +
-                   load_kept(given.more + at, left);
-      if (given.bias != nullptr) logit += load_some<T>(given.bias + i, left);
-      each(row, piece, i, left, sigmoid(logit), load_some<T>(given.hidden + at, left),
-           load_some<T>(given.context + at, left));
+      auto logit = load_some(given.gate + row * given.gate_stride + i, left) +
+                   load_some(given.more + at, left);
+      if (given.bias != nullptr) logit += load_some(given.bias + i, left);
+      each(row, piece, i, left, sigmoid(logit), load_some(given.hidden + at, left),
+           load_some(given.context + at, left));
     }
   });
 }
@@ -57,7 +57,7 @@ int mix(const Gate<T, P>& given, T* out) {
     // From the nearer end, so that a share of 0 or 1 gives exactly that end.
     const Vector apart = hidden - context;
     const Vector low = context + share * apart, high = hidden - (T(1) - share) * apart;
-    store_some<T>(out + row * given.side_stride + i, left, share < T(0.5) ? low : high);
+    store_some(out + row * given.side_stride + i, left, share < T(0.5) ? low : high);
   });
 }
 
@@ -67,12 +67,12 @@ int mix_back(const Gate<T, P>& given, const T* gradient, T* by_hidden, T* by_con
   using Vector = typename Lanes<T>::Vector;
   return each_vector(given, [&](std::int64_t row, std::int64_t piece, std::int64_t i,
                                 std::int64_t left, Vector share, Vector hidden, Vector context) {
-    const Vector moved = load_some<T>(gradient + row * given.side_stride + i, left);
+    const Vector moved = load_some(gradient + row * given.side_stride + i, left);
     const Vector taken = moved * share, by_logit = taken * (T(1) - share) * (hidden - context);
     const std::int64_t at = row * given.features + i;
-    store_some<T>(by_hidden + at, left, taken);
-    store_some<T>(by_context + at, left, moved * (T(1) - share));
-    store_kept(by_gate + row * given.gate_stride + i, left, by_logit);
+    store_some(by_hidden + at, left, taken);
+    store_some(by_context + at, left, moved * (T(1) - share));
+    store_some(by_gate + row * given.gate_stride + i, left, by_logit);
     if (sums != nullptr) add_up<T>(sums + piece * given.features, row, i, left, by_logit);
   });
 }

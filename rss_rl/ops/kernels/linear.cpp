@@ -16,11 +16,11 @@ int activate_as(const P* product, const T* bias, T* out, P* rounded, std::int64_
   constexpr int kCount = Lanes<T>::kCount;
   return each_row(rows, threads, [&](std::int64_t row, std::int64_t) {
     for (std::int64_t i = 0; i < features; i += kCount) {
-      auto x = load_kept(product + row * stride + i, features - i);
-      if (bias != nullptr) x += load_some<T>(bias + i, features - i);
+      auto x = load_some(product + row * stride + i, features - i);
+      if (bias != nullptr) x += load_some(bias + i, features - i);
       const auto y = activation<T, kActivation>(x);
-      store_some<T>(out + row * features + i, features - i, y);
-      if (rounded != nullptr) store_kept(rounded + row * features + i, features - i, y);
+      store_some(out + row * features + i, features - i, y);
+      if (rounded != nullptr) store_some(rounded + row * features + i, features - i, y);
     }
   });
 }
@@ -32,12 +32,12 @@ int activate_back_as(const T* gradient, const P* more, const T* out, P* flow, T*
   constexpr int kCount = Lanes<T>::kCount;
   return each_row(rows, threads, [&](std::int64_t row, std::int64_t piece) {
     for (std::int64_t i = 0; i < features; i += kCount) {
-      auto moved = load_some<T>(gradient + row * features + i, features - i);
-      if (more != nullptr) moved += load_kept(more + row * features + i, features - i);
+      auto moved = load_some(gradient + row * features + i, features - i);
+      if (more != nullptr) moved += load_some(more + row * features + i, features - i);
       if (kActivation != kNone) {
-        moved *= slope<T, kActivation>(load_some<T>(out + row * features + i, features - i));
+        moved *= slope<T, kActivation>(load_some(out + row * features + i, features - i));
       }
-      store_kept(flow + row * stride + i, features - i, moved);
+      store_some(flow + row * stride + i, features - i, moved);
       add_up<T>(sums + piece * features, row, i, features - i, moved);
     }
   });

@@ -20,8 +20,8 @@ Outcome each_row(std::int64_t rows, std::int64_t threads, const Row& row) {
 template <typename T>
 inline void add_up(T* sum, std::int64_t row, std::int64_t i, std::int64_t left,
                    typename Lanes<T>::Vector vector) {
-  if (row % kRows != 0) vector += load_some<T>(sum + i, left);
-  store_some<T>(sum + i, left, vector);
+  if (row % kRows != 0) vector += load_some(sum + i, left);
+  store_some(sum + i, left, vector);
 }
 
 }  // namespace rss

@@ -47,14 +47,14 @@ int pairs(const Selectors<T>& given, P* rows, T* pool) {
       const std::int64_t left = features - i;
       Vector sum = {};
       each_token(given, b, [&](std::int64_t, std::int64_t n) {
-        sum += load_some<T>(words + n * features + i, left);
+        sum += load_some(words + n * features + i, left);
       });
       const Vector mean = sum * share;
-      store_some<T>(pool + b * features + i, left, mean);
+      store_some(pool + b * features + i, left, mean);
       each_token(given, b, [&](std::int64_t row, std::int64_t n) {
-        const Vector word = load_some<T>(words + n * features + i, left);
-        store_kept(rows + row * 2 * features + i, left, word);
-        store_kept(rows + (row * 2 + 1) * features + i, left, word * mean);
+        const Vector word = load_some(words + n * features + i, left);
+        store_some(rows + row * 2 * features + i, left, word);
+        store_some(rows + (row * 2 + 1) * features + i, left, word * mean);
       });
     }
   });
@@ -73,9 +73,9 @@ struct Products {
 template <typename T, typename P, int kActivation>
 inline typename Lanes<T>::Vector hidden(const Products<T, P>& made, std::int64_t row, std::int64_t mean,
                                         std::int64_t column, std::int64_t left) {
-  return activation<T, kActivation>(load_kept(made.by_row + row + column, left) +
-                                    (load_kept(made.by_sentence + mean + column, left) +
-                                     load_some<T>(made.bias + column, left)));
+  return activation<T, kActivation>(load_some(made.by_row + row + column, left) +
+                                    (load_some(made.by_sentence + mean + column, left) +
+                                     load_some(made.bias + column, left)));
 }
 
 template <typename T, typename P, int kActivation>
@@ -91,7 +91,7 @@ int logits_as(const Selectors<T>& given, const Products<T, P>& made, T* logits) 
         for (std::int64_t i = 0; i < given.hidden; i += Lanes<T>::kCount) {
           const std::int64_t column = r * given.hidden + i, left = given.hidden - i;
           sum += hidden<T, P, kActivation>(made, row * all, b * all, column, left) *
-                 load_some<T>(made.weight + column, left);
+                 load_some(made.weight + column, left);
         }
         T total = made.last[r];
         for (int lane = 0; lane < Lanes<T>::kCount; ++lane) total += sum[lane];
@@ -119,12 +119,12 @@ int logits_back_as(const Selectors<T>& given, const Products<T, P>& made, const 
         for (std::int64_t i = 0; i < given.hidden; i += Lanes<T>::kCount) {
           const std::int64_t column = r * given.hidden + i, left = given.hidden - i;
           const Vector y = hidden<T, P, kActivation>(made, row * all, b * all, column, left);
-          const Vector by_sum = moved * load_some<T>(made.weight + column, left) * slope<T, kActivation>(y);
-          store_kept(flow + row * all + column, left, by_sum);
+          const Vector by_sum = moved * load_some(made.weight + column, left) * slope<T, kActivation>(y);
+          store_some(flow + row * all + column, left, by_sum);
           T* sums = flow_sums + b * all + column;
-          store_some<T>(sums, left, load_some<T>(sums, left) + by_sum);
+          store_some(sums, left, load_some(sums, left) + by_sum);
           sums = weight_sums + b * all + column;
-          store_some<T>(sums, left, load_some<T>(sums, left) + moved * y);
+          store_some(sums, left, load_some(sums, left) + moved * y);
         }
       }
     });

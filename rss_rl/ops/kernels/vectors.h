@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -14,8 +16,6 @@
 #include <thread>
 #include <type_traits>
 #include <vector>
-
-#include "team.h"
 
 #ifdef __AVX512F__
 #include <immintrin.h>
@@ -135,16 +135,6 @@ inline void store_vector(T* to, std::int64_t count, Vector vector) {
   }
 }
 
-template <typename T>
-inline typename Lanes<T>::Vector load_some(const T* from, std::int64_t count) {
-  return load_vector<typename Lanes<T>::Vector>(from, count);
-}
-
-template <typename T>
-inline void store_some(T* to, std::int64_t count, typename Lanes<T>::Vector vector) {
-  store_vector(to, count, vector);
-}
-
 // bfloat16: the upper 16 bits of a float.
 struct BFloat16 {
   std::uint16_t bits;
@@ -158,23 +148,23 @@ struct Lanes<BFloat16> {
   static constexpr int kCount = Lanes<float>::kCount;
 };
 
-// `load_some` and `store_some` of numbers stored as T or, if that is float, as BFloat16.
+// The same by the type of the numbers; those stored as BFloat16 are floats in a vector.
 template <typename T>
-inline typename Lanes<T>::Vector load_kept(const T* from, std::int64_t count) {
-  return load_some<T>(from, count);
+inline typename Lanes<T>::Vector load_some(const T* from, std::int64_t count) {
+  return load_vector<typename Lanes<T>::Vector>(from, count);
 }
 
-inline Floats load_kept(const BFloat16* from, std::int64_t count) {
+inline Floats load_some(const BFloat16* from, std::int64_t count) {
   return (Floats)(__builtin_convertvector(load_vector<BFloat16s>(from, count), Words) << 16);
 }
 
 template <typename T>
-inline void store_kept(T* to, std::int64_t count, typename Lanes<T>::Vector vector) {
-  store_some<T>(to, count, vector);
+inline void store_some(T* to, std::int64_t count, typename Lanes<T>::Vector vector) {
+  store_vector(to, count, vector);
 }
 
 // Rounds to nearest even; NaN stays NaN.
-inline void store_kept(BFloat16* to, std::int64_t count, Floats vector) {
+inline void store_some(BFloat16* to, std::int64_t count, Floats vector) {
   const Words bits = (Words)vector;
   const Words rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
   const BFloat16s kept =
@@ -203,20 +193,20 @@ class Block {
     const std::int64_t start = part * Lanes<T>::kCount, at = row * tokens.stride + first_ + start;
     if constexpr (std::is_same_v<T, float>) {
       if (tokens.bfloat16) {
-        return load_kept(static_cast<const BFloat16*>(tokens.first) + at, count_ - start);
+        return load_some(static_cast<const BFloat16*>(tokens.first) + at, count_ - start);
       }
     }
-    return load_some<T>(static_cast<const T*>(tokens.first) + at, count_ - start);
+    return load_some(static_cast<const T*>(tokens.first) + at, count_ - start);
   }
 
   void store(const Made& tokens, std::int64_t row, int part, Vector vector) const {
     const std::int64_t start = part * Lanes<T>::kCount, at = row * tokens.stride + first_ + start;
     if constexpr (std::is_same_v<T, float>) {
       if (tokens.bfloat16) {
-        return store_kept(static_cast<BFloat16*>(tokens.first) + at, count_ - start, vector);
+        return store_some(static_cast<BFloat16*>(tokens.first) + at, count_ - start, vector);
       }
     }
-    store_some<T>(static_cast<T*>(tokens.first) + at, count_ - start, vector);
+    store_some(static_cast<T*>(tokens.first) + at, count_ - start, vector);
   }
 
   Block(std::int64_t first, std::int64_t features, std::int64_t widest)
@@ -224,12 +214,12 @@ class Block {
 
   Vector load(const T* tokens, std::int64_t row, int part) const {
     const std::int64_t start = part * Lanes<T>::kCount;
-    return load_some<T>(tokens + row * features_ + first_ + start, count_ - start);
+    return load_some(tokens + row * features_ + first_ + start, count_ - start);
   }
 
   void store(T* tokens, std::int64_t row, int part, Vector vector) const {
     const std::int64_t start = part * Lanes<T>::kCount;
-    store_some<T>(tokens + row * features_ + first_ + start, count_ - start, vector);
+    store_some(tokens + row * features_ + first_ + start, count_ - start, vector);
   }
 
  private:
@@ -258,6 +248,15 @@ class Range {
   T largest_;
   decltype(Vector{} == Vector{}) inside_ = Vector{} == Vector{};
 };
+
+// Runs a function in several of torch's threads, if they are OpenMP's. Others would have to be started
+// while torch's idle ones still occupy their processors.
+using Team = void (*)(void (*call)(void*), void* given, unsigned threads, unsigned flags);
+
+inline Team team() {
+  static const Team found = reinterpret_cast<Team>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+  return found;
+}
 
 // Calls take(), which takes the next of `count` pieces of work, in `threads` threads, including this one.
 template <typename Take>

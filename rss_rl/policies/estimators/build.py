@@ -21,10 +21,7 @@ _KINDS = {"log_probs": LogProbEstimator, "logits": BitEstimator, "gates": GateEs
 
 
 def build_estimator(config: EstimatorConfig, selections: int) -> Estimator:
-    """The estimator named in the configuration.
-
-    Args:
-        selections: K, those drawn for each example.
+    """The estimator named in the configuration, for K `selections` of each example.
 
     Raises:
         ConfigError: what the component builds is not what it declares.
