@@ -160,7 +160,7 @@ class WordReader(nn.Module):
             0, owner, (states * weight).sum(1)
         )
         weights = weight.new_zeros(words.shape[0], 1).index_add(0, owner, weight.sum(1))
-        return sums / weights * (size > 0)[:, None]
+        return sums / weights.clamp_min(1e-6) * (size > 0)[:, None]
 
     def word_states(self, words: Tensor, text: Tensor, texts: int) -> Tensor:
         """State of each word in its text: the mean of its pieces.
