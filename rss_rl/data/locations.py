@@ -18,7 +18,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -148,12 +148,13 @@ class CachedFiles:
         return path
 
     def _download(self, name: str, path: Path, size: int) -> None:
+        limit = _limit()
         try:
             self._storage.download(name, path, size)
         except StorageError as error:
             remedy = f"{error.remedy}; or upload the data again, with --force"
             raise StorageError(error.what, where=error.where, remedy=remedy) from error
-        _evict(path)
+        _evict(path, limit)
 
     def check(self, sizes: Mapping[str, int]) -> None:
         """See `Files`."""
@@ -221,6 +222,7 @@ def open_files(location: Path | str) -> Files:
     """
     if not (isinstance(location, str) and is_uri(location)):
         return LocalFiles(Path(location))
+    _limit()  # a bad one is refused before anything is fetched
     content = open_storage(location).read(MANIFEST_FILE, MANIFEST_BYTES + 1)
     if content is None:
         raise DataError(
@@ -244,15 +246,15 @@ def _limit() -> float:
     """Bytes of shards to keep.
 
     Raises:
-        DataError: RSS_RL_CACHE_GB is not a number.
+        DataError: RSS_RL_CACHE_GB is not a number, or negative.
     """
     text = os.environ.get("RSS_RL_CACHE_GB", "20")
-    try:
-        return float(text) * 1e9
-    except ValueError:
-        raise DataError(
-            f"'{text}' is not a number of gigabytes", where="RSS_RL_CACHE_GB", remedy="Write 20"
-        ) from None
+    with suppress(ValueError):
+        if (gigabytes := float(text)) >= 0:  # not NaN either
+            return gigabytes * 1e9
+    raise DataError(
+        f"'{text}' is not a number of gigabytes", where="RSS_RL_CACHE_GB", remedy="Write 20"
+    )
 
 
 def _touch(path: Path, size: int) -> bool:
@@ -284,8 +286,12 @@ def _turn(lock: Path) -> Iterator[None]:
         yield
 
 
-def _evict(newest: Path) -> None:
-    """Delete the least recently used shards of all datasets, but not the one just fetched."""
+def _evict(newest: Path, limit: float) -> None:
+    """Delete the least recently used shards of all datasets, but not the one just fetched.
+
+    Args:
+        limit: bytes to keep.
+    """
     found = []
     for path in (cache_root() / "data").glob("*/*"):
         try:
@@ -296,7 +302,7 @@ def _evict(newest: Path) -> None:
             continue
         if path.suffix == ".arrow" and path != newest and not path.name.startswith("."):
             found.append((status.st_atime_ns, status.st_size, path))
-    room = _limit() - newest.stat().st_size
+    room = limit - newest.stat().st_size
     for _, size, path in sorted(found, reverse=True):
         room -= size
         if room < 0:
