@@ -6,8 +6,16 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from rss_rl.data.static_vectors import PREFIX
 from rss_rl.errors import DataError
 from rss_rl.json_files import first_fault
 from rss_rl.types import LabelSpec
@@ -106,10 +114,18 @@ class SplitInfo(_Record):
 
 
 class SourceFile(_Record):
-    """A file that was read, by name and SHA-256."""
+    """A file that was read, by name and SHA-256.
+
+    A folder of subword vectors is named `static:NAME`, without its path on this machine.
+    """
 
     name: str
     sha256: str
+
+    @field_validator("name")
+    @classmethod
+    def _without_path(cls, name: str) -> str:
+        return PREFIX + Path(name).name if name.startswith(PREFIX) and "/" in name else name
 
 
 class TokenizerInfo(_Record):

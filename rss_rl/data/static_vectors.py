@@ -19,7 +19,7 @@ from rss_rl.data.vocabulary import SPECIAL_WORDS, Vocabulary
 from rss_rl.errors import DataError
 from rss_rl.types import Array
 
-_PREFIX = "static:"
+PREFIX = "static:"
 PACKAGES = ("wordllama",)
 """Packages that are known to contain such a folder."""
 _LARGEST_TOKENIZER = 1 << 26
@@ -35,7 +35,7 @@ class StaticFiles(NamedTuple):
 
 def is_static(path: Path) -> bool:
     """Whether a file of vectors is named as `static:...`."""
-    return str(path).startswith(_PREFIX)
+    return str(path).startswith(PREFIX)
 
 
 def find_static(path: Path) -> StaticFiles:
@@ -45,7 +45,7 @@ def find_static(path: Path) -> StaticFiles:
         DataError: there is no such folder or package, or it does not have exactly one matrix and
             one tokenizer.
     """
-    name = str(path).removeprefix(_PREFIX)
+    name = str(path).removeprefix(PREFIX)
     folder = Path(name).expanduser()
     if not folder.is_dir():
         folder = _package_folder(name)
@@ -127,7 +127,7 @@ def _package_folder(name: str) -> Path:
     if not folders:
         raise DataError(
             "there is no such folder or installed package",
-            where=f"{_PREFIX}{name}",
+            where=f"{PREFIX}{name}",
             remedy="Give the folder of a model2vec model, or install one of:"
             f" {', '.join(PACKAGES)}",
         )
