@@ -26,6 +26,9 @@ from rss_rl.types import LabelSpec
 
 _log = logging.getLogger("rss_rl.data")
 
+MOST_ANNOTATORS = 31
+"""Bits of a stored token for annotators."""
+
 Text = str | tuple[str, ...]
 """One sentence: a str is tokenised, a tuple holds given tokens, which are kept as they are, and
 `Words` are given tokens that are looked up like the words of a tokenised text."""

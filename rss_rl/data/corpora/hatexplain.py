@@ -67,13 +67,14 @@ def _object(path: Path) -> Mapping[str, Any]:
 
 def _example(file: str, row: int, name: str, post: Any) -> RawExample | BadRow:
     words, labels, maps = (_field(post, key) for key in ("post_tokens", "annotators", "rationales"))
-    votes = Counter(who.get("label") if isinstance(who, dict) else None for who in labels)
+    votes = Counter(str(who.get("label")) if isinstance(who, dict) else "" for who in labels)
     typed = all(isinstance(word, str) for word in words) and set(votes) <= set(_CLASSES)
     if not (words and votes and typed):
         reason = f"post '{name}' lacks post_tokens as texts, or a known label of each annotator"
         return BadRow(file, row, reason, _REMEDY, json.dumps(post)[:1000])
     for bits in maps:
-        if not (isinstance(bits, list) and len(bits) == len(words) and set(bits) <= {0, 1}):
+        typed = isinstance(bits, list) and all(isinstance(bit, int) for bit in bits)
+        if not (typed and len(bits) == len(words) and set(bits) <= {0, 1}):
             reason = f"a map of post '{name}' does not have a 0 or 1 for each of {len(words)} words"
             return BadRow(file, row, reason, "Correct the map, or take the post out")
     label, most = votes.most_common(1)[0]
@@ -83,7 +84,7 @@ def _example(file: str, row: int, name: str, post: Any) -> RawExample | BadRow:
     return RawExample(
         id=name,
         texts=(Words(words),),
-        label=_CLASSES[str(label)],
+        label=_CLASSES[label],
         rationale=(tuple(bits > 0 for bits in marked),),
         file=file,
         row=row,

@@ -28,6 +28,7 @@ from rss_rl.data.corpora.cuts import drawn_split
 from rss_rl.data.corpora.folders import source_folder
 from rss_rl.data.records import Record, column_names, read_records, require_columns
 from rss_rl.data.sources import (
+    MOST_ANNOTATORS,
     BadRow,
     RawExample,
     ReaderSource,
@@ -45,8 +46,6 @@ _CSV_COLUMNS = ("Input.label", "Input.text", "Answer.html_output")
 _JSON_COLUMNS = ("label", "text", "tokens", "mask")
 _CLASSES = {"0": "negative", "1": "positive"}
 _SHARES = {"train": 0.7, "dev": 0.1, "test": 0.2}
-_ANNOTATORS = 31
-"""Bits of a stored token for annotators."""
 _SPAN = re.compile(r"<span([^>]*)>(.*?)</span>", re.DOTALL)
 _ACTIVE = re.compile(r"""class\s*=\s*["'][^"']*\bactive\b""")
 
@@ -85,8 +84,8 @@ def _example(maps: Sequence[_Map], everyone: bool) -> RawExample | BadRow:
                 f"the label or words differ from those in row {first.record.row} of this review",
                 "Give the rows of a review one label",
             )
-    if len(maps) > _ANNOTATORS:
-        return first.record.bad(f"{len(maps)} maps of one review", f"Keep {_ANNOTATORS}")
+    if len(maps) > MOST_ANNOTATORS:
+        return first.record.bad(f"{len(maps)} maps of one review", f"Keep {MOST_ANNOTATORS}")
     bits = list(zip(*(row.bits for row in maps), strict=True))  # a tuple for each word
     return RawExample(
         id=f"{Path(first.record.file).stem}-{first.record.row}",
