@@ -95,6 +95,10 @@ class BadRow:
         )
 
 
+Row = RawExample | BadRow
+"""What a source streams."""
+
+
 class Source(Protocol):
     """Where the examples of one dataset come from."""
 
@@ -115,7 +119,7 @@ class Source(Protocol):
     def splits(self) -> Mapping[str, tuple[Path, ...]]:
         """Files of each split (none for generated examples); 'train' must be among the splits."""
 
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+    def read(self, split: str) -> Iterator[Row]:
         """Stream one split: the same rows in the same order at every call."""
 
 
@@ -133,7 +137,7 @@ class ReaderSource:
     sentences: int
     labels: LabelSpec | None
     files: Mapping[str, tuple[Path, ...]]
-    reader: Callable[..., Iterator[RawExample | BadRow]]
+    reader: Callable[..., Iterator[Row]]
 
     def label_spec(self) -> LabelSpec | None:
         """See `Source`."""
@@ -143,7 +147,7 @@ class ReaderSource:
         """See `Source`."""
         return self.files
 
-    def read(self, split: str) -> Iterator[RawExample | BadRow]:
+    def read(self, split: str) -> Iterator[Row]:
         """See `Source`."""
         return self.reader(split, *self.files[split])
 
@@ -164,7 +168,8 @@ class SourceRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceComponent(Component):
-    """A source as its own file declares it: `build(request, options)` returns a `Source`.
+    """A source as its own file declares it: `build(request, options)` returns a `Source`, or raises
+    a DataError if the folder, a file of it or an option cannot be used.
 
     needs  its arguments for `rss-rl data prepare`, such as --from FOLDER with its files
     """

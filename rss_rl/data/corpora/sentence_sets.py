@@ -10,9 +10,7 @@ from __future__ import annotations
 
 __all__ = ["CR", "MPQA", "SUBJ", "TREC"]
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -20,14 +18,8 @@ from pydantic import Field
 from rss_rl.components import Options
 from rss_rl.data.corpora.cuts import FoldOptions, Folds, development_rows
 from rss_rl.data.corpora.folders import source_files, source_folder
-from rss_rl.data.corpora.labelled_lines import (
-    Line,
-    all_lines,
-    class_of,
-    labelled_lines,
-    labelled_source,
-)
-from rss_rl.data.sources import BadRow, ReaderSource, SourceComponent, SourceRequest
+from rss_rl.data.corpora.labelled_lines import all_lines, class_of, labelled_lines, labelled_source
+from rss_rl.data.sources import ReaderSource, SourceComponent, SourceRequest
 from rss_rl.types import Array
 
 _FINE = {
@@ -40,8 +32,6 @@ _FINE = {
     "NUM": "code count date dist money ord other perc period speed temp volsize weight",
 }
 _TREC_FILES = {"train": "train_5500.label", "dev": "train_5500.label", "test": "TREC_10.label"}
-_TREC_ENCODING = "latin-1"
-_FOLD_ENCODING = "cp1252"
 
 
 class TrecOptions(Options):
@@ -53,11 +43,6 @@ class TrecOptions(Options):
 
 
 def _trec(request: SourceRequest, options: TrecOptions) -> ReaderSource:
-    """TREC from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
     coarse = options.labels == "coarse"
     files = source_files(source_folder("trec", request, "train_5500.label"), _TREC_FILES)
     fine = tuple(f"{kind}:{part}" for kind, parts in _FINE.items() for part in parts.split())
@@ -65,9 +50,8 @@ def _trec(request: SourceRequest, options: TrecOptions) -> ReaderSource:
         "trec",
         files,
         tuple(_FINE) if coarse else fine,
-        class_of=_coarse if coarse else str,
-        reader=_trec_lines,
-        keep=partial(_of_split, seed=request.seed),
+        partial(labelled_lines, encoding="latin-1", class_of=_coarse if coarse else str),
+        partial(_of_split, seed=request.seed),
     )
 
 
@@ -83,29 +67,19 @@ def _coarse(label: str) -> str:
     return label.partition(":")[0]
 
 
-def _trec_lines(split: str, path: Path) -> Iterator[Line | BadRow]:
-    return labelled_lines(path, _TREC_ENCODING)
-
-
 def _folds(
     request: SourceRequest, options: FoldOptions, *, name: str, file: str, names: tuple[str, str]
 ) -> ReaderSource:
     """One fold of the file in the given folder."""
-    files = source_files(
-        source_folder(name, request, file), dict.fromkeys(("train", "dev", "test"), file)
-    )
+    split_files = dict.fromkeys(("train", "dev", "test"), file)
+    classes = partial(class_of, dict(zip("01", names, strict=True)))
     return labelled_source(
         name,
-        files,
+        source_files(source_folder(name, request, file), split_files),
         names,
-        class_of=partial(class_of, dict(zip("01", names, strict=True))),
-        reader=_fold_lines,
-        keep=Folds(name, options.fold, options.folds, request.seed).keep,
+        partial(labelled_lines, encoding="cp1252", class_of=classes, empty_by_convention=True),
+        Folds(name, options.fold, options.folds, request.seed).keep,
     )
-
-
-def _fold_lines(split: str, path: Path) -> Iterator[Line | BadRow]:
-    return labelled_lines(path, _FOLD_ENCODING, empty_by_convention=True)
 
 
 TREC = SourceComponent(
