@@ -12,14 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from rss_rl.components import (
-    EVERYTHING,
-    Component,
-    Kind,
-    Trust,
-    component_names,
-    find_component,
-)
+from rss_rl.components import EVERYTHING, Component, Kind, Trust, component_names, find_component
 from rss_rl.config import parse_value
 from rss_rl.errors import ConfigError, DataError
 from rss_rl.types import LabelSpec

@@ -24,6 +24,7 @@ from rss_rl.data.sources import (
     BadRow,
     RawExample,
     ReaderSource,
+    Row,
     SourceComponent,
     SourceRequest,
     Words,
@@ -37,7 +38,7 @@ _CLASSES = {"hatespeech": "hate speech", "offensive": "offensive", "normal": "no
 _REMEDY = "Use the files of HateXplain's folder Data as its authors give them"
 
 
-def _read(split: str, posts: Path, divisions: Path) -> Iterator[RawExample | BadRow]:
+def _read(split: str, posts: Path, divisions: Path) -> Iterator[Row]:
     """Stream one split; rows are the posts of dataset.json, counted from 1.
 
     Raises:
@@ -65,7 +66,7 @@ def _object(path: Path) -> Mapping[str, Any]:
     return tree
 
 
-def _example(file: str, row: int, name: str, post: Any) -> RawExample | BadRow:
+def _example(file: str, row: int, name: str, post: Any) -> Row:
     words, labels, maps = (_field(post, key) for key in ("post_tokens", "annotators", "rationales"))
     votes = Counter(str(who.get("label")) if isinstance(who, dict) else "" for who in labels)
     typed = all(isinstance(word, str) for word in words) and set(votes) <= set(_CLASSES)
@@ -98,11 +99,6 @@ def _field(post: Any, key: str) -> list[Any]:
 
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
-    """HateXplain from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
     folder = source_folder("hatexplain", request, _POSTS)
     both = source_files(folder, {"posts": _POSTS, "divisions": _DIVISIONS})
     files = dict.fromkeys(_SPLITS, (*both["posts"], *both["divisions"]))

@@ -30,8 +30,8 @@ from rss_rl.data.records import Record, column_names, read_records, require_colu
 from rss_rl.data.sources import (
     MOST_ANNOTATORS,
     BadRow,
-    RawExample,
     ReaderSource,
+    Row,
     SourceComponent,
     SourceRequest,
     Words,
@@ -60,7 +60,7 @@ class _Map(NamedTuple):
     record: Record
 
 
-def _read(split: str, *files: Path, everyone: bool, seed: int) -> Iterator[RawExample | BadRow]:
+def _read(split: str, *files: Path, everyone: bool, seed: int) -> Iterator[Row]:
     """Stream one split; rows that cannot be read are reported with the training split."""
     for path in files:
         require_columns(path, column_names(path), _columns(path))
@@ -75,7 +75,7 @@ def _read(split: str, *files: Path, everyone: bool, seed: int) -> Iterator[RawEx
                 yield _example(review, everyone)
 
 
-def _example(maps: Sequence[_Map], everyone: bool) -> RawExample | BadRow:
+def _example(maps: Sequence[_Map], everyone: bool) -> Row:
     """A review; `everyone`: its rationale is the words that all annotators marked."""
     first = maps[0]
     for other in maps:
@@ -87,13 +87,11 @@ def _example(maps: Sequence[_Map], everyone: bool) -> RawExample | BadRow:
     if len(maps) > MOST_ANNOTATORS:
         return first.record.bad(f"{len(maps)} maps of one review", f"Keep {MOST_ANNOTATORS}")
     bits = list(zip(*(row.bits for row in maps), strict=True))  # a tuple for each word
-    return RawExample(
-        id=f"{Path(first.record.file).stem}-{first.record.row}",
-        texts=(Words(first.words),),
-        label=_CLASSES.get(first.label, first.label),
+    return first.record.example(
+        f"{Path(first.record.file).stem}-{first.record.row}",
+        (Words(first.words),),
+        _CLASSES.get(first.label, first.label),
         rationale=(tuple(all(who) if everyone else any(who) for who in bits),),
-        file=first.record.file,
-        row=first.record.row,
         annotations=tuple(sum(bit << k for k, bit in enumerate(who)) for who in bits),
     )
 
@@ -166,11 +164,6 @@ class YelpHatOptions(Options):
 
 
 def _build(request: SourceRequest, options: YelpHatOptions) -> ReaderSource:
-    """Yelp-HAT from the given folder.
-
-    Raises:
-        DataError: no such folder or file.
-    """
     folder = source_folder("yelp-hat", request, f"raw_data or {_JSON}")
     files: tuple[Path, ...] = (folder / _JSON,)
     if not files[0].is_file():
