@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from rss_rl.errors import CheckpointError, RssError
@@ -85,7 +85,11 @@ def disk_errors(
 
 
 @contextmanager
-def file_lock(path: Path, busy: RssError | Callable[[], None]) -> Iterator[None]:
+def file_lock(
+    path: Path,
+    busy: RssError | Callable[[], None],
+    opening: AbstractContextManager[None] | None = None,
+) -> Iterator[None]:
     """Hold an exclusive lock on a file; does nothing on a filesystem without locks.
 
     The file is created if missing. The kernel releases the lock when the process ends in any way.
@@ -93,11 +97,13 @@ def file_lock(path: Path, busy: RssError | Callable[[], None]) -> Iterator[None]
     Args:
         busy: an error to raise if another process holds the lock, or a function to call before
             waiting for it.
+        opening: the context in which the file is opened, such as `disk_errors`.
 
     Raises:
         OSError: the file cannot be created.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with opening or nullcontext():
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 from rss_rl.cache import cache_root
 from rss_rl.data.manifest import (
@@ -43,38 +42,6 @@ _sound: set[tuple[int, int, int, int, str]] = set()
 """Files that this process has verified: device, inode, time of change, size, SHA-256."""
 
 
-class Files(Protocol):
-    """The files of one prepared dataset."""
-
-    @property
-    def location(self) -> str:
-        """Address for reopening it in any process: an absolute path or a URI."""
-
-    @property
-    def folder(self) -> Path:
-        """The local directory of fetched files."""
-
-    def manifest(self) -> Manifest:
-        """The dataset's manifest."""
-
-    def fetch(self, name: str, size: int) -> Path:
-        """The local path of a file of `size` bytes.
-
-        Raises:
-            DataError, StorageError: it is missing, of another size, or cannot be fetched.
-        """
-
-    def check(self, sizes: Mapping[str, int]) -> None:
-        """Check that files exist with these sizes, without fetching them.
-
-        Raises:
-            DataError, StorageError: one does not, or there is no answer.
-        """
-
-    def damaged(self, name: str, what: str) -> DataError:
-        """The error to raise for a file with bad content."""
-
-
 class LocalFiles:
     """A prepared directory, read in place."""
 
@@ -83,15 +50,19 @@ class LocalFiles:
 
     @property
     def location(self) -> str:
-        """The absolute path."""
+        """Address for reopening it in any process: the absolute path."""
         return str(self.folder.resolve())
 
     def manifest(self) -> Manifest:
-        """See `Files`."""
+        """The dataset's manifest."""
         return Manifest.load(self.folder)
 
     def fetch(self, name: str, size: int) -> Path:
-        """See `Files`."""
+        """The local path of a file of `size` bytes.
+
+        Raises:
+            DataError: it is missing, or of another size.
+        """
         path = self.folder / name
         try:
             found = path.stat().st_size
@@ -104,12 +75,16 @@ class LocalFiles:
         return path
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        """See `Files`."""
+        """Check that files exist with these sizes.
+
+        Raises:
+            DataError: one does not.
+        """
         for name, size in sizes.items():
             self.fetch(name, size)
 
     def damaged(self, name: str, what: str) -> DataError:
-        """See `Files`."""
+        """The error to raise for a file with bad content."""
         return DataError(what, where=str(self.folder / name), remedy=_AGAIN)
 
 
@@ -137,7 +112,11 @@ class CachedFiles:
         return Manifest.load(self.folder)
 
     def fetch(self, name: str, size: int) -> Path:
-        """See `Files`; a cached file is marked as used."""
+        """See `LocalFiles`; a cached file is marked as used.
+
+        Raises:
+            DataError, StorageError: it is missing, of another size, or cannot be fetched.
+        """
         path = self.folder / name
         if not _touch(path, size):
             with cache_errors(path):
@@ -157,7 +136,11 @@ class CachedFiles:
         _evict(path, limit)
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        """See `Files`."""
+        """See `LocalFiles`; nothing is fetched.
+
+        Raises:
+            DataError, StorageError: one does not, or there is no answer.
+        """
         found = self._storage.files()
         for name, size in sizes.items():
             where = f"{self.location.rstrip('/')}/{name}"
@@ -168,13 +151,17 @@ class CachedFiles:
                 raise DataError(what, where=where, remedy="Upload the data again, with --force")
 
     def damaged(self, name: str, what: str) -> DataError:
-        """See `Files`; the bad copy is deleted, so that it is not read again."""
+        """See `LocalFiles`; the bad copy is deleted, so that it is not read again."""
         (self.folder / name).unlink(missing_ok=True)
         return DataError(
             what,
             where=f"{self.location.rstrip('/')}/{name}",
             remedy="The copy was deleted: try once more, then upload the data again, with --force",
         )
+
+
+Files = LocalFiles | CachedFiles
+"""The files of one prepared dataset; `folder`: the local directory of fetched ones."""
 
 
 def refused(path: Path, error: OSError) -> DataError:
