@@ -52,13 +52,7 @@ def find_static(path: Path) -> StaticFiles:
     matrices = [
         (file, tensor) for file in sorted(folder.rglob("*.safetensors")) for tensor in _large(file)
     ]
-    if len(matrices) != 1:
-        raise DataError(
-            f"has {len(matrices) or 'no'} matrices of vectors in safetensors files, where one is"
-            " expected",
-            where=str(folder),
-            remedy="Name the folder of a model2vec or WordLlama model",
-        )
+    _check_one(folder, len(matrices), "matrices of vectors in safetensors files")
     with safe_open(matrices[0][0], framework="np") as tensors:
         others = {"weights", "mapping"} & set(tensors.keys())
         kind = tensors.get_slice(matrices[0][1]).get_dtype()
@@ -70,13 +64,17 @@ def find_static(path: Path) -> StaticFiles:
             remedy="Save one matrix of float16 or float32 with a row for each piece",
         )
     tokenizers = [file for file in sorted(folder.rglob("*tokenizer*.json")) if _tokenizer(file)]
-    if len(tokenizers) != 1:
+    _check_one(folder, len(tokenizers), "tokenizers (*tokenizer*.json)")
+    return StaticFiles(*matrices[0], tokenizers[0])
+
+
+def _check_one(folder: Path, found: int, what: str) -> None:
+    if found != 1:
         raise DataError(
-            f"has {len(tokenizers) or 'no'} tokenizers (*tokenizer*.json), where one is expected",
+            f"has {found or 'no'} {what}, where one is expected",
             where=str(folder),
             remedy="Name the folder of a model2vec or WordLlama model",
         )
-    return StaticFiles(*matrices[0], tokenizers[0])
 
 
 def static_vectors(path: Path, vocabulary: Vocabulary) -> tuple[Array, Array, int]:

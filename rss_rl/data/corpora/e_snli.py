@@ -16,11 +16,10 @@ from functools import partial
 from pathlib import Path
 
 from rss_rl.components import NoOptions
-from rss_rl.data.corpora.folders import source_folder
+from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.records import Record, column_names, examples, read_records, require_columns
 from rss_rl.data.sources import ReaderSource, Row, SourceComponent, SourceRequest, Words
 from rss_rl.data.tokens import Tokenizer
-from rss_rl.errors import DataError
 from rss_rl.types import LabelSpec
 
 _FILES = {
@@ -79,15 +78,8 @@ def _places(text: str) -> list[int]:
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
     folder = source_folder("e-snli", request, "esnli_train_1.csv")
-    files = {split: tuple(folder / name for name in names) for split, names in _FILES.items()}
-    missing = [path.name for paths in files.values() for path in paths if not path.is_file()]
-    if missing:
-        raise DataError(
-            f"there is no {missing[0]}",
-            where=str(folder),
-            remedy="Put the .csv files of e-SNLI's folder `dataset` there, or name another --from",
-        )
-    return ReaderSource("e-snli", 2, _LABELS, files, _read)
+    remedy = "Put the .csv files of e-SNLI's folder `dataset` there, or name another --from"
+    return ReaderSource("e-snli", 2, _LABELS, source_files(folder, _FILES, remedy), _read)
 
 
 E_SNLI = SourceComponent(

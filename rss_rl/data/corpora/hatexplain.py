@@ -100,8 +100,7 @@ def _field(post: Any, key: str) -> list[Any]:
 
 def _build(request: SourceRequest, options: NoOptions) -> ReaderSource:
     folder = source_folder("hatexplain", request, _POSTS)
-    both = source_files(folder, {"posts": _POSTS, "divisions": _DIVISIONS})
-    files = dict.fromkeys(_SPLITS, (*both["posts"], *both["divisions"]))
+    files = source_files(folder, dict.fromkeys(_SPLITS, (_POSTS, _DIVISIONS)))
     labels = LabelSpec("classes", names=tuple(_CLASSES.values()))
     return ReaderSource("hatexplain", 1, labels, files, _read)
 

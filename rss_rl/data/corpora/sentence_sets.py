@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from rss_rl.components import Options
-from rss_rl.data.corpora.cuts import FoldOptions, Folds, development_rows
+from rss_rl.data.corpora.cuts import FoldOptions, development_rows, fold_rows
 from rss_rl.data.corpora.folders import source_files, source_folder
 from rss_rl.data.corpora.labelled_lines import all_lines, class_of, labelled_lines, labelled_source
 from rss_rl.data.sources import ReaderSource, SourceComponent, SourceRequest
@@ -78,7 +78,7 @@ def _folds(
         source_files(source_folder(name, request, file), split_files),
         names,
         partial(labelled_lines, encoding="cp1252", class_of=classes, empty_by_convention=True),
-        Folds(name, options.fold, options.folds, request.seed).keep,
+        partial(fold_rows, name=name, **options.model_dump(), seed=request.seed),
     )
 
 
