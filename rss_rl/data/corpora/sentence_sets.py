@@ -92,32 +92,34 @@ TREC = SourceComponent(
 )
 
 
-_SENTIMENT = ("negative", "positive")
-CR = SourceComponent(
-    name="cr",
-    help="customer reviews, negative / positive, a fold of cross validation",
-    build=partial(_folds, name="cr", file="custrev.all", names=_SENTIMENT),
-    options=FoldOptions,
-    needs="--from FOLDER with custrev.all, --option fold=0 to 9",
-    source="Hu and Liu, KDD 2004",
+def _folded(
+    name: str, help: str, file: str, names: tuple[str, str], source: str
+) -> SourceComponent:
+    return SourceComponent(
+        name=name,
+        help=f"{help}, a fold of cross validation",
+        build=partial(_folds, name=name, file=file, names=names),
+        options=FoldOptions,
+        needs=f"--from FOLDER with {file}, --option fold=0 to 9",
+        source=source,
+    )
+
+
+_SENTIMENT, _STANCE = ("negative", "positive"), ("subjective", "objective")
+CR = _folded(
+    "cr", "customer reviews, negative / positive", "custrev.all", _SENTIMENT, "Hu and Liu, KDD 2004"
 )
-
-
-MPQA = SourceComponent(
-    name="mpqa",
-    help="opinion phrases, negative / positive, a fold of cross validation",
-    build=partial(_folds, name="mpqa", file="mpqa.all", names=_SENTIMENT),
-    options=FoldOptions,
-    needs="--from FOLDER with mpqa.all, --option fold=0 to 9",
-    source="Wiebe et al., LREC 2005",
+MPQA = _folded(
+    "mpqa",
+    "opinion phrases, negative / positive",
+    "mpqa.all",
+    _SENTIMENT,
+    "Wiebe et al., LREC 2005",
 )
-
-
-SUBJ = SourceComponent(
-    name="subj",
-    help="sentences about films, subjective / objective, a fold of cross validation",
-    build=partial(_folds, name="subj", file="subj.all", names=("subjective", "objective")),
-    options=FoldOptions,
-    needs="--from FOLDER with subj.all, --option fold=0 to 9",
-    source="Pang and Lee, ACL 2004",
+SUBJ = _folded(
+    "subj",
+    "sentences about films, subjective / objective",
+    "subj.all",
+    _STANCE,
+    "Pang and Lee, ACL 2004",
 )
