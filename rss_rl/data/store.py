@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from rss_rl.data import manifest as records
 from rss_rl.data.locations import Files, check_sum, open_files, refused
-from rss_rl.data.manifest import Manifest
+from rss_rl.data.manifest import Manifest, VectorInfo, VocabularyInfo
 from rss_rl.data.order import WINDOW_SHARDS
 from rss_rl.data.shard import Shard, StoredRow
 from rss_rl.data.states import StatesInfo, StatesReader, open_states, read_info
@@ -259,14 +259,11 @@ class Prepared:
     def vocabulary(self) -> Vocabulary:
         """Words and their ids."""
         info = self.manifest.vocabulary
-        path = self._files.fetch(records.VOCABULARY_FILE, info.bytes)
+        path = self._verified(records.VOCABULARY_FILE, info)
         try:
-            check_sum(path, info.sha256)
             return Vocabulary.load(path, info.size, info.trainable)
         except DataError as error:
             raise self._files.damaged(records.VOCABULARY_FILE, error.what) from error
-        except (OSError, ValueError) as error:
-            raise _blamed(self._files, records.VOCABULARY_FILE, error) from error
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -280,7 +277,7 @@ class Prepared:
             DataError: the file is missing, damaged, or of another shape.
         """
         name, info = records.VECTORS_FILE, self.manifest.vectors
-        path = self._vectors_path()
+        path = self._verified(name, info)
         try:
             vectors: Array = load_file(path)["vectors"]
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
@@ -293,14 +290,13 @@ class Prepared:
             raise self._files.damaged(name, "holds numbers that are not finite")
         return vectors
 
-    def _vectors_path(self) -> Path:
-        """The file of vectors, with its checksum verified."""
-        info = self.manifest.vectors
-        path = self._files.fetch(records.VECTORS_FILE, info.bytes)
+    def _verified(self, name: str, info: VocabularyInfo | VectorInfo) -> Path:
+        """The path of a file, with its checksum verified."""
+        path = self._files.fetch(name, info.bytes)
         try:
             check_sum(path, info.sha256)
         except (OSError, ValueError) as error:
-            raise _blamed(self._files, records.VECTORS_FILE, error) from error
+            raise _blamed(self._files, name, error) from error
         return path
 
     def check(self) -> None:
@@ -312,7 +308,7 @@ class Prepared:
         self._files.check(
             {s.name: s.bytes for i in self.manifest.splits.values() for s in i.shards}
         )
-        _ = self.vocabulary, self._vectors_path()
+        _ = self.vocabulary, self._verified(records.VECTORS_FILE, self.manifest.vectors)
 
     def split(self, name: str) -> Split:
         """A split by name, without opening its shards.
