@@ -105,21 +105,25 @@ def _folded(
     )
 
 
-_SENTIMENT, _STANCE = ("negative", "positive"), ("subjective", "objective")
+_SENTIMENT = ("negative", "positive")
 CR = _folded(
-    "cr", "customer reviews, negative / positive", "custrev.all", _SENTIMENT, "Hu and Liu, KDD 2004"
+    name="cr",
+    help="customer reviews, negative / positive",
+    file="custrev.all",
+    names=_SENTIMENT,
+    source="Hu and Liu, KDD 2004",
 )
 MPQA = _folded(
-    "mpqa",
-    "opinion phrases, negative / positive",
-    "mpqa.all",
-    _SENTIMENT,
-    "Wiebe et al., LREC 2005",
+    name="mpqa",
+    help="opinion phrases, negative / positive",
+    file="mpqa.all",
+    names=_SENTIMENT,
+    source="Wiebe et al., LREC 2005",
 )
 SUBJ = _folded(
-    "subj",
-    "sentences about films, subjective / objective",
-    "subj.all",
-    _STANCE,
-    "Pang and Lee, ACL 2004",
+    name="subj",
+    help="sentences about films, subjective / objective",
+    file="subj.all",
+    names=("subjective", "objective"),
+    source="Pang and Lee, ACL 2004",
 )

@@ -66,8 +66,10 @@ def _component(name: str, help: str, *, score: bool) -> SourceComponent:
 
 
 SICK_RELATEDNESS = _component(
-    "sick-relatedness", "SICK sentence pairs, relatedness score 1 to 5", score=True
+    name="sick-relatedness", help="SICK sentence pairs, relatedness score 1 to 5", score=True
 )
 SICK_ENTAILMENT = _component(
-    "sick-entailment", "SICK sentence pairs, entailment / neutral / contradiction", score=False
+    name="sick-entailment",
+    help="SICK sentence pairs, entailment / neutral / contradiction",
+    score=False,
 )
